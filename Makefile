@@ -1,0 +1,51 @@
+# One command for each thing, the same here and in CI. Each does its own set-up: see .ci/setup.
+#   make demo ARGS="..."    make test ARGS="-k checkpoint -x"
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types bench clean
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+ARGS ?=
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+
+setup: ## make .venv ready (all the others do this first; quick when nothing changed)
+	@.ci/setup
+
+demo: setup ## run 336,776 flights through topics, retries and dead letters, then Spark over them
+	@$(BIN)/mqstore demo $(ARGS)
+
+# loadgroup: tests that share a costly thing (a Spark session) say so with xdist_group, and share a worker.
+test: setup ## all tests
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark $(ARGS)
+
+lint: setup ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { $(BIN)/ruff format --check . | tail -n 1; \
+	    echo "to repair: $(BIN)/ruff format ."; exit 1; }
+
+# The package is checked as its users get it: a plain install into an environment of its own, in which the
+# top-level folders have become mqstore.*. The .pth file lends it the dependencies. Without py.typed, or with
+# a folder that pyproject.toml does not ship, this fails.
+TYPES := build/types
+SITE := import site; print(site.getsitepackages()[0])
+types: setup ## mypy --strict on the installed package
+	@rm -rf build/lib build/wheel $(TYPES)
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@$(BIN)/python -m venv --without-pip $(TYPES)
+	@$(BIN)/python -m pip --python $(TYPES)/bin/python install --quiet --no-deps build/wheel/*.whl
+	@$(BIN)/python -c "$(SITE)" > "$$($(TYPES)/bin/python -c "$(SITE)")/dependencies.pth"
+	@cd $(TYPES) && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
+	    --python-executable bin/python -p mqstore \
+	    | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|client|tools)/#\1/#'
+
+bench: setup ## the benchmarks, with a table of results
+	@$(BIN)/python -m pytest benchmarks --benchmark-only $(ARGS)
+
+clean: ## take away everything that make made, .venv too
+	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,30 @@
+"""A message as a listener sees it: under the topic that it was first sent to.
+
+A message that comes back lies in `%RETRY%group`; its property RETRY_TOPIC names the topic that the
+listener subscribed to, and that is what `topic` says here (DefaultMQPushConsumerImpl
+#resetRetryAndNamespace). Everything else is as stored.
+"""
+
+from functools import cached_property
+
+from mqstore.store import names
+from mqstore.store.properties_format import RETRY_TOPIC
+from mqstore.store.stored_message import StoredMessage
+
+__all__ = ["ReceivedMessage"]
+
+
+class ReceivedMessage(StoredMessage):
+    """A stored message whose `topic` is the original one; `stored_topic` is where it lies."""
+
+    @cached_property
+    def stored_topic(self) -> str:
+        """The topic of the record, `%RETRY%group` for a message that came back."""
+        return str(self.record[self._layout.topic], "utf-8")
+
+    @cached_property
+    def topic(self) -> str:
+        """The topic that the message was first sent to."""
+        if not names.is_retry_topic(self.stored_topic):
+            return self.stored_topic
+        return self.properties.get(RETRY_TOPIC, self.stored_topic)

@@ -1,0 +1,353 @@
+"""The consume queue: where each message of one (topic, queue) lies in the commit log.
+
+A queue is a row of 20-byte entries; entry *n* is found by multiplication, never by search.
+Bytes: consume_queue_format.py. Files under it: store/mapped_file_queue.py.
+
+It does not read message bodies (store/commit_log.py), compute entries (kernels.py), nor remember what a
+group has consumed (mqstore/consumer_offsets.py). All queues together: consume_queue_store.py.
+
+Threads: one dispatcher appends, one retention pass deletes, both under `_lock`; any number of readers look
+up without a lock. A reader sees an entry only after `max_offset` has been raised past it.
+Durability: none of its own before `flush`. After a crash the tail is cut where it was last known durable
+(`truncate`) and dispatched again; a lost queue is rebuilt from the commit log by rebuild.py. So entries
+carry no checksum.
+"""
+
+import bisect
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.index.consume_queue_format import (
+    BLANK_SIZE,
+    ENTRY,
+    ENTRY_BYTES,
+    ENTRY_DTYPE,
+    blank_entries,
+)
+from mqstore.store.errors import StoreError
+from mqstore.store.file_system import BytesLike, FileSystem
+from mqstore.store.mapped_file import MappedFile
+from mqstore.store.mapped_file_queue import MappedFileQueue
+
+__all__ = ["ConsumeQueue", "QueueOffsetConflict"]
+
+# How many of the newest files a crash may have left incomplete: as many as RocketMQ reads again.
+_SUSPECT_FILES = 3
+
+
+class QueueOffsetConflict(StoreError):
+    """The log's next message of a queue is not the one that the queue waits for: rebuild the queues."""
+
+    def __init__(self, path: Path, expected: int, found: int, physical_offset: int) -> None:
+        super().__init__(
+            f"{path} ends at queue offset {expected}, but the log goes on with {found} at physical offset "
+            f"{physical_offset}: the queue has lost entries. The messages are in the log; delete the "
+            "consumequeue directory and open the store again, which rebuilds it"
+        )
+        self.path = path
+        self.expected = expected
+        self.found = found
+        self.physical_offset = physical_offset
+
+
+class ConsumeQueue:
+    """The entries of one queue. Queue offsets count entries from 0, also of those long deleted."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: Path,
+        topic: str,
+        queue_id: int,
+        *,
+        file_size_bytes: int,
+        reserve_window_bytes: int,
+        writable: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        # Queue offset of the first entry that stands for a message still in the log. Written under _lock.
+        self.min_offset = 0
+        # Queue offset that the next message will get. Written under _lock, after the bytes.
+        self.max_offset = 0
+        # End in the commit log of the last message that has an entry; -1 without. Written under _lock.
+        self.max_physical_offset = -1
+        self._files = MappedFileQueue(
+            file_system,
+            directory,
+            file_size_bytes,
+            reserve_window_bytes=reserve_window_bytes,
+            writable=writable,
+            size_key="mapped_file_size_consume_queue",
+        )
+        self._lock = threading.Lock()
+        # Entries before this queue offset are durable. Only `flush` and `truncate` write it.
+        self._flushed_offset = 0
+
+    # -- opening --------------------------------------------------------------------------------------
+
+    def load(self, commit_log_min_offset: int = 0) -> None:
+        """Find the files and the end of the entries, by bisection.
+
+        That is exact when all entries before the end are on the disk. After a crash call `truncate`.
+        May be called again to see what another process appended. Raises SegmentSizeMismatch,
+        CorruptRecord (a gap between files).
+        """
+        with self._lock:
+            self._files.load()
+            self._end_at(self._find_end())
+            self._flushed_offset = self.max_offset
+            self.min_offset = min(self._files.min_offset // ENTRY_BYTES, self.max_offset)
+        self.correct_min_offset(commit_log_min_offset)
+
+    def _find_end(self) -> int:
+        """Queue offset behind the last entry, as bisection sees it."""
+        for mapped_file in reversed(self._files.files):
+            capacity = range(mapped_file.size_bytes // ENTRY_BYTES)
+            count = bisect.bisect_left(capacity, True, key=lambda index: not _is_written(mapped_file, index))
+            if count or mapped_file is self._files.files[0]:
+                return mapped_file.start_offset // ENTRY_BYTES + count
+        return 0
+
+    def _end_at(self, queue_offset: int) -> None:
+        """Take `queue_offset` as the end of the queue."""
+        end = queue_offset * ENTRY_BYTES
+        for mapped_file in self._files.files:
+            mapped_file.wrote_position = max(0, min(end - mapped_file.start_offset, mapped_file.size_bytes))
+        self.max_offset = queue_offset
+        self.max_physical_offset = -1
+        last = self._entry_before(queue_offset)
+        if last is not None and last[1] != BLANK_SIZE:
+            self.max_physical_offset = last[0] + last[1]
+
+    def _entry_before(self, queue_offset: int) -> tuple[int, int, int] | None:
+        mapped_file = self._files.file_for((queue_offset - 1) * ENTRY_BYTES) if queue_offset else None
+        if mapped_file is None:
+            return None
+        return ENTRY.unpack_from(mapped_file.view, (queue_offset - 1) * ENTRY_BYTES - mapped_file.start_offset)
+
+    def truncate(self, physical_offset: int) -> None:
+        """Drop the entries of messages at or behind `physical_offset`, and what a crash left after a hole.
+
+        What is dropped is erased and the erasure synced, so that no stale entry can come back. The
+        first file is kept if it does not begin at 0, because it carries the numbering.
+        """
+        with self._lock:
+            files = self._files
+            while len(files.files) > 1 and not _begins_below(files.files[-1], physical_offset):
+                files.delete_from(files.files[-1].start_offset)
+            end = files.min_offset // ENTRY_BYTES
+            for mapped_file in files.files[-_SUSPECT_FILES:]:
+                count = _count_below(mapped_file, physical_offset)
+                end = mapped_file.start_offset // ENTRY_BYTES + count
+                if count < mapped_file.size_bytes // ENTRY_BYTES:
+                    files.delete_from(mapped_file.end_offset)
+                    mapped_file.erase_from(count * ENTRY_BYTES)
+                    break
+            if end == 0:
+                files.delete_from(0)
+            self._end_at(end)
+            self._flushed_offset = end
+            self.min_offset = min(self.min_offset, end)
+
+    # -- appending ------------------------------------------------------------------------------------
+
+    def append_entries(
+        self, queue_offset: int, entries: BytesLike | npt.NDArray[np.uint8], *, follow_log: bool = False
+    ) -> int:
+        """Append the packed entries of consecutive messages; returns how many were new.
+
+        Entries of messages that the queue has already (by their physical offset) are passed over, so the
+        log may be dispatched twice. What remains must begin at `max_offset`; an entry below it is
+        passed over as in RocketMQ.
+
+        With `follow_log`, which is for a rebuild from the first segment on, the log is right
+        whatever it says: a queue may begin above 0 (pre-blank entries), skip offsets (blank entries) or
+        begin anew at 0 (its topic was deleted and created again). Without it each of these means that
+        the queue has lost entries.
+
+        Raises QueueOffsetConflict, StoreFull; entries appended before that stay.
+        """
+        data = memoryview(entries).cast("B")
+        with self._lock:
+            known = self._count_known(data)
+            queue_offset += known
+            data = data[known * ENTRY_BYTES :]
+            if data and queue_offset != self.max_offset:
+                queue_offset, data = self._reconcile(queue_offset, data, follow_log)
+            if data:
+                self._append(data)
+            return len(data) // ENTRY_BYTES
+
+    def _count_known(self, data: memoryview) -> int:
+        """How many entries at the beginning of `data` are of messages that the queue has."""
+        if not data or ENTRY.unpack_from(data)[0] >= self.max_physical_offset:
+            return 0
+        return bisect.bisect_right(
+            range(len(data) // ENTRY_BYTES),
+            self.max_physical_offset,
+            key=lambda index: sum(ENTRY.unpack_from(data, index * ENTRY_BYTES)[:2]),
+        )
+
+    def _reconcile(self, queue_offset: int, data: memoryview, follow_log: bool) -> tuple[int, memoryview]:
+        """Make `queue_offset` the end of the queue, or cut `data` so that it begins there."""
+        end = self.max_offset
+        if 0 < queue_offset < end:
+            below = min(end - queue_offset, len(data) // ENTRY_BYTES)
+            return queue_offset + below, data[below * ENTRY_BYTES :]
+        if not follow_log:
+            raise QueueOffsetConflict(self._files.directory, end, queue_offset, ENTRY.unpack_from(data)[0])
+        if queue_offset == 0:
+            self._files.delete_from(0)
+            self.min_offset = 0
+            self._end_at(0)
+        elif not self._files.files:
+            self._begin_at(queue_offset)
+        else:
+            self._append(blank_entries(queue_offset - end, ENTRY.unpack_from(data)[0]))
+        return queue_offset, data
+
+    def _begin_at(self, queue_offset: int) -> None:
+        """Begin an empty queue above 0 as RocketMQ does: pre-blank entries from the file's start on."""
+        file_size_bytes = self._files.file_size_bytes
+        position = queue_offset * ENTRY_BYTES % file_size_bytes
+        first = self._files.append_file(queue_offset * ENTRY_BYTES - position)
+        self.max_offset = first.start_offset // ENTRY_BYTES
+        if position:
+            self._append(blank_entries(position // ENTRY_BYTES))
+        self.min_offset = queue_offset
+
+    def _append(self, data: BytesLike) -> None:
+        """Write entries at the end, file by file, and publish them."""
+        data = memoryview(data)
+        while data:
+            end = self.max_offset * ENTRY_BYTES
+            mapped_file = self._files.file_for(end) or self._files.append_file(end)
+            position = end - mapped_file.start_offset
+            part = data[: mapped_file.size_bytes - position]
+            mapped_file.write(position, part)
+            mapped_file.wrote_position = position + len(part)
+            last_offset, last_size, _ = ENTRY.unpack_from(part, len(part) - ENTRY_BYTES)
+            if last_size != BLANK_SIZE:
+                self.max_physical_offset = last_offset + last_size
+            self.max_offset += len(part) // ENTRY_BYTES
+            data = data[len(part) :]
+
+    def flush(self) -> None:
+        """Make the entries appended before this call durable. An OSError is final: never retry it."""
+        end = self.max_offset
+        start_bytes, end_bytes = self._flushed_offset * ENTRY_BYTES, end * ENTRY_BYTES
+        for mapped_file in self._files.files:
+            if mapped_file.start_offset < end_bytes and mapped_file.end_offset > start_bytes:
+                mapped_file.sync()
+        self._flushed_offset = end
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def entries_from(self, queue_offset: int, count: int) -> npt.NDArray[np.void]:
+        """Up to `count` entries from `queue_offset` on, as a lent array of ENTRY_DTYPE.
+
+        It ends at the end of a file: ask again for more. Empty outside min_offset to max_offset.
+        """
+        view = self.view_from(queue_offset, count)
+        return np.frombuffer(view, ENTRY_DTYPE)
+
+    def view_from(self, queue_offset: int, count: int) -> memoryview:
+        """The bytes of `entries_from`: cheaper where a few entries are unpacked one by one."""
+        count = min(count, self.max_offset - queue_offset)
+        if count <= 0 or queue_offset < self.min_offset:
+            return _NOTHING
+        mapped_file = self._files.file_for(queue_offset * ENTRY_BYTES)
+        if mapped_file is None:
+            return _NOTHING
+        position = queue_offset * ENTRY_BYTES - mapped_file.start_offset
+        return mapped_file.view[position : position + count * ENTRY_BYTES]
+
+    def entry_at(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """(physical offset, size, tags code) of one entry; None outside min_offset to max_offset."""
+        view = self.view_from(queue_offset, 1)
+        return ENTRY.unpack(view) if view else None
+
+    def roll_next_file(self, queue_offset: int) -> int:
+        """Queue offset of the first entry of the file after that of `queue_offset`."""
+        entries_per_file = self._files.file_size_bytes // ENTRY_BYTES
+        return queue_offset + entries_per_file - queue_offset % entries_per_file
+
+    # -- retention ------------------------------------------------------------------------------------
+
+    def correct_min_offset(self, commit_log_min_offset: int) -> None:
+        """Raise `min_offset` to the first entry whose message is not before `commit_log_min_offset`.
+
+        Entries that stand for nothing are never the minimum. (RocketMQ may come back with one of them
+        after a restart and then skips messages behind it.)
+        """
+        with self._lock:
+            start = max(self.min_offset, self._files.min_offset // ENTRY_BYTES)
+            self.min_offset = start
+            kept = bisect.bisect_left(
+                range(start, self.max_offset), True, key=lambda at: self._is_kept(at, commit_log_min_offset)
+            )
+            self.min_offset = start + kept
+            for _ in self._blanks_from(self.min_offset):
+                self.min_offset += 1
+
+    def _is_kept(self, queue_offset: int, commit_log_min_offset: int) -> bool:
+        entry = self.entry_at(queue_offset)
+        return entry is not None and entry[0] >= commit_log_min_offset and entry[:2] != (0, BLANK_SIZE)
+
+    def _blanks_from(self, queue_offset: int) -> Iterator[int]:
+        while (entry := self.entry_at(queue_offset)) is not None and entry[1] == BLANK_SIZE:
+            yield queue_offset
+            queue_offset += 1
+
+    def delete_expired(self, commit_log_min_offset: int) -> int:
+        """Delete files whose messages are all gone from the log, never the last; returns how many."""
+        self.correct_min_offset(commit_log_min_offset)
+        deleted = 0
+        with self._lock:
+            while (
+                len(self._files.files) > 1
+                and self._files.files[0].end_offset <= self.min_offset * ENTRY_BYTES
+            ):
+                self._files.delete_first()
+                deleted += 1
+        return deleted
+
+    def destroy(self) -> None:
+        """Delete all files; the numbering begins anew."""
+        with self._lock:
+            self._files.destroy()
+            self.min_offset = 0
+            self._end_at(0)
+            self._flushed_offset = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"ConsumeQueue(topic={self.topic!r}, queue_id={self.queue_id}, "
+            f"min_offset={self.min_offset}, max_offset={self.max_offset})"
+        )
+
+
+_NOTHING = memoryview(b"")
+
+
+def _is_written(mapped_file: MappedFile, index: int) -> bool:
+    physical_offset, size, _ = ENTRY.unpack_from(mapped_file.view, index * ENTRY_BYTES)
+    return size > 0 and physical_offset >= 0
+
+
+def _begins_below(mapped_file: MappedFile, physical_offset: int) -> bool:
+    """Whether the first entry is written and of a message before `physical_offset`."""
+    return _is_written(mapped_file, 0) and ENTRY.unpack_from(mapped_file.view)[0] < physical_offset
+
+
+def _count_below(mapped_file: MappedFile, physical_offset: int) -> int:
+    """How many entries from the file's start on are written and of messages before `physical_offset`."""
+    entries = np.frombuffer(mapped_file.view, ENTRY_DTYPE)
+    offsets = entries["physical_offset"]
+    is_kept = (entries["size"] > 0) & (offsets >= 0) & (offsets < physical_offset)
+    return len(is_kept) if is_kept.all() else int(is_kept.argmin())

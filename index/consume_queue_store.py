@@ -1,0 +1,222 @@
+"""All consume queues of a store: `consumequeue/<topic>/<queueId>/`.
+
+It turns chunks of the log into entries (`absorb`, the sink of a dispatcher) and finds the queue of a reader.
+What one queue is: consume_queue.py. Who reads the log behind the writer: dispatcher.py.
+
+Opening lists names only; the files of a queue are mapped when it is first asked for, so thousands of
+queues cost little.
+Threads: one dispatcher calls `absorb`; everything else may be called from any thread.
+Durability: `flush` makes durable what was absorbed before it. Rebuilt from the commit log by rebuild.py.
+"""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.index.consume_queue import ConsumeQueue
+from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.store.commit_log import LogChunk
+from mqstore.store.config import StoreConfig
+from mqstore.store.file_system import FileSystem
+
+__all__ = ["ConsumeQueueStore"]
+
+
+class ConsumeQueueStore:
+    """The queues under `directory`.
+
+    `delay_ms_by_level`: int64, index = delay level; an entry of the schedule topic gets the time at which
+    its message is due.
+    """
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: Path,
+        config: StoreConfig,
+        delay_ms_by_level: npt.NDArray[np.int64],
+        *,
+        writable: bool = True,
+    ) -> None:
+        self.directory = directory
+        # Whether gaps and restarts in the numbering are taken from the log: True during a rebuild.
+        self.follow_log = False
+        # Store time of the newest message absorbed, epoch ms; 0 before the first. Written by `absorb`.
+        self.last_store_timestamp = 0
+        self._file_system = file_system
+        self._config = config
+        self._delay_ms_by_level = np.ascontiguousarray(delay_ms_by_level, np.int64)
+        self._writable = writable
+        self._commit_log_min_offset = 0
+        self._guard = threading.Lock()
+        # Loaded queues. Read without a lock, written under _guard.
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        # Queues that have a directory and were not asked for yet. Under _guard.
+        self._unloaded: set[tuple[str, int]] = set()
+        # Queues with entries that no flush has covered. Swapped as a whole by `flush`.
+        self._dirty: set[ConsumeQueue] = set()
+
+    def load(self, commit_log_min_offset: int = 0) -> None:
+        """Find the queues by their directories; what is no topic and no number is passed over.
+
+        A second call also finds what another process has added since, entries included.
+        """
+        self._commit_log_min_offset = commit_log_min_offset
+        with self._guard:
+            for topic in self._directories(self.directory):
+                for queue_id in self._directories(self.directory / topic):
+                    if queue_id.isascii() and queue_id.isdigit():
+                        self._unloaded.add((topic, int(queue_id)))
+            self._unloaded -= self._queues.keys()
+            loaded = tuple(self._queues.values())
+        for queue in loaded:
+            queue.load(commit_log_min_offset)
+
+    def _directories(self, path: Path) -> list[str]:
+        return [entry.name for entry in self._file_system.list(path) if entry.is_directory]
+
+    # -- finding --------------------------------------------------------------------------------------
+
+    def queues(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of all queues, sorted."""
+        with self._guard:
+            return sorted(self._queues.keys() | self._unloaded)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue, or None when nothing was ever put to it."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None and (topic, queue_id) in self._unloaded:
+            return self.find_or_create(topic, queue_id)
+        return queue
+
+    def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue; a new one has no files before its first entry. Raises as `ConsumeQueue.load`."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            return queue
+        with self._guard:
+            queue = self._queues.get((topic, queue_id))
+            if queue is None:
+                queue = self._open(topic, queue_id)
+                self._queues[topic, queue_id] = queue
+                self._unloaded.discard((topic, queue_id))
+            return queue
+
+    def _open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queue = ConsumeQueue(
+            self._file_system,
+            self.directory / topic / str(queue_id),
+            topic,
+            queue_id,
+            file_size_bytes=self._config.mapped_file_size_consume_queue,
+            reserve_window_bytes=self._config.reserve_window_consume_queue,
+            writable=self._writable,
+        )
+        if (topic, queue_id) in self._unloaded:
+            queue.load(self._commit_log_min_offset)
+        return queue
+
+    def _all(self) -> list[ConsumeQueue]:
+        return [self.find_or_create(topic, queue_id) for topic, queue_id in self.queues()]
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message of a queue gets, as far as the log was absorbed."""
+        queue = self.find(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End of the newest message that has an entry, over all queues (each is loaded); -1 without."""
+        return max((queue.max_physical_offset for queue in self._all()), default=-1)
+
+    # -- following the log ----------------------------------------------------------------------------
+
+    def absorb(self, chunk: LogChunk) -> int:
+        """Append the entries of the chunk's whole records; returns the bytes that are done with.
+
+        These run up to the first thing that is no whole record, or to the segment's end behind a BLANK.
+        Absorbing bytes twice does no harm, so after an error the same chunk can be tried again.
+        Raises QueueOffsetConflict, StoreFull.
+        """
+        from mqstore.index import kernels
+
+        entries, runs, consumed, at_blank, last_store_timestamp = kernels.consume_queue_entries(
+            chunk.data, chunk.base_offset, self._delay_ms_by_level
+        )
+        packed = memoryview(entries)
+        for index, count, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
+            topic = chunk.data[topic_at : topic_at + topic_length].tobytes()
+            queue = self._queue_to_fill(topic, queue_id)
+            if queue is not None:
+                part = packed[index * ENTRY_BYTES : (index + count) * ENTRY_BYTES]
+                if queue.append_entries(queue_offset, part, follow_log=self.follow_log):
+                    self._dirty.add(queue)
+        if last_store_timestamp >= 0:
+            self.last_store_timestamp = last_store_timestamp
+        return chunk.segment_end - chunk.base_offset if at_blank else int(consumed)
+
+    def _queue_to_fill(self, topic_bytes: bytes, queue_id: int) -> ConsumeQueue | None:
+        """The queue of a record; None when its topic could not be the name of a directory."""
+        topic = topic_bytes.decode("utf-8", "replace")
+        queue = self._queues.get((topic, queue_id))
+        if queue is not None:
+            return queue
+        if queue_id < 0 or topic in ("", ".", "..") or "/" in topic or "\0" in topic:
+            return None
+        return self.find_or_create(topic, queue_id)
+
+    def flush(self) -> None:
+        """Make durable what was absorbed before this call. An OSError is final: never retry it."""
+        dirty, self._dirty = self._dirty, set()
+        for queue in dirty:
+            queue.flush()
+
+    # -- recovery and retention -----------------------------------------------------------------------
+
+    def truncate(self, physical_offset: int) -> None:
+        """Drop the entries of messages at or behind `physical_offset` from every queue, durably."""
+        for queue in self._all():
+            queue.truncate(physical_offset)
+
+    def correct_min_offset(self, commit_log_min_offset: int) -> None:
+        """Tell all queues where the log begins now; those not loaded learn it when they are."""
+        self._commit_log_min_offset = commit_log_min_offset
+        for queue in tuple(self._queues.values()):
+            queue.correct_min_offset(commit_log_min_offset)
+
+    def delete_expired(self, commit_log_min_offset: int) -> int:
+        """Delete the files whose messages are all gone from the log; returns how many."""
+        self._commit_log_min_offset = commit_log_min_offset
+        return sum(queue.delete_expired(commit_log_min_offset) for queue in self._all())
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete the queues of a topic. Their records stay in the log until it expires."""
+        for known_topic, queue_id in self.queues():
+            if known_topic == topic:
+                self._destroy(topic, queue_id)
+        self._remove_if_empty(self.directory / topic)
+
+    def destroy(self) -> None:
+        """Delete all queues."""
+        topics = set()
+        for topic, queue_id in self.queues():
+            self._destroy(topic, queue_id)
+            topics.add(topic)
+        for topic in topics:
+            self._remove_if_empty(self.directory / topic)
+
+    def _destroy(self, topic: str, queue_id: int) -> None:
+        queue = self.find_or_create(topic, queue_id)
+        with self._guard:
+            self._queues.pop((topic, queue_id), None)
+            self._dirty.discard(queue)
+        queue.destroy()
+
+    def _remove_if_empty(self, path: Path) -> None:
+        if not self._file_system.list(path):
+            self._file_system.delete_directory(path)
+
+    def __repr__(self) -> str:
+        return f"ConsumeQueueStore({str(self.directory)!r}, queues={len(self.queues())})"

@@ -1,0 +1,478 @@
+"""Compiled walks over the log: from its raw bytes to consume queue entries and to keys.
+
+Arrays in: `data` is uint8, C-contiguous, bytes of one segment from the beginning of a record on; positions
+are indexes into it, int64. A kernel never reads outside `data`, whatever the lengths in the bytes claim, and
+writes nothing but the fresh arrays that it returns.
+
+The walker, shared by all kernels here, is `record_layout` and `find_property`. It believes a record whose
+magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
+checked by recovery (store/kernels.py), not here.
+
+Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs
+it; compiled code is cached on disk. The plain twins are in tests/support/index_kernels.py.
+Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties.
+"""
+
+import numba
+import numpy as np
+
+from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.store.kernels import read_int, read_long
+from mqstore.store.names import SCHEDULE_TOPIC
+from mqstore.store.properties_format import DELAY, KEYS, KEY_SEPARATOR, TAGS, UNIQ_KEY
+from mqstore.store.record_format import (
+    BLANK_MAGIC_CODE,
+    BLANK_MIN_BYTES,
+    FIXED_BYTES,
+    HEADER_BYTES,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    PHYSICAL_OFFSET_POSITION,
+    STORE_TIMESTAMP_POSITION,
+)
+from mqstore.store.sys_flag import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+
+__all__ = [
+    "ENDING_BLANK",
+    "ENDING_NO_RECORD",
+    "ENDING_NO_ROOM",
+    "NO_RECORD",
+    "consume_queue_entries",
+    "find_property",
+    "java_hash",
+    "key_entries",
+    "record_layout",
+]
+
+NO_RECORD = 0
+"""What `record_layout` gives as total size where no whole record begins."""
+
+compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
+inlined = numba.njit(nogil=True, cache=True, boundscheck=False, inline="always")
+
+@compiled
+def record_layout(data, at, end):  # type: ignore[no-untyped-def]
+    """Lengths and places of the record at `at`, of which only bytes before `end` may be read.
+
+    Returns (total_size, topic_at, topic_length, properties_at, properties_length). total_size is
+    NO_RECORD (0) where no whole record begins, and minus the length where a BLANK begins.
+    """
+    nothing = (np.int64(NO_RECORD), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+    if at + BLANK_MIN_BYTES > end:
+        return nothing
+    total_size = read_int(data, at)
+    magic = read_int(data, at + 4)
+    if magic == BLANK_MAGIC_CODE and total_size >= BLANK_MIN_BYTES:
+        return (-total_size, np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+    if magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2:
+        return nothing
+    stop = at + total_size
+    if total_size < FIXED_BYTES or stop > end:
+        return nothing
+    sys_flag = read_int(data, at + 36)
+    body_at = at + HEADER_BYTES
+    if sys_flag & BORN_HOST_V6:
+        body_at += 12
+    if sys_flag & STORE_HOST_V6:
+        body_at += 12
+    topic_width = 1 if magic == MESSAGE_MAGIC_CODE else 2
+    if body_at + topic_width + 2 > stop:
+        return nothing
+    body_length = read_int(data, body_at - 4)
+    topic_at = body_at + body_length + topic_width
+    if body_length < 0 or topic_at + 2 > stop:
+        return nothing
+    topic_length = np.int64(data[topic_at - 1])
+    if topic_width == 2:
+        topic_length |= np.int64(data[topic_at - 2]) << 8
+    properties_at = topic_at + topic_length + 2
+    if topic_length >= (128 if topic_width == 1 else 32768) or properties_at > stop:
+        return nothing
+    properties_length = np.int64(data[properties_at - 2]) << 8 | np.int64(data[properties_at - 1])
+    if properties_length > 32767 or properties_at + properties_length != stop:
+        return nothing
+    return (total_size, topic_at, topic_length, properties_at, properties_length)
+
+
+@inlined
+def _matches(data, at, expected):  # type: ignore[no-untyped-def]
+    for index in range(len(expected)):
+        if data[at + index] != expected[index]:
+            return False
+    return True
+
+
+@compiled
+def find_property(data, properties_at, properties_length, name):  # type: ignore[no-untyped-def]
+    """Where the value of property `name` (its uint8 bytes) lies: (value_at, value_length).
+
+    Length 0 when there is none: an empty value counts as none. Of equal names the last wins, so the
+    search runs from the end.
+    """
+    stop = properties_at + properties_length
+    least = len(name) + 2
+    while stop > properties_at:
+        start = stop
+        while start > properties_at and data[start - 1] != 2:
+            start -= 1
+        if stop - start >= least and data[start + len(name)] == 1 and _matches(data, start, name):
+            value_at = start + len(name) + 1
+            return value_at, stop - value_at
+        stop = start - 1
+    return properties_at, np.int64(0)
+
+
+# -- tags codes ---------------------------------------------------------------------------------------
+
+_TAGS = np.frombuffer(TAGS.encode(), np.uint8)
+_DELAY = np.frombuffer(DELAY.encode(), np.uint8)
+_SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
+# What RocketMQ takes as the delay of a level that its table lacks.
+_DELAY_OF_MISSING_LEVEL_MS = 1000
+_REPLACEMENT = np.uint32(0xFFFD)
+
+
+@inlined
+def _continues(data, at, stop, least, greatest):  # type: ignore[no-untyped-def]
+    return at < stop and least <= data[at] <= greatest
+
+
+@compiled
+def _code_point(data, at, stop):  # type: ignore[no-untyped-def]
+    """The UTF-8 character at `at`: (code point, bytes). Malformed bytes become U+FFFD as Java has it.
+
+    One U+FFFD stands for the longest beginning of a character that is there, and for an encoded surrogate.
+    """
+    first = np.uint32(data[at])
+    if first < 0x80:
+        return first, 1
+    if first < 0xC2 or first > 0xF4:
+        return _REPLACEMENT, 1
+    least, greatest, length = 0x80, 0xBF, 2
+    if first >= 0xF0:
+        length = 4
+        least = 0x90 if first == 0xF0 else 0x80
+        greatest = 0x8F if first == 0xF4 else 0xBF
+    elif first >= 0xE0:
+        length = 3
+        least = 0xA0 if first == 0xE0 else 0x80
+    code_point = first & np.uint32(0x7F >> length)
+    for index in range(1, length):
+        if not _continues(data, at + index, stop, least, greatest):
+            return _REPLACEMENT, index
+        code_point = code_point << np.uint32(6) | np.uint32(data[at + index] & 0x3F)
+        least, greatest = 0x80, 0xBF
+    if 0xD800 <= code_point <= 0xDFFF:
+        return _REPLACEMENT, length
+    return code_point, length
+
+
+@compiled
+def java_hash(data, at, length):  # type: ignore[no-untyped-def]
+    """Java's String.hashCode of the UTF-8 text at `at`, as int64 (sign-extended)."""
+    stop = at + length
+    code = np.uint32(0)
+    while at < stop:
+        code_point, size = _code_point(data, at, stop)
+        at += size
+        if code_point >= 0x10000:
+            high = np.uint32(0xD7C0) + (code_point >> np.uint32(10))
+            code = np.uint32(31) * code + high
+            code_point = np.uint32(0xDC00) | code_point & np.uint32(0x3FF)
+        code = np.uint32(31) * code + code_point
+    return np.int64(np.int32(code))
+
+
+@compiled
+def _parse_int(data, at, length):  # type: ignore[no-untyped-def]
+    """The decimal number at `at`, or -1 when it is none that fits 31 bits (all that matters here)."""
+    if length > 1 and data[at] == 43:
+        at, length = at + 1, length - 1
+    value = np.int64(0)
+    for index in range(length):
+        digit = np.int64(data[at + index]) - 48
+        if digit < 0 or digit > 9:
+            return np.int64(-1)
+        value = value * 10 + digit
+        if value > 0x7FFF_FFFF:
+            return np.int64(-1)
+    return value
+
+
+@compiled
+def _tags_code(data, topic_at, topic_length, properties_at, properties_length, store_timestamp, delay_ms_by_level):  # type: ignore[no-untyped-def]
+    """The third field of a record's entry: when it is due if it is delayed, else the hash of its tags."""
+    if topic_length == len(_SCHEDULE_TOPIC) and _matches(data, topic_at, _SCHEDULE_TOPIC):
+        value_at, value_length = find_property(data, properties_at, properties_length, _DELAY)
+        if value_length > 0:
+            level = min(_parse_int(data, value_at, value_length), np.int64(len(delay_ms_by_level) - 1))
+            if level > 0:
+                delay_ms = delay_ms_by_level[level]
+                return store_timestamp + (delay_ms if delay_ms >= 0 else _DELAY_OF_MISSING_LEVEL_MS)
+    value_at, value_length = find_property(data, properties_at, properties_length, _TAGS)
+    return java_hash(data, value_at, value_length)
+
+
+# -- consume queue entries ----------------------------------------------------------------------------
+
+
+@inlined
+def _hash_queue(data, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
+    code = np.uint64(14695981039346656037) ^ np.uint64(queue_id)
+    for index in range(topic_length):
+        code = (code ^ np.uint64(data[topic_at + index])) * np.uint64(1099511628211)
+    return code ^ code >> np.uint64(29)
+
+
+@inlined
+def _same_bytes(data, one_at, other_at, length):  # type: ignore[no-untyped-def]
+    for index in range(length):
+        if data[one_at + index] != data[other_at + index]:
+            return False
+    return True
+
+
+@compiled
+def _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
+    """The slot of this queue, or the empty one that it may take. The bytes decide, not the hash."""
+    mask = np.uint64(len(slots) - 1)
+    slot = hash_code & mask
+    while slots[slot] >= 0:
+        known = queues[slots[slot]]
+        if known[1] == topic_length and known[2] == queue_id and _same_bytes(data, known[0], topic_at, topic_length):
+            break
+        slot = slot + np.uint64(1) & mask
+    return slot
+
+
+@compiled
+def _grow(data, queues, queue_count):  # type: ignore[no-untyped-def]
+    """Twice the room for queues, and the slots anew."""
+    larger = np.empty((2 * len(queues), 3), np.int64)
+    larger[:queue_count] = queues[:queue_count]
+    slots = np.full(4 * len(larger), -1, np.int32)
+    for queue in range(queue_count):
+        topic_at, topic_length, queue_id = larger[queue]
+        hash_code = _hash_queue(data, topic_at, topic_length, queue_id)
+        slots[_find_slot(data, slots, larger, hash_code, topic_at, topic_length, queue_id)] = queue
+    return larger, slots
+
+
+@inlined
+def _write_big_endian(target, at, value, size):  # type: ignore[no-untyped-def]
+    for index in range(size):
+        target[at + index] = np.uint8(value >> (8 * (size - 1 - index)) & 0xFF)
+
+
+@compiled
+def _pack_by_queue(rows, row_count, queues, queue_count, base_offset):  # type: ignore[no-untyped-def]
+    """Counting sort: (entries, queue offset and queue of each), queue by queue, in the order of the log."""
+    starts = np.zeros(queue_count + 1, np.int64)
+    for row in range(row_count):
+        starts[rows[row, 4] + 1] += 1
+    starts = np.cumsum(starts)
+    entries = np.empty(row_count * ENTRY_BYTES, np.uint8)
+    places = np.empty((row_count, 2), np.int64)
+    for row in range(row_count):
+        queue = rows[row, 4]
+        index = starts[queue]
+        starts[queue] += 1
+        places[index, 0] = rows[row, 3]
+        places[index, 1] = queue
+        at = index * ENTRY_BYTES
+        _write_big_endian(entries, at, base_offset + rows[row, 0], 8)
+        _write_big_endian(entries, at + 8, rows[row, 1], 4)
+        _write_big_endian(entries, at + 12, rows[row, 2], 8)
+    return entries, places
+
+
+@compiled
+def _runs(places, queues):  # type: ignore[no-untyped-def]
+    """Where the queue changes or its offsets are not consecutive, a run begins."""
+    count = 0
+    for index in range(len(places)):
+        if index == 0 or places[index, 1] != places[index - 1, 1] or places[index, 0] != places[index - 1, 0] + 1:
+            count += 1
+    runs = np.empty((count, 6), np.int64)
+    run = -1
+    for index in range(len(places)):
+        if index == 0 or places[index, 1] != places[index - 1, 1] or places[index, 0] != places[index - 1, 0] + 1:
+            run += 1
+            runs[run, 0] = index
+            runs[run, 1] = 0
+            runs[run, 2] = places[index, 0]
+            runs[run, 3:] = queues[places[index, 1]]
+        runs[run, 1] += 1
+    return runs
+
+
+@compiled
+def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore[no-untyped-def]
+    """Entries of all whole records from data[0] on, grouped by queue.
+
+    base_offset: physical offset of data[0]. delay_ms_by_level: int64, index = level, negative for none.
+    Half and rollback records get no entry. The walk ends at a BLANK and where no whole record begins, or
+    one that claims another physical offset.
+
+    Returns
+     entries     uint8[20 * n], packed, queue by queue, each in the order of the log
+     runs        int64[r, 6]: index of the first entry, number of entries, queue offset of the first,
+                 position of the topic in data, its length, queue id. Queue offsets in a run are
+                 consecutive; a queue may have several runs, one after another.
+     consumed    bytes walked over, without the BLANK
+     at_blank    whether a BLANK ended the walk
+     last_store_timestamp   of the last record walked over, epoch ms; -1 when there was none
+    """
+    end = len(data)
+    # Pages of it are touched only as far as records are found.
+    rows = np.empty((end // FIXED_BYTES + 1, 5), np.int64)
+    row_count = 0
+    queues = np.empty((16, 3), np.int64)
+    slots = np.full(64, -1, np.int32)
+    queue_count = 0
+    last_store_timestamp = np.int64(-1)
+    at = np.int64(0)
+    while True:
+        total_size, topic_at, topic_length, properties_at, properties_length = record_layout(data, at, end)
+        if total_size <= NO_RECORD or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
+            break
+        sys_flag = read_int(data, at + 36)
+        moved = 12 if sys_flag & BORN_HOST_V6 else 0
+        last_store_timestamp = read_long(data, at + STORE_TIMESTAMP_POSITION + moved)
+        # This bit is set in half and in rollback records.
+        if not sys_flag & TRANSACTION_PREPARED:
+            queue_id = read_int(data, at + 12)
+            hash_code = _hash_queue(data, topic_at, topic_length, queue_id)
+            slot = _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id)
+            if slots[slot] < 0:
+                queues[queue_count] = topic_at, topic_length, queue_id
+                slots[slot] = queue_count
+                queue_count += 1
+            queue = slots[slot]
+            if queue_count == len(queues):
+                queues, slots = _grow(data, queues, queue_count)
+            rows[row_count, 0] = at
+            rows[row_count, 1] = total_size
+            rows[row_count, 2] = _tags_code(
+                data,
+                topic_at,
+                topic_length,
+                properties_at,
+                properties_length,
+                last_store_timestamp,
+                delay_ms_by_level,
+            )
+            rows[row_count, 3] = read_long(data, at + 20)
+            rows[row_count, 4] = queue
+            row_count += 1
+        at += total_size
+    entries, places = _pack_by_queue(rows, row_count, queues, queue_count, base_offset)
+    return entries, _runs(places, queues), at, total_size < NO_RECORD, last_store_timestamp
+
+
+# -- keys -----------------------------------------------------------------------------------------------
+
+ENDING_NO_RECORD = 0
+"""`key_entries` stopped where no whole record begins: behind the last one, or at damage."""
+ENDING_BLANK = 1
+"""It stopped at a BLANK."""
+ENDING_NO_ROOM = 2
+"""It stopped before a record whose keys might not fit into the rows that are left."""
+
+_KEYS = np.frombuffer(KEYS.encode(), np.uint8)
+_UNIQ_KEY = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
+_KEY_SEPARATOR = ord(KEY_SEPARATOR)
+_TOPIC_SEPARATOR = np.frombuffer(b"#", np.uint8)
+_FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325
+_FNV_PRIME = 0x100_0000_01B3
+
+
+@compiled
+def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
+    """FNV-1a of 64 bits over some bytes, going on from `code`."""
+    for index in range(at, at + length):
+        code = (code ^ np.uint64(data[index])) * np.uint64(_FNV_PRIME)
+    return code
+
+
+@inlined
+def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: ignore[no-untyped-def]
+    rows[row_count, 0] = np.int64(code)
+    rows[row_count, 1] = store_timestamp
+    rows[row_count, 2] = physical_offset
+    return row_count + 1
+
+
+@compiled
+def _put_keys(data, topic_code, properties_at, properties_length, store_timestamp, physical_offset, rows, row_count):  # type: ignore[no-untyped-def]
+    """A row for the unique key and for each word of KEYS, repeated ones too; returns the rows in use."""
+    key_at, length = find_property(data, properties_at, properties_length, _UNIQ_KEY)
+    if length > 0:
+        code = _fnv_1a(data, key_at, length, topic_code)
+        row_count = _put_key(rows, row_count, code, store_timestamp, physical_offset)
+    key_at, length = find_property(data, properties_at, properties_length, _KEYS)
+    stop = key_at + length
+    while key_at < stop:
+        key_end = key_at
+        while key_end < stop and data[key_end] != _KEY_SEPARATOR:
+            key_end += 1
+        if key_end > key_at:
+            code = _fnv_1a(data, key_at, key_end - key_at, topic_code)
+            row_count = _put_key(rows, row_count, code, store_timestamp, physical_offset)
+        key_at = key_end + 1
+    return row_count
+
+
+@compiled
+def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
+    """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
+
+    base_offset: physical offset of data[0]. rows: int64[n, 3], filled from row `row_count` on; at least
+    16,384 of them must be free, which is more than the keys of any record, or nothing may be walked over.
+    Half records have keys, rollback records have none. The hash is that of key_lookup.key_hash. The walk
+    ends as that of consume_queue_entries, and before a record whose keys might not fit.
+
+    Returns
+     consumed    bytes walked over, without the BLANK
+     row_count   rows in use
+     last_at     position of the last record walked over; -1 when there was none
+     last_store_timestamp   its store time, epoch ms; -1 when there was none
+     ending      one of ENDING_...
+    """
+    end = len(data)
+    at = np.int64(0)
+    last_at = np.int64(-1)
+    last_store_timestamp = np.int64(-1)
+    while True:
+        total_size, topic_at, topic_length, properties_at, properties_length = record_layout(data, at, end)
+        if total_size < NO_RECORD:
+            return at, row_count, last_at, last_store_timestamp, ENDING_BLANK
+        if total_size == NO_RECORD or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
+            return at, row_count, last_at, last_store_timestamp, ENDING_NO_RECORD
+        # A key takes at least two bytes, itself and what parts it from the one before.
+        if row_count + properties_length // 2 + 1 > len(rows):
+            return at, row_count, last_at, last_store_timestamp, ENDING_NO_ROOM
+        sys_flag = read_int(data, at + 36)
+        moved = 12 if sys_flag & BORN_HOST_V6 else 0
+        last_at = at
+        last_store_timestamp = read_long(data, at + STORE_TIMESTAMP_POSITION + moved)
+        if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+            topic_code = _fnv_1a(data, topic_at, topic_length, np.uint64(_FNV_OFFSET_BASIS))
+            topic_code = _fnv_1a(_TOPIC_SEPARATOR, 0, 1, topic_code)
+            row_count = _put_keys(
+                data,
+                topic_code,
+                properties_at,
+                properties_length,
+                last_store_timestamp,
+                base_offset + at,
+                rows,
+                row_count,
+            )
+        at += total_size

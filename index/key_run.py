@@ -1,0 +1,114 @@
+"""A key run: the keys of one stretch of the log, sorted so that a key is found by bisection.
+
+Rows are (hash of topic#key, store timestamp, physical offset), ascending by hash, then by offset; a message
+that has a key twice has it once here. A run never changes: runs that follow each other in the log are
+merged into a new one, by the rule of a binary counter (`merge_count`), so that there are few of them and
+each entry is copied a number of times that grows with the logarithm only.
+
+It does not know where its rows are kept: in memory (key_buffer.py) or lent by LMDB (key_index.py).
+Bytes: key_index_format.py. Threads: immutable.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.index.key_index_format import (
+    HASH,
+    PHYSICAL_OFFSET,
+    STORE_TIMESTAMP,
+    Entries,
+    RunHeader,
+    decode_entries,
+    encode_run,
+)
+
+__all__ = ["MAX_RUN_ENTRIES", "KeyRun", "merge_count"]
+
+MAX_RUN_ENTRIES = 1 << 20
+"""Runs are not merged beyond this (24 MiB): a longer one would be copied for ever fewer searches saved."""
+
+
+class KeyRun:
+    """Sorted entries of one stretch of the log. `rows` may be big-endian and lent."""
+
+    def __init__(self, rows: Entries) -> None:
+        self.rows = rows
+
+    @classmethod
+    def of_rows(cls, rows: Entries) -> "KeyRun":
+        """Sort rows that come in the order of the log. Copies them."""
+        # Stable, so that equal hashes stay in the order of the log.
+        rows = rows[np.argsort(rows[:, HASH], kind="stable")].astype(np.int64, copy=False)
+        repeated = (rows[1:, HASH] == rows[:-1, HASH]) & (rows[1:, PHYSICAL_OFFSET] == rows[:-1, PHYSICAL_OFFSET])
+        if repeated.any():
+            rows = rows[np.concatenate(([True], ~repeated))]
+        return cls(rows)
+
+    @classmethod
+    def merged(cls, runs: Sequence["KeyRun"]) -> "KeyRun":
+        """One run of all entries of `runs`, which follow each other in the log. Copies them."""
+        if len(runs) == 1:
+            return cls(runs[0].rows.astype(np.int64))
+        return cls.of_rows(np.concatenate([run.rows for run in runs]))
+
+    @classmethod
+    def decode(cls, value: bytes | memoryview) -> "KeyRun":
+        """The run that LMDB keeps as `value`, lent."""
+        return cls(decode_entries(value))
+
+    def encode(self) -> bytearray:
+        """The bytes that LMDB keeps."""
+        return encode_run(self.header, self.rows)
+
+    @property
+    def header(self) -> RunHeader:
+        """Newest offset, least and greatest store time. Looks at all entries."""
+        times = self.rows[:, STORE_TIMESTAMP]
+        return RunHeader(int(self.rows[:, PHYSICAL_OFFSET].max()), int(times.min()), int(times.max()))
+
+    @property
+    def oldest_offset(self) -> int:
+        """Physical offset of the oldest record. Looks at all entries."""
+        return int(self.rows[:, PHYSICAL_OFFSET].min())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def offsets(
+        self, code: int, begin_ms: int, end_ms: int, least_offset: int, below_offset: int
+    ) -> npt.NDArray[np.int64]:
+        """Offsets of the records with this hash in the ranges of time and of offset, ascending. Copies."""
+        hashes = self.rows[:, HASH]
+        start = bisect_left(hashes, code)
+        hits = self.rows[start : bisect_right(hashes, code, lo=start)]
+        times, offsets = hits[:, STORE_TIMESTAMP], hits[:, PHYSICAL_OFFSET]
+        wanted = (times >= begin_ms) & (times <= end_ms) & (offsets >= least_offset) & (offsets < below_offset)
+        return offsets[wanted].astype(np.int64)
+
+    def between(self, least_offset: int, below_offset: int) -> "KeyRun":
+        """The entries whose records begin in a range of the log. Copies."""
+        offsets = self.rows[:, PHYSICAL_OFFSET]
+        return KeyRun(self.rows[(offsets >= least_offset) & (offsets < below_offset)].astype(np.int64))
+
+    def __repr__(self) -> str:
+        return f"KeyRun(entries={len(self)})"
+
+
+def merge_count(older_counts: Iterable[int], entry_count: int) -> int:
+    """How many of the older runs, given from the newest on, a new run of `entry_count` is merged with.
+
+    A run joins while the next older one is less than twice as long as what has been gathered.
+
+    >>> merge_count([4, 8, 64], 4), merge_count([8, 64], 4)
+    (2, 0)
+    """
+    count = 0
+    for older_count in older_counts:
+        if older_count >= 2 * entry_count or older_count + entry_count > MAX_RUN_ENTRIES:
+            break
+        entry_count += older_count
+        count += 1
+    return count

@@ -1,0 +1,147 @@
+"""A table of settings by name, kept whole in one state file: what topics and consumer groups share.
+
+It does not know what the settings mean or which names are legal (topics.py, subscription_groups.py).
+
+Threads: any. Changes take one lock; lookups take none, for a bean is immutable and the table is a dict
+that only gains and replaces values.
+Durability: `replace` is durable on return; what `add` added is durable after the next `persist`.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from mqstore.store import state_file_format
+from mqstore.store.bean import Bean
+from mqstore.store.clock import Clock
+from mqstore.store.data_version import DataVersion
+from mqstore.store.errors import StoreReadOnly
+from mqstore.store.file_system import FileSystem
+from mqstore.store.state_file import StateFile
+
+__all__ = ["BeanTable"]
+
+BeanT = TypeVar("BeanT", bound=Bean)
+
+
+class BeanTable(Generic[BeanT]):
+    """Beans by name, in memory and in a state file."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        path: Path,
+        clock: Clock,
+        bean: type[BeanT],
+        *,
+        field: str,
+        read_only: bool,
+    ) -> None:
+        """`field` is the table's name in the file. With `read_only` the file is never written."""
+        self._file = StateFile(file_system, path)
+        self._clock = clock
+        self._bean = bean
+        self._field = field
+        self._read_only = read_only
+        self._lock = threading.Lock()
+        # Written under the lock. The dict itself is never replaced, so that `lookup` stays bound to it.
+        self._table: dict[str, BeanT] = {}
+        self._other_fields: dict[str, Any] = {}
+        self._data_version = DataVersion(timestamp_ms=clock.now_ms())
+        self.lookup: Callable[[str], BeanT | None] = self._table.get
+        """`get` without a call in between: the table's own dict.get, for hot paths."""
+
+    def load(self) -> None:
+        """Read the file, once, before anything else. Raises StateFileCorrupt; then nothing has changed."""
+        state = self._file.load(self._decode)
+        if state is not None:
+            with self._lock:
+                table, self._data_version, other_fields = state
+                self._table.update(table)
+                self._other_fields.update(other_fields)
+
+    def get(self, name: str) -> BeanT | None:
+        """The settings under `name`; None when there are none."""
+        return self._table.get(name)
+
+    def add(self, name: str, bean: BeanT) -> BeanT:
+        """`bean`, now under `name`; or what was there already."""
+        with self._lock:
+            return self._table.get(name) or self._put(name, bean)
+
+    def replace(self, name: str, bean: BeanT) -> BeanT:
+        """Put `bean` under `name`, durably. Raises StoreReadOnly, StoreFull, OSError: nothing changed."""
+        if self._read_only:
+            raise StoreReadOnly(self._file.path)
+        with self._lock:
+            before = self._table.get(name)
+            if before != bean:
+                self._put(name, bean)
+        try:
+            self.persist()
+        except BaseException:
+            self._take_back(name, bean, before)
+            raise
+        return bean
+
+    def persist(self) -> bool:
+        """Write the file if something changed; durable on return. Raises OSError or StoreFull."""
+        return not self._read_only and self._file.save_snapshot(self._encode)
+
+    def _put(self, name: str, bean: BeanT) -> BeanT:
+        self._table[name] = bean
+        self._data_version = self._data_version.next(self._clock.now_ms())
+        return bean
+
+    def _take_back(self, name: str, bean: BeanT, before: BeanT | None) -> None:
+        with self._lock:
+            if self._table.get(name) is not bean:
+                return
+            if before is None:
+                del self._table[name]
+            else:
+                self._table[name] = before
+
+    def _encode(self) -> bytes:
+        with self._lock:
+            table = sorted(self._table.items())
+            state = self._other_fields | {"dataVersion": self._data_version.encode()}
+        state[self._field] = {name: bean.encode() for name, bean in table}
+        return state_file_format.encode(dict(sorted(state.items())))
+
+    def _decode(self, text: bytes) -> tuple[dict[str, BeanT], DataVersion, dict[str, Any]]:
+        state = state_file_format.decode(text)
+        table = state.pop(self._field, None) or {}
+        version = DataVersion.decode(state.pop("dataVersion", None))
+        if not isinstance(table, dict):
+            raise ValueError(f"{self._field} is {table!r}, not an object")
+        return {name: self._decode_bean(name, bean) for name, bean in table.items()}, version, state
+
+    def _decode_bean(self, name: str, state: object) -> BeanT:
+        try:
+            return self._bean.decode(state)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{self._field}.{name}: {error}") from error
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The stamp that the next save carries."""
+        return self._data_version
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._table
+
+    def __iter__(self) -> Iterator[BeanT]:
+        """Beans in the order of their names, as they are now."""
+        with self._lock:
+            beans = sorted(self._table.items())
+        return iter([bean for _, bean in beans])
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} in {str(self._file.path)!r}>"

@@ -1,0 +1,223 @@
+"""The consumer offsets: which message of each queue a group consumes next.
+
+Kept in config/consumerOffset.json in RocketMQ's text, "topic@group" -> queue -> offset (page
+docs/format/state_files.md). It does not know how long a queue is, and takes the group's word for what
+it has consumed.
+
+Two values per queue: the one in memory is what the group said; the one on disk never stands beyond
+the flushed log, for a power cut would take the messages and leave the group waiting behind the end of
+its queue. So `persist` is handed the flushed length of each queue and writes the lower of both;
+memory keeps the real one. What is lost then is progress: those messages are consumed again.
+
+Threads: any; one lock guards the table, and `persist` writes outside of it, so that a commit never
+waits for the disk.
+Durability: a commit lasts after the next `persist`, up to the bound.
+Source: spec/schedule_and_retry.md section 7; ConsumerOffsetManager of Apache RocketMQ.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from mqstore.store import state_file_format
+from mqstore.store.clock import Clock
+from mqstore.store.data_version import DataVersion
+from mqstore.store.errors import QueueIllegal, StoreReadOnly, TopicNotExist
+from mqstore.store.file_system import FileSystem
+from mqstore.store.state_file import StateFile
+from mqstore.subscription_groups import SubscriptionGroups
+from mqstore.topics import TopicConfigs
+
+__all__ = ["CONSUMER_OFFSET_FILE_NAME", "NO_OFFSET", "ConsumerOffset", "ConsumerOffsets", "DurableBound"]
+
+CONSUMER_OFFSET_FILE_NAME: Final = "consumerOffset.json"
+
+NO_OFFSET: Final = -1
+"""What `query` answers for a queue that the group never committed."""
+
+DurableBound = Callable[[str, int], int]
+"""(topic, queue_id) -> how many entries of the queue have their record in the flushed log."""
+
+_SEPARATOR = "@"  # In no topic and in no group.
+
+
+class ConsumerOffset(NamedTuple):
+    """One row of the table."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+class ConsumerOffsets:
+    """Progress of all groups, in memory and in consumerOffset.json."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        config_directory: Path,
+        clock: Clock,
+        *,
+        topics: TopicConfigs,
+        subscription_groups: SubscriptionGroups,
+        update_version_step: int = 500,
+        read_only: bool = False,
+    ) -> None:
+        """`update_version_step`: the data version moves once every so many commits."""
+        self._file = StateFile(file_system, config_directory / CONSUMER_OFFSET_FILE_NAME)
+        self._clock = clock
+        self._topics = topics
+        self._subscription_groups = subscription_groups
+        self._update_version_step = update_version_step
+        self._read_only = read_only
+        self._lock = threading.Lock()
+        # All under the lock; keys are "topic@group".
+        self._table: dict[str, dict[int, int]] = {}
+        self._resets: dict[str, dict[int, int]] = {}
+        self._other_fields: dict[str, Any] = {}
+        self._commits = 0
+        self._data_version = DataVersion(timestamp_ms=clock.now_ms())
+
+    def load(self) -> None:
+        """Read consumerOffset.json, once, before anything else. Raises StateFileCorrupt."""
+        state = self._file.load(_decode)
+        if state is not None:
+            with self._lock:
+                self._table, self._data_version, self._other_fields = state
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note that `group` consumes message `offset` of the queue next; a smaller one moves it back.
+
+        Ignored while a reset is pending. Raises SubscriptionGroupNotExist, TopicNotExist, GroupIllegal,
+        QueueIllegal, StoreReadOnly.
+        """
+        self._check(group, topic, queue_id, offset)
+        key = topic + _SEPARATOR + group
+        with self._lock:
+            if queue_id not in self._resets.get(key, ()):
+                self._put(key, queue_id, offset)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """The message that `group` consumes next: a pending reset, else what was committed, else -1."""
+        key = topic + _SEPARATOR + group
+        with self._lock:
+            for table in (self._resets, self._table):
+                offset = table.get(key, {}).get(queue_id)
+                if offset is not None:
+                    return offset
+        return NO_OFFSET
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Move `group` to `offset`, whatever its consumers commit until one of them has seen it.
+
+        Until `take_reset`, commits for the queue are ignored and `query` answers `offset`.
+        Raises as `commit` does.
+        """
+        self._check(group, topic, queue_id, offset)
+        key = topic + _SEPARATOR + group
+        with self._lock:
+            self._resets.setdefault(key, {})[queue_id] = offset
+            self._put(key, queue_id, offset)
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The pending reset, which hereby ends; None without one. A pull asks this first."""
+        with self._lock:
+            return self._resets.get(topic + _SEPARATOR + group, {}).pop(queue_id, None)
+
+    def correct(self, length: Callable[[str, int], int]) -> list[ConsumerOffset]:
+        """Move every offset that stands beyond the end of its queue back to the end; for after recovery.
+
+        `length(topic, queue_id)` is the queue's number of entries. Returns the rows as they were.
+        """
+        beyond = [row for row in self if row.offset > length(row.topic, row.queue_id)]
+        with self._lock:
+            for row in beyond:
+                self._put(row.topic + _SEPARATOR + row.group, row.queue_id, length(row.topic, row.queue_id))
+        return beyond
+
+    def persist(self, durable_bound: DurableBound) -> bool:
+        """Write consumerOffset.json if it changes; durable on return.
+
+        No offset is written above `durable_bound(topic, queue_id)`. Raises OSError or StoreFull; the old
+        state is then intact.
+        """
+        return not self._read_only and self._file.save_snapshot(lambda: self._encode(durable_bound))
+
+    def _check(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        if self._read_only:
+            raise StoreReadOnly(self._file.path)
+        if self._subscription_groups.lookup(group) is None:
+            self._subscription_groups.find(group)
+        if self._topics.lookup(topic) is None:
+            raise TopicNotExist(topic)
+        if queue_id < 0 or offset < 0:
+            raise QueueIllegal(
+                f"offset {offset} of queue {queue_id} of topic {topic!r}: neither may be below 0",
+                value=min(queue_id, offset),
+                limit=0,
+            )
+
+    def _put(self, key: str, queue_id: int, offset: int) -> None:
+        self._table.setdefault(key, {})[queue_id] = offset
+        self._commits += 1
+        if self._commits % self._update_version_step == 0:
+            self._data_version = self._data_version.next(self._clock.now_ms())
+
+    def _encode(self, durable_bound: DurableBound) -> bytes:
+        with self._lock:
+            table = {key: dict(sorted(queues.items())) for key, queues in sorted(self._table.items())}
+            state = self._other_fields | {"dataVersion": self._data_version.encode()}
+        for key, queues in table.items():
+            topic = key.partition(_SEPARATOR)[0]
+            for queue_id, offset in queues.items():
+                queues[queue_id] = min(offset, durable_bound(topic, queue_id))
+        state |= {"groupTopicMap": _topics_by_group(table), "offsetTable": table}
+        return state_file_format.encode(dict(sorted(state.items())))
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The stamp that the next save carries."""
+        return self._data_version
+
+    def __iter__(self) -> Iterator[ConsumerOffset]:
+        """All rows as they are now, in the order of topic and group."""
+        with self._lock:
+            table = {key: dict(queues) for key, queues in self._table.items()}
+        for key, queues in sorted(table.items()):
+            topic, _, group = key.partition(_SEPARATOR)
+            for queue_id, offset in sorted(queues.items()):
+                yield ConsumerOffset(group, topic, queue_id, offset)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(len(queues) for queues in self._table.values())
+
+    def __repr__(self) -> str:
+        return f"<ConsumerOffsets of {len(self)} queues in {str(self._file.path)!r}>"
+
+
+def _topics_by_group(table: dict[str, dict[int, int]]) -> dict[str, list[str]]:
+    """What RocketMQ keeps beside the offsets, and ignores when it reads them."""
+    topics: dict[str, list[str]] = {}
+    for key in table:
+        topic, _, group = key.partition(_SEPARATOR)
+        topics.setdefault(group, []).append(topic)
+    return dict(sorted(topics.items()))
+
+
+def _decode(text: bytes) -> tuple[dict[str, dict[int, int]], DataVersion, dict[str, Any]]:
+    state = state_file_format.decode(text)
+    table = state.pop("offsetTable", None) or {}
+    version = DataVersion.decode(state.pop("dataVersion", None))
+    state.pop("groupTopicMap", None)
+    if not isinstance(table, dict):
+        raise ValueError(f"offsetTable is {table!r}, not an object")
+    return {key: _decode_queues(key, queues) for key, queues in table.items()}, version, state
+
+
+def _decode_queues(key: str, queues: object) -> dict[int, int]:
+    if not isinstance(queues, dict):
+        raise ValueError(f"offsetTable.{key} is {queues!r}, not an object")
+    return {int(queue_id): state_file_format.whole_number(offset) for queue_id, offset in queues.items()}

@@ -1,0 +1,434 @@
+"""The message store: the one object that a program opens, and the only place where all parts meet.
+
+What it does is in the parts: put_path.py, index/get_message.py, schedule/send_back.py, persistence.py,
+opening.py. Here they are wired together, and the services that keep them going are started and stopped.
+
+Threads: every method may be called from any thread. The store starts threads of its own (daemon) unless it
+is opened with start=False; then `deliver_due`, `flush` and the others run when they are called.
+Durability: as each method says; `close` makes everything durable. A forked child must not use the store.
+Source: DefaultMessageStore of Apache RocketMQ.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from mqstore.arrivals import ArrivalListener, Arrivals
+from mqstore.index.get_message import GetMessageResult, MessageReader
+from mqstore.index.offset_by_time import offset_in_queue_by_time
+from mqstore.opening import OpenedParts, OpeningProgress, open_parts, refresh_parts
+from mqstore.persistence import Persistence
+from mqstore.put_path import PutPath
+from mqstore.schedule.delay_offsets import DelayOffsets
+from mqstore.schedule.delivery_service import DeliveryService
+from mqstore.schedule.send_back import SendBack, SendBackResult
+from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import StoreClosed, StoreReadOnly
+from mqstore.store.file_system import FileSystem
+from mqstore.store.flusher import Flusher
+from mqstore.store.message import Message
+from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.put_result import PutMessageResult
+from mqstore.store.retention import Retention
+from mqstore.store.service import Service
+from mqstore.store.stored_message import StoredMessage
+from mqstore.store_stats import StoreStats
+
+__all__ = ["MessageStore"]
+
+
+class MessageStore:
+    """A persistent message store in a directory; open it with `MessageStore.open`.
+
+    topics, subscription_groups, consumer_offsets: the state that RocketMQ keeps as JSON.
+    delay_levels: the table of delays. recovery: what opening found.
+    """
+
+    def __init__(
+        self,
+        parts: OpenedParts,
+        path: Path,
+        config: StoreConfig,
+        *,
+        read_only: bool,
+        clock: Clock,
+        file_system: FileSystem,
+    ) -> None:
+        """For `open`, which recovers first."""
+        self.path = path
+        self.config = config
+        self.read_only = read_only
+        self.commit_log = parts.commit_log
+        self.consume_queues = parts.consume_queues
+        self.topics = parts.topics
+        self.subscription_groups = parts.subscription_groups
+        self.consumer_offsets = parts.consumer_offsets
+        self.delay_levels = parts.delay_levels
+        self.recovery = parts.recovery
+        self._parts = parts
+        self._closed = False
+        self._arrivals = Arrivals()
+        self._flusher = Flusher(parts.commit_log, config)
+        self._puts = PutPath(
+            config, clock, parts.commit_log, self._flusher, parts.topics, parts.delay_levels, self._arrivals
+        )
+        self._reader = MessageReader(parts.commit_log, parts.consume_queues, config)
+        self._delivery = DeliveryService(
+            parts.consume_queues,
+            parts.commit_log,
+            self._puts.put_internal,
+            parts.delay_levels,
+            DelayOffsets(file_system, parts.layout.config, clock),
+            clock,
+            interval_ms=config.delivery_interval,
+        )
+        self._send_back = SendBack(
+            parts.subscription_groups, parts.topics, parts.commit_log, self._puts.put_rewritten
+        )
+        self._persistence = Persistence(parts, self._flusher, self._delivery)
+        self._retention = Retention(
+            parts.commit_log, file_system, config, clock, self._delivery.min_undelivered_physical_offset
+        )
+        self._services = self._make_services()
+        if read_only:
+            parts.commit_log.refuse(lambda: StoreReadOnly(path))
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        config: StoreConfig | None = None,
+        *,
+        read_only: bool = False,
+        clock: Clock | None = None,
+        file_system: FileSystem | None = None,
+        start: bool = True,
+        on_progress: OpeningProgress | None = None,
+    ) -> "MessageStore":
+        """Open the store in directory `path`, creating it where it does not exist, and recover it.
+
+        read_only: take no lock and change nothing, beside a live writer or after a crash.
+        start: run the services (flush, dispatch, delivery, retention) on threads of their own.
+        Raises ConfigIllegal, StoreLocked, StoreNotFound, SegmentSizeMismatch, StateFileCorrupt,
+        CorruptRecord: nothing has been changed then.
+
+        >>> import tempfile
+        >>> with MessageStore.open(tempfile.mkdtemp()) as store:
+        ...     put = store.put_message(Message("orders", b"first"))
+        ...     store.look_message_by_offset(put.physical_offset).body
+        b'first'
+        """
+        config = config or StoreConfig()
+        clock = clock or SystemClock()
+        file_system = file_system or OsFileSystem()
+        path = Path(path)
+        parts = open_parts(
+            path, config, read_only=read_only, clock=clock, file_system=file_system, on_progress=on_progress
+        )
+        store = cls(parts, path, config, read_only=read_only, clock=clock, file_system=file_system)
+        try:
+            store._delivery.load()
+        except BaseException:
+            store._release()
+            raise
+        if start and not read_only:
+            for service in store._services:
+                service.start()
+        return store
+
+    def _make_services(self) -> tuple[Service, ...]:
+        """What goes on in the background, in the order in which it is stopped."""
+        config, log, persistence = self.config, self.commit_log, self._persistence
+        group_commit = Service("group-commit", 1_000, self._flusher.resolve_pending)
+        reserve = Service("reserve", 1_000, log.reserve_ahead)
+        self._flusher.on_pending = group_commit.wake
+        log.on_low_space = reserve.wake
+        services = (
+            Service("delivery", config.delivery_interval, self._deliver),
+            Service("retention", config.clean_resource_interval, self._retain),
+            Service("delay-offsets", config.flush_delay_offset_interval, persistence.persist_delay_offsets),
+            Service("state-files", config.flush_consumer_offset_interval, persistence.persist_state),
+            Service("flush-derived", config.flush_interval_consume_queue, persistence.flush_derived),
+            Service("dispatch", config.dispatch_interval, self._dispatch),
+            Service("flush", config.flush_interval_commit_log, self._flusher.run_once),
+            group_commit,
+            reserve,
+        )
+        return services
+
+    # -- putting --------------------------------------------------------------------------------------
+
+    def put_message(self, message: Message) -> PutMessageResult:
+        """Store one message.
+
+        In SYNC_FLUSH it is durable when this returns PUT_OK; FLUSH_DISK_TIMEOUT means it is stored and the
+        disk was slow. In ASYNC_FLUSH `flushed_offset` of the result tells how far the disk is.
+        Raises MessageIllegal and its leaves, TopicNotExist, NoPermission, StoreFull, StorePoisoned,
+        StoreClosed, StoreReadOnly; nothing is stored then.
+        """
+        return self._puts.put(message)
+
+    def put_messages(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Store messages, of one queue or many, with one lock and one wait for the disk: all or none.
+
+        A crash may keep the first of them only. Raises as `put_message`.
+        """
+        return self._puts.put_all(messages)
+
+    def put_message_async(self, message: Message) -> "Future[PutMessageResult]":
+        """Store one message without waiting for the disk; the future is done once it is durable.
+
+        The message has its place in the log when this returns. Raises as `put_message`, except that a
+        failing disk shows in the future.
+        """
+        return self._puts.put_later(message)
+
+    # -- getting --------------------------------------------------------------------------------------
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int = 32,
+        tags: str = "*",
+    ) -> GetMessageResult:
+        """Messages of a queue from entry `offset` on, with what to ask for next in every case.
+
+        group: who asks. tags: `*`, or tags separated by `||`. What a put returned before is found.
+        The messages lend views of the log: copy what is to be kept long.
+        """
+        self._catch_up()
+        return self._reader.get_message(group, topic, queue_id, offset, max_msg_nums, tags)
+
+    def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
+        """The message whose record begins at this byte of the log; None when none does."""
+        self._check_open()
+        return self.commit_log.look_message_by_offset(physical_offset)
+
+    def query_message(
+        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = 2**63 - 1, max_num: int = 32
+    ) -> list[StoredMessage]:
+        """The newest `max_num` messages of `topic` with this key (or UNIQ_KEY), oldest first.
+
+        begin_ms, end_ms: bounds of the store time, both included. Exact: no message without the key.
+        """
+        self._check_open()
+        index, dispatcher = self._parts.key_index, self._parts.key_dispatcher
+        if index is None or dispatcher is None:
+            return []
+        if not self.read_only:
+            dispatcher.catch_up(self.commit_log.visible_offset)
+        return index.query(topic, key, begin_ms, end_ms, max_num)
+
+    def get_offset_in_queue_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: Literal["LOWER", "UPPER"] = "LOWER"
+    ) -> int:
+        """The entry at which the queue stood at a time; 0 for a queue that does not exist."""
+        self._catch_up()
+        queue = self.consume_queues.find(topic, queue_id)
+        return 0 if queue is None else offset_in_queue_by_time(queue, self.commit_log, timestamp_ms, boundary)
+
+    def get_min_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Number of the first entry of a queue; 0 when there is no such queue."""
+        self._catch_up()
+        queue = self.consume_queues.find(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def get_max_offset_in_queue(self, topic: str, queue_id: int) -> int:
+        """Number that the next entry of a queue will get; 0 when there is no such queue."""
+        self._catch_up()
+        queue = self.consume_queues.find(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def wait_for_messages(self, topic: str, queue_id: int, offset: int, timeout_ms: int) -> bool:
+        """Wait until the queue has an entry at `offset`; False when the time is up."""
+
+        def arrived() -> bool:
+            if self.read_only:
+                self.refresh()
+            return self.get_max_offset_in_queue(topic, queue_id) > offset
+
+        return self._arrivals.wait(arrived, timeout_ms)
+
+    def add_arrival_listener(self, listener: ArrivalListener) -> None:
+        """Call `listener(topic, queue_id, next_offset)` after each put, in the putting thread."""
+        self._arrivals.add_listener(listener)
+
+    # -- consuming ------------------------------------------------------------------------------------
+
+    def consumer_send_msg_back(
+        self,
+        group: str,
+        physical_offset: int,
+        delay_level: int = 0,
+        *,
+        max_reconsume_times: int | None = None,
+        unit_mode: bool = False,
+    ) -> SendBackResult:
+        """Send a message back that `group` failed on: it returns later, or becomes a dead letter.
+
+        physical_offset: of the record that failed. delay_level: 0 chooses 3 + reconsume times, a negative
+        one sends to the dead letters at once. max_reconsume_times: overrides the group's.
+        Raises SubscriptionGroupNotExist, NoPermission, MessageNotFound, and as `put_message`.
+        """
+        self._check_writable()
+        return self._send_back.consumer_send_msg_back(
+            group,
+            physical_offset,
+            delay_level,
+            max_reconsume_times=max_reconsume_times,
+            unit_mode=unit_mode,
+        )
+
+    def deliver_due(self) -> int:
+        """Deliver the delayed messages that are due now; returns how many. Its service does it all the time."""
+        self._check_writable()
+        self._catch_up()
+        return self._delivery.run_once()
+
+    # -- the store as a whole -------------------------------------------------------------------------
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the first byte that is kept."""
+        return self.commit_log.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Physical offset behind the last record."""
+        return self.commit_log.max_offset
+
+    def flush(self) -> None:
+        """Make everything durable: log, queues, keys, and the state files. Raises StorePoisoned, StoreFull."""
+        self._check_writable()
+        self._flusher.resolve_pending()
+        self._catch_up()
+        self._persistence.flush_all()
+
+    def refresh(self) -> None:
+        """Reading only: take notice of what the writer has added since."""
+        if self.read_only:
+            self._check_open()
+            refresh_parts(self._parts)
+
+    def stats(self) -> StoreStats:
+        """How the store is doing."""
+        parts, log = self._parts, self.commit_log
+        queues = parts.consume_queues.queues()
+        counts = [parts.consume_queues.find(*queue) for queue in queues]
+        refusal = log.refusal
+        return StoreStats(
+            path=str(self.path),
+            read_only=self.read_only,
+            flush_disk_type=self.config.flush_disk_type,
+            min_offset=log.min_offset,
+            max_offset=log.max_offset,
+            flushed_offset=log.flushed_offset,
+            storage_size_bytes=log.max_offset - log.min_offset,
+            flush_behind_bytes=self._flusher.behind_bytes,
+            dispatch_behind_bytes=max(0, log.visible_offset - parts.dispatcher.dispatched_offset),
+            key_index_behind_bytes=(
+                None
+                if parts.key_dispatcher is None
+                else max(0, log.visible_offset - parts.key_dispatcher.dispatched_offset)
+            ),
+            segments=len(log.files.files),
+            topics=len(parts.topics),
+            queues=len(queues),
+            messages=sum(queue.max_offset - queue.min_offset for queue in counts if queue is not None),
+            refusal=None if refusal is None else str(refusal),
+            errors={service.name: str(service.error) for service in self._services if service.error},
+            delay_levels=list(self._delivery.status()),
+        )
+
+    def close(self) -> None:
+        """Stop the services, make everything durable and give the directory back. Safe to call twice.
+
+        After a failed sync nothing more is written, and the next opening recovers.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._arrivals.close()
+        for service in self._services:
+            service.stop()
+        try:
+            if not self.read_only:
+                self._close_writer()
+        finally:
+            self._release()
+
+    def _close_writer(self) -> None:
+        log = self.commit_log
+        poisoned = log.is_poisoned
+        log.refuse(lambda: StoreClosed(self.path))
+        if poisoned:
+            return
+        self._flusher.resolve_pending()
+        self._flusher.flush()
+        self._parts.dispatcher.catch_up(log.max_offset)
+        if self._parts.key_dispatcher is not None:
+            self._parts.key_dispatcher.catch_up(log.max_offset)
+        self._persistence.flush_all()
+        log.files.delete_from(log.max_offset + 1)
+        self._parts.abort.delete()
+
+    def _release(self) -> None:
+        if self._parts.key_index is not None:
+            self._parts.key_index.close()
+        if self._parts.lock is not None:
+            self._parts.lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "read-only" if self.read_only else "open"
+        return f"MessageStore({str(self.path)!r}, {state}, max_offset={self.max_offset})"
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(self.path)
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self.read_only:
+            raise StoreReadOnly(self.path)
+
+    def _dispatch(self) -> None:
+        """One round of the dispatch service: queues first, for they are what readers wait for."""
+        visible_offset = self.commit_log.visible_offset
+        self._parts.dispatcher.catch_up(visible_offset)
+        if self._parts.key_dispatcher is not None:
+            self._parts.key_dispatcher.catch_up(visible_offset)
+
+    def _deliver(self) -> None:
+        self._catch_up()
+        self._delivery.run_once()
+
+    def _retain(self) -> None:
+        """One round of retention; what is derived follows the log."""
+        if self._retention.run_once():
+            min_offset = self.commit_log.min_offset
+            self.consume_queues.delete_expired(min_offset)
+            if self._parts.key_index is not None:
+                self._parts.key_index.delete_expired(min_offset)
+
+    def _catch_up(self) -> None:
+        """Make what is visible in the log visible in the queues: the reader helps the dispatcher."""
+        if self._closed:
+            raise StoreClosed(self.path)
+        if not self.read_only:
+            self._parts.dispatcher.catch_up(self.commit_log.visible_offset)

@@ -1,0 +1,238 @@
+"""Opening: builds the parts of a store, reads its state, recovers, and catches up what is derived.
+
+In this order, so that a refusal (a wrong setting, a held lock, a bad state file, damage) comes before
+anything is changed:
+
+    settings -> lock -> state files -> list the log and the queues -> find the end of the log
+    -> cut a torn tail -> cut the queues back to it -> dispatch what they miss -> `abort` on disk
+
+Reading only: no lock, nothing is created or changed, and the end of the log is only noted.
+It does not start services (message_store.py). Source: DefaultMessageStore#load.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mqstore.consumer_offsets import ConsumerOffsets
+from mqstore.index.consume_queue_store import ConsumeQueueStore
+from mqstore.index.dispatcher import Dispatcher
+from mqstore.index.key_index import LmdbKeyIndex
+from mqstore.index.key_lookup import KeyLookup
+from mqstore.index.memory_key_index import MemoryKeyIndex
+from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.store.abort_file import AbortFile
+from mqstore.store.checkpoint_file import CheckpointFile
+from mqstore.store.clock import Clock
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import StoreNotFound
+from mqstore.store.file_system import FileLock, FileSystem
+from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.recovery import RecoveryReport, find_start, recover
+from mqstore.store.recovery_point_file import RecoveryPointFile
+from mqstore.store_layout import StoreLayout
+from mqstore.subscription_groups import SubscriptionGroups
+from mqstore.topics import TopicConfigs
+
+__all__ = ["OpenedParts", "OpeningProgress", "open_parts", "refresh_parts"]
+
+OpeningProgress = Callable[[str, int, int], None]
+"""Called with (what is being done, bytes done, bytes in all)."""
+
+
+@dataclass(frozen=True)
+class OpenedParts:
+    """The parts of an open store, recovered and caught up."""
+
+    layout: StoreLayout
+    lock: FileLock | None
+    abort: AbortFile
+    commit_log: CommitLog
+    consume_queues: ConsumeQueueStore
+    dispatcher: Dispatcher
+    key_index: KeyLookup | None
+    key_dispatcher: Dispatcher | None
+    checkpoint: CheckpointFile
+    recovery_point: RecoveryPointFile
+    delay_levels: DelayLevels
+    topics: TopicConfigs
+    subscription_groups: SubscriptionGroups
+    consumer_offsets: ConsumerOffsets
+    recovery: RecoveryReport
+
+
+def open_parts(
+    path: Path,
+    config: StoreConfig,
+    *,
+    read_only: bool,
+    clock: Clock,
+    file_system: FileSystem,
+    on_progress: OpeningProgress | None,
+) -> OpenedParts:
+    """Open the store at `path`; see the head of this file. Raises what MessageStore.open raises."""
+    delay_levels = DelayLevels.parse(config.message_delay_level)
+    layout = StoreLayout(path)
+    if read_only and not file_system.exists(layout.commit_log):
+        raise StoreNotFound(path)
+    lock = None if read_only else _lock(file_system, layout)
+    try:
+        return _Opening(layout, config, read_only, clock, file_system, delay_levels, on_progress).run(lock)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def _lock(file_system: FileSystem, layout: StoreLayout) -> FileLock:
+    file_system.make_directories(layout.root)
+    return file_system.lock(layout.lock)
+
+
+class _Opening:
+    """The steps of one opening."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        config: StoreConfig,
+        read_only: bool,
+        clock: Clock,
+        file_system: FileSystem,
+        delay_levels: DelayLevels,
+        on_progress: OpeningProgress | None,
+    ) -> None:
+        self.layout = layout
+        self.config = config
+        self.read_only = read_only
+        self.clock = clock
+        self.file_system = file_system
+        self.delay_levels = delay_levels
+        self.on_progress = on_progress
+
+    def run(self, lock: FileLock | None) -> OpenedParts:
+        """All steps."""
+        layout, file_system = self.layout, self.file_system
+        topics, groups, consumer_offsets = self._load_state_files()
+        abort = AbortFile(file_system, layout.abort)
+        checkpoint = CheckpointFile(file_system, layout.checkpoint)
+        checkpoint.load()
+        recovery_point = RecoveryPointFile(file_system, layout.recovery_point)
+        recovery_point.load()
+        commit_log = CommitLog(
+            file_system, layout.commit_log, self.config, self.clock, writable=not self.read_only
+        )
+        commit_log.load()
+        consume_queues = self._load_consume_queues(commit_log.min_offset)
+        clean = not abort.exists()
+        if not self.read_only:
+            file_system.make_directories(layout.own)
+            file_system.make_directories(layout.config)
+            abort.create()
+        report = self._recover(commit_log, recovery_point, checkpoint, clean=clean)
+        dispatcher = self._catch_up_queues(commit_log, consume_queues, report, clean=clean)
+        key_index, key_dispatcher = self._open_key_index(commit_log)
+        commit_log.first_queue_offset = consume_queues.next_queue_offset
+        return OpenedParts(
+            layout,
+            lock,
+            abort,
+            commit_log,
+            consume_queues,
+            dispatcher,
+            key_index,
+            key_dispatcher,
+            checkpoint,
+            recovery_point,
+            self.delay_levels,
+            topics,
+            groups,
+            consumer_offsets,
+            report,
+        )
+
+    def _load_state_files(self) -> tuple[TopicConfigs, SubscriptionGroups, ConsumerOffsets]:
+        arguments = (self.file_system, self.layout.config, self.clock)
+        topics = TopicConfigs(
+            *arguments,
+            auto_create_topic_enable=self.config.auto_create_topic_enable,
+            default_topic_queue_nums=self.config.default_topic_queue_nums,
+            read_only=self.read_only,
+        )
+        groups = SubscriptionGroups(
+            *arguments,
+            auto_create_subscription_group=self.config.auto_create_subscription_group,
+            read_only=self.read_only,
+        )
+        offsets = ConsumerOffsets(
+            *arguments, topics=topics, subscription_groups=groups, read_only=self.read_only
+        )
+        topics.load()
+        groups.load()
+        offsets.load()
+        return topics, groups, offsets
+
+    def _load_consume_queues(self, min_offset: int) -> ConsumeQueueStore:
+        consume_queues = ConsumeQueueStore(
+            self.file_system,
+            self.layout.consume_queues,
+            self.config,
+            self.delay_levels.as_array(),
+            writable=not self.read_only,
+        )
+        consume_queues.load(min_offset)
+        return consume_queues
+
+    def _recover(
+        self,
+        commit_log: CommitLog,
+        recovery_point: RecoveryPointFile,
+        checkpoint: CheckpointFile,
+        *,
+        clean: bool,
+    ) -> RecoveryReport:
+        start_offset = find_start(commit_log, recovery_point.point, checkpoint.checkpoint, clean=clean)
+        point = recovery_point.point
+        on_progress = self.on_progress
+        return recover(
+            commit_log,
+            start_offset,
+            point.log_offset if point is not None else None,
+            writable=not self.read_only,
+            on_progress=None if on_progress is None else lambda done, total: on_progress("recover", done, total),
+        )
+
+    def _catch_up_queues(
+        self, commit_log: CommitLog, consume_queues: ConsumeQueueStore, report: RecoveryReport, *, clean: bool
+    ) -> Dispatcher:
+        if self.read_only:
+            return Dispatcher(commit_log, consume_queues, report.end_offset, "consume queues")
+        if not clean:
+            consume_queues.truncate(report.end_offset)
+        dispatcher = Dispatcher(commit_log, consume_queues, report.start_offset, "consume queues")
+        dispatcher.catch_up(report.end_offset)
+        return dispatcher
+
+    def _open_key_index(self, commit_log: CommitLog) -> tuple[KeyLookup | None, Dispatcher | None]:
+        if not self.config.key_index_enable:
+            return None, None
+        if isinstance(self.file_system, OsFileSystem):
+            if self.read_only and not self.file_system.exists(self.layout.keys):
+                return None, None
+            index: KeyLookup = LmdbKeyIndex(self.layout.keys, commit_log, read_only=self.read_only)
+        else:
+            index = MemoryKeyIndex(commit_log)
+        index.truncate(commit_log.max_offset)
+        start_offset = max(index.dispatched_offset, commit_log.min_offset)
+        return index, Dispatcher(commit_log, index, start_offset, "key index")
+
+
+def refresh_parts(parts: OpenedParts) -> None:
+    """Take notice of what a live writer has added to a store that was opened for reading only."""
+    log = parts.commit_log
+    end_offset = log.max_offset
+    log.load()
+    # Everything before the old end was walked already; 0: nothing behind it is to be searched.
+    recover(log, max(end_offset, log.min_offset), 0, writable=False)
+    parts.consume_queues.load(log.min_offset)

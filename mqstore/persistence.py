@@ -1,0 +1,73 @@
+"""Persistence of what is derived: in which order queues, keys, offsets and checkpoints reach the disk.
+
+Nothing that points into the log is ever durable ahead of the log (promise 2), so each round goes
+
+    1  note how far the queues were dispatched
+    2  sync the log          everything noted in 1 is durable in the log
+    3  sync the queues       ... and in the queues
+    4  sync the keys         the key index keeps its own cursor in its own transaction
+    5  checkpoint, recovery point      say what 2 and 3 made true
+    6  consumer offsets, delay offsets bounded by what 2 made true; topics and groups as they are
+
+A crash between any two steps leaves the later files speaking of less than there is, never of more.
+
+Its periods are flush_interval_consume_queue (steps 1 to 5) and flush_consumer_offset_interval,
+flush_delay_offset_interval (step 6, each after a sync of the log). A step that fails is kept in the service
+that ran it and tried again; a failed sync of the log poisons the log (store/flusher.py).
+Threads: `_lock` lets one round run at a time; putters and readers are never waited for.
+"""
+
+import threading
+
+from mqstore.opening import OpenedParts
+from mqstore.schedule.delivery_service import DeliveryService
+from mqstore.store.flusher import Flusher
+from mqstore.store.recovery_point_format import RecoveryPoint
+
+__all__ = ["Persistence"]
+
+
+class Persistence:
+    """Writes down how far everything has come."""
+
+    def __init__(self, parts: OpenedParts, flusher: Flusher, delivery: DeliveryService) -> None:
+        self._parts = parts
+        self._flusher = flusher
+        self._delivery = delivery
+        self._lock = threading.Lock()
+
+    def flush_all(self) -> None:
+        """All steps. Raises StorePoisoned, OSError, StoreFull."""
+        self.flush_derived()
+        self.persist_state()
+        self.persist_delay_offsets()
+
+    def flush_derived(self) -> None:
+        """Steps 1 to 5. Raises as `flush_all`."""
+        parts = self._parts
+        with self._lock:
+            dispatched_offset = parts.dispatcher.dispatched_offset
+            dispatched_timestamp = parts.consume_queues.last_store_timestamp
+            log_offset = self._flusher.flush()
+            parts.consume_queues.flush()
+            if parts.key_index is not None:
+                parts.key_index.flush()
+            log_timestamp = self._flusher.flushed_store_timestamp
+            parts.checkpoint.save(log_timestamp, min(dispatched_timestamp, log_timestamp))
+            parts.recovery_point.save(RecoveryPoint(log_offset, min(dispatched_offset, log_offset)))
+
+    def persist_state(self) -> None:
+        """topics.json, subscriptionGroup.json, and consumerOffset.json up to the durable end of each queue."""
+        parts = self._parts
+        with self._lock:
+            parts.topics.persist()
+            parts.subscription_groups.persist()
+            log_offset = self._flusher.flush()
+            parts.consumer_offsets.persist(
+                lambda topic, queue_id: parts.consume_queues.entries_below(topic, queue_id, log_offset)
+            )
+
+    def persist_delay_offsets(self) -> None:
+        """delayOffset.json, no level past a delivery that is not durable."""
+        with self._lock:
+            self._delivery.persist(self._flusher.flush())

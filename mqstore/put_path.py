@@ -1,0 +1,185 @@
+"""The put path: from a producer's message to an acknowledged record.
+
+    route (topic, queue, permission) -> delay rewrite -> encode -> append -> wait for the disk -> announce
+
+Everything that can refuse the message comes before the append, and a topic is created by itself only after
+all other checks have passed, so that a refused message leaves nothing behind.
+
+The store's own puts (deliveries, copies sent back) come in by `put_internal`, past the checks that keep
+producers away from the store's own topics, but they wait for the disk like any other.
+Threads: any. Durability: in SYNC_FLUSH a result with PUT_OK means fdatasync has returned; in ASYNC_FLUSH its
+`flushed_offset` tells how far the disk was.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from mqstore.arrivals import Arrivals
+from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.schedule.delayed_message import rewrite
+from mqstore.store.clock import Clock
+from mqstore.store.commit_log import Appended, CommitLog
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import NoPermission, QueueIllegal
+from mqstore.store.flusher import Flusher
+from mqstore.store.message import Message
+from mqstore.store.message_encoder import EncodedMessage, MessageEncoder
+from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS
+from mqstore.store.properties_format import DELAY
+from mqstore.store.put_result import PutMessageResult
+from mqstore.store.status import PutMessageStatus
+from mqstore.topics import TopicConfig, TopicConfigs
+
+__all__ = ["PutPath"]
+
+_PUT_OK = PutMessageStatus.PUT_OK
+_FLUSH_DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
+_WRITE = 2
+
+
+class PutPath:
+    """Puts messages into one store."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        clock: Clock,
+        commit_log: CommitLog,
+        flusher: Flusher,
+        topics: TopicConfigs,
+        delay_levels: DelayLevels,
+        arrivals: Arrivals,
+    ) -> None:
+        self._topics = topics
+        self._lookup = topics.lookup
+        self._default_queue_nums = config.default_topic_queue_nums
+        self._delay_levels = delay_levels
+        self._encode = MessageEncoder(config, clock).encode
+        self._commit_log = commit_log
+        self._append = commit_log.append
+        self._flusher = flusher
+        self._is_sync_flush = config.is_sync_flush
+        self._store_host = config.store_host.encode()
+        self._arrivals = arrivals
+
+    def put(self, message: Message) -> PutMessageResult:
+        """Store one message of a producer."""
+        encoded = self._prepare(message)
+        appended = self._append(encoded)
+        return self._acknowledge(encoded, appended)
+
+    def put_all(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Store messages of a producer, all or none, with one lock and one wait for the disk."""
+        return self._put_encoded([self._prepare(message) for message in messages])
+
+    def put_later(self, message: Message) -> "Future[PutMessageResult]":
+        """Store one message; the future is done once it is acknowledged."""
+        encoded = self._prepare(message)
+        future: Future[PutMessageResult] = Future()
+        appended = self._append(encoded)
+        end_offset = appended.physical_offset + appended.size_bytes
+        if self._is_sync_flush and encoded.waits:
+            result = self._result(encoded, appended, _PUT_OK, end_offset)
+            if self._arrivals.wanted:
+                future.add_done_callback(lambda _: self._announce(encoded, appended))
+            self._flusher.resolve_later(end_offset, future, result)
+        else:
+            future.set_result(self._acknowledge(encoded, appended))
+        return future
+
+    def put_internal(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Store messages of the store's own, all or none; their topics are created where missing."""
+        encoded = [self._encode(message) for message in messages]
+        for message in messages:
+            if self._lookup(message.topic) is None:
+                self._topics.ensure(message.topic, max(self._default_queue_nums, message.queue_id + 1))
+        return self._put_encoded(encoded)
+
+    def put_rewritten(self, message: Message) -> PutMessageResult:
+        """Store one message of the store's own after the delay rewrite: a copy that was sent back."""
+        return self.put_internal([rewrite(message, self._delay_levels)])[0]
+
+    # -- steps ----------------------------------------------------------------------------------------
+
+    def _prepare(self, message: Message) -> EncodedMessage:
+        topic = message.topic
+        config = self._lookup(topic)
+        if (
+            config is None
+            or message.queue_id >= config.write_queue_nums
+            or not config.perm & _WRITE
+            or topic in NOT_ALLOWED_SEND_TOPICS
+        ):
+            return self._prepare_slowly(message, config)
+        if message.delay_level or DELAY in message.properties:
+            self._encode(message)
+            message = rewrite(message, self._delay_levels)
+        return self._encode(message)
+
+    def _prepare_slowly(self, message: Message, config: TopicConfig | None) -> EncodedMessage:
+        """The path of a topic's first message, and of messages that are refused."""
+        encoded = self._encode(message)
+        queue_nums = self._default_queue_nums if config is None else config.write_queue_nums
+        if message.topic in NOT_ALLOWED_SEND_TOPICS or (config is not None and not config.perm & _WRITE):
+            raise NoPermission(message.topic, config.perm if config is not None else 0, "put")
+        if message.queue_id >= queue_nums:
+            raise QueueIllegal(
+                f"queue_id is {message.queue_id}, but topic {message.topic!r} has {queue_nums} queues: use one "
+                f"below that, or create the topic with more: store.topics.create({message.topic!r}, queue_nums=...)",
+                value=message.queue_id,
+                limit=queue_nums - 1,
+            )
+        rewritten = rewrite(message, self._delay_levels)
+        if rewritten is not message:
+            encoded = self._encode(rewritten)
+        if config is None:
+            self._topics.find(message.topic)
+        return encoded
+
+    def _put_encoded(self, encoded: list[EncodedMessage]) -> list[PutMessageResult]:
+        if not encoded:
+            return []
+        appended = self._commit_log.append_all(encoded)
+        status = _PUT_OK
+        end_offset = appended[-1].physical_offset + appended[-1].size_bytes
+        if self._is_sync_flush and any(message.waits for message in encoded):
+            status = self._wait(end_offset)
+        if self._arrivals.wanted:
+            for message, place in zip(encoded, appended, strict=True):
+                self._announce(message, place)
+        flushed_offset = self._commit_log.flushed_offset
+        return [
+            self._result(message, place, status, flushed_offset)
+            for message, place in zip(encoded, appended, strict=True)
+        ]
+
+    def _acknowledge(self, encoded: EncodedMessage, appended: Appended) -> PutMessageResult:
+        status = _PUT_OK
+        if self._is_sync_flush and encoded.waits:
+            status = self._wait(appended.physical_offset + appended.size_bytes)
+        if self._arrivals.wanted:
+            self._announce(encoded, appended)
+        return self._result(encoded, appended, status, self._commit_log.flushed_offset)
+
+    def _wait(self, end_offset: int) -> PutMessageStatus:
+        return _PUT_OK if self._flusher.wait_for(end_offset) else _FLUSH_DISK_TIMEOUT
+
+    def _announce(self, encoded: EncodedMessage, appended: Appended) -> None:
+        self._arrivals.announce(encoded.topic, encoded.queue_id, appended.queue_offset + 1)
+
+    def _result(
+        self, encoded: EncodedMessage, appended: Appended, status: PutMessageStatus, flushed_offset: int
+    ) -> PutMessageResult:
+        return PutMessageResult(
+            status,
+            encoded.topic,
+            encoded.queue_id,
+            appended.queue_offset,
+            appended.physical_offset,
+            appended.size_bytes,
+            appended.store_timestamp,
+            flushed_offset,
+            self._store_host,
+        )
+
+

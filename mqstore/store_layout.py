@@ -1,0 +1,68 @@
+"""The layout of a store directory: where each file lies, RocketMQ's and ours.
+
+    <root>/commitlog/00000000000000000000 ...       segments                    store/commit_log.py
+    <root>/consumequeue/<topic>/<queue>/...         entries                     index/consume_queue.py
+    <root>/config/topics.json, subscriptionGroup.json, consumerOffset.json, delayOffset.json (each with .bak)
+    <root>/checkpoint, abort, lock                                              store/
+    <root>/mqstore/recovery-point                   ours: offsets               store/recovery_point_file.py
+    <root>/mqstore/keys/                            ours: the key index, LMDB   index/key_index.py
+
+Names of RocketMQ's files are fixed: a broker opens the same directory. Source: StorePathConfigHelper,
+BrokerPathConfigHelper.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["StoreLayout"]
+
+
+class StoreLayout(NamedTuple):
+    """Paths of one store."""
+
+    root: Path
+
+    @property
+    def commit_log(self) -> Path:
+        """Directory of the log segments."""
+        return self.root / "commitlog"
+
+    @property
+    def consume_queues(self) -> Path:
+        """Directory of the consume queues, by topic and queue id."""
+        return self.root / "consumequeue"
+
+    @property
+    def config(self) -> Path:
+        """Directory of the state files."""
+        return self.root / "config"
+
+    @property
+    def checkpoint(self) -> Path:
+        """RocketMQ's checkpoint."""
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        """There while a writer is at work."""
+        return self.root / "abort"
+
+    @property
+    def lock(self) -> Path:
+        """Locked by the one writer."""
+        return self.root / "lock"
+
+    @property
+    def own(self) -> Path:
+        """Directory of the files that only mqstore has."""
+        return self.root / "mqstore"
+
+    @property
+    def recovery_point(self) -> Path:
+        """Where recovery begins."""
+        return self.own / "recovery-point"
+
+    @property
+    def keys(self) -> Path:
+        """Directory of the key index."""
+        return self.own / "keys"

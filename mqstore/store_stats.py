@@ -1,0 +1,40 @@
+"""What `MessageStore.stats` answers: numbers and states at one moment, as one value."""
+
+import msgspec
+
+from mqstore.schedule.delivery_service import LevelStatus
+
+__all__ = ["StoreStats"]
+
+
+class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Offsets are physical, sizes in bytes. The names in brackets are RocketMQ's metrics.
+
+    min_offset, max_offset, flushed_offset: the log, and how far it is durable.
+    storage_size_bytes: bytes between the first two (rocketmq_storage_size).
+    flush_behind_bytes: appended, not durable (rocketmq_storage_flush_behind_bytes).
+    dispatch_behind_bytes: visible, not yet in the queues (rocketmq_storage_dispatch_behind_bytes).
+    key_index_behind_bytes: visible, not yet in the key index; None without one.
+    queues: number of consume queues; messages: entries in them.
+    refusal: why puts are refused at the moment, None when they are not.
+    errors: by service, what its last step failed with.
+    delay_levels: one per level that has, or had, something to deliver.
+    """
+
+    path: str
+    read_only: bool
+    flush_disk_type: str
+    min_offset: int
+    max_offset: int
+    flushed_offset: int
+    storage_size_bytes: int
+    flush_behind_bytes: int
+    dispatch_behind_bytes: int
+    key_index_behind_bytes: int | None
+    segments: int
+    topics: int
+    queues: int
+    messages: int
+    refusal: str | None
+    errors: dict[str, str]
+    delay_levels: list[LevelStatus]

@@ -1,0 +1,128 @@
+"""The consumer groups: how often each retries, and into how many retry queues.
+
+Kept in config/subscriptionGroup.json in RocketMQ's text (page docs/format/state_files.md). How far a
+group has consumed is in consumer_offsets.py; who is consuming just now is not kept at all.
+
+Threads: any; lookups take no lock (bean_table.py).
+Durability: `create` is durable on return; a group that came to be at its first use (`find`) is durable
+after the next `persist`.
+Source: spec/schedule_and_retry.md section 7; SubscriptionGroupConfig and SubscriptionGroupManager.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from mqstore.bean_table import BeanTable
+from mqstore.store import names
+from mqstore.store.bean import Bean
+from mqstore.store.clock import Clock
+from mqstore.store.errors import GroupIllegal, SubscriptionGroupNotExist
+from mqstore.store.file_system import FileSystem
+
+__all__ = ["SUBSCRIPTION_GROUP_FILE_NAME", "SubscriptionGroupConfig", "SubscriptionGroups"]
+
+SUBSCRIPTION_GROUP_FILE_NAME: Final = "subscriptionGroup.json"
+_MAX_COUNT: Final = 2**31 - 1
+
+
+class SubscriptionGroupConfig(Bean, frozen=True, kw_only=True):
+    """Settings of one consumer group; the defaults are RocketMQ's."""
+
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+    broker_id: int = 0
+    consume_broadcast_enable: bool = True
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_message_orderly: bool = False
+    consume_timeout_minute: int = 15
+    group_name: str = ""
+    group_retry_policy: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    """For a broker's proxy; send-back goes by the delay levels instead. Kept as found."""
+    group_sys_flag: int = 0
+    notify_consumer_ids_changed_enable: bool = True
+    retry_max_times: int = 16
+    """Retries before a message is a dead letter, where the consumer does not say otherwise."""
+    retry_queue_nums: int = 1
+    """Queues of the retry topic. 0 or less: a message sent back is discarded."""
+    which_broker_when_consume_slowly: int = 1
+
+
+class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
+    """All consumer groups by name, in memory and in subscriptionGroup.json."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        config_directory: Path,
+        clock: Clock,
+        *,
+        auto_create_subscription_group: bool = True,
+        read_only: bool = False,
+    ) -> None:
+        """The settings are those of StoreConfig. Nothing is read before `load`."""
+        path = config_directory / SUBSCRIPTION_GROUP_FILE_NAME
+        super().__init__(
+            file_system,
+            path,
+            clock,
+            SubscriptionGroupConfig,
+            field="subscriptionGroupTable",
+            read_only=read_only,
+        )
+        self._other_fields = {"forbiddenTable": {}}
+        self._auto_create_subscription_group = auto_create_subscription_group
+
+    def find(self, group: str) -> SubscriptionGroupConfig:
+        """The group's settings; a missing group is created where `auto_create_subscription_group` allows it.
+
+        Raises GroupIllegal, SubscriptionGroupNotExist.
+        """
+        config = self.get(group)
+        if config is not None:
+            return config
+        names.check_group(group)
+        if not (self._auto_create_subscription_group or names.is_system_group(group)):
+            raise SubscriptionGroupNotExist(group)
+        return self.add(group, SubscriptionGroupConfig(group_name=group))
+
+    def create(
+        self,
+        group: str,
+        *,
+        retry_max_times: int = 16,
+        retry_queue_nums: int = 1,
+        consume_enable: bool = True,
+        consume_message_orderly: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> SubscriptionGroupConfig:
+        """Create the group, durably. One that exists is changed to these settings, as mqadmin does.
+
+        Raises GroupIllegal, StoreReadOnly; and StoreFull or OSError with nothing changed.
+        """
+        before = self.get(group) or SubscriptionGroupConfig(group_name=group)
+        config = msgspec.structs.replace(
+            before,
+            retry_max_times=retry_max_times,
+            retry_queue_nums=retry_queue_nums,
+            consume_enable=consume_enable,
+            consume_message_orderly=consume_message_orderly,
+            attributes=before.attributes if attributes is None else dict(attributes),
+        )
+        return self.replace(group, _checked(config))
+
+
+def _checked(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+    """`config`, if its name is legal and its numbers are within their limits."""
+    names.check_group(config.group_name)
+    for name in ("retry_max_times", "retry_queue_nums"):
+        count = getattr(config, name)
+        if type(count) is not int or not -1 <= count <= _MAX_COUNT:
+            raise GroupIllegal(
+                f"{name} of group {config.group_name!r} is {count!r}, but must be -1 to {_MAX_COUNT}",
+                value=count,
+                limit=_MAX_COUNT,
+            )
+    return config

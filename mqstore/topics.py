@@ -1,0 +1,196 @@
+"""The topics: how many queues each has and who may read and write it.
+
+Kept in config/topics.json in RocketMQ's text (page docs/format/state_files.md). Which queues really
+hold messages is for index/consume_queue_store.py to know: a topic can be here without any.
+
+Threads: any; lookups take no lock (bean_table.py).
+Durability: `create` is durable on return. A topic that came to be by itself (`find`, `ensure`) is
+durable after the next `persist`; after a crash before that, the same rules make it again.
+Source: spec/schedule_and_retry.md section 7; TopicConfig and TopicConfigManager of Apache RocketMQ.
+"""
+
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mqstore.bean_table import BeanTable
+from mqstore.store import names
+from mqstore.store.bean import Bean
+from mqstore.store.clock import Clock
+from mqstore.store.errors import QueueIllegal, TopicIllegal, TopicNotExist
+from mqstore.store.file_system import FileSystem
+
+__all__ = [
+    "MAX_QUEUE_NUMS",
+    "SCHEDULE_TOPIC_QUEUE_NUMS",
+    "TOPICS_FILE_NAME",
+    "Perm",
+    "TopicConfig",
+    "TopicConfigs",
+]
+
+TOPICS_FILE_NAME: Final = "topics.json"
+SCHEDULE_TOPIC_QUEUE_NUMS: Final = 18
+"""What RocketMQ writes for SCHEDULE_TOPIC_XXXX, however many delay levels there are."""
+MAX_QUEUE_NUMS: Final = 65_536
+
+
+class Perm(enum.IntFlag):
+    """Bits of `TopicConfig.perm`; RocketMQ's numbers, never renumbered."""
+
+    INHERIT = 1
+    WRITE = 2
+    READ = 4
+    PRIORITY = 8
+
+
+_READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
+_ALL_BITS: Final = 15
+
+
+class TopicConfig(Bean, frozen=True, kw_only=True):
+    """Settings of one topic; the defaults are RocketMQ's."""
+
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+    """Such as message.type or cleanup.policy; kept, not interpreted."""
+    order: bool = False
+    perm: int = _READ_WRITE
+    """Sum of the bits of `Perm`."""
+    read_queue_nums: int = 16
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_name: str = ""
+    topic_sys_flag: int = 0
+    """1: unit, 2: unit subscription (a retry topic of unit mode)."""
+    write_queue_nums: int = 16
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether consumers may take messages from it."""
+        return bool(self.perm & Perm.READ)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether producers may put messages to it."""
+        return bool(self.perm & Perm.WRITE)
+
+
+class TopicConfigs(BeanTable[TopicConfig]):
+    """All topics by name, in memory and in topics.json."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        config_directory: Path,
+        clock: Clock,
+        *,
+        auto_create_topic_enable: bool = True,
+        default_topic_queue_nums: int = 8,
+        read_only: bool = False,
+    ) -> None:
+        """The settings are those of StoreConfig. Nothing is read before `load`."""
+        path = config_directory / TOPICS_FILE_NAME
+        super().__init__(file_system, path, clock, TopicConfig, field="topicConfigTable", read_only=read_only)
+        self._auto_create_topic_enable = auto_create_topic_enable
+        self._default_topic_queue_nums = default_topic_queue_nums
+
+    def load(self) -> None:
+        """Read topics.json, once, before anything else; the system topics are there even without it.
+
+        Only those that the store itself needs: a broker adds its others when it starts.
+        Raises StateFileCorrupt.
+        """
+        super().load()
+        self.add(names.SCHEDULE_TOPIC, _config(names.SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUMS))
+        if self._auto_create_topic_enable:
+            template = names.AUTO_CREATE_TOPIC_KEY_TOPIC
+            perm = _READ_WRITE | Perm.INHERIT
+            self.add(template, _config(template, self._default_topic_queue_nums, perm=perm))
+
+    def find(self, topic: str) -> TopicConfig:
+        """The topic's settings; a missing topic is created where `auto_create_topic_enable` allows it.
+
+        It then has `default_topic_queue_nums` queues and the perm of TBW102 but for the inherit bit.
+        Raises TopicIllegal, TopicNotExist.
+        """
+        config = self.get(topic)
+        if config is not None:
+            return config
+        names.check_topic(topic)
+        template = self.get(names.AUTO_CREATE_TOPIC_KEY_TOPIC)
+        if template is None or not self._auto_create_topic_enable:
+            raise TopicNotExist(topic)
+        return self.ensure(topic, self._default_topic_queue_nums, perm=template.perm & ~Perm.INHERIT)
+
+    def ensure(
+        self, topic: str, queue_nums: int, *, perm: int = _READ_WRITE, topic_sys_flag: int = 0
+    ) -> TopicConfig:
+        """The topic's settings as they are, or else a new topic with these (a retry topic, say).
+
+        Raises TopicIllegal, QueueIllegal.
+        """
+        config = self.get(topic)
+        if config is not None:
+            return config
+        return self.add(topic, _checked(_config(topic, queue_nums, perm=perm, topic_sys_flag=topic_sys_flag)))
+
+    def create(
+        self,
+        topic: str,
+        queue_nums: int | None = None,
+        *,
+        read_queue_nums: int | None = None,
+        write_queue_nums: int | None = None,
+        perm: int = _READ_WRITE,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> TopicConfig:
+        """Create the topic, durably. One that exists is changed to these settings, as mqadmin does.
+
+        `queue_nums` stands for both numbers; without any it is `default_topic_queue_nums`.
+        Raises TopicIllegal, QueueIllegal, StoreReadOnly; and StoreFull or OSError with nothing changed.
+        """
+        count = self._default_topic_queue_nums if queue_nums is None else queue_nums
+        before = self.get(topic) or _config(topic, count)
+        config = msgspec.structs.replace(
+            before,
+            read_queue_nums=count if read_queue_nums is None else read_queue_nums,
+            write_queue_nums=count if write_queue_nums is None else write_queue_nums,
+            perm=int(perm),
+            order=order,
+            attributes=before.attributes if attributes is None else dict(attributes),
+        )
+        return self.replace(topic, _checked(config))
+
+
+def _config(topic: str, queue_nums: int, *, perm: int = _READ_WRITE, topic_sys_flag: int = 0) -> TopicConfig:
+    return TopicConfig(
+        topic_name=topic,
+        read_queue_nums=queue_nums,
+        write_queue_nums=queue_nums,
+        perm=int(perm),
+        topic_sys_flag=topic_sys_flag,
+    )
+
+
+def _checked(config: TopicConfig) -> TopicConfig:
+    """`config`, if its name is legal and its numbers are within their limits."""
+    names.check_topic(config.topic_name)
+    for name in ("read_queue_nums", "write_queue_nums"):
+        count = getattr(config, name)
+        if type(count) is not int or not 0 <= count <= MAX_QUEUE_NUMS:
+            raise QueueIllegal(
+                f"{name} of topic {config.topic_name!r} is {count!r}, but must be 0 to {MAX_QUEUE_NUMS}",
+                value=count,
+                limit=MAX_QUEUE_NUMS,
+            )
+    if not 0 <= config.perm <= _ALL_BITS:
+        raise TopicIllegal(
+            f"perm of topic {config.topic_name!r} is {config.perm}, but must be a sum of 8 priority, "
+            "4 read, 2 write, 1 inherit",
+            value=config.perm,
+            limit=_ALL_BITS,
+        )
+    return config

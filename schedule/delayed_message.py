@@ -1,0 +1,132 @@
+"""The delayed message: its two faces, waiting in SCHEDULE_TOPIC_XXXX and delivered to its own topic.
+
+`rewrite` addresses a message that asks for delay to the queue of its level; `restore` makes the message
+to deliver out of the waiting record. The properties string of the delivered record is that of the waiting
+one, so DELAY, REAL_TOPIC and REAL_QID stay in it (as RocketMQ leaves them), and `rewrite` must not see it
+again: whoever delivers puts restored messages past the rewrite (delivery_service.py).
+
+Pure functions of their arguments: any thread, no I/O. When a message is due is not known here; the
+dispatcher writes store time + delay into the consume queue.
+Source: spec/schedule_and_retry.md sections 3 and 5; HookUtils#handleScheduleMessage,
+ScheduleMessageService#messageTimeUp.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.store.errors import MessageIllegal
+from mqstore.store.message import Message
+from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC
+from mqstore.store.stored_message import StoredMessage
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, takes_queue_offset
+
+__all__ = ["TIMER_REQUESTS", "is_half_message", "level_of_queue", "queue_of_level", "restore", "rewrite"]
+
+TIMER_REQUESTS: Final = frozenset({"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
+"""Requests for an arbitrary deliver time; a delay level overrules and drops them."""
+
+_HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
+_JAVA_INT = re.compile(r"[+-]?[0-9]{1,10}")
+
+
+def queue_of_level(level: int) -> int:
+    """The queue of SCHEDULE_TOPIC_XXXX in which messages of `level` wait."""
+    return level - 1
+
+
+def level_of_queue(queue_id: int) -> int:
+    """The level whose messages wait in this queue of SCHEDULE_TOPIC_XXXX."""
+    return queue_id + 1
+
+
+def rewrite(message: Message, levels: DelayLevels) -> Message:
+    """The message to store for `message`: itself, or its delayed form when it asks for delay.
+
+    It asks by `delay_level`, or else by its property DELAY. A level above the table's becomes the highest;
+    0 and below ask for nothing; half and rollback messages of a transaction are never delayed.
+    Callers on the hot path test `message.delay_level or DELAY in message.properties` first.
+    Raises MessageIllegal when DELAY is no whole number of 32 bits.
+    """
+    level = min(_requested_level(message), levels.max_level)
+    if level <= 0 or not takes_queue_offset(message.sys_flag):
+        return message
+    properties = {name: value for name, value in message.properties.items() if name not in TIMER_REQUESTS}
+    properties[DELAY] = str(level)
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QID] = str(message.queue_id)
+    return msgspec.structs.replace(
+        message,
+        topic=SCHEDULE_TOPIC,
+        queue_id=queue_of_level(level),
+        delay_level=0,
+        properties=properties,
+    )
+
+
+def _requested_level(message: Message) -> int:
+    if message.delay_level:
+        return message.delay_level
+    text = message.properties.get(DELAY, "0")
+    level = int(text) if _JAVA_INT.fullmatch(text) else 2**31
+    if not -(2**31) <= level < 2**31:
+        raise MessageIllegal(
+            f"property {DELAY} is {text!r}: give a delay level as a whole number of at most 32 bits",
+            value=text,
+            limit="a whole number of 32 bits",
+        )
+    return level
+
+
+def restore(stored: StoredMessage) -> Message:
+    """The message to put when `stored`, a record of SCHEDULE_TOPIC_XXXX, is due.
+
+    Body (lent, not copied), flag, sys flag, born time and host and reconsume times are those of the
+    record; topic and queue are REAL_TOPIC and REAL_QID. All properties stay as they are, TAGS and KEYS
+    among them. WAIT changes nothing here: in SYNC_FLUSH a delivered copy waits for the disk like any put.
+    Raises MessageIllegal when the record does not say where it belongs.
+    """
+    properties = stored.properties
+    return Message(
+        _real_topic(stored, properties),
+        stored.body_view,
+        queue_id=_real_queue_id(stored, properties),
+        properties=properties,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag & ~_HOST_BITS,
+        born_timestamp=stored.born_timestamp,
+        born_host=stored.born_host,
+        reconsume_times=stored.reconsume_times,
+    )
+
+
+def _real_topic(stored: StoredMessage, properties: Mapping[str, str]) -> str:
+    topic = properties.get(REAL_TOPIC)
+    if topic is None:
+        raise _homeless(stored, REAL_TOPIC, topic, "a topic")
+    return topic
+
+
+def _real_queue_id(stored: StoredMessage, properties: Mapping[str, str]) -> int:
+    text = properties.get(REAL_QID, "")
+    if not _JAVA_INT.fullmatch(text) or int(text) < 0:
+        raise _homeless(stored, REAL_QID, text or None, "a queue id from 0")
+    return int(text)
+
+
+def _homeless(stored: StoredMessage, name: str, value: str | None, wanted: str) -> MessageIllegal:
+    return MessageIllegal(
+        f"the delayed record at physical offset {stored.physical_offset} has {name} = {value!r}, "
+        f"but {wanted} is needed to deliver it",
+        value=value,
+        limit=wanted,
+    )
+
+
+def is_half_message(message: Message) -> bool:
+    """Whether a restored message is the half of a transaction, which is discarded and not delivered."""
+    return message.topic == TRANS_HALF_TOPIC

@@ -1,0 +1,431 @@
+"""The delivery service: puts delayed messages to their own topics when they are due.
+
+Its loop: every `interval_ms`, for each level, put the due entries at the head of the level's queue in
+batches (one lock, one group commit each) and move the level's offset past what was put.
+
+Never skipped: an entry that cannot be read, verified or put stops its level, and only that one. The error
+stays visible in `status()` with the time since when, is logged once, and the entry is tried again every
+round. The way on is to repair the cause, or `skip(level)` on somebody's explicit word.
+Never early: due_entries.py. Not lost, at most doubled, by a power cut: delivery_progress.py.
+
+It does not rewrite (delayed_message.py), nor write delayOffset.json by itself: the owner calls `persist`
+after a flush of the log, and once more when all is stopped.
+
+Threads: `start` makes one; `run_once` may be called from any, one at a time; the questions (`status`,
+`pending`, ...) never wait for a delivery. What stops it: `stop`, between two batches.
+Durability: none of its own; the delivered copies are puts like any other.
+Source: spec/schedule_and_retry.md section 4; ScheduleMessageService.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.schedule.delay_offsets import DelayOffsets
+from mqstore.schedule.delayed_message import is_half_message, level_of_queue, queue_of_level, restore
+from mqstore.schedule.delivery_progress import DeliveryProgress
+from mqstore.schedule.due_entries import DueEntries
+from mqstore.store.clock import Clock
+from mqstore.store.errors import MessageIllegal, MessageNotFound, StoreError
+from mqstore.store.message import Message
+from mqstore.store.names import SCHEDULE_TOPIC
+from mqstore.store.put_result import PutMessageResult
+from mqstore.store.record_format import RecordIllegal, check_record
+from mqstore.store.status import PutMessageStatus
+from mqstore.store.stored_message import StoredMessage
+
+__all__ = ["DelayQueue", "DelayQueues", "DeliveryService", "LevelStatus", "PutRestored", "WaitingRecords"]
+
+MAX_BATCH_MESSAGES: Final = 1024
+MAX_BATCH_BYTES: Final = 4_194_304
+"""Of waiting records in one batch; one that is larger goes alone."""
+
+_STORED: Final = frozenset({PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT})
+"""Outcomes that leave the copy in the log. (RocketMQ puts again after a timeout, and doubles it.)"""
+
+_logger = logging.getLogger(__name__)
+
+
+class DelayQueue(Protocol):
+    """The consume queue of one level."""
+
+    @property
+    def min_offset(self) -> int:
+        """Number of the first entry whose record is kept."""
+        ...
+
+    @property
+    def max_offset(self) -> int:
+        """Number behind the last entry."""
+        ...
+
+    def entries_from(self, queue_offset: int, count: int) -> npt.NDArray[np.void]:
+        """At most `count` entries (perhaps fewer than there are) with physical_offset, size, tags_code."""
+        ...
+
+
+class DelayQueues(Protocol):
+    """All consume queues."""
+
+    def find(self, topic: str, queue_id: int) -> DelayQueue | None:
+        """The queue, or None when nothing was ever put to it."""
+        ...
+
+    def queues(self) -> Iterable[tuple[str, int]]:
+        """Topic and id of every queue."""
+        ...
+
+
+class WaitingRecords(Protocol):
+    """The commit log, as far as delivery needs it."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    @property
+    def flushed_offset(self) -> int: ...
+    def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None: ...
+    def store_timestamp_at(self, physical_offset: int) -> int: ...
+
+
+class PutRestored(Protocol):
+    """Stores restored messages: in order, all or none when it raises, and past the delay rewrite.
+
+    Topic, queue and properties are taken as they are, for they were accepted when the producer put them.
+    """
+
+    def __call__(self, messages: Sequence[Message], /) -> Sequence[PutMessageResult]: ...
+
+
+class LevelStatus(NamedTuple):
+    """How one level is doing. `delay_ms` is None when the level is no longer in the table.
+
+    pending counts the entries not yet put; next_due_ms is when the first of them is due (epoch ms), and
+    lateness_ms how long ago that was. A blocked level has its error here, and since when.
+    """
+
+    level: int
+    delay_ms: int | None
+    next_offset: int
+    pending: int
+    next_due_ms: int | None
+    lateness_ms: int
+    delivered: int
+    discarded: int
+    error: Exception | None
+    blocked_since_ms: int | None
+
+
+class _Level:
+    """What the service knows of one level; changed under its lock."""
+
+    def __init__(self, level: int, delay_ms: int | None, due: DueEntries, next_offset: int) -> None:
+        self.level = level
+        self.delay_ms = delay_ms
+        self.due = due
+        self.progress = DeliveryProgress(next_offset)
+        self.delivered = 0
+        self.discarded = 0
+        self.error: Exception | None = None
+        self.blocked_since_ms: int | None = None
+
+
+class DeliveryService:
+    """Delivers what is due; see the head of this file."""
+
+    def __init__(
+        self,
+        consume_queues: DelayQueues,
+        commit_log: WaitingRecords,
+        put_messages: PutRestored,
+        delay_levels: DelayLevels,
+        delay_offsets: DelayOffsets,
+        clock: Clock,
+        *,
+        interval_ms: int = 100,
+    ) -> None:
+        """Nothing is read before `load`."""
+        self._consume_queues = consume_queues
+        self._commit_log = commit_log
+        self._put_messages = put_messages
+        self._delay_levels = delay_levels
+        self._delay_offsets = delay_offsets
+        self._clock = clock
+        self._interval_ms = interval_ms
+        # One delivery at a time; held through reads and puts.
+        self._delivering = threading.Lock()
+        # Guards the progress of the levels together with the table of offsets; held for moments.
+        self._lock = threading.Lock()
+        self._levels: tuple[_Level, ...] = ()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- life -----------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read delayOffset.json and take up each level where it says. Once, before anything else.
+
+        The queues must be complete: an offset beyond the end of its queue is lowered to it, at once also
+        on disk, for else the messages that fill the gap would be skipped after the next crash. Raises
+        StateFileCorrupt.
+        """
+        lowered: dict[int, int] = {}
+
+        def clamp(level: int, offset: int) -> int:
+            clamped = _clamp(self._queue(level), offset)
+            if clamped < offset:
+                lowered[level] = clamped
+            return clamped
+
+        self._delay_offsets.load(clamp)
+        if lowered:
+            self._delay_offsets.persist(lowered)
+        self._levels = tuple(self._level(level) for level in range(1, self._highest_level() + 1))
+
+    def _highest_level(self) -> int:
+        """Of the table, or of a queue that an earlier, longer table has left behind."""
+        queues = [queue_id for topic, queue_id in self._consume_queues.queues() if topic == SCHEDULE_TOPIC]
+        return max(self._delay_levels.max_level, *map(level_of_queue, queues), 0)
+
+    def _level(self, level: int) -> _Level:
+        delay_ms = self._delay_levels.delay_ms(level) if level <= self._delay_levels.max_level else None
+        due = DueEntries(delay_ms, self._commit_log.store_timestamp_at)
+        return _Level(level, delay_ms, due, self._delay_offsets.offset(level))
+
+    def start(self) -> None:
+        """Deliver every `interval_ms` on a thread of its own, until `stop`."""
+        assert self._thread is None, "the delivery service is started once"
+        self._thread = threading.Thread(target=self._run, name="mqstore-delivery", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_ms / 1000):
+            self.run_once()
+
+    def stop(self) -> None:
+        """End the thread after the batch at hand. The owner then flushes the log and calls `persist`."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def persist(self, flushed_offset: int) -> bool:
+        """Write delayOffset.json as far as the log is durable up to `flushed_offset`; False: no change.
+
+        Raises OSError or StoreFull; the old file is then intact.
+        """
+        with self._lock:
+            durable = {level.level: level.progress.settle(flushed_offset) for level in self._levels}
+        return self._delay_offsets.persist(durable)
+
+    # -- delivery -------------------------------------------------------------------------------------
+
+    def run_once(self) -> int:
+        """Deliver all that is due now; returns how many messages were put. Errors stay in `status()`.
+
+        Levels take turns, a batch each, so that a backlog in one does not hold up the others.
+        """
+        with self._delivering:
+            now_ms = self._clock.now_ms()
+            delivered = 0
+            busy = self._levels
+            while busy and not self._stopping.is_set():
+                counts = [self._take_turn(level, now_ms) for level in busy]
+                busy = tuple(level for level, count in zip(busy, counts, strict=True) if count)
+                delivered += sum(counts)
+            return delivered
+
+    def _take_turn(self, level: _Level, now_ms: int) -> int:
+        """Deliver one batch of `level`; returns how many messages. Nothing escapes: other levels go on."""
+        before = level.delivered
+        try:
+            self._deliver_batch(level, now_ms)
+        except Exception as error:
+            self._block(level, error, now_ms)
+        else:
+            level.error = level.blocked_since_ms = None
+        return level.delivered - before
+
+    def _deliver_batch(self, level: _Level, now_ms: int) -> None:
+        queue = self._queue(level.level)
+        if queue is None:
+            return
+        entries = self._due_entries(level, queue, now_ms)
+        messages, trouble = self._restore_all(level, entries)
+        if messages:
+            self._put(level, messages)
+        if trouble is not None:
+            raise trouble
+
+    def _due_entries(self, level: _Level, queue: DelayQueue, now_ms: int) -> npt.NDArray[np.void]:
+        offset = self._next_offset_in(level, queue)
+        # A blocked level asks for the one entry that blocks it.
+        entries = queue.entries_from(offset, MAX_BATCH_MESSAGES if level.error is None else 1)
+        entries = entries[: level.due.count(entries, offset, queue.max_offset, now_ms)]
+        within_bytes = int(np.searchsorted(entries["size"].cumsum(), MAX_BATCH_BYTES, side="right"))
+        return entries[: max(1, within_bytes)]
+
+    def _next_offset_in(self, level: _Level, queue: DelayQueue) -> int:
+        """The next entry to deliver, after the queue has lost entries at either end."""
+        offset = self._delay_offsets.offset(level.level)
+        clamped = _clamp(queue, offset)
+        if clamped != offset:
+            _logger.warning(
+                "delay level %d continues at entry %d, not at %d: its queue holds entries %d to %d",
+                level.level, clamped, offset, queue.min_offset, queue.max_offset,
+            )  # fmt: skip
+            with self._lock:
+                level.progress.restart(clamped)
+                self._delay_offsets.update(level.level, clamped)
+        return clamped
+
+    def _restore_all(
+        self, level: _Level, entries: npt.NDArray[np.void]
+    ) -> tuple[list[Message], Exception | None]:
+        """The messages to put, up to the first entry that gives trouble, with that trouble."""
+        messages: list[Message] = []
+        for entry in entries:
+            try:
+                message = self._restore(level, int(entry["physical_offset"]))
+            except Exception as error:
+                return messages, error
+            if is_half_message(message):
+                if not messages:
+                    self._discard(level, entry)
+                return messages, None
+            messages.append(message)
+        return messages, None
+
+    def _restore(self, level: _Level, physical_offset: int) -> Message:
+        """The message of a waiting record. A damaged one is not given a new, matching CRC."""
+        stored = self._commit_log.look_message_by_offset(physical_offset)
+        if stored is None:
+            raise MessageNotFound(physical_offset, self._commit_log.min_offset, self._commit_log.max_offset)
+        check_record(stored.record, physical_offset)
+        found = (stored.topic, stored.queue_id)
+        if found != (SCHEDULE_TOPIC, queue_of_level(level.level)):
+            raise RecordIllegal(f"a record of {SCHEDULE_TOPIC}/{queue_of_level(level.level)}", f"{found}")
+        return restore(stored)
+
+    def _put(self, level: _Level, messages: Sequence[Message]) -> None:
+        try:
+            results = self._put_messages(messages)
+        except MessageIllegal:
+            if len(messages) == 1:
+                raise
+            # Nothing of the batch was stored. One by one, those before the illegal one are.
+            for message in messages:
+                self._put(level, (message,))
+            return
+        stored = [result for result in results if result.status in _STORED]
+        if stored:
+            end = max(result.physical_offset + result.store_size for result in stored)
+            self._advance(level, len(stored), end)
+            level.delivered += len(stored)
+        if len(stored) < len(messages):
+            refused = next(result for result in results if result.status not in _STORED)
+            raise StoreError(f"the put to {refused.topic} answered {refused.status.name}")
+
+    def _discard(self, level: _Level, entry: Any) -> None:
+        """Pass over a half message, which no delay may turn into a transaction's first half."""
+        self._advance(level, 1, int(entry["physical_offset"]) + int(entry["size"]))
+        level.discarded += 1
+
+    def _advance(self, level: _Level, count: int, end_physical_offset: int) -> None:
+        with self._lock:
+            next_offset = self._delay_offsets.offset(level.level) + count
+            level.progress.advance(next_offset, end_physical_offset)
+            level.progress.settle(self._commit_log.flushed_offset)
+            self._delay_offsets.update(level.level, next_offset)
+
+    def _block(self, level: _Level, error: Exception, now_ms: int) -> None:
+        if level.error is None or str(level.error) != str(error):
+            _logger.error("delay level %d is blocked: %s", level.level, error)
+        if level.blocked_since_ms is None:
+            level.blocked_since_ms = now_ms
+        level.error = error
+
+    def skip(self, level: int) -> int:
+        """Give up the entry that blocks `level`; returns its physical offset.
+
+        For an operator who has decided so: the message stays in SCHEDULE_TOPIC_XXXX and is not delivered.
+        Raises ValueError when the level is not blocked.
+        """
+        with self._delivering:
+            blocked = next((known for known in self._levels if known.level == level and known.error), None)
+            queue = self._queue(level)
+            if blocked is None or queue is None:
+                raise ValueError(f"delay level {level} is not blocked: there is nothing to skip")
+            entry = queue.entries_from(self._delay_offsets.offset(level), 1)[0]
+            self._discard(blocked, entry)
+            blocked.error = blocked.blocked_since_ms = None
+            return int(entry["physical_offset"])
+
+    # -- questions ------------------------------------------------------------------------------------
+
+    def status(self) -> tuple[LevelStatus, ...]:
+        """Every level, as it is now."""
+        now_ms = self._clock.now_ms()
+        return tuple(self._status(level, now_ms) for level in self._levels)
+
+    def _status(self, level: _Level, now_ms: int) -> LevelStatus:
+        offset = self._delay_offsets.offset(level.level)
+        head = self._entry_at(level.level, offset)
+        next_due_ms = None if head is None else int(head["tags_code"])
+        return LevelStatus(
+            level=level.level,
+            delay_ms=level.delay_ms,
+            next_offset=offset,
+            pending=self._pending(level.level),
+            next_due_ms=next_due_ms,
+            lateness_ms=0 if next_due_ms is None else max(0, now_ms - next_due_ms),
+            delivered=level.delivered,
+            discarded=level.discarded,
+            error=level.error,
+            blocked_since_ms=level.blocked_since_ms,
+        )
+
+    def pending(self) -> dict[int, int]:
+        """How many entries each level has still to put; levels with none are left out."""
+        counts = {level.level: self._pending(level.level) for level in self._levels}
+        return {level: count for level, count in counts.items() if count}
+
+    def _pending(self, level: int) -> int:
+        queue = self._queue(level)
+        if queue is None:
+            return 0
+        return queue.max_offset - _clamp(queue, self._delay_offsets.offset(level))
+
+    def min_undelivered_physical_offset(self) -> int | None:
+        """The first byte of the log that delivery may still need, after a power cut too; None: no byte.
+
+        Retention keeps it and all behind it. What the dispatcher has not yet brought into the queues is
+        not known here.
+        """
+        heads = [self._entry_at(level.level, level.progress.durable_offset) for level in self._levels]
+        return min((int(head["physical_offset"]) for head in heads if head is not None), default=None)
+
+    def _entry_at(self, level: int, offset: int) -> Any | None:
+        """The entry at `offset`, or the queue's first if that is later; None behind the last."""
+        queue = self._queue(level)
+        if queue is None:
+            return None
+        entries = queue.entries_from(max(offset, queue.min_offset), 1)
+        return entries[0] if len(entries) else None
+
+    def _queue(self, level: int) -> DelayQueue | None:
+        return self._consume_queues.find(SCHEDULE_TOPIC, queue_of_level(level))
+
+    def __repr__(self) -> str:
+        blocked = [level.level for level in self._levels if level.error is not None]
+        return f"<DeliveryService of {len(self._levels)} levels, blocked {blocked}, pending {self.pending()}>"
+
+
+def _clamp(queue: DelayQueue | None, offset: int) -> int:
+    """`offset`, or the end of the queue that is nearer to it; a queue that is not there starts at 0."""
+    return 0 if queue is None else max(queue.min_offset, min(offset, queue.max_offset))

@@ -1,0 +1,45 @@
+"""A bean: one record of a state file, under Java's field names, in alphabetical order.
+
+Fields that are missing take the default that RocketMQ gives them; fields that this release does not
+know are kept and written back, so that a newer broker's settings survive a visit.
+It does not read or write files (state_file.py) and does not know their text (state_file_format.py).
+Immutable; any thread.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import msgspec
+
+__all__ = ["Bean"]
+
+
+class Bean(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the records; a subclass declares the fields in snake_case."""
+
+    unknown: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Fields of the file that this release has no name for."""
+
+    @classmethod
+    def decode(cls, state: object) -> Self:
+        """From a mapping of a state file; nulls count as missing. ValueError on a wrong type."""
+        if not isinstance(state, Mapping):
+            raise ValueError(f"{cls.__name__} is {state!r}, not an object")
+        names = _field_names(cls)
+        known = {name: value for name, value in state.items() if name in names and value is not None}
+        unknown = {name: value for name, value in state.items() if name not in names}
+        bean = msgspec.convert(known, cls, strict=False)
+        return msgspec.structs.replace(bean, unknown=unknown) if unknown else bean
+
+    def encode(self) -> dict[str, Any]:
+        """As a state file keeps it, in alphabetical order."""
+        state = dict(self.unknown)
+        for field in msgspec.structs.fields(self):
+            if field.name != "unknown":
+                state[field.encode_name] = getattr(self, field.name)
+        return dict(sorted(state.items()))
+
+
+def _field_names(bean: type[Bean]) -> frozenset[str]:
+    """Names in the file of the fields that `bean` declares."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(bean) if field.name != "unknown")

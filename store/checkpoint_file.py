@@ -1,0 +1,61 @@
+"""The file `checkpoint`, which tells a RocketMQ broker how far log and queues were durable.
+
+Written behind the log and the queues, never ahead: the timestamps come from what was synced before.
+Our own recovery goes by offsets instead (recovery_point.py); this one serves the broker that opens the
+directory after us, and is where we begin in a directory that only a broker has written.
+Durability: when `save` returns. Threads: one saver at a time.
+"""
+
+from pathlib import Path
+
+from mqstore.store.checkpoint_format import (
+    CHECKPOINT_FILE_BYTES,
+    Checkpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from mqstore.store.file_system import FileSystem, MappedRegion
+
+__all__ = ["CheckpointFile"]
+
+
+class CheckpointFile:
+    """`<root>/checkpoint`."""
+
+    def __init__(self, file_system: FileSystem, path: Path) -> None:
+        self._file_system = file_system
+        self._path = path
+        self._region: MappedRegion | None = None
+        self.checkpoint = Checkpoint()
+
+    def load(self) -> Checkpoint:
+        """Read the file; a missing one reads as zeros."""
+        if self._file_system.exists(self._path):
+            self.checkpoint = decode_checkpoint(self._file_system.read(self._path))
+        return self.checkpoint
+
+    def save(self, physic_msg_timestamp: int, logics_msg_timestamp: int) -> None:
+        """Write and sync the two timestamps that are ours; the other fields stay as they were found."""
+        checkpoint = self.checkpoint._replace(
+            physic_msg_timestamp=physic_msg_timestamp, logics_msg_timestamp=logics_msg_timestamp
+        )
+        if checkpoint == self.checkpoint and self._region is not None:
+            return
+        if self._region is None:
+            self._region = self._map()
+        self._region.write(0, encode_checkpoint(checkpoint))
+        self._region.sync()
+        self.checkpoint = checkpoint
+
+    def _map(self) -> MappedRegion:
+        if self._file_system.exists(self._path):
+            whole = self._file_system.read(self._path)[:CHECKPOINT_FILE_BYTES]
+            if len(whole) < CHECKPOINT_FILE_BYTES:
+                self._file_system.delete(self._path)
+        region = self._file_system.map(self._path, CHECKPOINT_FILE_BYTES, create=True)
+        region.reserve(0, CHECKPOINT_FILE_BYTES)
+        self._file_system.sync_directory(self._path.parent)
+        return region
+
+    def __repr__(self) -> str:
+        return f"CheckpointFile({str(self._path)!r}, {self.checkpoint})"

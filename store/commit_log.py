@@ -1,0 +1,358 @@
+"""The commit log: the one sequence of records that everything else is derived from.
+
+It assigns queue offsets and physical offsets, appends under one lock, closes a full segment with a BLANK
+record, and reads records back. Bytes: record_format.py. Files: mapped_file_queue.py.
+
+It does not encode properties or check messages (message_encoder.py), sync (flusher.py), find its end after
+a crash (recovery.py), delete old segments (retention.py), or know that consume queues exist: whoever
+derives from the log reads `chunk`s behind the writer.
+
+Threads: any number append, one at a time, under `_lock`; readers take no lock and see only what lies
+below `visible_offset`: what is written, or with SYNC_FLUSH what is durable.
+Durability: none when `append` returns; see flusher.py.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.store.clock import Clock
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import StoreError, StorePoisoned
+from mqstore.store.file_system import FileSystem
+from mqstore.store.mapped_file import MappedFile
+from mqstore.store.mapped_file_queue import MappedFileQueue
+from mqstore.store.message_encoder import EncodedMessage
+from mqstore.store.record_format import (
+    BLANK_MIN_BYTES,
+    HEADER_BYTES,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    encode_blank,
+    encode_record,
+    store_timestamp_position,
+)
+from mqstore.store.stored_message import StoredMessage
+from mqstore.store.sys_flag import takes_queue_offset
+
+__all__ = ["Appended", "CommitLog", "LogChunk"]
+
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+
+
+class Appended(NamedTuple):
+    """Where one message went."""
+
+    queue_offset: int
+    physical_offset: int
+    size_bytes: int
+    store_timestamp: int
+
+
+class LogChunk(NamedTuple):
+    """Consecutive bytes of one segment, beginning at a record; lent.
+
+    base_offset: physical offset of data[0]. data: uint8. segment_end: physical offset behind the segment.
+    """
+
+    base_offset: int
+    data: npt.NDArray[np.uint8]
+    segment_end: int
+
+
+class CommitLog:
+    """The row of log segments of one store."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: Path,
+        config: StoreConfig,
+        clock: Clock,
+        *,
+        writable: bool = True,
+    ) -> None:
+        self.files = MappedFileQueue(
+            file_system,
+            directory,
+            config.mapped_file_size_commit_log,
+            reserve_window_bytes=config.reserve_window_commit_log,
+            writable=writable,
+            size_key="mapped_file_size_commit_log",
+        )
+        self.path = directory
+        # Raised by flusher.py alone, after a sync; never ahead of max_offset.
+        self.flushed_offset = 0
+        # Store time of the newest record; written under _lock.
+        self.last_store_timestamp = 0
+        # Asked once for each queue that is put to; set by whoever knows the queues.
+        self.first_queue_offset: Callable[[str, int], int] = _begin_at_zero
+        # Called by the writer when less than half a reserved window is left.
+        self.on_low_space: Callable[[], None] | None = None
+        self._clock = clock
+        self._segment_bytes = config.mapped_file_size_commit_log
+        self._is_sync_flush = config.is_sync_flush
+        self._append_crc = config.enabled_append_prop_crc
+        self._store_host = config.store_host.encode()
+        self._lock = threading.Lock()
+        # The segment that is appended to; None before the first append to an empty log. Under _lock.
+        self._current: MappedFile | None = None
+        # Next queue offset of each (topic, queue id). Under _lock.
+        self._queue_offsets: dict[tuple[str, int], int] = {}
+        # Why appends are refused at the moment, as an error to raise; None when they are not.
+        self._refusal: Callable[[], StoreError] | None = None
+
+    # -- where the log begins and ends ----------------------------------------------------------------
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the first byte that is kept."""
+        return self.files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        """Physical offset behind the last record written."""
+        current = self._current
+        return current.start_offset + current.wrote_position if current is not None else self.min_offset
+
+    @property
+    def visible_offset(self) -> int:
+        """Physical offset that readers may read up to: durable with SYNC_FLUSH, else written."""
+        return self.flushed_offset if self._is_sync_flush else self.max_offset
+
+    def load(self) -> None:
+        """Find the segments. The end is not known before `set_end`. Raises SegmentSizeMismatch, CorruptRecord."""
+        self.files.load()
+
+    def set_end(self, end_offset: int, last_store_timestamp: int) -> None:
+        """Take `end_offset` as the end of the log, durable up to there. Recovery calls it once."""
+        for mapped_file in self.files.files:
+            position = end_offset - mapped_file.start_offset
+            mapped_file.wrote_position = max(0, min(position, mapped_file.size_bytes))
+            mapped_file.on_low_space = self.on_low_space
+        self._current = self.files.file_for(end_offset) or (self.files.files[-1] if self.files.files else None)
+        self.flushed_offset = end_offset
+        self.last_store_timestamp = last_store_timestamp
+
+    # -- appending ------------------------------------------------------------------------------------
+
+    def append(self, message: EncodedMessage) -> Appended:
+        """Append one record. Raises StoreFull (nothing written), StorePoisoned, StoreClosed."""
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            size_bytes = message.record_bytes
+            current = self._current
+            if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
+                current = self._roll()
+            return self._write(current, message)
+
+    def append_all(self, messages: Sequence[EncodedMessage]) -> list[Appended]:
+        """Append records one after another under one lock, all of them or none.
+
+        Room for all is reserved before the first is written. Raises as `append`.
+        """
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            self._reserve_for(messages)
+            appended = []
+            for message in messages:
+                current = self._current
+                if (
+                    current is None
+                    or current.wrote_position + message.record_bytes + BLANK_MIN_BYTES > current.size_bytes
+                ):
+                    current = self._roll()
+                appended.append(self._write(current, message))
+            return appended
+
+    def _write(self, current: MappedFile, message: EncodedMessage) -> Appended:
+        queue = (message.topic, message.queue_id)
+        takes_offset = takes_queue_offset(message.sys_flag)
+        queue_offset = 0
+        if takes_offset:
+            known = self._queue_offsets.get(queue)
+            queue_offset = self.first_queue_offset(*queue) if known is None else known
+        store_timestamp = self._clock.now_ms()
+        position = current.wrote_position
+        physical_offset = current.start_offset + position
+        record = encode_record(
+            message.magic,
+            message.body_crc,
+            message.queue_id,
+            message.flag,
+            queue_offset,
+            physical_offset,
+            message.sys_flag,
+            message.born_timestamp,
+            message.born_host,
+            store_timestamp,
+            self._store_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            message.body_length,
+            message.tail,
+            self._append_crc,
+        )
+        # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
+        # becomes visible, so that an offset is never given twice; `_take_back` undoes half an append.
+        try:
+            if takes_offset:
+                self._queue_offsets[queue] = queue_offset + 1
+            current.publish(record)
+        except BaseException:
+            self._take_back(current, position, queue, queue_offset, takes_offset)
+            raise
+        self.last_store_timestamp = store_timestamp
+        return Appended(queue_offset, physical_offset, len(record), store_timestamp)
+
+    def _take_back(
+        self, current: MappedFile, position: int, queue: tuple[str, int], queue_offset: int, takes_offset: bool
+    ) -> None:
+        """After an append that failed: complete if it became visible, else as if it had never begun."""
+        if current.wrote_position > position:
+            return
+        if position + BLANK_MIN_BYTES <= current.reserved_position:
+            current.write(position, bytes(BLANK_MIN_BYTES))
+        if takes_offset:
+            self._queue_offsets[queue] = queue_offset
+
+    def _roll(self) -> MappedFile:
+        """Close the current segment with a BLANK and go on in the next one."""
+        current = self._current
+        if current is None:
+            following = self.files.files[0] if self.files.files else self._add_segment(0)
+        else:
+            following = self.files.file_for(current.end_offset) or self._add_segment(current.end_offset)
+            remaining = current.size_bytes - current.wrote_position
+            if remaining:
+                # Written before the position moves, in one step: an interrupt in between leaves a BLANK
+                # that the next append overwrites, never a record behind a BLANK.
+                current.write(current.wrote_position, encode_blank(remaining))
+                current.wrote_position = current.size_bytes
+        self._current = following
+        return following
+
+    def _add_segment(self, start_offset: int) -> MappedFile:
+        added = self.files.append_file(start_offset)
+        added.on_low_space = self.on_low_space
+        return added
+
+    def _reserve_for(self, messages: Sequence[EncodedMessage]) -> None:
+        """Create segments and reserve room so that all of `messages` will fit. Raises StoreFull."""
+        current = self._current or (self.files.files[0] if self.files.files else self._add_segment(0))
+        position = current.wrote_position
+        for message in messages:
+            if position + message.record_bytes + BLANK_MIN_BYTES > current.size_bytes:
+                current.reserve(current.size_bytes)
+                current = self.files.file_for(current.end_offset) or self._add_segment(current.end_offset)
+                position = 0
+            position += message.record_bytes
+        current.reserve(position)
+
+    def reserve_ahead(self) -> None:
+        """Reserve and touch the window after the next, off the writer's path. A full disk shows in puts."""
+        current = self._current
+        if current is not None:
+            current.reserve_next_window()
+
+    def refuse(self, reason: Callable[[], StoreError] | None) -> None:
+        """Refuse appends with the error that `reason` makes, or accept them again with None.
+
+        A poisoned log stays poisoned: later calls change nothing.
+        """
+        with self._lock:
+            if not self.is_poisoned:
+                self._refusal = reason
+
+    def poison(self, cause: BaseException) -> None:
+        """Accept no more appends: a sync failed. Reads go on."""
+        with self._lock:
+            if not self.is_poisoned:
+                self._refusal = _Poisoned(self.path.parent, cause)
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether a sync has failed since the store was opened."""
+        return isinstance(self._refusal, _Poisoned)
+
+    @property
+    def refusal(self) -> StoreError | None:
+        """The error that the next append would raise, if any."""
+        refusal = self._refusal
+        return refusal() if refusal is not None else None
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    def chunk(self, offset: int, limit_bytes: int) -> LogChunk | None:
+        """Up to `limit_bytes` visible bytes from the record at `offset`; None when there are none.
+
+        The last record may be cut by the limit. Raises nothing for an offset below `min_offset`: None.
+        """
+        mapped_file = self.files.file_for(offset)
+        if mapped_file is None:
+            return None
+        position = offset - mapped_file.start_offset
+        stop = min(self.visible_offset - mapped_file.start_offset, position + limit_bytes, mapped_file.size_bytes)
+        if stop <= position:
+            return None
+        return LogChunk(offset, mapped_file.array[position:stop], mapped_file.end_offset)
+
+    def record_at(self, physical_offset: int, size_bytes: int) -> memoryview | None:
+        """The bytes of a record whose place and size an index tells; None when they are not all visible."""
+        mapped_file = self.files.file_for(physical_offset)
+        if mapped_file is None or physical_offset + size_bytes > self.visible_offset:
+            return None
+        position = physical_offset - mapped_file.start_offset
+        return mapped_file.view[position : position + size_bytes]
+
+    def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
+        """The message whose record begins at `physical_offset`; None when none does.
+
+        Safe for any number: magic, stored physical offset and size are checked.
+        """
+        prefix = self.record_at(physical_offset, HEADER_BYTES)
+        if prefix is None or _LONG.unpack_from(prefix, 28)[0] != physical_offset:
+            return None
+        total_size, magic = _INT.unpack_from(prefix)[0], _INT.unpack_from(prefix, 4)[0]
+        if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2) or total_size < HEADER_BYTES:
+            return None
+        record = self.record_at(physical_offset, total_size)
+        if record is None or len(record) < total_size:
+            return None
+        message = StoredMessage(record)
+        return message if message.is_whole else None
+
+    def store_timestamp_at(self, physical_offset: int) -> int:
+        """Store time of the record at `physical_offset`; -1 when it cannot be read."""
+        prefix = self.record_at(physical_offset, HEADER_BYTES)
+        if prefix is None or physical_offset < self.min_offset:
+            return -1
+        at = store_timestamp_position(_INT.unpack_from(prefix, 36)[0])
+        timestamp: int = _LONG.unpack_from(prefix, at)[0]
+        return timestamp
+
+    def __repr__(self) -> str:
+        return f"CommitLog({str(self.path)!r}, min_offset={self.min_offset}, max_offset={self.max_offset})"
+
+
+class _Poisoned:
+    """A refusal that cannot be lifted."""
+
+    def __init__(self, store_path: Path, cause: BaseException) -> None:
+        self._store_path = store_path
+        self._cause = cause
+
+    def __call__(self) -> StorePoisoned:
+        return StorePoisoned(self._store_path, self._cause)
+
+
+def _begin_at_zero(topic: str, queue_id: int) -> int:
+    return 0

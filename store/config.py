@@ -1,0 +1,213 @@
+"""All settings of a store, in one immutable value that is read once, when the store is opened.
+
+Names are RocketMQ's (MessageStoreConfig, BrokerConfig) in snake_case, with RocketMQ's defaults unless a
+field says otherwise. Derive a variant with `dataclasses.replace(config, flush_disk_type="SYNC_FLUSH")`, or
+read a TOML table with `StoreConfig.from_toml(path)`. Nothing is read from the environment.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from mqstore.store.errors import ConfigIllegal
+from mqstore.store.host import Host
+from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
+
+__all__ = ["StoreConfig"]
+
+# (field, least, greatest). RocketMQ's own clamps for the ratios (spec of the commit log, section 16).
+_BOUNDS = (
+    ("mapped_file_size_consume_queue", 20, 2**31 - 1),
+    ("max_message_size", 1, 2**30),
+    ("flush_interval_commit_log", 1, 3_600_000),
+    ("flush_commit_log_least_pages", 0, 2**20),
+    ("flush_commit_log_thorough_interval", 1, 3_600_000),
+    ("flush_interval_consume_queue", 1, 3_600_000),
+    ("flush_delay_offset_interval", 1, 3_600_000),
+    ("flush_consumer_offset_interval", 1, 3_600_000),
+    ("sync_flush_timeout", 1, 3_600_000),
+    ("file_reserved_time", 0, 24 * 365 * 100),
+    ("clean_resource_interval", 1, 86_400_000),
+    ("delete_file_batch_max", 1, 1_000_000),
+    ("disk_max_used_space_ratio", 10, 95),
+    ("disk_space_clean_forcibly_ratio", 30, 85),
+    ("disk_space_warning_level_ratio", 35, 90),
+    ("default_topic_queue_nums", 1, 65_536),
+    ("reserve_window_commit_log", 65_536, 2**30),
+    ("reserve_window_consume_queue", 4_096, 2**30),
+    ("max_transfer_bytes_on_message_in_memory", 1, 2**31 - 1),
+    ("max_transfer_count_on_message_in_memory", 1, 2**31 - 1),
+    ("max_filter_message_size", 20, 2**31 - 1),
+    ("dispatch_interval", 1, 60_000),
+    ("delivery_interval", 1, 60_000),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoreConfig:
+    """Settings of a `MessageStore`. Raises ConfigIllegal for a value out of bounds.
+
+    >>> StoreConfig(flush_disk_type="SYNC_FLUSH").flush_disk_type
+    'SYNC_FLUSH'
+    """
+
+    # -- behaviour ------------------------------------------------------------------------------------
+
+    flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
+    """SYNC_FLUSH: a put returns after fdatasync. ASYNC_FLUSH: a power cut may take the last half second."""
+
+    mapped_file_size_commit_log: int = 1_073_741_824
+    """Bytes of a log segment. A directory must be opened with the size it was written with."""
+
+    mapped_file_size_consume_queue: int = 6_000_000
+    """Bytes of a consume-queue file, rounded up to whole entries of 20. As above."""
+
+    max_message_size: int = 4_194_304
+    """Largest body in bytes. A segment must hold it with 65,544 bytes to spare."""
+
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    """The delay of each level, from level 1; units s, m, h, d."""
+
+    enabled_append_prop_crc: bool = True
+    """Close each record with a CRC over all of it. RocketMQ's default is off; its readers accept both.
+    Cost: 20 bytes and one CRC pass a record."""
+
+    auto_create_topic_enable: bool = True
+    """Create a topic at the first put to it."""
+
+    auto_create_subscription_group: bool = True
+    """Create a consumer group at its first use."""
+
+    default_topic_queue_nums: int = 8
+    """Queues of a topic that is created by itself. (A RocketMQ broker gives such a topic 4.)"""
+
+    file_reserved_time: int = 72
+    """Hours that a log segment is kept after its last write."""
+
+    delete_when: str = "04"
+    """Local hours, separated by ';', in which segments past file_reserved_time are deleted."""
+
+    clean_file_forcibly_enable: bool = True
+    """Delete the oldest segments regardless of age above disk_space_clean_forcibly_ratio."""
+
+    disk_max_used_space_ratio: int = 75
+    """Percent of the disk above which expired segments are deleted at any hour."""
+
+    disk_space_clean_forcibly_ratio: int = 85
+    """Percent of the disk above which the oldest segments are deleted regardless of age."""
+
+    disk_space_warning_level_ratio: int = 90
+    """Percent of the disk above which puts are refused with StoreFull."""
+
+    store_host: Host = Host(b"\x7f\x00\x00\x01", 10911)
+    """The host written into records; part of every offset message id."""
+
+    key_index_enable: bool = True
+    """Keep the key index that `query_message` asks (RocketMQ: messageIndexEnable)."""
+
+    # -- performance ----------------------------------------------------------------------------------
+
+    flush_interval_commit_log: int = 500
+    """Milliseconds between background flushes of the log in ASYNC_FLUSH."""
+
+    flush_commit_log_least_pages: int = 4
+    """Dirty 4 KiB pages below which such a flush is left to the next round."""
+
+    flush_commit_log_thorough_interval: int = 10_000
+    """Milliseconds after which a flush ignores flush_commit_log_least_pages."""
+
+    sync_flush_timeout: int = 5_000
+    """Milliseconds that a put waits for the disk in SYNC_FLUSH before it answers FLUSH_DISK_TIMEOUT."""
+
+    flush_interval_consume_queue: int = 1_000
+    """Milliseconds between flushes of consume queues, key index and checkpoints."""
+
+    flush_delay_offset_interval: int = 10_000
+    """Milliseconds between writes of delayOffset.json."""
+
+    flush_consumer_offset_interval: int = 5_000
+    """Milliseconds between writes of consumerOffset.json, topics.json and subscriptionGroup.json."""
+
+    dispatch_interval: int = 20
+    """Milliseconds between rounds of the dispatcher while nobody waits. Readers never wait for it."""
+
+    delivery_interval: int = 100
+    """Milliseconds between rounds of the delivery service: how late a delayed message may be found."""
+
+    clean_resource_interval: int = 10_000
+    """Milliseconds between looks at age and disk use of segments."""
+
+    delete_file_batch_max: int = 10
+    """Segments deleted in one such round, at most."""
+
+    reserve_window_commit_log: int = 33_554_432
+    """Bytes of the log reserved on disk ahead of the writer at a time."""
+
+    reserve_window_consume_queue: int = 65_536
+    """Bytes of a consume queue reserved on disk ahead of the dispatcher at a time."""
+
+    max_transfer_bytes_on_message_in_memory: int = 262_144
+    """Bytes of records that one `get_message` returns, at most (the first is always returned)."""
+
+    max_transfer_count_on_message_in_memory: int = 32
+    """Messages that one `get_message` returns, at most."""
+
+    max_filter_message_size: int = 16_000
+    """Bytes of consume queue that one `get_message` looks through, at most."""
+
+    def __post_init__(self) -> None:
+        for name, least, greatest in _BOUNDS:
+            self._check_bounds(name, least, greatest)
+        if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
+            raise _illegal("flush_disk_type", self.flush_disk_type, "ASYNC_FLUSH or SYNC_FLUSH")
+        if not all(hour.isdigit() and int(hour) < 24 for hour in self.delete_when.split(";")):
+            raise _illegal("delete_when", self.delete_when, "hours from 00 to 23, separated by ';'")
+        least = self.max_message_size + MAX_RECORD_OVERHEAD_BYTES + BLANK_MIN_BYTES
+        if self.mapped_file_size_commit_log < least:
+            raise _illegal(
+                "mapped_file_size_commit_log",
+                self.mapped_file_size_commit_log,
+                f"at least max_message_size + 65,544 = {least}, so that every record fits a segment",
+            )
+        entries = -(-self.mapped_file_size_consume_queue // 20)
+        object.__setattr__(self, "mapped_file_size_consume_queue", entries * 20)
+
+    def _check_bounds(self, name: str, least: int, greatest: int) -> None:
+        value = getattr(self, name)
+        if type(value) is not int or not least <= value <= greatest:
+            raise _illegal(name, value, f"a whole number from {least} to {greatest}")
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, Any]) -> "StoreConfig":
+        """Settings by name. Raises ConfigIllegal for an unknown key, with the nearest known one."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in settings:
+            if key not in known:
+                nearest = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {nearest[0]!r}?" if nearest else "see StoreConfig for the known keys"
+                raise ConfigIllegal(f"unknown setting {key!r}: {hint}", key=key, value=settings[key])
+        values = dict(settings)
+        if isinstance(values.get("store_host"), str):
+            values["store_host"] = Host.parse(values["store_host"])
+        return cls(**values)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> "StoreConfig":
+        """Settings from the top level of a TOML file. Raises ConfigIllegal, FileNotFoundError."""
+        text = Path(path).read_text("utf-8")
+        try:
+            return cls.from_mapping(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigIllegal(f"{path} is no TOML: {error}", value=str(path)) from error
+
+    @property
+    def is_sync_flush(self) -> bool:
+        """Whether a put waits for the disk."""
+        return self.flush_disk_type == "SYNC_FLUSH"
+
+
+def _illegal(name: str, value: object, wanted: str) -> ConfigIllegal:
+    return ConfigIllegal(f"{name} is {value!r}, but must be {wanted}", key=name, value=value)

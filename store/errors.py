@@ -1,0 +1,298 @@
+"""Errors: one root, and a leaf for each thing that a caller would do about it.
+
+    StoreError                        catch this to catch everything of ours
+    |- MessageIllegal (ValueError)    change the message; nothing was stored
+    |  |- TopicIllegal                rename the topic
+    |  |- QueueIllegal                use a queue that the topic has, or create the topic with more
+    |  |- MessageTooLarge             split the body, or raise max_message_size
+    |  `- PropertiesIllegal           shorten the properties, or take the separators out
+    |- GroupIllegal (ValueError)      rename the consumer group
+    |- ConfigIllegal (ValueError)     correct the setting
+    |  `- DelayLevelIllegal           correct message_delay_level
+    |- TopicNotExist                  create the topic
+    |- SubscriptionGroupNotExist      create the group
+    |- NoPermission                   change the topic's perm
+    |- MessageNotFound                the record is not (or no longer) in the log
+    |- StoreClosed                    open the store again
+    |- StoreReadOnly                  open without read_only
+    |- StoreLocked                    stop the other process, or open read_only
+    |- StoreNotFound                  check the path
+    |- StoreFull                      make room; puts resume by themselves
+    |- StorePoisoned                  a sync failed: close, check the disk, open again (which recovers)
+    |- SegmentSizeMismatch            open with the size that the directory was written with
+    |- CorruptRecord                  damage before the tail: nothing was deleted; salvage, or restore a copy
+    |- UnknownVersion                 written by a newer release
+    `- StateFileCorrupt               restore the file or its .bak, or delete both to start it anew
+
+Each carries its facts as attributes and builds its message from them, and tells a broker which
+`PutMessageStatus` and `ResponseCode` RocketMQ would answer. Foreign errors (OSError, lmdb.Error)
+are translated where they enter.
+"""
+
+from pathlib import Path
+from typing import ClassVar
+
+from mqstore.store.status import PutMessageStatus, ResponseCode
+
+__all__ = [
+    "ConfigIllegal",
+    "CorruptRecord",
+    "DelayLevelIllegal",
+    "GroupIllegal",
+    "MessageIllegal",
+    "MessageNotFound",
+    "MessageTooLarge",
+    "NoPermission",
+    "PropertiesIllegal",
+    "QueueIllegal",
+    "SegmentSizeMismatch",
+    "StateFileCorrupt",
+    "StoreClosed",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+    "StoreNotFound",
+    "StorePoisoned",
+    "StoreReadOnly",
+    "SubscriptionGroupNotExist",
+    "TopicIllegal",
+    "TopicNotExist",
+    "UnknownVersion",
+]
+
+
+class StoreError(Exception):
+    """Root of all errors that mqstore raises on purpose."""
+
+    put_message_status: ClassVar[PutMessageStatus] = PutMessageStatus.UNKNOWN_ERROR
+    response_code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
+
+
+class MessageIllegal(StoreError, ValueError):
+    """The message breaks a rule; nothing was stored. `value` is what broke it, `limit` the rule."""
+
+    put_message_status = PutMessageStatus.MESSAGE_ILLEGAL
+    response_code = ResponseCode.MESSAGE_ILLEGAL
+
+    def __init__(self, reason: str, *, value: object = None, limit: object = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.value = value
+        self.limit = limit
+
+
+class TopicIllegal(MessageIllegal):
+    """The topic is empty, too long, or has characters outside RocketMQ's set."""
+
+
+class QueueIllegal(MessageIllegal):
+    """The queue id is negative or not below the topic's number of queues."""
+
+
+class MessageTooLarge(MessageIllegal):
+    """The body or the record is larger than the store accepts."""
+
+
+class PropertiesIllegal(MessageIllegal):
+    """The properties are too long for the record, or hold a separator byte."""
+
+    put_message_status = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+
+
+class GroupIllegal(StoreError, ValueError):
+    """The consumer group's name is empty, too long, or has characters outside RocketMQ's set."""
+
+    def __init__(self, reason: str, *, value: object = None, limit: object = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.value = value
+        self.limit = limit
+
+
+class ConfigIllegal(StoreError, ValueError):
+    """A setting is unknown or out of its bounds; the store was not opened."""
+
+    def __init__(self, reason: str, *, key: str = "", value: object = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.key = key
+        self.value = value
+
+
+class DelayLevelIllegal(ConfigIllegal):
+    """`message_delay_level` does not parse."""
+
+
+class TopicNotExist(StoreError):
+    """No such topic, and topics are not created by themselves here."""
+
+    response_code = ResponseCode.TOPIC_NOT_EXIST
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic!r} does not exist and auto_create_topic_enable is off: "
+            "create it with store.topics.create(...)"
+        )
+        self.topic = topic
+
+
+class SubscriptionGroupNotExist(StoreError):
+    """No such consumer group, and groups are not created by themselves here."""
+
+    response_code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"consumer group {group!r} does not exist and auto_create_subscription_group is off: "
+            "create it with store.subscription_groups.create(...)"
+        )
+        self.group = group
+
+
+class NoPermission(StoreError):
+    """The topic's permission bits forbid the operation."""
+
+    response_code = ResponseCode.NO_PERMISSION
+
+    def __init__(self, topic: str, perm: int, operation: str) -> None:
+        super().__init__(f"topic {topic!r} has perm {perm}, which does not allow to {operation}")
+        self.topic = topic
+        self.perm = perm
+        self.operation = operation
+
+
+class MessageNotFound(StoreError):
+    """No readable record begins at this physical offset."""
+
+    def __init__(self, physical_offset: int, min_offset: int, max_offset: int) -> None:
+        super().__init__(
+            f"no record begins at physical offset {physical_offset}: the log holds offsets "
+            f"{min_offset} to {max_offset}"
+        )
+        self.physical_offset = physical_offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""
+
+    put_message_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    response_code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"the store {path} is closed: open it again")
+        self.path = path
+
+
+class StoreReadOnly(StoreError):
+    """The store was opened with read_only=True."""
+
+    put_message_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    response_code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"the store {path} was opened with read_only=True: open it for writing")
+        self.path = path
+
+
+class StoreLocked(StoreError):
+    """Another writer holds the directory. `holder_pid` is None where the system does not tell."""
+
+    put_message_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    response_code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+    def __init__(self, path: Path, holder_pid: int | None) -> None:
+        holder = f"process {holder_pid}" if holder_pid is not None else "another process"
+        super().__init__(f"{path} is locked by {holder}: stop that writer, or open with read_only=True")
+        self.path = path
+        self.holder_pid = holder_pid
+
+
+class StoreNotFound(StoreError):
+    """A read-only open found no store at the path."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} holds no store: there is no commitlog directory in it")
+        self.path = path
+
+
+class StoreFull(StoreError):
+    """The file system has no room for the next window of a file; nothing was written."""
+
+    put_message_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    response_code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+    def __init__(self, path: Path, wanted_bytes: int, reason: str) -> None:
+        super().__init__(
+            f"cannot reserve {wanted_bytes} bytes for {path}: {reason}. Reads go on; "
+            "puts resume by themselves once there is room"
+        )
+        self.path = path
+        self.wanted_bytes = wanted_bytes
+
+
+class StorePoisoned(StoreError):
+    """A sync or a write of the store failed; it accepts no more writes until it is opened again."""
+
+    put_message_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+    response_code = ResponseCode.SERVICE_NOT_AVAILABLE
+
+    def __init__(self, path: Path, cause: BaseException) -> None:
+        super().__init__(
+            f"the store {path} stopped accepting writes after {type(cause).__name__}: {cause}. "
+            "What is not acknowledged may be lost; check the disk, then open the store again"
+        )
+        self.path = path
+        self.cause = cause
+
+
+class SegmentSizeMismatch(StoreError):
+    """A file of a row has another length than configured."""
+
+    def __init__(self, path: Path, expected_bytes: int, found_bytes: int, key: str) -> None:
+        super().__init__(
+            f"{path} is {found_bytes} bytes long, but {key} is {expected_bytes}: "
+            f"open the directory with the {key} that it was written with"
+        )
+        self.path = path
+        self.expected_bytes = expected_bytes
+        self.found_bytes = found_bytes
+        self.key = key
+
+
+class CorruptRecord(StoreError):
+    """Bytes before the tail of the log are not what was written; nothing was changed."""
+
+    def __init__(self, path: Path, position: int, expected: str, found: str) -> None:
+        super().__init__(
+            f"{path} is damaged at byte {position}: expected {expected}, found {found}. "
+            "Nothing was changed or deleted; restore the file from a copy, or open with read_only=True "
+            "to read what is whole"
+        )
+        self.path = path
+        self.position = position
+        self.expected = expected
+        self.found = found
+
+
+class UnknownVersion(StoreError):
+    """A file of ours was written by a newer release."""
+
+    def __init__(self, path: Path, expected: int, found: int) -> None:
+        super().__init__(f"{path} has version {found}, and this release knows versions up to {expected}")
+        self.path = path
+        self.expected = expected
+        self.found = found
+
+
+class StateFileCorrupt(StoreError):
+    """A state file and its .bak are both unreadable; nothing was changed."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path} and its .bak cannot be read: {reason}. Restore one of them from a copy, or delete "
+            "both to start this state anew"
+        )
+        self.path = path
+        self.reason = reason

@@ -1,0 +1,155 @@
+"""The seam to the disk: every byte that mqstore keeps passes through a `FileSystem`.
+
+Two implementations: `OsFileSystem` (os_file_system.py, the only module with mmap and fdatasync) and
+`MemoryFileSystem` (memory_file_system.py); all store tests run on both. A crash simulator or a fault
+injector is a third one, and sees every write, sync, rename, reserve and delete in order.
+
+What a crash may take away, and hence what callers must not assume:
+ - bytes written (`write`, `MappedRegion.write`, `.publish`) are durable only after the matching sync;
+ - a created, renamed or deleted name is durable only after `sync_directory` of its folder;
+ - `reserve` makes room: a later write into the reserved range does not fail for want of space.
+
+Not behind the seam, each for a reason its module gives: LMDB (its own files) and Spark's readers.
+Errors: OSError passes through, except that a full disk is `StoreFull` and a held lock `StoreLocked`.
+Threads: all methods may be called from any thread; two writers of one range exclude each other above.
+"""
+
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+__all__ = ["BytesLike", "DiskUsage", "FileEntry", "FileLock", "FileSystem", "MappedRegion"]
+
+BytesLike = bytes | bytearray | memoryview
+
+
+class FileEntry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    size_bytes: int
+    is_directory: bool
+
+
+class DiskUsage(NamedTuple):
+    """Room on the file system that holds a path, as an unprivileged writer sees it."""
+
+    total_bytes: int
+    free_bytes: int
+
+    @property
+    def used_percent(self) -> int:
+        """Used space in percent, rounded up as RocketMQ does (UtilAll)."""
+        used_bytes = self.total_bytes - self.free_bytes
+        return -(-used_bytes * 100 // self.total_bytes) if self.total_bytes else 100
+
+
+class MappedRegion(Protocol):
+    """One file of fixed length, mapped whole. Views keep it alive; there is no close."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        ...
+
+    @property
+    def view(self) -> memoryview:
+        """All bytes, format 'B'. Lent for reading only: writers go through `write` and `publish`."""
+        ...
+
+    def write(self, position: int, data: BytesLike) -> None:
+        """Put `data` at `position`; durable after `sync`. The range must have been reserved."""
+        ...
+
+    def publish(self, position: int, record: bytes) -> None:
+        """Put a record of at least 8 bytes: all but its first 8 bytes, then those.
+
+        A reader of the same file, in this process or another, sees the whole record or none.
+        """
+        ...
+
+    def reserve(self, position: int, length_bytes: int) -> None:
+        """Make room on the disk for a range. Raises StoreFull; then nothing has changed."""
+        ...
+
+    def populate(self, position: int, length_bytes: int) -> None:
+        """Hint: bring a reserved range into memory now, off the writer's path. Changes no byte."""
+        ...
+
+    def next_data(self, position: int) -> int:
+        """First position at or after `position` that may hold a byte other than zero; size if none."""
+        ...
+
+    def sync(self) -> None:
+        """Make all bytes written before this call durable (fdatasync). OSError is final: never retry."""
+        ...
+
+
+class FileLock(Protocol):
+    """An exclusive lock that lasts until `release` or the end of the process."""
+
+    def release(self) -> None:
+        """Give the lock back."""
+        ...
+
+
+class FileSystem(Protocol):
+    """The file operations that a store needs."""
+
+    def map(self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True) -> MappedRegion:
+        """Map `path`. With `create`, a missing file is made, `size_bytes` long and all zero.
+
+        The caller has checked the length of a file that exists. Raises FileNotFoundError, OSError.
+        """
+        ...
+
+    def read(self, path: Path) -> bytes:
+        """All bytes of a small file. Raises FileNotFoundError."""
+        ...
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Create or truncate a small file and write it; durable after `sync` and `sync_directory`."""
+        ...
+
+    def sync(self, path: Path) -> None:
+        """Make the bytes of `path` durable."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replace `target` by `source` in one step; durable after `sync_directory`."""
+        ...
+
+    def delete(self, path: Path) -> None:
+        """Remove a file; a missing one is no error. Mappings of it live on."""
+        ...
+
+    def make_directories(self, path: Path) -> None:
+        """Create a directory and its parents, durably; existing ones are no error."""
+        ...
+
+    def delete_directory(self, path: Path) -> None:
+        """Remove an empty directory; a missing one is no error."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def list(self, path: Path) -> list[FileEntry]:
+        """Entries of a directory, sorted by name; [] when it does not exist."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Whether a file or directory is there."""
+        ...
+
+    def modified_ms(self, path: Path) -> int:
+        """Time of last modification, epoch ms: the age that retention goes by."""
+        ...
+
+    def lock(self, path: Path) -> FileLock:
+        """Lock byte 0 of `path` as a RocketMQ broker does. Raises StoreLocked."""
+        ...
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        """Room on the file system that holds `path`."""
+        ...

@@ -1,0 +1,145 @@
+"""The flusher: makes what was appended durable, and tells those who wait for it.
+
+Leader and followers share one lock: whoever gets it syncs everything appended so far, so the others find
+their own bytes already durable when their turn comes. One fdatasync serves all that came before it.
+
+A sync that fails is final (the kernel may have dropped the pages and would report success next time):
+the log is poisoned, every waiter gets StorePoisoned, reads go on, and no second sync is ever tried.
+
+In ASYNC_FLUSH a periodic service calls `run_once`, with RocketMQ's page thresholds (FlushRealTimeService).
+It does not append (commit_log.py) nor sync anything but log segments.
+Durability: what `flush` returns is durable. Threads: any.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import StoreError
+
+__all__ = ["Flusher"]
+
+_PAGE_BYTES = 4_096
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending(Generic[Outcome]):
+    """A put that waits for the disk without a thread of its own."""
+
+    end_offset: int
+    future: "Future[Outcome]"
+    outcome: Outcome
+
+
+class Flusher:
+    """Syncs one commit log."""
+
+    def __init__(self, log: CommitLog, config: StoreConfig) -> None:
+        self._log = log
+        self._least_pages = config.flush_commit_log_least_pages
+        self._thorough_interval_s = config.flush_commit_log_thorough_interval / 1000
+        self._timeout_s = config.sync_flush_timeout / 1000
+        self._sync_lock = threading.Lock()
+        self._last_thorough_s = time.monotonic()
+        # Store time of the newest message known to be durable; read by the checkpoint.
+        self.flushed_store_timestamp = log.last_store_timestamp
+        # Appended by putters, taken by the thread in `resolve_pending`.
+        self._pending: deque[_Pending[object]] = deque()
+        # Called after each `resolve_later`; the owner's service then calls `resolve_pending`.
+        self.on_pending: Callable[[], None] | None = None
+
+    @property
+    def flushed_offset(self) -> int:
+        """The log is durable up to this byte."""
+        return self._log.flushed_offset
+
+    @property
+    def behind_bytes(self) -> int:
+        """Bytes appended and not yet durable."""
+        return self._log.max_offset - self._log.flushed_offset
+
+    def flush(self) -> int:
+        """Sync all that was appended before the call; returns the flushed offset.
+
+        Raises StorePoisoned when this or an earlier sync failed.
+        """
+        with self._sync_lock:
+            return self._flush_locked()
+
+    def wait_for(self, end_offset: int) -> bool:
+        """Wait until the log is durable up to `end_offset`, syncing as leader where none is at work.
+
+        False when that took longer than `sync_flush_timeout`. Raises StorePoisoned.
+        """
+        if self._log.flushed_offset >= end_offset:
+            return True
+        if not self._sync_lock.acquire(timeout=self._timeout_s):
+            return False
+        try:
+            if self._log.flushed_offset < end_offset:
+                self._flush_locked()
+            return self._log.flushed_offset >= end_offset
+        finally:
+            self._sync_lock.release()
+
+    def run_once(self) -> None:
+        """One round of ASYNC_FLUSH: sync if enough pages are dirty, or it is time to be thorough."""
+        now_s = time.monotonic()
+        thorough = now_s - self._last_thorough_s >= self._thorough_interval_s
+        if thorough:
+            self._last_thorough_s = now_s
+        dirty_pages = self._log.max_offset // _PAGE_BYTES - self._log.flushed_offset // _PAGE_BYTES
+        if self.behind_bytes and (thorough or dirty_pages >= self._least_pages):
+            self.flush()
+
+    def _flush_locked(self) -> int:
+        log = self._log
+        if log.is_poisoned:
+            raise log.refusal or AssertionError("poisoned without a refusal")
+        # The time is read first: a message appended in between is synced but not yet counted as such.
+        store_timestamp = log.last_store_timestamp
+        target = log.max_offset
+        if target > log.flushed_offset:
+            try:
+                for mapped_file in log.files.files:
+                    if mapped_file.end_offset > log.flushed_offset and mapped_file.start_offset < target:
+                        mapped_file.sync()
+            except OSError as error:
+                log.poison(error)
+                raise (log.refusal or AssertionError("poisoned without a refusal")) from error
+            log.flushed_offset = target
+        self.flushed_store_timestamp = store_timestamp
+        return target
+
+    # -- puts that wait without a thread ---------------------------------------------------------------
+
+    def resolve_later(self, end_offset: int, future: "Future[Outcome]", outcome: Outcome) -> None:
+        """Resolve `future` with `outcome` once the log is durable up to `end_offset`."""
+        self._pending.append(_Pending(end_offset, future, outcome))
+        if self.on_pending is not None:
+            self.on_pending()
+
+    def resolve_pending(self) -> int:
+        """Sync once for all waiting futures and resolve them; returns how many."""
+        waiting = len(self._pending)
+        if not waiting:
+            return 0
+        failure: StoreError | None = None
+        try:
+            self.flush()
+        except StoreError as error:
+            failure = error
+        for _ in range(waiting):
+            pending = self._pending.popleft()
+            if failure is not None:
+                pending.future.set_exception(failure)
+            else:
+                pending.future.set_result(pending.outcome)
+        return waiting

@@ -1,0 +1,200 @@
+"""Compiled loops over the bytes of the commit log: where records end, and whether they are whole.
+
+Arrays: `data` is uint8, C-contiguous, one segment or a part of it; positions are int64 within it. A kernel
+never reads at or beyond `end`, which must not exceed len(data); it writes nothing.
+Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs
+it; compiled code is cached on disk. The plain twins are in tests/support/record_scan.py.
+Source of the rules: CommitLog#checkMessageAndReturnSize; layout: record_format.py.
+"""
+
+import numba
+import numpy as np
+
+from mqstore.store.record_format import (
+    BLANK_MAGIC_CODE,
+    CRC_PROPERTY_BYTES,
+    HEADER_BYTES,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+)
+from mqstore.store.properties_format import CRC32
+
+__all__ = ["BLANK_FOUND", "END_OF_DATA", "NO_RECORD", "crc32", "find_record", "scan"]
+
+# Why a scan stopped.
+END_OF_DATA = 0
+BLANK_FOUND = 1
+NO_RECORD = 2
+
+_CRC_NAME = np.frombuffer(CRC32.encode() + b"\x01", np.uint8)
+
+
+def _crc_tables() -> np.ndarray:
+    """Eight tables for CRC-32 (reflected 0xEDB88320), eight bytes a step."""
+    tables = np.zeros((8, 256), np.uint32)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+        tables[0, byte] = crc
+    for row in range(1, 8):
+        previous = tables[row - 1]
+        tables[row] = previous >> np.uint32(8) ^ tables[0][previous & np.uint32(0xFF)]
+    return tables
+
+
+_TABLES = _crc_tables()
+_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
+_inlined = numba.njit(nogil=True, cache=True, boundscheck=False, inline="always")
+
+
+@_compiled
+def read_int(data, at):  # type: ignore[no-untyped-def]
+    """The signed 4-byte integer at `at`."""
+    return np.int64(
+        np.int32(
+            np.uint32(data[at]) << np.uint32(24)
+            | np.uint32(data[at + 1]) << np.uint32(16)
+            | np.uint32(data[at + 2]) << np.uint32(8)
+            | np.uint32(data[at + 3])
+        )
+    )
+
+
+@_compiled
+def read_long(data, at):  # type: ignore[no-untyped-def]
+    """The signed 8-byte integer at `at`."""
+    return read_int(data, at) << np.int64(32) | (read_int(data, at + 4) & np.int64(0xFFFFFFFF))
+
+
+@_compiled
+def crc32(data, start, stop):  # type: ignore[no-untyped-def]
+    """CRC-32 of data[start:stop], as zlib's, without the sign bit."""
+    tables = _TABLES
+    crc = np.uint32(0xFFFFFFFF)
+    at = start
+    while at + 8 <= stop:
+        one = crc ^ (
+            np.uint32(data[at])
+            | np.uint32(data[at + 1]) << np.uint32(8)
+            | np.uint32(data[at + 2]) << np.uint32(16)
+            | np.uint32(data[at + 3]) << np.uint32(24)
+        )
+        crc = (
+            tables[7, one & np.uint32(0xFF)]
+            ^ tables[6, one >> np.uint32(8) & np.uint32(0xFF)]
+            ^ tables[5, one >> np.uint32(16) & np.uint32(0xFF)]
+            ^ tables[4, one >> np.uint32(24)]
+            ^ tables[3, data[at + 4]]
+            ^ tables[2, data[at + 5]]
+            ^ tables[1, data[at + 6]]
+            ^ tables[0, data[at + 7]]
+        )
+        at += 8
+    while at < stop:
+        crc = tables[0, (crc ^ np.uint32(data[at])) & np.uint32(0xFF)] ^ crc >> np.uint32(8)
+        at += 1
+    return np.int64((crc ^ np.uint32(0xFFFFFFFF)) & np.uint32(0x7FFFFFFF))
+
+
+@_compiled
+def _sizes_agree(data, at, end):  # type: ignore[no-untyped-def]
+    """(total size or -1, body position, body length, properties position, length) of a record at `at`."""
+    none = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+    if at + HEADER_BYTES > end:
+        return none
+    total = read_int(data, at)
+    magic = read_int(data, at + 4)
+    if total < HEADER_BYTES or at + total > end:
+        return none
+    if magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2:
+        return none
+    stop = at + total
+    sys_flag = read_int(data, at + 36)
+    body_at = at + HEADER_BYTES + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
+    if body_at + 3 > stop:
+        return none
+    body_length = read_int(data, body_at - 4)
+    topic_at = body_at + body_length + (1 if magic == MESSAGE_MAGIC_CODE else 2)
+    if body_length < 0 or topic_at + 2 > stop:
+        return none
+    if magic == MESSAGE_MAGIC_CODE:
+        topic_length = np.int64(np.int8(data[topic_at - 1]))
+    else:
+        topic_length = np.int64(np.int16(np.uint16(data[topic_at - 2]) << np.uint16(8) | np.uint16(data[topic_at - 1])))
+    properties_at = topic_at + topic_length + 2
+    if topic_length < 0 or properties_at > stop:
+        return none
+    properties_length = np.int64(
+        np.int16(np.uint16(data[properties_at - 2]) << np.uint16(8) | np.uint16(data[properties_at - 1]))
+    )
+    if properties_length < 0 or properties_at + properties_length != stop:
+        return none
+    return total, body_at, body_length, properties_at, properties_length
+
+
+@_compiled
+def _record_crc_matches(data, at, stop):  # type: ignore[no-untyped-def]
+    """Whether the ten digits at the end of a record are its CRC, least significant first."""
+    crc = crc32(data, at, stop - CRC_PROPERTY_BYTES)
+    for digit in range(10):
+        if np.int64(data[stop - 11 + digit]) != 48 + crc % 10:
+            return False
+        crc //= 10
+    return data[stop - 1] == 2
+
+
+@_compiled
+def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-def]
+    """Size of the whole, unharmed record at `at`, or -1.
+
+    Its stored physical offset must be base_offset + at. A record CRC covers everything; without one
+    the CRC of a body that is not empty decides.
+    """
+    total, body_at, body_length, properties_at, properties_length = _sizes_agree(data, at, end)
+    if total < 0 or read_long(data, at + 28) != base_offset + at:
+        return np.int64(-1)
+    stop = at + total
+    if properties_length >= CRC_PROPERTY_BYTES:
+        named = True
+        for byte in range(9):
+            named = named and data[stop - CRC_PROPERTY_BYTES + byte] == _CRC_NAME[byte]
+        if named:
+            return total if _record_crc_matches(data, at, stop) else np.int64(-1)
+    if body_length > 0 and crc32(data, body_at, body_at + body_length) != read_int(data, at + 8):
+        return np.int64(-1)
+    return total
+
+
+@_compiled
+def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
+    """Walk whole records from `start`; (stop position, records, last store timestamp, why it stopped).
+
+    The stop position is where the first thing that is no whole record begins (a BLANK, zeros, a torn
+    record), or `end`. The last store timestamp is -1 when there was no record.
+    """
+    at = np.int64(start)
+    records = np.int64(0)
+    last_store_timestamp = np.int64(-1)
+    while at < end:
+        if at + 8 <= end and read_int(data, at + 4) == BLANK_MAGIC_CODE:
+            return at, records, last_store_timestamp, BLANK_FOUND
+        total = whole_record_size(data, at, end, base_offset)
+        if total < 0:
+            return at, records, last_store_timestamp, NO_RECORD
+        born_host_extra = 12 if read_int(data, at + 36) & 0x10 else 0
+        last_store_timestamp = read_long(data, at + 56 + born_host_extra)
+        records += 1
+        at += total
+    return at, records, last_store_timestamp, END_OF_DATA
+
+
+@_compiled
+def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
+    """Position of the first whole record at or after `start`, or -1. What repair and recovery ask."""
+    for at in range(start, end - HEADER_BYTES + 1):
+        # The magic's first byte is looked at before anything dearer.
+        if data[at + 4] == 0xDA and data[at + 5] == 0xA3 and data[at + 6] == 0x20:
+            if whole_record_size(data, at, end, base_offset) >= 0:
+                return np.int64(at)
+    return np.int64(-1)

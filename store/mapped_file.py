@@ -1,0 +1,175 @@
+"""A mapped file: one preallocated file of fixed length, as a memoryview and a numpy array.
+
+It keeps two positions, both byte counts from its start: `wrote_position`, up to which bytes are valid,
+and `reserved_position`, up to which the disk has promised room. The writer reserves in windows, so a full
+disk is an error (StoreFull) before any mapped page is touched, and never a SIGBUS.
+
+It does not know records (commit_log.py) or entries (index/consume_queue.py), nor its neighbours
+(mapped_file_queue.py). The file is opened and mapped when first touched, so a row of thousands costs
+nothing to list.
+Threads: one writer at a time, chosen by the owner; readers need no lock: `wrote_position` is raised after
+the bytes are in place. Views keep the mapping alive; a deleted file stays readable for those who hold one.
+Durability: none until `sync` returns.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.store.file_system import BytesLike, FileSystem, MappedRegion
+
+__all__ = ["MappedFile", "file_name"]
+
+
+def file_name(start_offset: int) -> str:
+    """The 20-digit name of the file that begins at `start_offset`.
+
+    >>> file_name(1073741824)
+    '00000000001073741824'
+    """
+    return f"{start_offset:020d}"
+
+
+class MappedFile:
+    """One file of a row; `start_offset` is the offset of its first byte in the row."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        path: Path,
+        size_bytes: int,
+        *,
+        reserve_window_bytes: int,
+        writable: bool,
+        create: bool = False,
+    ) -> None:
+        self.path = path
+        self.start_offset = int(path.name)
+        self.size_bytes = size_bytes
+        self.end_offset = self.start_offset + size_bytes
+        # Written by the owner's one writer, read by everyone.
+        self.wrote_position = 0
+        # Written by whoever reserves, under _reserve_lock; 0 means: nothing is known to be reserved.
+        self.reserved_position = 0
+        # Called, if set, when less than half a window is left (space_ahead.py).
+        self.on_low_space: Callable[[], None] | None = None
+        self._file_system = file_system
+        self._reserve_window_bytes = reserve_window_bytes
+        self._writable = writable
+        self._reserve_lock = threading.Lock()
+        self._map_lock = threading.Lock()
+        self._region: MappedRegion | None = self._map(create=True) if create else None
+        self._view: memoryview | None = None
+        self._array: npt.NDArray[np.uint8] | None = None
+        # Where the writer must look up from its work: to reserve, or to ask for it in time.
+        self._attention_position = 0
+
+    def _map(self, *, create: bool = False) -> MappedRegion:
+        return self._file_system.map(self.path, self.size_bytes, create=create, writable=self._writable)
+
+    @property
+    def region(self) -> MappedRegion:
+        """The mapping; made at first use."""
+        if self._region is None:
+            with self._map_lock:
+                if self._region is None:
+                    self._region = self._map()
+        return self._region
+
+    @property
+    def view(self) -> memoryview:
+        """All bytes of the file, read-only, lent."""
+        if self._view is None:
+            self._view = self.region.view.toreadonly()
+        return self._view
+
+    @property
+    def array(self) -> npt.NDArray[np.uint8]:
+        """All bytes of the file as a read-only uint8 array, lent."""
+        if self._array is None:
+            self._array = np.frombuffer(self.view, np.uint8)
+        return self._array
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more fits."""
+        return self.wrote_position >= self.size_bytes
+
+    def publish(self, record: bytes) -> int:
+        """Append a record of at least 8 bytes, its first 8 bytes last; returns where it begins.
+
+        The caller has made sure that it fits. Raises StoreFull; then nothing was written.
+        """
+        position = self.wrote_position
+        end = position + len(record)
+        if end > self._attention_position:
+            self._attend(end)
+        (self._region or self.region).publish(position, record)
+        self.wrote_position = end
+        return position
+
+    def write(self, position: int, data: BytesLike) -> None:
+        """Put bytes at `position` without moving `wrote_position`. Raises StoreFull."""
+        end = position + len(data)
+        if end > self.reserved_position:
+            self.reserve(end)
+        self.region.write(position, data)
+
+    def reserve(self, end: int) -> None:
+        """Make sure that the disk has room up to `end`, in whole windows. Raises StoreFull."""
+        with self._reserve_lock:
+            start = max(self.reserved_position, min(self.wrote_position, end))
+            if end <= start:
+                return
+            window = self._reserve_window_bytes
+            wanted = min(self.size_bytes, -(-end // window) * window)
+            self.region.reserve(start, wanted - start)
+            self.reserved_position = wanted
+            self._attention_position = wanted if wanted == self.size_bytes else wanted - window // 2
+
+    def reserve_next_window(self) -> bool:
+        """Reserve and touch one more window if less than half of one is left; whether it did."""
+        start = self.reserved_position
+        low = start - self.wrote_position <= self._reserve_window_bytes // 2
+        if not low or start >= self.size_bytes or start == 0:
+            return False
+        self.reserve(start + 1)
+        self.region.populate(start, self.reserved_position - start)
+        return True
+
+    def _attend(self, end: int) -> None:
+        if end > self.reserved_position:
+            self.reserve(end)
+        else:
+            self._attention_position = self.reserved_position
+        if self.on_low_space is not None:
+            self.on_low_space()
+
+    def erase_from(self, position: int) -> int:
+        """Zero everything from `position` on and sync; returns the number of bytes that were looked at.
+
+        Recovery cuts a torn tail with it, so that stale bytes never come back as a record.
+        """
+        erased = 0
+        chunk_bytes = 1 << 20
+        at = self.region.next_data(position)
+        while at < self.size_bytes:
+            stop = min(at + chunk_bytes, self.size_bytes)
+            if self.array[at:stop].any():
+                self.region.write(at, bytes(stop - at))
+                erased += stop - at
+            at = self.region.next_data(stop) if stop < self.size_bytes else stop
+        self.wrote_position = min(self.wrote_position, position)
+        if erased:
+            self.sync()
+        return erased
+
+    def sync(self) -> None:
+        """Make what was written before this call durable. An OSError is final: never retry it."""
+        self.region.sync()
+
+    def __repr__(self) -> str:
+        return f"MappedFile({self.path.name!r}, wrote_position={self.wrote_position}, size_bytes={self.size_bytes})"

@@ -1,0 +1,135 @@
+"""A row of mapped files, each named by the 20-digit offset of its first byte in the row.
+
+The commit log is one row, each consume queue another. Files are equally long and without gaps, so the
+file of an offset is found by division.
+
+It does not know what the bytes mean nor how far they are valid: its owner sets `wrote_position`.
+Threads: one writer appends and deletes; readers use `files`, a tuple that is replaced as a whole.
+Durability: a new name is durable before `append_file` returns; bytes after `sync` of their file.
+"""
+
+import re
+from pathlib import Path
+
+from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
+from mqstore.store.file_system import FileEntry, FileSystem
+from mqstore.store.mapped_file import MappedFile, file_name
+
+__all__ = ["MappedFileQueue"]
+
+_NAME = re.compile(r"\d{20}")
+
+
+class MappedFileQueue:
+    """The files of one directory, oldest first."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: Path,
+        file_size_bytes: int,
+        *,
+        reserve_window_bytes: int,
+        writable: bool,
+        size_key: str,
+    ) -> None:
+        """`size_key` is the setting that `file_size_bytes` came from, for the error that names it."""
+        self.directory = directory
+        self.file_size_bytes = file_size_bytes
+        self.files: tuple[MappedFile, ...] = ()
+        self._file_system = file_system
+        self._reserve_window_bytes = reserve_window_bytes
+        self._writable = writable
+        self._size_key = size_key
+
+    def load(self) -> None:
+        """Find the files of the directory; may be called again to see what another process added.
+
+        A last file of length zero is a creation that a crash interrupted: it is removed (or, reading
+        only, passed over). Raises SegmentSizeMismatch for any other length, CorruptRecord for a gap.
+        """
+        entries = [entry for entry in self._file_system.list(self.directory) if self._is_segment(entry)]
+        if entries and entries[-1].size_bytes == 0:
+            if self._writable:
+                self._file_system.delete(self.directory / entries[-1].name)
+            entries.pop()
+        known = {mapped_file.path.name: mapped_file for mapped_file in self.files}
+        files: list[MappedFile] = []
+        for entry in entries:
+            path = self.directory / entry.name
+            if entry.size_bytes != self.file_size_bytes:
+                raise SegmentSizeMismatch(path, self.file_size_bytes, entry.size_bytes, self._size_key)
+            if files and int(entry.name) != files[-1].end_offset:
+                raise CorruptRecord(path, 0, f"a file {file_name(files[-1].end_offset)} before it", "none")
+            files.append(known.get(entry.name) or self._open(path))
+        self.files = tuple(files)
+
+    @staticmethod
+    def _is_segment(entry: FileEntry) -> bool:
+        return not entry.is_directory and _NAME.fullmatch(entry.name) is not None
+
+    def _open(self, path: Path, *, create: bool = False) -> MappedFile:
+        return MappedFile(
+            self._file_system,
+            path,
+            self.file_size_bytes,
+            reserve_window_bytes=self._reserve_window_bytes,
+            writable=self._writable,
+            create=create,
+        )
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the first byte of the first file; 0 when there is none."""
+        files = self.files
+        return files[0].start_offset if files else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Offset just behind the last file; 0 when there is none."""
+        files = self.files
+        return files[-1].end_offset if files else 0
+
+    def file_for(self, offset: int) -> MappedFile | None:
+        """The file that holds the byte at `offset`, or None."""
+        files = self.files
+        if not files:
+            return None
+        index = (offset - files[0].start_offset) // self.file_size_bytes
+        return files[index] if 0 <= index < len(files) else None
+
+    def append_file(self, start_offset: int) -> MappedFile:
+        """Add the file that begins at `start_offset`: full length, all zero, its name durable."""
+        assert start_offset % self.file_size_bytes == 0, start_offset
+        assert not self.files or start_offset == self.files[-1].end_offset, (start_offset, self.files[-1])
+        if not self.files:
+            self._file_system.make_directories(self.directory)
+        added = self._open(self.directory / file_name(start_offset), create=True)
+        self._file_system.sync_directory(self.directory)
+        self.files = (*self.files, added)
+        return added
+
+    def delete_first(self) -> None:
+        """Remove the oldest file. Views of it stay valid."""
+        first, *rest = self.files
+        self.files = tuple(rest)
+        self._file_system.delete(first.path)
+        self._file_system.sync_directory(self.directory)
+
+    def delete_from(self, start_offset: int) -> None:
+        """Remove the files that begin at or after `start_offset`, the newest first."""
+        doomed = [mapped_file for mapped_file in self.files if mapped_file.start_offset >= start_offset]
+        self.files = self.files[: len(self.files) - len(doomed)]
+        for mapped_file in reversed(doomed):
+            self._file_system.delete(mapped_file.path)
+        if doomed:
+            self._file_system.sync_directory(self.directory)
+
+    def destroy(self) -> None:
+        """Remove all files, and the directory if nothing else is in it."""
+        self.delete_from(0)
+        if not self._file_system.list(self.directory):
+            self._file_system.delete_directory(self.directory)
+
+    def __repr__(self) -> str:
+        return f"MappedFileQueue({str(self.directory)!r}, files={len(self.files)})"

@@ -1,0 +1,176 @@
+"""Files in memory, for tests and for stores that need not outlive the process.
+
+The same contract as the real disk (tests/contract/): missing files raise FileNotFoundError, locks
+exclude, directories list in order. What is synced and what is not makes no difference here.
+Threads: one lock around the table of names; the bytes of a file are as unguarded as mapped memory.
+"""
+
+import threading
+from pathlib import Path
+
+from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.errors import StoreFull, StoreLocked
+from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
+
+__all__ = ["MemoryFileLock", "MemoryFileSystem", "MemoryMappedRegion"]
+
+
+class MemoryMappedRegion:
+    """A file of fixed length in memory."""
+
+    def __init__(self, path: Path, content: bytearray, file_system: "MemoryFileSystem", *, writable: bool) -> None:
+        self._path = path
+        self._file_system = file_system
+        self.size_bytes = len(content)
+        self.view = memoryview(content) if writable else memoryview(content).toreadonly()
+
+    def write(self, position: int, data: BytesLike) -> None:
+        self.view[position : position + len(data)] = data
+
+    def publish(self, position: int, record: bytes) -> None:
+        self.view[position + 8 : position + len(record)] = memoryview(record)[8:]
+        self.view[position : position + 8] = record[:8]
+
+    def reserve(self, position: int, length_bytes: int) -> None:
+        self._file_system.take_room(self._path, length_bytes)
+
+    def populate(self, position: int, length_bytes: int) -> None:
+        return
+
+    def next_data(self, position: int) -> int:
+        rest = bytes(self.view[position:])
+        return position + len(rest) - len(rest.lstrip(b"\0"))
+
+    def sync(self) -> None:
+        return
+
+    def __repr__(self) -> str:
+        return f"MemoryMappedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
+
+
+class MemoryFileLock:
+    """A lock on a name of one `MemoryFileSystem`."""
+
+    def __init__(self, locked: set[Path], path: Path) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
+
+
+class MemoryFileSystem:
+    """A tree of files in memory. `free_bytes` bounds what `reserve` and `write` may still take.
+
+    A file's age counts from its creation by `clock`, or from what `set_modified_ms` said.
+    """
+
+    def __init__(self, *, free_bytes: int = 2**40, clock: Clock | None = None) -> None:
+        self.free_bytes = free_bytes
+        self._clock = clock or SystemClock()
+        self._guard = threading.RLock()
+        self._files: dict[Path, bytearray] = {}
+        self._modified_ms: dict[Path, int] = {}
+        self._directories: set[Path] = set()
+        self._locked: set[Path] = set()
+
+    def map(self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True) -> MemoryMappedRegion:
+        with self._guard:
+            if create and not self._files.get(path):
+                self._files[path] = bytearray(size_bytes)
+                self._modified_ms[path] = self._clock.now_ms()
+            return MemoryMappedRegion(path, self._file(path), self, writable=writable)
+
+    def read(self, path: Path) -> bytes:
+        with self._guard:
+            return bytes(self._file(path))
+
+    def write(self, path: Path, data: bytes) -> None:
+        with self._guard:
+            if path.parent not in self._directories:
+                raise FileNotFoundError(path)
+            self.take_room(path, len(data))
+            self._files[path] = bytearray(data)
+            self._modified_ms[path] = self._clock.now_ms()
+
+    def sync(self, path: Path) -> None:
+        with self._guard:
+            self._file(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with self._guard:
+            self._files[target] = self._file(source)
+            del self._files[source]
+            self._modified_ms[target] = self._modified_ms.get(source, 0)
+
+    def delete(self, path: Path) -> None:
+        with self._guard:
+            self._files.pop(path, None)
+
+    def make_directories(self, path: Path) -> None:
+        with self._guard:
+            self._directories.update((path, *path.parents))
+
+    def delete_directory(self, path: Path) -> None:
+        with self._guard:
+            if self.list(path):
+                raise OSError(f"directory not empty: {path}")
+            self._directories.discard(path)
+
+    def sync_directory(self, path: Path) -> None:
+        return
+
+    def list(self, path: Path) -> list[FileEntry]:
+        with self._guard:
+            files = [
+                FileEntry(name.name, len(content), False)
+                for name, content in self._files.items()
+                if name.parent == path
+            ]
+            directories = [
+                FileEntry(name.name, 0, True)
+                for name in self._directories
+                if name.parent == path and name != path
+            ]
+            return sorted(files + directories)
+
+    def exists(self, path: Path) -> bool:
+        with self._guard:
+            return path in self._files or path in self._directories
+
+    def modified_ms(self, path: Path) -> int:
+        with self._guard:
+            self._file(path)
+            return self._modified_ms.get(path, 0)
+
+    def set_modified_ms(self, path: Path, epoch_ms: int) -> None:
+        """Give a file another age."""
+        with self._guard:
+            self._modified_ms[path] = epoch_ms
+
+    def lock(self, path: Path) -> MemoryFileLock:
+        with self._guard:
+            if path in self._locked:
+                raise StoreLocked(path, None)
+            self._files[path] = bytearray(b"lock")
+            self._locked.add(path)
+            return MemoryFileLock(self._locked, path)
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        return DiskUsage(2**40, self.free_bytes)
+
+    def take_room(self, path: Path, length_bytes: int) -> None:
+        """Count `length_bytes` against `free_bytes`. Raises StoreFull and takes nothing when short."""
+        with self._guard:
+            if length_bytes > self.free_bytes:
+                raise StoreFull(path, length_bytes, f"{self.free_bytes} bytes are free in memory")
+            self.free_bytes -= length_bytes
+
+    def _file(self, path: Path) -> bytearray:
+        try:
+            return self._files[path]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def __repr__(self) -> str:
+        return f"MemoryFileSystem(files={len(self._files)}, free_bytes={self.free_bytes})"

@@ -1,0 +1,62 @@
+"""A message as a producer hands it in.
+
+What was stored of it is a `StoredMessage` (stored_message.py). Checks are made when it is put
+(message_check.py), so that building one costs next to nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from mqstore.store.file_system import BytesLike
+from mqstore.store.host import Host
+
+__all__ = ["Message"]
+
+_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One message to put.
+
+    topic: 1 to 127 bytes of `%|a-zA-Z0-9_-` (255 for retry topics).
+    body: any bytes, possibly empty, up to `max_message_size`.
+    tags: the one tag consumers filter by; its hash goes into the consume queue.
+    keys: looked up by `query_message`; one string with blanks between the keys, or several strings.
+    queue_id: a queue of the topic, from 0.
+    delay_level: 1 to 18 (with the default table) stores it in SCHEDULE_TOPIC_XXXX until due; 0 does not.
+    properties: names and values without 0x01 and 0x02; names of the store's own are overridden by fields.
+    flag: the application's own 32 bits. sys_flag: RocketMQ's bits (sys_flag.py).
+    born_timestamp: epoch ms, None for now. born_host: None for the store's own host.
+    wait_store_msg_ok: False does not wait for the disk in SYNC_FLUSH.
+
+    >>> Message("orders", b"...", tags="created", keys=("o-1",))
+    Message(topic='orders', body=b'...', tags='created', keys=('o-1',))
+    """
+
+    topic: str
+    body: BytesLike
+    tags: str | None = None
+    keys: str | Sequence[str] = ()
+    queue_id: int = 0
+    delay_level: int = 0
+    properties: Mapping[str, str] = _NO_PROPERTIES
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int | None = None
+    born_host: Host | None = None
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    wait_store_msg_ok: bool = True
+
+    def __repr__(self) -> str:
+        """The fields that differ from their defaults, a long body shortened."""
+        body = repr(self.body) if len(self.body) <= 48 else f"<{len(self.body)} bytes>"
+        shown = [f"topic={self.topic!r}", f"body={body}"]
+        optional = zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True)
+        for name, default in optional:
+            value = getattr(self, name)
+            if value != default:
+                shown.append(f"{name}={value!r}")
+        return f"Message({', '.join(shown)})"

@@ -1,0 +1,171 @@
+"""From a message to the bytes that the log will append: every check, and all work that needs no lock.
+
+What is left for the append lock are the three fields that it alone can know (queue offset, physical
+offset, store timestamp) and the record CRC over them (commit_log.py).
+
+It does not ask whether the topic or the queue exists (mqstore/message_store.py), nor rewrite delayed
+messages (schedule/delayed_message.py). Nothing is stored when a check fails.
+Threads: any; the caches are plain dicts whose entries are immutable and never wrong.
+Source of the checks: spec of the commit log, section 11, in its order.
+"""
+
+from typing import NamedTuple
+
+from mqstore.store import properties_format as names
+from mqstore.store.clock import Clock
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal, QueueIllegal
+from mqstore.store.message import Message
+from mqstore.store.names import check_topic
+from mqstore.store.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
+from mqstore.store.record_format import (
+    CRC_PROPERTY_BYTES,
+    MAX_RECORD_OVERHEAD_BYTES,
+    body_crc,
+    encode_tail,
+    encode_topic,
+    header_bytes,
+)
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+
+__all__ = ["EncodedMessage", "MessageEncoder"]
+
+_HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
+_CACHE_ENTRIES = 16_384
+
+
+class EncodedMessage(NamedTuple):
+    """A checked message; all of its record but queue offset, physical offset, store time and CRC."""
+
+    topic: str
+    queue_id: int
+    magic: int
+    body_crc: int
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_length: int
+    tail: bytes
+    record_bytes: int
+    waits: bool
+
+
+class MessageEncoder:
+    """Checks and encodes messages for one store."""
+
+    def __init__(self, config: StoreConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._append_crc = config.enabled_append_prop_crc
+        self._max_body_bytes = config.max_message_size
+        self._store_host = config.store_host.encode()
+        self._crc_bytes = CRC_PROPERTY_BYTES if self._append_crc else 0
+        self._topics: dict[str, tuple[bytes, int]] = {}
+        self._tags: dict[str, bytes] = {"": b""}
+
+    def encode(self, message: Message) -> EncodedMessage:
+        """Check a message and encode what can be encoded before its place in the log is known.
+
+        Raises TopicIllegal, QueueIllegal, MessageTooLarge, PropertiesIllegal, MessageIllegal.
+        """
+        topic_field, magic = self._topics.get(message.topic) or self._encode_topic(message.topic)
+        body = message.body
+        if type(body) is not bytes:
+            body = _as_bytes(body)
+        body_length = len(body)
+        if body_length > self._max_body_bytes:
+            raise MessageTooLarge(
+                f"the body has {body_length} bytes, more than max_message_size = {self._max_body_bytes}: "
+                "split it, compress it, or open the store with a larger max_message_size",
+                value=body_length,
+                limit=self._max_body_bytes,
+            )
+        queue_id = message.queue_id
+        if type(queue_id) is not int or not 0 <= queue_id < 2**31:
+            raise QueueIllegal(f"queue_id is {queue_id!r}, but must be from 0 to 2147483647", value=queue_id, limit=0)
+        properties = self._encode_properties(message)
+        if len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES:
+            raise PropertiesIllegal(
+                f"the properties take {len(properties) + self._crc_bytes} bytes, more than "
+                f"{MAX_PROPERTIES_BYTES}: shorten them, or put the data in the body",
+                value=len(properties) + self._crc_bytes,
+                limit=MAX_PROPERTIES_BYTES,
+            )
+        born_host = self._store_host if message.born_host is None else message.born_host.encode()
+        store_host = self._store_host
+        tail = encode_tail(body, topic_field, properties, append_crc=self._append_crc)
+        sys_flag = message.sys_flag & ~_HOST_BITS
+        if len(born_host) == 20:
+            sys_flag |= BORN_HOST_V6
+        if len(store_host) == 20:
+            sys_flag |= STORE_HOST_V6
+        born_timestamp = message.born_timestamp
+        return EncodedMessage(
+            message.topic,
+            queue_id,
+            magic,
+            body_crc(body),
+            message.flag,
+            sys_flag,
+            self._clock.now_ms() if born_timestamp is None else born_timestamp,
+            born_host,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            body_length,
+            tail,
+            header_bytes(born_host, store_host) + len(tail) + self._crc_bytes,
+            message.wait_store_msg_ok,
+        )
+
+    def _encode_topic(self, topic: str) -> tuple[bytes, int]:
+        check_topic(topic)
+        if len(self._topics) >= _CACHE_ENTRIES:
+            self._topics.clear()
+        self._topics[topic] = encoded = encode_topic(topic)
+        return encoded
+
+    def _encode_properties(self, message: Message) -> bytes:
+        tags = message.tags or ""
+        if not message.properties and not message.keys and message.wait_store_msg_ok:
+            return self._tags.get(tags) or self._encode_tags(tags)
+        properties = dict(message.properties)
+        keys = message.keys
+        if keys:
+            properties[names.KEYS] = keys if isinstance(keys, str) else names.KEY_SEPARATOR.join(keys)
+        if tags:
+            properties[names.TAGS] = tags
+        if not message.wait_store_msg_ok:
+            properties[names.WAIT] = "false"
+        if self._append_crc:
+            properties.pop(names.CRC32, None)
+        return _checked_properties(properties)
+
+    def _encode_tags(self, tags: str) -> bytes:
+        if not tags:
+            return b""
+        if len(self._tags) >= _CACHE_ENTRIES:
+            self._tags = {"": b""}
+        self._tags[tags] = encoded = _checked_properties({names.TAGS: tags})
+        return encoded
+
+
+def _checked_properties(properties: dict[str, str]) -> bytes:
+    encoded = encode_properties(properties)
+    # One count over the whole string finds the rare offender; only then is each pair looked at.
+    clean = encoded.count(1) == encoded.count(2) == len(properties)
+    if not clean or not all(properties.values()) or "" in properties:
+        for name, value in properties.items():
+            refuse_separators(name, value)
+    return encoded
+
+
+def _as_bytes(body: object) -> bytes:
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise MessageIllegal(
+        f"the body is a {type(body).__name__}, but must be bytes: encode text with str.encode()",
+        value=body,
+        limit="bytes, bytearray or memoryview",
+    )

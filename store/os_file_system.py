@@ -1,0 +1,217 @@
+"""The real disk: the only module that maps memory, syncs files or locks them.
+
+Linux first: posix_fallocate reserves, fdatasync makes durable, a POSIX record lock on byte 0 is the
+lock that Java's FileChannel takes too, so a broker and a store shut each other out. POSIX locks belong
+to the process and vanish when *any* descriptor of the file is closed; the registry below therefore
+refuses a second lock of the same file in one process, and nothing else may open a lock file.
+
+A mapping is never closed by hand: arrays and views of it keep it alive by reference counting, and the
+pages go with the last of them. A mapped file is never shortened, so no page of it can raise SIGBUS.
+"""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import struct
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from mqstore.store.errors import StoreFull, StoreLocked
+from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
+
+__all__ = ["OsFileLock", "OsFileSystem", "OsMappedRegion"]
+
+_FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+# struct flock of Linux on 64-bit: l_type, l_whence, l_start, l_len, l_pid.
+_FLOCK = struct.Struct("hhqqi4x")
+# Linux 5.14 and later; ignored by older kernels with EINVAL, which only costs speed.
+_MADV_POPULATE_WRITE = 23
+_madvise = ctypes.CDLL(None, use_errno=True).madvise
+_madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class OsMappedRegion:
+    """A file mapped whole. Keeps one descriptor, for reserving and syncing."""
+
+    def __init__(self, path: Path, size_bytes: int, *, create: bool, writable: bool) -> None:
+        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
+        self._path = path
+        self._descriptor = os.open(path, flags, 0o644)
+        try:
+            if create and os.fstat(self._descriptor).st_size == 0:
+                os.ftruncate(self._descriptor, size_bytes)
+            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+            self._mapping = mmap.mmap(self._descriptor, size_bytes, access=access)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self.size_bytes = size_bytes
+        self.view = memoryview(self._mapping)
+
+    def write(self, position: int, data: BytesLike) -> None:
+        self.view[position : position + len(data)] = data
+
+    def publish(self, position: int, record: bytes) -> None:
+        view = self.view
+        view[position + 8 : position + len(record)] = memoryview(record)[8:]
+        view[position : position + 8] = record[:8]
+
+    def reserve(self, position: int, length_bytes: int) -> None:
+        try:
+            os.posix_fallocate(self._descriptor, position, length_bytes)
+        except OSError as error:
+            if error.errno in _FULL_DISK_ERRORS:
+                raise StoreFull(self._path, length_bytes, os.strerror(error.errno)) from error
+            raise
+
+    def populate(self, position: int, length_bytes: int) -> None:
+        # Through ctypes because it releases the GIL: the pages are zeroed beside the writer.
+        start = position - position % mmap.PAGESIZE
+        address = np.frombuffer(self._mapping, np.uint8).ctypes.data + start
+        _madvise(address, position + length_bytes - start, _MADV_POPULATE_WRITE)
+
+    def next_data(self, position: int) -> int:
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return self.size_bytes
+            if error.errno == errno.EINVAL:
+                return position
+            raise
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def __del__(self) -> None:
+        descriptor = getattr(self, "_descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __repr__(self) -> str:
+        return f"OsMappedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
+
+
+class OsFileLock:
+    """A POSIX record lock on byte 0, and its entry in the registry of this process."""
+
+    _held_guard = threading.Lock()
+    # Files locked by this process, as (device, inode). Guarded by _held_guard.
+    _held: set[tuple[int, int]] = set()
+
+    def __init__(self, path: Path) -> None:
+        with self._held_guard:
+            self._refuse_second_lock(path)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+                os.pwrite(self._descriptor, b"lock", 0)
+                os.fdatasync(self._descriptor)
+            except BlockingIOError as error:
+                holder_pid = self._holder_pid()
+                os.close(self._descriptor)
+                raise StoreLocked(path, holder_pid) from error
+            except BaseException:
+                os.close(self._descriptor)
+                raise
+            status = os.fstat(self._descriptor)
+            self._key = (status.st_dev, status.st_ino)
+            self._held.add(self._key)
+
+    def _refuse_second_lock(self, path: Path) -> None:
+        # Asked with stat, not open: closing a second descriptor would drop the lock of the first.
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return
+        if (status.st_dev, status.st_ino) in self._held:
+            raise StoreLocked(path, os.getpid())
+
+    def _holder_pid(self) -> int | None:
+        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        answer = _FLOCK.unpack(fcntl.fcntl(self._descriptor, fcntl.F_GETLK, question))
+        return answer[4] if answer[0] != fcntl.F_UNLCK else None
+
+    def release(self) -> None:
+        with self._held_guard:
+            if self._key in self._held:
+                self._held.discard(self._key)
+                os.close(self._descriptor)
+
+
+class OsFileSystem:
+    """The machine's file system."""
+
+    def map(self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True) -> OsMappedRegion:
+        return OsMappedRegion(path, size_bytes, create=create, writable=writable)
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def write(self, path: Path, data: bytes) -> None:
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            if error.errno in _FULL_DISK_ERRORS:
+                raise StoreFull(path, len(data), os.strerror(error.errno)) from error
+            raise
+
+    def sync(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.replace(source, target)
+
+    def delete(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def make_directories(self, path: Path) -> None:
+        missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+        for directory in reversed(missing):
+            directory.mkdir(exist_ok=True)
+            self.sync_directory(directory.parent)
+
+    def delete_directory(self, path: Path) -> None:
+        try:
+            path.rmdir()
+        except FileNotFoundError:
+            return
+
+    def sync_directory(self, path: Path) -> None:
+        self.sync(path)
+
+    def list(self, path: Path) -> list[FileEntry]:
+        try:
+            with os.scandir(path) as entries:
+                found = [
+                    FileEntry(entry.name, entry.stat().st_size, entry.is_dir()) for entry in entries
+                ]
+        except FileNotFoundError:
+            return []
+        return sorted(found)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def lock(self, path: Path) -> OsFileLock:
+        return OsFileLock(path)
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        usage = shutil.disk_usage(path)
+        return DiskUsage(usage.total, usage.free)
+
+    def __repr__(self) -> str:
+        return "OsFileSystem()"

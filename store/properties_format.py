@@ -1,0 +1,96 @@
+"""The properties string of a record, and the property names that the store itself reads.
+
+    name 0x01 value 0x02  name 0x01 value 0x02  ...        UTF-8, at most 32,767 bytes
+
+There is no escaping, so a separator inside a name or a value is refused when a message is put. Readers
+accept a missing last 0x02 (RocketMQ before 5.2), take the last of two equal names, and drop chunks that
+are no pair. Order means nothing; we keep the order given.
+Page: docs/format/commit_log.md. Source: MessageDecoder#messageProperties2String, #string2messageProperties.
+"""
+
+from collections.abc import Mapping
+
+from mqstore.store.errors import PropertiesIllegal
+
+__all__ = [
+    "CRC32",
+    "DELAY",
+    "KEYS",
+    "KEY_SEPARATOR",
+    "MAX_PROPERTIES_BYTES",
+    "MAX_RECONSUME_TIMES",
+    "NAME_VALUE_SEPARATOR",
+    "ORIGIN_MESSAGE_ID",
+    "PROPERTY_SEPARATOR",
+    "REAL_QID",
+    "REAL_TOPIC",
+    "RECONSUME_TIME",
+    "RETRY_TOPIC",
+    "TAGS",
+    "UNIQ_KEY",
+    "WAIT",
+    "encode_properties",
+    "parse_properties",
+    "refuse_separators",
+]
+
+NAME_VALUE_SEPARATOR = "\x01"
+PROPERTY_SEPARATOR = "\x02"
+KEY_SEPARATOR = " "
+MAX_PROPERTIES_BYTES = 32_767
+
+CRC32 = "__CRC32#"
+DELAY = "DELAY"
+KEYS = "KEYS"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+REAL_QID = "REAL_QID"
+REAL_TOPIC = "REAL_TOPIC"
+RECONSUME_TIME = "RECONSUME_TIME"
+RETRY_TOPIC = "RETRY_TOPIC"
+TAGS = "TAGS"
+UNIQ_KEY = "UNIQ_KEY"
+WAIT = "WAIT"
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The stored string of `properties`, in their order, each pair closed by 0x02.
+
+    >>> encode_properties({"KEYS": "order-1", "TAGS": "TagA"})
+    b'KEYS\\x01order-1\\x02TAGS\\x01TagA\\x02'
+    """
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+
+
+def parse_properties(stored: bytes | memoryview) -> dict[str, str]:
+    """Read a stored string, dropping what is no pair, as RocketMQ does.
+
+    >>> parse_properties(b"A\\x02B\\x01x\\x02C\\x01y\\x01z\\x02\\x01q\\x02D\\x01w")
+    {'B': 'x', 'C': 'y\\x01z', 'D': 'w'}
+    """
+    properties: dict[str, str] = {}
+    for chunk in str(stored, "utf-8", "replace").split(PROPERTY_SEPARATOR):
+        name, separator, value = chunk.partition(NAME_VALUE_SEPARATOR)
+        if separator and name and value:
+            properties[name] = value
+    return properties
+
+
+def refuse_separators(name: str, value: str) -> None:
+    """Raise PropertiesIllegal when a pair could not be read back as it is.
+
+    That is: an empty name or value, or a separator in either. (A 0x01 in a value would survive, but
+    older readers differ on it.)
+    """
+    if not name or not value:
+        raise PropertiesIllegal(
+            f"property {name!r} = {value!r}: name and value must not be empty, or the pair is lost on reading",
+            value=(name, value),
+        )
+    pair = name + value
+    if NAME_VALUE_SEPARATOR in pair or PROPERTY_SEPARATOR in pair:
+        raise PropertiesIllegal(
+            f"property {name!r} = {value!r} holds a separator (0x01 or 0x02): take it out, or put it in the body",
+            value=(name, value),
+            limit="no 0x01 and no 0x02 in a name or value",
+        )

@@ -1,0 +1,318 @@
+"""The record: one message in the commit log, byte by byte.
+
+     0        4        8        12       16       20               28               36
+    +--------+--------+--------+--------+--------+----------------+----------------+
+    | TOTAL  | MAGIC  | BODY   | QUEUE  | FLAG   | QUEUE OFFSET   | PHYSICAL       |
+    | SIZE   | CODE   | CRC    | ID     |        |                | OFFSET         |
+    +--------+--------+--------+--------+--------+----------------+----------------+
+     36       40               48               56               64               72
+    +--------+----------------+----------------+----------------+----------------+
+    | SYS    | BORN           | BORN HOST      | STORE          | STORE HOST     |
+    | FLAG   | TIMESTAMP      | (8 or 20)      | TIMESTAMP      | (8 or 20)      |
+    +--------+----------------+----------------+----------------+----------------+
+     72       76               84       88
+    +--------+----------------+--------+------+-----+-------+-----+------------+
+    | RECON- | PREPARED       | BODY   | BODY | TO- | TOPIC | PRO-| PROPERTIES |
+    | SUME   | TRANSACTION    | LENGTH |      | PIC |       | PER-|            |
+    | TIMES  | OFFSET         |        |      | LEN |       | TIES|            |
+    +--------+----------------+--------+------+-----+-------+-----+------------+
+
+Big-endian, two's complement. Positions as drawn hold when both hosts are IPv4; each IPv6 host moves what
+follows by 12. The topic's length is 1 byte in V1 and 2 in V2; the properties' length is 2. Magic numbers
+are on other people's disks and are never renumbered.
+
+CRCs are CRC-32 (zlib) without the sign bit. The body's is field 3. The record's is the last property,
+`__CRC32#`: 20 bytes, its ten decimal digits least significant first, over all bytes before it.
+
+A BLANK (its length, then its magic) fills the rest of a segment. Page: docs/format/commit_log.md.
+Source: MessageExtEncoder#encode, CommitLog#checkMessageAndReturnSize. No I/O, no clock here.
+"""
+
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+from mqstore.store.properties_format import CRC32
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+
+__all__ = [
+    "BLANK",
+    "BLANK_MAGIC_CODE",
+    "BLANK_MIN_BYTES",
+    "BODY_LENGTH_POSITION",
+    "CRC_MASK",
+    "CRC_PROPERTY_BYTES",
+    "FIELDS",
+    "FIXED_BYTES",
+    "HEADER_BYTES",
+    "MAX_RECORD_OVERHEAD_BYTES",
+    "MESSAGE_MAGIC_CODE",
+    "MESSAGE_MAGIC_CODE_V2",
+    "PHYSICAL_OFFSET_POSITION",
+    "PREFIX",
+    "STORE_TIMESTAMP_POSITION",
+    "RecordHeader",
+    "RecordIllegal",
+    "RecordLayout",
+    "body_crc",
+    "check_record",
+    "crc_property",
+    "decode_header",
+    "decode_layout",
+    "encode_blank",
+    "encode_record",
+    "encode_tail",
+    "encode_topic",
+    "header_bytes",
+    "store_timestamp_position",
+]
+
+MESSAGE_MAGIC_CODE = -626843481  # DAA320A7
+MESSAGE_MAGIC_CODE_V2 = -626843477  # DAA320AB
+BLANK_MAGIC_CODE = -875286124  # CBD43194
+
+# (position, size in bytes, type, name); positions and sizes for two IPv4 hosts, as the page's table.
+FIELDS = (
+    (0, 4, "int", "TOTALSIZE"),
+    (4, 4, "int", "MAGICCODE"),
+    (8, 4, "int", "BODYCRC"),
+    (12, 4, "int", "QUEUEID"),
+    (16, 4, "int", "FLAG"),
+    (20, 8, "long", "QUEUEOFFSET"),
+    (28, 8, "long", "PHYSICALOFFSET"),
+    (36, 4, "int", "SYSFLAG"),
+    (40, 8, "long", "BORNTIMESTAMP"),
+    (48, 8, "bytes", "BORNHOST"),
+    (56, 8, "long", "STORETIMESTAMP"),
+    (64, 8, "bytes", "STOREHOST"),
+    (72, 4, "int", "RECONSUMETIMES"),
+    (76, 8, "long", "PREPAREDTRANSACTIONOFFSET"),
+    (84, 4, "int", "BODYLEN"),
+)
+HEADER_BYTES = 88
+PHYSICAL_OFFSET_POSITION = 28
+STORE_TIMESTAMP_POSITION = 56
+BODY_LENGTH_POSITION = 84
+IPV6_EXTRA_BYTES = 12
+# Header, topic length and properties length of a V1 record with two IPv4 hosts.
+FIXED_BYTES = 91
+CRC_PROPERTY_BYTES = 20
+CRC_MASK = 0x7FFF_FFFF
+# A record may exceed the largest body by this much (topic, properties, header).
+MAX_RECORD_OVERHEAD_BYTES = 65_536
+
+PREFIX = struct.Struct(">ii")
+BLANK = PREFIX
+BLANK_MIN_BYTES = 8
+
+# Indexed by [born host is IPv6][store host is IPv6].
+_HEADERS = tuple(
+    tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20)) for born in (8, 20)
+)
+_CRC_NAME = CRC32.encode() + b"\x01"
+
+assert _HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELDS)
+assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
+assert len(_CRC_NAME) + 10 + 1 == CRC_PROPERTY_BYTES
+assert PREFIX.size == BLANK_MIN_BYTES == 8
+
+
+class RecordHeader(NamedTuple):
+    """Fields 1 to 15 of a record, hosts as their stored bytes."""
+
+    total_size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_timestamp: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_length: int
+
+
+class RecordLayout(NamedTuple):
+    """Where the variable parts of a record lie, as positions in it."""
+
+    body: slice
+    topic: slice
+    properties: slice
+
+
+class RecordIllegal(ValueError):
+    """The bytes are no whole record: `expected` and `found` say why."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(f"expected {expected}, found {found}")
+        self.expected = expected
+        self.found = found
+
+
+def encode_topic(topic: str) -> tuple[bytes, int]:
+    """The topic with its length field, and the magic: V2 when it has more than 127 UTF-16 units."""
+    name = topic.encode()
+    if len(topic.encode("utf-16-be")) // 2 > 127:
+        return len(name).to_bytes(2, "big") + name, MESSAGE_MAGIC_CODE_V2
+    return len(name).to_bytes(1, "big") + name, MESSAGE_MAGIC_CODE
+
+
+def encode_tail(body: bytes, topic_field: bytes, properties: bytes, *, append_crc: bool) -> bytes:
+    """Everything after the header, but for the record CRC; the properties' length counts that in.
+
+    With `append_crc`, properties that do not end in 0x02 get one, as RocketMQ inserts it.
+    """
+    if append_crc:
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        length = len(properties) + CRC_PROPERTY_BYTES
+    else:
+        length = len(properties)
+    return b"".join((body, topic_field, length.to_bytes(2, "big"), properties))
+
+
+def encode_record(
+    magic: int,
+    body_crc: int,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body_length: int,
+    tail: bytes,
+    append_crc: bool,
+) -> bytes:
+    """A whole record: the header, the `tail` of `encode_tail`, and the record CRC if asked for.
+
+    The host bits of `sys_flag` must match the lengths of the hosts.
+    """
+    header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
+    record = (
+        header.pack(
+            header.size + len(tail) + CRC_PROPERTY_BYTES * append_crc,
+            magic,
+            body_crc,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            body_length,
+        )
+        + tail
+    )
+    return record + crc_property(crc32(record)) if append_crc else record
+
+
+def header_bytes(born_host: bytes, store_host: bytes) -> int:
+    """Length of fields 1 to 15 with these hosts: 88, 100 or 112."""
+    return HEADER_BYTES - 16 + len(born_host) + len(store_host)
+
+
+def body_crc(body: bytes | bytearray | memoryview) -> int:
+    """CRC-32 of a body, without the sign bit. 0 is a legal value.
+
+    >>> body_crc(b"hello")
+    907060870
+    """
+    return crc32(body) & CRC_MASK
+
+
+def crc_property(crc: int) -> bytes:
+    """The last 20 bytes of a record that carries its own CRC.
+
+    >>> crc_property(631185506)
+    b'__CRC32#\\x016055811360\\x02'
+    """
+    return b"__CRC32#\x01%b\x02" % (b"%010d" % (crc & CRC_MASK))[::-1]
+
+
+def encode_blank(length_bytes: int) -> bytes:
+    """The 8 bytes that begin the BLANK which fills the last `length_bytes` of a segment."""
+    return BLANK.pack(length_bytes, BLANK_MAGIC_CODE)
+
+
+def decode_header(record: bytes | memoryview) -> RecordHeader:
+    """Fields 1 to 15. Raises RecordIllegal when the bytes are too few or no record of V1 or V2."""
+    if len(record) < HEADER_BYTES:
+        raise RecordIllegal(f"at least {HEADER_BYTES} bytes", f"{len(record)}")
+    magic, sys_flag = struct.unpack_from(">i", record, 4)[0], struct.unpack_from(">i", record, 36)[0]
+    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
+        raise RecordIllegal("a record's magic DAA320A7 or DAA320AB", f"{magic & 0xFFFF_FFFF:08X}")
+    header = _HEADERS[bool(sys_flag & BORN_HOST_V6)][bool(sys_flag & STORE_HOST_V6)]
+    if len(record) < header.size:
+        raise RecordIllegal(f"at least {header.size} bytes", f"{len(record)}")
+    return RecordHeader._make(header.unpack_from(record))
+
+
+def decode_layout(record: bytes | memoryview, header: RecordHeader) -> RecordLayout:
+    """Where body, topic and properties lie. Raises RecordIllegal when the lengths do not add up."""
+    at = HEADER_BYTES + len(header.born_host) + len(header.store_host) - 16
+    body = _slice(record, at, header.body_length)
+    width = 1 if header.magic == MESSAGE_MAGIC_CODE else 2
+    at = body.stop + width
+    topic = _slice(record, at, int.from_bytes(record[at - width : at], "big", signed=True))
+    at = topic.stop + 2
+    properties = _slice(record, at, int.from_bytes(record[at - 2 : at], "big", signed=True))
+    if properties.stop != header.total_size:
+        raise RecordIllegal(f"a record of {properties.stop} bytes", f"a total size of {header.total_size}")
+    return RecordLayout(body, topic, properties)
+
+
+def _slice(record: bytes | memoryview, at: int, length: int) -> slice:
+    if length < 0 or at + length > len(record):
+        raise RecordIllegal(f"a length from 0 to {len(record) - at}", str(length))
+    return slice(at, at + length)
+
+
+def store_timestamp_position(sys_flag: int) -> int:
+    """Where the store timestamp of a record lies."""
+    return STORE_TIMESTAMP_POSITION + (IPV6_EXTRA_BYTES if sys_flag & BORN_HOST_V6 else 0)
+
+
+def check_record(record: memoryview, physical_offset: int) -> RecordHeader:
+    """Verify the record that begins at `physical_offset`, with its CRCs; returns its header.
+
+    `record` may be longer than the record. The twin of the kernel that recovery runs (kernels.py).
+    Raises RecordIllegal: too few bytes, wrong magic, lengths that do not add up, another stored
+    physical offset, or a CRC of body or record that differs.
+    """
+    header = decode_header(record)
+    if not HEADER_BYTES <= header.total_size <= len(record):
+        raise RecordIllegal(f"a total size from {HEADER_BYTES} to {len(record)}", str(header.total_size))
+    record = record[: header.total_size]
+    layout = decode_layout(record, header)
+    if header.physical_offset != physical_offset:
+        raise RecordIllegal(f"physical offset {physical_offset}", str(header.physical_offset))
+    crc = body_crc(record[layout.body])
+    if header.body_length and crc != header.body_crc:
+        raise RecordIllegal(f"body CRC {header.body_crc}", str(crc))
+    _check_record_crc(record, layout)
+    return header
+
+
+def _check_record_crc(record: memoryview, layout: RecordLayout) -> None:
+    ending = bytes(record[-CRC_PROPERTY_BYTES:])
+    has_crc = layout.properties.stop - layout.properties.start >= CRC_PROPERTY_BYTES
+    if has_crc and ending.startswith(_CRC_NAME):
+        expected = crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))
+        if ending != expected:
+            raise RecordIllegal(f"record CRC {expected[9:19].decode()}", repr(ending[9:19]))

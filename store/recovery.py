@@ -1,0 +1,213 @@
+"""Recovery: finds the end of the log when a store is opened, and cuts a torn tail.
+
+The states that a writer can leave behind:
+
+    1  closed cleanly: everything up to the end is durable and whole; zeros follow
+    2  killed: as 1, and what was appended last is whole too, since the kernel kept the pages
+    3  power cut: pages written after the last sync may be there or not, each for itself; so behind the
+       last synced byte there may be whole records, torn ones, zeros, and whole ones again
+    4  as 2 or 3, with one segment more, still all zero, that was created ahead; or a last file of
+       length zero, whose creation was cut short (mapped_file_queue.py removes it)
+    5  as 2 or 3, ending in a BLANK whose next segment was not created yet
+    6  damaged: bytes that had been durable are not what was written
+
+The rule that tells them apart: walk whole records from a boundary that is known to be good. Where the walk
+ends is the end of the log: 1, 2, 4, 5. What follows that is not zero is a torn tail (3) if it lies at or
+behind the offset that is known to have been durable, and damage (6) if before it. Where no such offset
+is known (only a broker has written here), a whole record behind the end means damage. A torn tail is
+zeroed and synced, so that it cannot come back as a record; damage is an error, and nothing is changed.
+
+It does not touch consume queues (index/) and runs before any writer or reader. Reading only, it changes
+nothing. Durability: the cut is durable on return. A recovery that is interrupted can be run again.
+Source: CommitLog#recoverNormally, #recoverAbnormally, differing as docs/rocketmq_differences.md tells.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mqstore.store.checkpoint_format import Checkpoint
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.errors import CorruptRecord
+from mqstore.store.mapped_file import MappedFile
+from mqstore.store.record_format import RecordIllegal, check_record, decode_header
+from mqstore.store.recovery_point_format import RecoveryPoint
+
+__all__ = ["RecoveryReport", "find_start", "recover"]
+
+# Bytes scanned between two calls of `on_progress`.
+_STEP_BYTES = 64 << 20
+
+
+class RecoveryReport(NamedTuple):
+    """What a recovery saw and did. Offsets are physical, sizes bytes, the timestamp epoch ms."""
+
+    start_offset: int
+    end_offset: int
+    records: int
+    last_store_timestamp: int
+    erased_bytes: int
+
+
+def find_start(log: CommitLog, point: RecoveryPoint | None, checkpoint: Checkpoint, *, clean: bool) -> int:
+    """The offset to scan and dispatch from: the recovery point if it holds, else a segment's start.
+
+    Without a recovery point this is RocketMQ's choice: the newest segment that begins with a record stored
+    at or before the checkpoint (after a crash), or the newest one at all that begins with a record.
+    """
+    if point is not None and _is_boundary(log, point.queues_offset):
+        return point.queues_offset
+    for segment in reversed(log.files.files[1:]):
+        header = _first_header(segment)
+        if header is not None and (clean or header <= checkpoint.min_timestamp):
+            return segment.start_offset
+    return log.min_offset
+
+
+def _is_boundary(log: CommitLog, offset: int) -> bool:
+    """Whether a whole record begins at `offset`, or nothing but zeros or the end of the log."""
+    segment = log.files.file_for(offset)
+    if segment is None:
+        return offset == log.files.end_offset and offset > 0
+    position = offset - segment.start_offset
+    if not segment.array[position : position + 8].any():
+        return True
+    try:
+        check_record(segment.view[position:], offset)
+    except RecordIllegal:
+        return _is_blank(segment, position)
+    return True
+
+
+def _is_blank(segment: MappedFile, position: int) -> bool:
+    from mqstore.store import kernels
+
+    stopped = kernels.scan(segment.array, position, segment.size_bytes, segment.start_offset)
+    return bool(stopped[3] == kernels.BLANK_FOUND)
+
+
+def _first_header(segment: MappedFile) -> int | None:
+    """Store time of the record that a segment begins with; None when it begins with none."""
+    try:
+        header = decode_header(segment.view)
+    except RecordIllegal:
+        return None
+    return header.store_timestamp if header.physical_offset == segment.start_offset else None
+
+
+def recover(
+    log: CommitLog,
+    start_offset: int,
+    durable_offset: int | None,
+    *,
+    writable: bool,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> RecoveryReport:
+    """Find the end of `log`, scanning from the boundary `start_offset`; sets it on the log.
+
+    durable_offset: the log is known to have been durable up to here, None when nothing is known.
+    on_progress: called with (bytes scanned, bytes to scan at most).
+    Raises CorruptRecord: a record that had been durable is damaged, or whole records follow the end.
+    """
+    walk = _Walk(log, start_offset, on_progress)
+    walk.run()
+    end_offset = walk.end_offset
+    if durable_offset is not None and end_offset < durable_offset:
+        raise _damage(log, end_offset)
+    if durable_offset is None:
+        _refuse_records_behind(log, end_offset)
+    erased_bytes = _cut(log, end_offset) if writable else 0
+    log.set_end(end_offset, walk.last_store_timestamp)
+    return RecoveryReport(start_offset, end_offset, walk.records, walk.last_store_timestamp, erased_bytes)
+
+
+class _Walk:
+    """One pass over whole records, segment by segment."""
+
+    def __init__(
+        self, log: CommitLog, start_offset: int, on_progress: Callable[[int, int], None] | None
+    ) -> None:
+        self.end_offset = start_offset
+        self.records = 0
+        self.last_store_timestamp = 0
+        self._files = log.files
+        self._start_offset = start_offset
+        self._on_progress = on_progress
+
+    def run(self) -> None:
+        """Advance `end_offset` to the end of the log."""
+        while (segment := self._files.file_for(self.end_offset)) is not None:
+            if not self._walk_segment(segment):
+                return
+            following = self._files.file_for(segment.end_offset)
+            if following is None:
+                # A BLANK is the last thing there is: appends go on in its place (RocketMQ's choice too).
+                return
+            self.end_offset = segment.end_offset
+
+    def _walk_segment(self, segment: MappedFile) -> bool:
+        """Walk to the end of the records of one segment; whether it is closed by a BLANK."""
+        from mqstore.store import kernels
+
+        position = self.end_offset - segment.start_offset
+        while True:
+            stop = min(segment.size_bytes, position + _STEP_BYTES)
+            position, records, timestamp, why = kernels.scan(segment.array, position, stop, segment.start_offset)
+            cut_by_step = why == kernels.NO_RECORD and stop < segment.size_bytes
+            if cut_by_step and not records:
+                # The step may have ended inside a record: only a look beyond tells.
+                position, records, timestamp, why = kernels.scan(
+                    segment.array, position, segment.size_bytes, segment.start_offset
+                )
+                cut_by_step = False
+            self.records += int(records)
+            if timestamp >= 0:
+                self.last_store_timestamp = int(timestamp)
+            self.end_offset = segment.start_offset + int(position)
+            self._report()
+            if not cut_by_step and why != kernels.END_OF_DATA:
+                return bool(why == kernels.BLANK_FOUND)
+            if position >= segment.size_bytes:
+                return True
+
+    def _report(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(
+                self.end_offset - self._start_offset, self._files.end_offset - self._start_offset
+            )
+
+
+def _damage(log: CommitLog, offset: int) -> CorruptRecord:
+    segment = log.files.file_for(offset)
+    if segment is None:
+        return CorruptRecord(log.path, offset, "a segment that holds this offset", "none")
+    position = offset - segment.start_offset
+    try:
+        check_record(segment.view[position:], offset)
+    except RecordIllegal as illegal:
+        return CorruptRecord(segment.path, position, illegal.expected, illegal.found)
+    return CorruptRecord(segment.path, position, "a whole record", "one whose CRC differs")
+
+
+def _refuse_records_behind(log: CommitLog, end_offset: int) -> None:
+    """Raise CorruptRecord if a whole record lies behind the end of the walk."""
+    from mqstore.store import kernels
+
+    for segment in log.files.files:
+        if segment.end_offset <= end_offset:
+            continue
+        position = segment.region.next_data(max(0, end_offset - segment.start_offset))
+        if position >= segment.size_bytes:
+            continue
+        found = kernels.find_record(segment.array, position, segment.size_bytes, segment.start_offset)
+        if found >= 0:
+            raise _damage(log, end_offset)
+
+
+def _cut(log: CommitLog, end_offset: int) -> int:
+    """Zero what follows the end and remove the segments behind it; returns the bytes looked through."""
+    segment = log.files.file_for(end_offset)
+    if segment is None:
+        return 0
+    erased = segment.erase_from(end_offset - segment.start_offset)
+    log.files.delete_from(segment.end_offset)
+    return erased

@@ -1,0 +1,54 @@
+"""The file `mqstore/recovery-point`: where our own recovery begins.
+
+It is replaced as a whole and is only a shortcut: a missing or damaged one costs a longer scan, never a
+message. It is saved behind the syncs it speaks of, never ahead.
+Durability: when `save` returns. Threads: one saver at a time.
+"""
+
+from pathlib import Path
+
+from mqstore.store.errors import UnknownVersion
+from mqstore.store.file_system import FileSystem
+from mqstore.store.recovery_point_format import (
+    VERSION,
+    RecoveryPoint,
+    decode_recovery_point,
+    encode_recovery_point,
+)
+
+__all__ = ["RecoveryPointFile"]
+
+
+class RecoveryPointFile:
+    """`<root>/mqstore/recovery-point`."""
+
+    def __init__(self, file_system: FileSystem, path: Path) -> None:
+        self._file_system = file_system
+        self._path = path
+        self.point: RecoveryPoint | None = None
+
+    def load(self) -> RecoveryPoint | None:
+        """The point, or None when there is none to trust. Raises UnknownVersion."""
+        try:
+            decoded = decode_recovery_point(self._file_system.read(self._path))
+        except FileNotFoundError:
+            decoded = None
+        if isinstance(decoded, int):
+            raise UnknownVersion(self._path, VERSION, decoded)
+        self.point = decoded
+        return decoded
+
+    def save(self, point: RecoveryPoint) -> None:
+        """Replace the file; nothing is written when nothing changed."""
+        assert point.queues_offset <= point.log_offset, point
+        if point == self.point:
+            return
+        temporary = self._path.with_name(self._path.name + ".tmp")
+        self._file_system.write(temporary, encode_recovery_point(point))
+        self._file_system.sync(temporary)
+        self._file_system.rename(temporary, self._path)
+        self._file_system.sync_directory(self._path.parent)
+        self.point = point
+
+    def __repr__(self) -> str:
+        return f"RecoveryPointFile({str(self._path)!r}, {self.point})"

@@ -1,0 +1,67 @@
+"""The recovery point: up to which physical offset log and consume queues were durable.
+
+     0        4        8                16               24       28
+    +--------+--------+----------------+----------------+--------+
+    | MAGIC  | VERSION| LOG OFFSET     | QUEUES OFFSET  | CRC-32C|
+    +--------+--------+----------------+----------------+--------+
+
+Big-endian. MAGIC is "MQSP"; the CRC-32C covers the 24 bytes before it. A file of ours, in
+`<root>/mqstore/recovery-point`, which a broker ignores. (Kafka calls the same thing
+recovery-point-offset-checkpoint.) Page: docs/format/recovery_point.md. No I/O here.
+"""
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+__all__ = ["FIELDS", "VERSION", "RecoveryPoint", "decode_recovery_point", "encode_recovery_point"]
+
+MAGIC = b"MQSP"
+VERSION = 1
+FIELDS = (
+    (0, 4, "bytes", "MAGIC"),
+    (4, 4, "int", "VERSION"),
+    (8, 8, "long", "LOGOFFSET"),
+    (16, 8, "long", "QUEUESOFFSET"),
+    (24, 4, "int", "CRC32C"),
+)
+
+_CONTENT = struct.Struct(">4siqq")
+_CRC = struct.Struct(">I")
+assert _CONTENT.size + _CRC.size == sum(size for _, size, _, _ in FIELDS) == 28
+
+
+class RecoveryPoint(NamedTuple):
+    """Both are physical offsets on a record boundary; queues_offset <= log_offset.
+
+    log_offset: the log was durable up to here. queues_offset: so were the queue entries of all records
+    before it.
+    """
+
+    log_offset: int
+    queues_offset: int
+
+
+@functools.cache
+def _crc32c() -> Callable[[bytes], int]:
+    import crcmod.predefined  # here, because few processes need it and importing costs
+
+    return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
+
+
+def encode_recovery_point(point: RecoveryPoint) -> bytes:
+    """The 28 bytes of the file."""
+    content = _CONTENT.pack(MAGIC, VERSION, *point)
+    return content + _CRC.pack(_crc32c()(content))
+
+
+def decode_recovery_point(data: bytes) -> RecoveryPoint | int | None:
+    """The point; or the version, as a number, if it is one we do not know; None for anything damaged."""
+    if len(data) < _CONTENT.size + _CRC.size or not data.startswith(MAGIC):
+        return None
+    content = data[: _CONTENT.size]
+    if _CRC.unpack_from(data, _CONTENT.size)[0] != _crc32c()(content):
+        return None
+    _, version, log_offset, queues_offset = _CONTENT.unpack(content)
+    return RecoveryPoint(log_offset, queues_offset) if version == VERSION else int(version)

@@ -1,0 +1,93 @@
+"""Retention: deletes the oldest log segments, by age and by how full the disk is.
+
+Three shares of the disk, in percent (RocketMQ's CleanCommitLogService):
+
+    disk_max_used_space_ratio          above it, segments past file_reserved_time go at any hour
+    disk_space_clean_forcibly_ratio    above it, the oldest go regardless of age
+    disk_space_warning_level_ratio     above it, as before, and puts are refused until there is room
+
+Otherwise segments past file_reserved_time go in the hours of delete_when. Never the newest segment, and
+never one that holds a delayed message still to be delivered, unless room is short: even then not (promise 8).
+Age is the file's time of last modification, as in RocketMQ. Consume queues follow their log
+(index/consume_queue_store.py).
+
+Its period is clean_resource_interval; a step that fails is tried again in the next.
+Durability: a deletion is durable when `run_once` returns. Threads: one runner at a time.
+"""
+
+import datetime
+from collections.abc import Callable
+
+from mqstore.store.clock import Clock
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import StoreError, StoreFull
+from mqstore.store.file_system import FileSystem
+
+__all__ = ["Retention"]
+
+_HOUR_MS = 3_600_000
+
+
+class Retention:
+    """Deletes expired segments of one log."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        file_system: FileSystem,
+        config: StoreConfig,
+        clock: Clock,
+        pinned_offset: Callable[[], int],
+    ) -> None:
+        """`pinned_offset`: physical offset from which on records are still needed."""
+        self._log = log
+        self._file_system = file_system
+        self._config = config
+        self._clock = clock
+        self._pinned_offset = pinned_offset
+        self._delete_hours = {int(hour) for hour in config.delete_when.split(";")}
+        self._refusing = False
+
+    def run_once(self) -> int:
+        """One look at age and disk use; returns the number of segments deleted."""
+        used_percent = self._file_system.disk_usage(self._log.path).used_percent
+        deleted = self._delete_expired(used_percent)
+        self._refuse_or_accept(used_percent)
+        return deleted
+
+    def _delete_expired(self, used_percent: int) -> int:
+        config = self._config
+        forcibly = config.clean_file_forcibly_enable and used_percent > config.disk_space_clean_forcibly_ratio
+        in_hour = self._local_hour() in self._delete_hours
+        if not (forcibly or in_hour or used_percent > config.disk_max_used_space_ratio):
+            return 0
+        pinned_offset = self._pinned_offset()
+        deleted = 0
+        while deleted < config.delete_file_batch_max and self._first_may_go(pinned_offset, forcibly=forcibly):
+            self._log.files.delete_first()
+            deleted += 1
+        return deleted
+
+    def _first_may_go(self, pinned_offset: int, *, forcibly: bool) -> bool:
+        files = self._log.files.files
+        if len(files) < 2 or files[0].end_offset > min(pinned_offset, self._log.flushed_offset):
+            return False
+        age_ms = self._clock.now_ms() - self._file_system.modified_ms(files[0].path)
+        return forcibly or age_ms >= self._config.file_reserved_time * _HOUR_MS
+
+    def _refuse_or_accept(self, used_percent: int) -> None:
+        too_full = used_percent > self._config.disk_space_warning_level_ratio
+        if too_full:
+            self._log.refuse(lambda: self._disk_full(used_percent))
+        elif self._refusing:
+            self._log.refuse(None)
+        self._refusing = too_full
+
+    def _disk_full(self, used_percent: int) -> StoreError:
+        limit = self._config.disk_space_warning_level_ratio
+        reason = f"the disk is {used_percent} % full, above disk_space_warning_level_ratio = {limit}"
+        return StoreFull(self._log.path, 0, reason)
+
+    def _local_hour(self) -> int:
+        return datetime.datetime.fromtimestamp(self._clock.now_ms() / 1000).astimezone().hour

@@ -1,0 +1,56 @@
+"""A service: one function that a thread of its own calls again and again until it is stopped.
+
+A step that fails is kept in `error` for `stats()` and tried again after the next period; the step itself
+decides what is final. Nothing runs before `start`; tests call the step directly.
+Threads: `start`, `stop` and `wake` from any thread.
+"""
+
+import threading
+from collections.abc import Callable
+
+__all__ = ["Service"]
+
+
+class Service:
+    """Calls `run_once` every `period_ms`, or at once when woken."""
+
+    def __init__(self, name: str, period_ms: int, run_once: Callable[[], object]) -> None:
+        self.name = name
+        self.error: Exception | None = None
+        self._period_s = period_ms / 1000
+        self._run_once = run_once
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin. The thread is a daemon: it never keeps a process alive that forgot to close its store."""
+        self._thread = threading.Thread(target=self._loop, name=f"mqstore-{self.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Run the next step now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Let the running step finish, and end."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _loop(self) -> None:
+        while not self._stopping:
+            self._wake.wait(self._period_s)
+            self._wake.clear()
+            if self._stopping:
+                return
+            try:
+                self._run_once()
+            except Exception as error:
+                self.error = error
+            else:
+                self.error = None
+
+    def __repr__(self) -> str:
+        return f"Service({self.name!r}, error={self.error!r})"

@@ -1,0 +1,80 @@
+"""Outcomes and response codes, under the names that RocketMQ gives them.
+
+Only names and numbers live here; who returns which is said where it is returned.
+The numbers of `ResponseCode` are on the wire of every RocketMQ client and are never renumbered.
+Source: PutMessageStatus, GetMessageStatus, ResponseCode and RemotingSysResponseCode of Apache RocketMQ.
+"""
+
+import enum
+
+__all__ = ["Disposition", "GetMessageStatus", "PutMessageStatus", "ResponseCode"]
+
+
+class ResponseCode(enum.IntEnum):
+    """What a broker answers its client; an embedding broker maps our results and errors with it."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+    MESSAGE_ILLEGAL = 13
+    SERVICE_NOT_AVAILABLE = 14
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    PULL_NOT_FOUND = 19
+    PULL_RETRY_IMMEDIATELY = 20
+    PULL_OFFSET_MOVED = 21
+    QUERY_NOT_FOUND = 22
+    SUBSCRIPTION_GROUP_NOT_EXIST = 26
+
+
+class PutMessageStatus(enum.Enum):
+    """Outcome of a put. The first two leave the message in the log; all others do not."""
+
+    PUT_OK = "PUT_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+
+    @property
+    def response_code(self) -> ResponseCode:
+        """The code that RocketMQ's SendMessageProcessor answers for this status."""
+        return _RESPONSE_CODE_OF_PUT[self]
+
+
+_RESPONSE_CODE_OF_PUT = {
+    PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.UNKNOWN_ERROR: ResponseCode.SYSTEM_ERROR,
+}
+
+
+class GetMessageStatus(enum.Enum):
+    """Outcome of `get_message`; every one comes with the offset to ask for next."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class Disposition(enum.Enum):
+    """Where `consumer_send_msg_back` sent the message."""
+
+    RETRY = "RETRY"
+    DEAD_LETTER = "DEAD_LETTER"
+    DISCARDED = "DISCARDED"

@@ -1,0 +1,178 @@
+"""A message as it lies in the commit log, decoded field by field when asked for.
+
+It lends a view of the mapped record; nothing is copied until a field is read, and the view keeps the
+mapping alive even after retention has deleted the file. `body` copies; `body_view` does not.
+RocketMQ's name for it is MessageExt. Threads: immutable but for its caches, safe to share.
+"""
+
+from functools import cached_property
+
+from mqstore.store import properties_format as names
+from mqstore.store.host import Host
+from mqstore.store.message import Message
+from mqstore.store.message_id import encode_message_id
+from mqstore.store.properties_format import parse_properties
+from mqstore.store.record_format import RecordHeader, RecordIllegal, RecordLayout, decode_header, decode_layout
+
+__all__ = ["StoredMessage"]
+
+
+class StoredMessage:
+    """One record of the commit log. `record` is exactly its bytes."""
+
+    def __init__(self, record: memoryview) -> None:
+        self.record = record
+
+    @cached_property
+    def header(self) -> RecordHeader:
+        """The fixed fields. Raises RecordIllegal when the bytes are no record."""
+        return decode_header(self.record)
+
+    @cached_property
+    def _layout(self) -> RecordLayout:
+        return decode_layout(self.record, self.header)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether header and lengths agree with each other; the CRCs are not looked at."""
+        try:
+            return len(self.record) == self.header.total_size and self._layout is not None
+        except RecordIllegal:
+            return False
+
+    @cached_property
+    def topic(self) -> str:
+        """The topic that the record is stored under."""
+        return str(self.record[self._layout.topic], "utf-8")
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        """The stored properties, `__CRC32#` left out."""
+        properties = parse_properties(self.record[self._layout.properties])
+        properties.pop(names.CRC32, None)
+        return properties
+
+    @property
+    def properties_view(self) -> memoryview:
+        """The properties string as stored, lent."""
+        return self.record[self._layout.properties]
+
+    @property
+    def body(self) -> bytes:
+        """A copy of the body, as stored (compressed if sys_flag says so)."""
+        return bytes(self.record[self._layout.body])
+
+    @property
+    def body_view(self) -> memoryview:
+        """The body in the mapping, lent."""
+        return self.record[self._layout.body]
+
+    @property
+    def queue_id(self) -> int:
+        """The queue of the topic."""
+        return self.header.queue_id
+
+    @property
+    def queue_offset(self) -> int:
+        """The entry number in the queue; 0 for half and rollback records."""
+        return self.header.queue_offset
+
+    @property
+    def physical_offset(self) -> int:
+        """The byte in the commit log where the record begins."""
+        return self.header.physical_offset
+
+    @property
+    def store_size(self) -> int:
+        """Length of the record in bytes."""
+        return self.header.total_size
+
+    @property
+    def body_crc(self) -> int:
+        """CRC-32 of the body without the sign bit."""
+        return self.header.body_crc
+
+    @property
+    def flag(self) -> int:
+        """The application's flag."""
+        return self.header.flag
+
+    @property
+    def sys_flag(self) -> int:
+        """RocketMQ's bits (sys_flag.py)."""
+        return self.header.sys_flag
+
+    @property
+    def born_timestamp(self) -> int:
+        """When the producer made it, epoch ms."""
+        return self.header.born_timestamp
+
+    @property
+    def born_host(self) -> Host:
+        """Where the producer ran."""
+        return Host.decode(self.header.born_host)
+
+    @property
+    def store_timestamp(self) -> int:
+        """When it was appended, epoch ms."""
+        return self.header.store_timestamp
+
+    @property
+    def store_host(self) -> Host:
+        """Which store appended it."""
+        return Host.decode(self.header.store_host)
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often its consumer group has failed on it."""
+        return self.header.reconsume_times
+
+    @property
+    def prepared_transaction_offset(self) -> int:
+        """Physical offset of the half message that a commit record completes."""
+        return self.header.prepared_transaction_offset
+
+    @property
+    def tags(self) -> str | None:
+        """The property TAGS."""
+        return self.properties.get(names.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The property KEYS, split at blanks."""
+        return tuple(key for key in self.properties.get(names.KEYS, "").split(names.KEY_SEPARATOR) if key)
+
+    @property
+    def unique_key(self) -> str | None:
+        """The producer's id, property UNIQ_KEY."""
+        return self.properties.get(names.UNIQ_KEY)
+
+    @property
+    def msg_id(self) -> str:
+        """The offset message id (message_id.py)."""
+        return encode_message_id(self.header.store_host, self.header.physical_offset)
+
+    def to_message(self) -> Message:
+        """The same content as a message to put: what a retry or a delivery starts from."""
+        header, properties = self.header, dict(self.properties)
+        return Message(
+            self.topic,
+            self.body,
+            tags=properties.pop(names.TAGS, None),
+            keys=properties.pop(names.KEYS, ()),
+            queue_id=header.queue_id,
+            properties=properties,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=self.born_host,
+            reconsume_times=header.reconsume_times,
+            prepared_transaction_offset=header.prepared_transaction_offset,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"StoredMessage(topic={self.topic!r}, queue_id={self.queue_id}, "
+            f"queue_offset={self.queue_offset}, physical_offset={self.physical_offset}, "
+            f"store_size={self.store_size})"
+        )

@@ -1,0 +1,25 @@
+"""The command `mqstore`: its entry point.
+
+    mqstore COMMAND ...          exit codes: 0 ok, 1 problem found, 2 usage, 3 locked, 4 corruption
+
+The commands are registered in commands.py. Typer and Rich are imported only inside `main`, so that an
+installation without them is told what to install instead of getting a traceback.
+"""
+
+import sys
+
+__all__ = ["main"]
+
+_PACKAGES = frozenset({"typer", "rich"})
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    try:
+        from mqstore.tools.cli.commands import app
+    except ModuleNotFoundError as error:
+        if error.name not in _PACKAGES:
+            raise
+        sys.stderr.write(f"mqstore: the command line needs {error.name}: pip install typer rich\n")
+        sys.exit(1)
+    app()

@@ -1,0 +1,70 @@
+"""The Typer application: its commands, `--version`, and what becomes of an error.
+
+An error of a command ends in one line on standard error (with --json, one object) and the exit code that
+exit_codes.py gives it. Anything that is no error of ours is a bug and keeps its traceback.
+"""
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from mqstore.store.errors import StoreError
+from mqstore.tools.cli.demo import demo
+from mqstore.tools.cli.dump import dump
+from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
+from mqstore.tools.cli.get import get
+from mqstore.tools.cli.ingest import ingest
+from mqstore.tools.cli.options import is_json_asked
+from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.put import put
+from mqstore.tools.cli.query import query
+from mqstore.tools.cli.stats import stats
+from mqstore.tools.cli.tail import tail
+from mqstore.tools.cli.topics import topics
+
+__all__ = ["app"]
+
+
+class _Commands(TyperGroup):
+    """Runs a command and turns its errors into exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (StoreError, ToolProblem, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            code = exit_code_of(error)
+            Output(is_json=is_json_asked(ctx)).error(error, code)
+            raise typer.Exit(code) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(ExitCode.INTERRUPTED) from error
+
+
+app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"mqstore {version('mqstore')}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="Exit codes: 0 ok, 1 problem found, 2 usage, 3 store locked, 4 corruption.",
+)
+def mqstore(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A persistent message store with Apache RocketMQ's on-disk format and retry semantics.
+
+    Commands that only read take no lock and work beside a live writer.
+    """
+
+
+for command in (demo, put, ingest, get, tail, query, topics, stats, dump):
+    app.command()(command)

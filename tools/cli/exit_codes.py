@@ -1,0 +1,62 @@
+"""Exit codes, and the one place that maps an error to its code.
+
+The numbers are in scripts of users and are never renumbered.
+"""
+
+import enum
+
+from mqstore.store.errors import (
+    ConfigIllegal,
+    CorruptRecord,
+    GroupIllegal,
+    MessageIllegal,
+    SegmentSizeMismatch,
+    StateFileCorrupt,
+    StoreLocked,
+)
+
+__all__ = ["ExitCode", "ToolProblem", "exit_code_of"]
+
+
+class ExitCode(enum.IntEnum):
+    """What the process answers."""
+
+    OK = 0
+    PROBLEM = 1
+    """A problem was found, or the work could not be done."""
+    USAGE = 2
+    """The command was called wrongly: an option, a name, a setting."""
+    LOCKED = 3
+    """Another process has the store open for writing."""
+    CORRUPTION = 4
+    """Bytes on disk are not what was written."""
+    INTERRUPTED = 130
+    """Ctrl-C."""
+
+
+class ToolProblem(Exception):
+    """A command cannot go on, for a reason of its own; `exit_code` is what the process answers."""
+
+    def __init__(self, reason: str, exit_code: ExitCode = ExitCode.PROBLEM) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+
+
+# The first row that matches counts. (Sizes that a caller gave are checked before a store is opened, so
+# a mismatch that is still found is between files of one directory.)
+_CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
+    (StoreLocked, ExitCode.LOCKED),
+    (CorruptRecord, ExitCode.CORRUPTION),
+    (StateFileCorrupt, ExitCode.CORRUPTION),
+    (SegmentSizeMismatch, ExitCode.CORRUPTION),
+    (ConfigIllegal, ExitCode.USAGE),
+    (MessageIllegal, ExitCode.USAGE),
+    (GroupIllegal, ExitCode.USAGE),
+)
+
+
+def exit_code_of(error: Exception) -> ExitCode:
+    """The code for an error that ends a command."""
+    if isinstance(error, ToolProblem):
+        return error.exit_code
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.PROBLEM)

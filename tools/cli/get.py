@@ -1,0 +1,70 @@
+"""`mqstore get`: messages of a topic, from an offset or a time on. Safe on a live store.
+
+    $ mqstore get data orders --queue 0 --offset 0 --count 2
+    topic   queue  offset  physical  stored at                tags     keys  retries  body
+    orders      0       0         0  2026-07-18 12:30:00.123  created  o-1         0  {"id": 1}
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from mqstore.message_store import MessageStore
+from mqstore.store.stored_message import StoredMessage
+from mqstore.tools.cli.message_row import MESSAGE_COLUMNS, MessageRow, message_row
+from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.options import JsonOption, StoreArgument, TagsOption, TopicArgument
+from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.queue_reader import queue_ids, read_queue
+from mqstore.tools.cli.times import parse_time_ms
+
+__all__ = ["get"]
+
+
+def get(
+    store: StoreArgument,
+    topic: TopicArgument,
+    queue: Annotated[int | None, typer.Option("--queue", help="One queue; otherwise all in turn.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", help="From this queue offset on.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", help="From this store time on: epoch ms, or 2026-07-18T12:30 local."),
+    ] = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="At most so many messages.")] = 10,
+    tags: TagsOption = "*",
+    json: JsonOption = False,
+) -> None:
+    """Show messages of a topic, queue by queue, from the oldest, an offset, or a time on.
+
+    Example: mqstore get data orders --queue 0 --offset 100 --count 5
+    """
+    if offset is not None and time is not None:
+        raise typer.BadParameter("give --offset or --time, not both")
+    time_ms = None if time is None else _time_ms(time)
+    with open_for_reading(store) as opened:
+        messages = itertools.chain.from_iterable(
+            read_queue(opened, topic, queue_id, _start(opened, topic, queue_id, offset, time_ms), count, tags)
+            for queue_id in queue_ids(opened, topic, queue)
+        )
+        shown = Output(is_json=json).listing(_rows(messages, count), MESSAGE_COLUMNS)
+        if not shown:
+            Output(is_json=json).note(f"no message of topic {topic} there")
+
+
+def _time_ms(text: str) -> int:
+    try:
+        return parse_time_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--time {text}: {error}") from error
+
+
+def _start(store: MessageStore, topic: str, queue_id: int, offset: int | None, time_ms: int | None) -> int:
+    if time_ms is not None:
+        return store.get_offset_in_queue_by_time(topic, queue_id, time_ms)
+    return store.get_min_offset_in_queue(topic, queue_id) if offset is None else offset
+
+
+def _rows(messages: Iterator[StoredMessage], count: int) -> Iterator[MessageRow]:
+    return (message_row(message) for message in itertools.islice(messages, count))

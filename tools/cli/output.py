@@ -1,0 +1,130 @@
+"""Output: data on standard output, everything else on standard error.
+
+    for people    Rich tables; long bodies shortened
+    --json        one JSON object a line, whole; an error is an object on standard error
+
+JSON keys are RocketMQ's names, the same as the columns of the Spark source: queueId, physicalOffset, ...
+Not attached to a terminal, tables are as wide as their content: nothing is cut to 80 columns.
+"""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+__all__ = ["Column", "Output", "Row"]
+
+_ROWS_OF_ONE_TABLE = 500
+_UNLIMITED_WIDTH = 10_000
+
+
+class Row(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """One line of JSON output; field names become camelCase."""
+
+
+RowT = TypeVar("RowT", bound=Row)
+
+
+@dataclass(frozen=True)
+class Column(Generic[RowT]):
+    """One column of a table for people."""
+
+    header: str
+    text: Callable[[RowT], object]
+    justify: Literal["left", "right"] = "left"
+
+
+class Output:
+    """Where a command writes."""
+
+    def __init__(self, *, is_json: bool = False) -> None:
+        self.is_json = is_json
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person watches standard error, where progress is shown."""
+        return sys.stderr.isatty() and not self.is_json
+
+    def listing(self, rows: Iterable[RowT], columns: Sequence[Column[RowT]], *, title: str = "") -> int:
+        """Write rows as they come; returns how many."""
+        if self.is_json:
+            return self._json_lines(rows)
+        count = 0
+        iterator = iter(rows)
+        while part := list(itertools.islice(iterator, _ROWS_OF_ONE_TABLE)):
+            self._table(part, columns, title)
+            count += len(part)
+        return count
+
+    def facts(self, row: Row, *, title: str = "") -> None:
+        """Write one row as name and value, line by line."""
+        if self.is_json:
+            self._json_lines([row])
+            return
+        table = Table(box=None, show_header=False, title=title or None, title_justify="left", pad_edge=False)
+        for name in row.__struct_fields__:
+            value = getattr(row, name)
+            if value is not None:
+                table.add_row(escape(name.replace("_", " ")), escape(str(value)))
+        self.console.print(table)
+
+    def text(self, line: str = "") -> None:
+        """A line of data for people; left out of JSON."""
+        if not self.is_json:
+            self.console.print(line, highlight=False, soft_wrap=True)
+
+    def raw_line(self, text: str) -> None:
+        """A piece of data that is text already, as it is."""
+        sys.stdout.write(text + "\n")
+
+    def note(self, line: str) -> None:
+        """A line about the work, on standard error."""
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    def error(self, error: Exception, exit_code: int) -> None:
+        """Say why the command ends, in one line on standard error."""
+        if not self.is_json:
+            self.note(f"mqstore: {' '.join(str(error).split())}")
+            return
+        fact: dict[str, Any] = {"error": type(error).__name__, "message": str(error), "exitCode": int(exit_code)}
+        self.note(msgspec.json.encode(fact).decode())
+
+    @property
+    def console(self) -> Console:
+        """Rich's console on standard output, looked up anew because tests replace the stream."""
+        return Console(
+            file=sys.stdout, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH, soft_wrap=False
+        )
+
+    def _json_lines(self, rows: Iterable[Row]) -> int:
+        encoder = msgspec.json.Encoder()
+        count = 0
+        for row in rows:
+            sys.stdout.write(encoder.encode(row).decode() + "\n")
+            count += 1
+        sys.stdout.flush()
+        return count
+
+    def _table(self, rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str) -> None:
+        table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+        for column in columns:
+            table.add_column(column.header, justify=column.justify, no_wrap=True, overflow="ellipsis")
+        for row in rows:
+            table.add_row(*[_cell(column.text(row)) for column in columns])
+        self.console.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return escape("".join(character if character.isprintable() else "·" for character in str(value)))

@@ -1,0 +1,88 @@
+"""`mqstore tail`: the newest messages of a topic, and with -f those that come. Safe on a live store.
+
+    $ mqstore tail data orders -n 3 -f
+
+Follows by asking each queue five times a second; Ctrl-C ends it with exit code 130.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from mqstore.message_store import MessageStore
+from mqstore.store.stored_message import StoredMessage
+from mqstore.tools.cli.message_row import MESSAGE_COLUMNS, message_row
+from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.options import JsonOption, StoreArgument, TagsOption, TopicArgument
+from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.queue_reader import next_offset_and_messages, queue_ids, read_queue
+
+__all__ = ["Follower", "tail"]
+
+_PAUSE_SECONDS = 0.2
+
+
+def tail(
+    store: StoreArgument,
+    topic: TopicArgument,
+    count: Annotated[int, typer.Option("-n", "--count", min=0, help="So many of the newest messages.")] = 10,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    queue: Annotated[int | None, typer.Option("--queue", help="One queue; otherwise all.")] = None,
+    tags: TagsOption = "*",
+    json: JsonOption = False,
+) -> None:
+    """Show the newest messages of a topic in the order of the log.
+
+    Example: mqstore tail data orders -n 3 -f
+    """
+    output = Output(is_json=json)
+    with open_for_reading(store) as opened:
+        follower = Follower(opened, topic, queue_ids(opened, topic, queue), is_one_queue=queue is not None)
+        _show(output, follower.newest(count, tags))
+        pause = threading.Event()
+        while follow:
+            _show(output, follower.poll(tags))
+            pause.wait(_PAUSE_SECONDS)
+
+
+def _show(output: Output, messages: Sequence[StoredMessage]) -> None:
+    if messages:
+        output.listing(map(message_row, messages), MESSAGE_COLUMNS)
+
+
+class Follower:
+    """Remembers how far each queue of a topic has been shown."""
+
+    def __init__(self, store: MessageStore, topic: str, queues: list[int], *, is_one_queue: bool) -> None:
+        self._store = store
+        self._topic = topic
+        self._is_one_queue = is_one_queue
+        self._next_offsets = {queue_id: store.get_max_offset_in_queue(topic, queue_id) for queue_id in queues}
+
+    def newest(self, count: int, tags: str = "*") -> list[StoredMessage]:
+        """The last `count` messages up to where the follower began, in the order of the log."""
+        found: list[StoredMessage] = []
+        for queue_id, end_offset in self._next_offsets.items():
+            first = max(end_offset - count, self._store.get_min_offset_in_queue(self._topic, queue_id))
+            messages = read_queue(self._store, self._topic, queue_id, first, count, tags)
+            found.extend(message for message in messages if message.queue_offset < end_offset)
+        return sorted(found, key=_physical_offset)[max(0, len(found) - count) :]
+
+    def poll(self, tags: str = "*") -> list[StoredMessage]:
+        """What has come since, in the order of the log."""
+        self._store.refresh()
+        if not self._is_one_queue:
+            for queue_id in queue_ids(self._store, self._topic, None):
+                self._next_offsets.setdefault(queue_id, 0)
+        found: list[StoredMessage] = []
+        for queue_id, offset in self._next_offsets.items():
+            next_offset, messages = next_offset_and_messages(self._store, self._topic, queue_id, offset, tags)
+            self._next_offsets[queue_id] = next_offset
+            found.extend(messages)
+        return sorted(found, key=_physical_offset)
+
+
+def _physical_offset(message: StoredMessage) -> int:
+    return message.physical_offset

