@@ -19,7 +19,7 @@ import numpy as np
 from mqstore.index.consume_queue_format import ENTRY_BYTES
 from mqstore.store.kernels import read_int, read_long
 from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.properties_format import DELAY, KEYS, KEY_SEPARATOR, TAGS, UNIQ_KEY
+from mqstore.store.properties_format import DELAY, KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from mqstore.store.record_format import (
     BLANK_MAGIC_CODE,
     BLANK_MIN_BYTES,
@@ -410,12 +410,12 @@ def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: 
 
 
 @compiled
-def _put_keys(data, topic_code, properties_at, properties_length, store_timestamp, physical_offset, rows, row_count):  # type: ignore[no-untyped-def]
+def _put_keys(data, topic_code, properties_at, properties_length, timestamp, offset, rows, row_count):  # type: ignore[no-untyped-def]
     """A row for the unique key and for each word of KEYS, repeated ones too; returns the rows in use."""
     key_at, length = find_property(data, properties_at, properties_length, _UNIQ_KEY)
     if length > 0:
         code = _fnv_1a(data, key_at, length, topic_code)
-        row_count = _put_key(rows, row_count, code, store_timestamp, physical_offset)
+        row_count = _put_key(rows, row_count, code, timestamp, offset)
     key_at, length = find_property(data, properties_at, properties_length, _KEYS)
     stop = key_at + length
     while key_at < stop:
@@ -424,7 +424,7 @@ def _put_keys(data, topic_code, properties_at, properties_length, store_timestam
             key_end += 1
         if key_end > key_at:
             code = _fnv_1a(data, key_at, key_end - key_at, topic_code)
-            row_count = _put_key(rows, row_count, code, store_timestamp, physical_offset)
+            row_count = _put_key(rows, row_count, code, timestamp, offset)
         key_at = key_end + 1
     return row_count
 
@@ -434,16 +434,12 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
     """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
 
     base_offset: physical offset of data[0]. rows: int64[n, 3], filled from row `row_count` on; at least
-    16,384 of them must be free, which is more than the keys of any record, or nothing may be walked over.
+    16,384 of them must be free, more than the keys of any record, or nothing may be walked over.
     Half records have keys, rollback records have none. The hash is that of key_lookup.key_hash. The walk
     ends as that of consume_queue_entries, and before a record whose keys might not fit.
 
-    Returns
-     consumed    bytes walked over, without the BLANK
-     row_count   rows in use
-     last_at     position of the last record walked over; -1 when there was none
-     last_store_timestamp   its store time, epoch ms; -1 when there was none
-     ending      one of ENDING_...
+    Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
+    -1; its store time in epoch ms, or -1; one of ENDING_...).
     """
     end = len(data)
     at = np.int64(0)

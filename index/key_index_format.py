@@ -81,6 +81,12 @@ class KeyIndexState(NamedTuple):
     anchor_offset: int = -1
     anchor_store_timestamp: int = -1
 
+    def advanced(self, to_offset: int, last_offset: int, last_store_timestamp: int) -> "KeyIndexState":
+        """The state after more records; the last of them is the new anchor, if there was any (-1)."""
+        if last_offset < 0:
+            return self._replace(dispatched_offset=to_offset)
+        return KeyIndexState(to_offset, last_offset, last_store_timestamp)
+
 
 class RunHeader(NamedTuple):
     """What a search needs to pass a run over."""

@@ -42,7 +42,8 @@ class KeyRun:
         """Sort rows that come in the order of the log. Copies them."""
         # Stable, so that equal hashes stay in the order of the log.
         rows = rows[np.argsort(rows[:, HASH], kind="stable")].astype(np.int64, copy=False)
-        repeated = (rows[1:, HASH] == rows[:-1, HASH]) & (rows[1:, PHYSICAL_OFFSET] == rows[:-1, PHYSICAL_OFFSET])
+        hashes, offsets = rows[:, HASH], rows[:, PHYSICAL_OFFSET]
+        repeated = (hashes[1:] == hashes[:-1]) & (offsets[1:] == offsets[:-1])
         if repeated.any():
             rows = rows[np.concatenate(([True], ~repeated))]
         return cls(rows)
@@ -85,8 +86,9 @@ class KeyRun:
         start = bisect_left(hashes, code)
         hits = self.rows[start : bisect_right(hashes, code, lo=start)]
         times, offsets = hits[:, STORE_TIMESTAMP], hits[:, PHYSICAL_OFFSET]
-        wanted = (times >= begin_ms) & (times <= end_ms) & (offsets >= least_offset) & (offsets < below_offset)
-        return offsets[wanted].astype(np.int64)
+        is_in_time = (times >= begin_ms) & (times <= end_ms)
+        is_in_log = (offsets >= least_offset) & (offsets < below_offset)
+        return offsets[is_in_time & is_in_log].astype(np.int64)
 
     def between(self, least_offset: int, below_offset: int) -> "KeyRun":
         """The entries whose records begin in a range of the log. Copies."""

@@ -48,7 +48,7 @@ def decode(text: bytes) -> dict[str, Any]:
     """The mapping that `text` holds; integer keys come back as str. ValueError when it holds none."""
     try:
         state = msgspec.json.decode(_STRING_OR_BARE_KEY.sub(_quote_bare_key, text))
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not the JSON of a state file: {error}") from error
     if not isinstance(state, dict):
         raise ValueError(f"not the JSON of a state file: found a {type(state).__name__}, not an object")

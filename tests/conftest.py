@@ -1,0 +1,65 @@
+"""Fixtures for all tests: the golden directories, both file systems, and a clock that stands still."""
+
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+from mqstore.store.file_system import FileSystem
+from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.os_file_system import OsFileSystem
+from support.manual_clock import ManualClock
+
+GOLDEN = Path(__file__).parent / "golden"
+# Any fixed moment will do; this one is that of the spec's samples.
+START_MS = 1_726_740_000_000
+
+
+@pytest.fixture(scope="session")
+def golden_directory(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The unpacked store directory of a golden archive, by its name; shared, so not to be written to."""
+    unpacked: dict[str, Path] = {}
+
+    def unpack(name: str) -> Path:
+        if name not in unpacked:
+            target = tmp_path_factory.mktemp(name)
+            with (
+                zstandard.open(GOLDEN / f"{name}.tar.zst", "rb") as stream,
+                tarfile.open(fileobj=stream, mode="r|") as archive,
+            ):
+                archive.extractall(target, filter="data")
+            (unpacked[name],) = target.iterdir()
+        return unpacked[name]
+
+    return unpack
+
+
+@pytest.fixture
+def golden_copy(golden_directory: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of a golden directory that a test may write to."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(golden_directory(name), tmp_path / name))
+
+    return copy
+
+
+@pytest.fixture(params=["memory", "disk"])
+def file_system(request: pytest.FixtureRequest) -> FileSystem:
+    """Each implementation of the file seam in turn."""
+    return MemoryFileSystem() if request.param == "memory" else OsFileSystem()
+
+
+@pytest.fixture
+def root(file_system: FileSystem, tmp_path: Path) -> Iterator[Path]:
+    """An existing, empty directory on `file_system`."""
+    file_system.make_directories(tmp_path)
+    yield tmp_path
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that moves only when told."""
+    return ManualClock(START_MS)

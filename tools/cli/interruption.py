@@ -1,0 +1,45 @@
+"""Ctrl-C as a wish: the work ends at the next good place instead of in the middle of a put.
+
+A second Ctrl-C ends at once. SIGTERM counts as Ctrl-C. Only in the main thread of a process; elsewhere
+nothing is changed.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["Interruption", "interruptible"]
+
+
+class Interruption:
+    """Whether somebody asked to stop."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def ask(self, signal_number: int = 0, frame: FrameType | None = None) -> None:
+        """Note the wish; the second time, raise KeyboardInterrupt."""
+        if self._asked.is_set():
+            raise KeyboardInterrupt
+        self._asked.set()
+
+    def is_asked(self) -> bool:
+        """Whether to end at the next good place."""
+        return self._asked.is_set()
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Note Ctrl-C and SIGTERM for the duration of the block."""
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    before = {number: signal.signal(number, interruption.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,92 @@
+"""The directory of a demo: a store, and a note beside it that says so and how far the demo came.
+
+The note, mqstore/demo.json in the store's directory, is what makes a directory a demo's: no other is ever
+written to or deleted. It is replaced crash-safely (store/state_file.py).
+
+    running       a run is under way, or was killed
+    interrupted   a run ended before the work was done, in good order
+    consumed      every flight arrived or is a dead letter, and the checks held; no report yet
+    finished      the report was made, too
+"""
+
+import shutil
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.state_file import StateFile
+
+__all__ = ["CHART_NAME", "DemoDirectory", "DemoNote", "DemoState", "NoDemoDirectory"]
+
+CHART_NAME: Final = "flights.png"
+
+# What a demo leaves in its directory; `delete` touches nothing else.
+_DIRECTORIES: Final = ("commitlog", "consumequeue", "config", "index", "mqstore")
+_FILES: Final = ("checkpoint", "abort", "abort.bak", CHART_NAME, "lock")
+
+
+class DemoState(Enum):
+    """How far the demo came."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    CONSUMED = "consumed"
+    FINISHED = "finished"
+
+
+class DemoNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What is remembered. `limit`: how many flights were asked for, None for all."""
+
+    state: DemoState = DemoState.RUNNING
+    limit: int | None = None
+    killed_runs: int = 0
+
+
+class NoDemoDirectory(Exception):
+    """The directory holds something that is not a demo's."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not empty and not the directory of a demo: give another --path")
+
+
+class DemoDirectory:
+    """One directory, which may not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.chart_path = path / CHART_NAME
+        self._file = StateFile(OsFileSystem(), path / "mqstore" / "demo.json")
+        self.note = self._file.load(_decode)
+        """What the last run left; None where there was none."""
+
+    def check(self) -> None:
+        """Raise NoDemoDirectory where something else is in the way."""
+        if self.note is None and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise NoDemoDirectory(self.path)
+
+    def write(self, note: DemoNote) -> None:
+        """Replace the note, durably."""
+        self._file.save(msgspec.json.encode(note))
+        self.note = note
+
+    def delete(self) -> None:
+        """Delete a demo and nothing else. Raises NoDemoDirectory; StoreLocked while a run is under way."""
+        self.check()
+        if self.note is None:
+            return
+        lock = OsFileSystem().lock(self.path / "lock")
+        try:
+            for name in _DIRECTORIES:
+                shutil.rmtree(self.path / name, ignore_errors=True)
+            for name in _FILES:
+                (self.path / name).unlink(missing_ok=True)
+        finally:
+            lock.release()
+        self.note = None
+
+
+def _decode(text: bytes) -> DemoNote:
+    return msgspec.json.decode(text, type=DemoNote)

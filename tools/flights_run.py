@@ -1,0 +1,227 @@
+"""The main job of `mqstore demo`: publish all flights, consume them, and retry those that never arrived.
+
+    flights -> group arrivals -> a flight without an arrival delay fails, and is sent back:
+    SCHEDULE_TOPIC_XXXX level 3 -> %RETRY%arrivals -> level 4 -> ... -> level 5 -> ... -> %DLQ%arrivals
+
+A run can end at any point and the next one goes on where the store says it was. Publishing: row r is
+message r // 4 of queue r % 4, so what the queues hold tells which rows are missing. Consuming: from the
+committed offsets.
+
+After a kill (not after Ctrl-C) the committed offsets and the progress of delivery are a few seconds old,
+and messages come a second time: RocketMQ's promise is at-least-once. The consumer recognises a failed
+attempt that it has sent back before (the store shows it) and does not send it back again, so nothing
+doubles further down; flights_audit.py counts what came twice.
+
+It shows nothing itself; `on_progress` is called with counts. Threads: the caller's, beside the store's.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
+from mqstore.client.first_offset import ConsumeFromWhere
+from mqstore.client.push_consumer import PushConsumer
+from mqstore.client.received_message import ReceivedMessage
+from mqstore.message_store import MessageStore
+from mqstore.store import names
+from mqstore.store.config import StoreConfig
+from mqstore.store.message import Message
+from mqstore.store.stored_message import StoredMessage
+from mqstore.tools.flights import (
+    FLIGHTS_TOPIC,
+    QUEUE_COUNT,
+    Arrival,
+    flight_message,
+    read_flights,
+)
+
+__all__ = [
+    "DEAD_LETTER_TOPIC",
+    "DEMO_CONFIG",
+    "GROUP",
+    "MAX_RECONSUME_TIMES",
+    "RETRY_TOPIC",
+    "Arrivals",
+    "ConsumeProgress",
+    "DeliveryStuck",
+    "committed_count",
+    "messages_of",
+    "publish",
+]
+
+GROUP: Final = "arrivals"
+RETRY_TOPIC: Final = names.retry_topic(GROUP)
+DEAD_LETTER_TOPIC: Final = names.dead_letter_topic(GROUP)
+MAX_RECONSUME_TIMES: Final = 3
+
+DEMO_CONFIG: Final = StoreConfig(
+    # Several segments, so that Spark has several partitions.
+    mapped_file_size_commit_log=33_554_432,
+    # Retry r waits in level 3 + r; minutes would be RocketMQ's default.
+    message_delay_level="1s 1s 1s 1s 1s 1s",
+)
+
+_PUBLISH_BATCH = 1_000
+_PULL_BATCH = 32
+_PAUSE_SECONDS = 0.02
+
+IsStopping = Callable[[], bool]
+
+
+def publish(
+    store: MessageStore,
+    flights_file: Path,
+    limit: int | None = None,
+    *,
+    on_progress: Callable[[int], None] = lambda rows: None,
+    is_stopping: IsStopping = lambda: False,
+) -> int:
+    """Put every flight that the queues do not hold yet; returns how many were put by this call."""
+    if store.topics.get(FLIGHTS_TOPIC) is None:
+        store.topics.create(FLIGHTS_TOPIC, QUEUE_COUNT)
+    published = 0
+    missing = _missing_flights(store, flights_file, limit)
+    while batch := list(islice(missing, _PUBLISH_BATCH)):
+        if is_stopping():
+            break
+        store.put_messages([message for _, message in batch])
+        published += len(batch)
+        on_progress(batch[-1][0] + 1)
+    return published
+
+
+def _missing_flights(
+    store: MessageStore, flights_file: Path, limit: int | None
+) -> Iterator[tuple[int, Message]]:
+    """(row, message) of the rows behind the end of their queue."""
+    encoder = msgspec.json.Encoder()
+    held = [store.get_max_offset_in_queue(FLIGHTS_TOPIC, queue_id) for queue_id in range(QUEUE_COUNT)]
+    for flight in read_flights(flights_file, limit):
+        if flight.row // QUEUE_COUNT >= held[flight.row % QUEUE_COUNT]:
+            yield flight.row, flight_message(flight, encoder)
+
+
+class DeliveryStuck(Exception):
+    """A delay level cannot deliver: the retries will not come."""
+
+    def __init__(self, level: int, error: Exception) -> None:
+        super().__init__(f"delay level {level} cannot deliver: {error}")
+
+
+class ConsumeProgress(NamedTuple):
+    """How far the group is: offsets that it committed, and the retries and dead letters there are."""
+
+    first_attempts: int
+    retries: int
+    dead_letters: int
+
+
+class Arrivals:
+    """The consumer group: counts arrivals, and fails on flights that have none."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._decoder = msgspec.json.Decoder(Arrival)
+        # (row, attempt) of what was sent back before this run, perhaps by one that was killed.
+        self._sent_back = {
+            (self._decoder.decode(message.body_view).row, message.reconsume_times)
+            for topic in (names.SCHEDULE_TOPIC, DEAD_LETTER_TOPIC)
+            for message in messages_of(store, topic)
+        }
+        self.arrived = 0
+        """Flights consumed with success by this object."""
+        self.failed = 0
+        """Attempts that failed and were sent back."""
+        self.recognised = 0
+        """Attempts that had failed before, in a run that was killed, and were not sent back again."""
+        self._consumer = PushConsumer(
+            store,
+            GROUP,
+            {FLIGHTS_TOPIC: "*"},
+            self._consume,
+            max_reconsume_times=MAX_RECONSUME_TIMES,
+            pull_batch_size=_PULL_BATCH,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        )
+
+    def _consume(self, messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
+        """The listener: one flight a call."""
+        message = messages[0]
+        flight = self._decoder.decode(message.body_view)
+        if flight.arr_delay is not None:
+            self.arrived += 1
+            return ConsumeStatus.CONSUME_SUCCESS
+        if self._sent_back and (flight.row, message.reconsume_times + 1) in self._sent_back:
+            self.recognised += 1
+            return ConsumeStatus.CONSUME_SUCCESS
+        self.failed += 1
+        return ConsumeStatus.RECONSUME_LATER
+
+    def run(
+        self,
+        *,
+        on_progress: Callable[[ConsumeProgress], None] = lambda progress: None,
+        is_stopping: IsStopping = lambda: False,
+    ) -> None:
+        """Consume until every flight has arrived or is a dead letter. Raises DeliveryStuck, StoreError."""
+        pause = threading.Event()
+        while not is_stopping():
+            handed_out = self._consumer.run_once()
+            on_progress(self.progress())
+            if not handed_out:
+                if self._is_finished():
+                    return
+                pause.wait(_PAUSE_SECONDS)
+
+    def progress(self) -> ConsumeProgress:
+        """How far the group is now."""
+        return ConsumeProgress(
+            committed_count(self._store, FLIGHTS_TOPIC),
+            committed_count(self._store, RETRY_TOPIC),
+            self._store.get_max_offset_in_queue(DEAD_LETTER_TOPIC, 0),
+        )
+
+    def _is_finished(self) -> bool:
+        """Nothing waits in a delay level, and nothing in a queue: asked in this order, as messages move."""
+        self._store.get_max_offset_in_queue(names.SCHEDULE_TOPIC, 0)
+        levels = self._store.stats().delay_levels
+        for level in levels:
+            if level.error is not None:
+                raise DeliveryStuck(level.level, level.error)
+        return not any(level.pending for level in levels) and all(
+            committed_count(self._store, topic) >= _length(self._store, topic)
+            for topic in (FLIGHTS_TOPIC, RETRY_TOPIC)
+        )
+
+
+def committed_count(store: MessageStore, topic: str) -> int:
+    """Messages of the topic that the group is past."""
+    return sum(
+        max(0, store.consumer_offsets.query(GROUP, topic, queue_id)) for queue_id in _queue_ids(store, topic)
+    )
+
+
+def _length(store: MessageStore, topic: str) -> int:
+    return sum(store.get_max_offset_in_queue(topic, queue_id) for queue_id in _queue_ids(store, topic))
+
+
+def _queue_ids(store: MessageStore, topic: str) -> range:
+    config = store.topics.get(topic)
+    return range(config.read_queue_nums if config is not None else 0)
+
+
+def messages_of(store: MessageStore, topic: str) -> Iterator[StoredMessage]:
+    """Every message in the queues of a topic, queue by queue."""
+    for queue_id in _queue_ids(store, topic):
+        offset, end_offset = 0, store.get_max_offset_in_queue(topic, queue_id)
+        while offset < end_offset:
+            result = store.get_message("TOOLS_CONSUMER", topic, queue_id, offset, _PULL_BATCH)
+            yield from result.messages
+            if result.next_begin_offset <= offset:
+                break
+            offset = result.next_begin_offset
