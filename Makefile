@@ -43,8 +43,10 @@ types: setup ## mypy --strict on the installed package
 	    --python-executable bin/python -p mqstore \
 	    | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|client|tools)/#\1/#'
 
-bench: setup ## the benchmarks, with a table of results
-	@$(BIN)/python -m pytest benchmarks --benchmark-only $(ARGS)
+bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/ and the table in README.md
+	@$(BIN)/python -m pytest benchmarks -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-disable-gc \
+	    --benchmark-columns=median,iqr,rounds --benchmark-json=benchmarks/results/latest.json $(ARGS)
+	@$(BIN)/python benchmarks/report.py benchmarks/results/latest.json --readme README.md
 
 clean: ## take away everything that make made, .venv too
 	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -19,6 +19,7 @@ Durability: offsets are as durable as `store.consumer_offsets` makes them.
 Source: spec/client_consume.md; DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -35,6 +36,8 @@ __all__ = ["DEFAULT_MAX_RECONSUME_TIMES", "MessageListener", "PushConsumer", "Se
 
 DEFAULT_MAX_RECONSUME_TIMES = 16
 """What a classic client sends along; it overrides `retry_max_times` of the group."""
+
+_LOGGER = logging.getLogger(__name__)
 
 _PAUSE_AFTER_ERROR_SECONDS = 3.0
 _PAUSE_WHEN_IDLE_SECONDS = 0.02
@@ -180,9 +183,7 @@ class PushConsumer:
         finally:
             self._advance(key, done_offset)
 
-    def _finish_batch(
-        self, key: QueueKey, batch: list[ReceivedMessage]
-    ) -> Iterator[ReceivedMessage]:
+    def _finish_batch(self, key: QueueKey, batch: list[ReceivedMessage]) -> Iterator[ReceivedMessage]:
         """Yield each message of the batch once it is acknowledged or stored for its retry."""
         context = ConsumeContext(*key)
         acknowledged = context.acknowledged_count(self._call_listener(batch, context), len(batch))
@@ -195,7 +196,7 @@ class PushConsumer:
         try:
             return self._listener(batch, context) or ConsumeStatus.RECONSUME_LATER
         except Exception:
-            # The listener's own failure is its answer, as in RocketMQ.
+            _LOGGER.warning("the listener of group %s failed on %s", self.group, batch[0], exc_info=True)
             return ConsumeStatus.RECONSUME_LATER
 
     def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:

@@ -125,10 +125,11 @@ class ConsumeQueue:
             self.max_physical_offset = last[0] + last[1]
 
     def _entry_before(self, queue_offset: int) -> tuple[int, int, int] | None:
-        mapped_file = self._files.file_for((queue_offset - 1) * ENTRY_BYTES) if queue_offset else None
+        offset = (queue_offset - 1) * ENTRY_BYTES
+        mapped_file = self._files.file_for(offset) if queue_offset else None
         if mapped_file is None:
             return None
-        return ENTRY.unpack_from(mapped_file.view, (queue_offset - 1) * ENTRY_BYTES - mapped_file.start_offset)
+        return ENTRY.unpack_from(mapped_file.view, offset - mapped_file.start_offset)
 
     def truncate(self, physical_offset: int) -> None:
         """Drop the entries of messages at or behind `physical_offset`, and what a crash left after a hole.
@@ -149,16 +150,14 @@ class ConsumeQueue:
                     mapped_file.erase_from(count * ENTRY_BYTES)
                     break
             if end == 0:
-                files.delete_from(0)
+                self._clear()
             self._end_at(end)
             self._flushed_offset = end
             self.min_offset = min(self.min_offset, end)
 
     # -- appending ------------------------------------------------------------------------------------
 
-    def append_entries(
-        self, queue_offset: int, entries: BytesLike | npt.NDArray[np.uint8], *, follow_log: bool = False
-    ) -> int:
+    def append_entries(self, queue_offset: int, entries: BytesLike, *, follow_log: bool = False) -> int:
         """Append the packed entries of consecutive messages; returns how many were new.
 
         Entries of messages that the queue has already (by their physical offset) are passed over, so the
@@ -172,7 +171,7 @@ class ConsumeQueue:
 
         Raises QueueOffsetConflict, StoreFull; entries appended before that stay.
         """
-        data = memoryview(entries).cast("B")
+        data = memoryview(entries)
         with self._lock:
             known = self._count_known(data)
             queue_offset += known
@@ -202,23 +201,27 @@ class ConsumeQueue:
         if not follow_log:
             raise QueueOffsetConflict(self._files.directory, end, queue_offset, ENTRY.unpack_from(data)[0])
         if queue_offset == 0:
-            self._files.delete_from(0)
-            self.min_offset = 0
-            self._end_at(0)
-        elif not self._files.files:
+            self._clear()
+        elif self.max_physical_offset < 0:
             self._begin_at(queue_offset)
         else:
             self._append(blank_entries(queue_offset - end, ENTRY.unpack_from(data)[0]))
         return queue_offset, data
 
+    def _clear(self) -> None:
+        self._files.delete_from(0)
+        self.min_offset = 0
+        self._end_at(0)
+        self._flushed_offset = 0
+
     def _begin_at(self, queue_offset: int) -> None:
         """Begin an empty queue above 0 as RocketMQ does: pre-blank entries from the file's start on."""
+        self._clear()
         file_size_bytes = self._files.file_size_bytes
         position = queue_offset * ENTRY_BYTES % file_size_bytes
         first = self._files.append_file(queue_offset * ENTRY_BYTES - position)
-        self.max_offset = first.start_offset // ENTRY_BYTES
-        if position:
-            self._append(blank_entries(position // ENTRY_BYTES))
+        self.max_offset = self._flushed_offset = first.start_offset // ENTRY_BYTES
+        self._append(blank_entries(position // ENTRY_BYTES))
         self.min_offset = queue_offset
 
     def _append(self, data: BytesLike) -> None:
@@ -272,6 +275,32 @@ class ConsumeQueue:
         view = self.view_from(queue_offset, 1)
         return ENTRY.unpack(view) if view else None
 
+    def end_below(self, physical_offset: int) -> int:
+        """Queue offset behind the last entry whose message is before `physical_offset`."""
+        if self.max_physical_offset <= physical_offset:
+            return self.max_offset
+        entries = range(self.min_offset, self.max_offset)
+        return self.min_offset + bisect.bisect_left(
+            entries, True, key=lambda at: not self._is_below(at, physical_offset)
+        )
+
+    def _is_below(self, queue_offset: int, physical_offset: int) -> bool:
+        entry = self.entry_at(queue_offset)
+        return entry is not None and entry[0] < physical_offset
+
+    def entries_below(self, physical_offset: int) -> int:
+        """Queue offset behind the last entry of a message before `physical_offset`, a record boundary."""
+        if self.max_physical_offset <= physical_offset:
+            return self.max_offset
+        entries = range(self.min_offset, self.max_offset)
+        below = bisect.bisect_left(
+            entries,
+            True,
+            key=lambda queue_offset: (entry := self.entry_at(queue_offset)) is not None
+            and entry[0] >= physical_offset,
+        )
+        return self.min_offset + below
+
     def roll_next_file(self, queue_offset: int) -> int:
         """Queue offset of the first entry of the file after that of `queue_offset`."""
         entries_per_file = self._files.file_size_bytes // ENTRY_BYTES
@@ -320,10 +349,8 @@ class ConsumeQueue:
     def destroy(self) -> None:
         """Delete all files; the numbering begins anew."""
         with self._lock:
+            self._clear()
             self._files.destroy()
-            self.min_offset = 0
-            self._end_at(0)
-            self._flushed_offset = 0
 
     def __repr__(self) -> str:
         return (
@@ -337,12 +364,12 @@ _NOTHING = memoryview(b"")
 
 def _is_written(mapped_file: MappedFile, index: int) -> bool:
     physical_offset, size, _ = ENTRY.unpack_from(mapped_file.view, index * ENTRY_BYTES)
-    return size > 0 and physical_offset >= 0
+    return bool(size > 0 and physical_offset >= 0)
 
 
 def _begins_below(mapped_file: MappedFile, physical_offset: int) -> bool:
     """Whether the first entry is written and of a message before `physical_offset`."""
-    return _is_written(mapped_file, 0) and ENTRY.unpack_from(mapped_file.view)[0] < physical_offset
+    return _is_written(mapped_file, 0) and bool(ENTRY.unpack_from(mapped_file.view)[0] < physical_offset)
 
 
 def _count_below(mapped_file: MappedFile, physical_offset: int) -> int:

@@ -55,8 +55,10 @@ class ConsumeQueueStore:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         # Queues that have a directory and were not asked for yet. Under _guard.
         self._unloaded: set[tuple[str, int]] = set()
-        # Queues with entries that no flush has covered. Swapped as a whole by `flush`.
+        # Queues with entries that no flush has covered. Under _guard.
         self._dirty: set[ConsumeQueue] = set()
+        # The first sync that failed: what it lost is unknown, so no later flush may claim success.
+        self._sync_error: OSError | None = None
 
     def load(self, commit_log_min_offset: int = 0) -> None:
         """Find the queues by their directories; what is no topic and no number is passed over.
@@ -126,6 +128,16 @@ class ConsumeQueueStore:
         queue = self.find(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
+    def entries_below(self, topic: str, queue_id: int, physical_offset: int) -> int:
+        """Queue offset behind the last message of a queue that is before `physical_offset`."""
+        queue = self.find(topic, queue_id)
+        return queue.end_below(physical_offset) if queue is not None else 0
+
+    def entries_below(self, topic: str, queue_id: int, physical_offset: int) -> int:
+        """How far a queue's entries are of messages before `physical_offset`, a record boundary; 0 without."""
+        queue = self.find(topic, queue_id)
+        return queue.entries_below(physical_offset) if queue is not None else 0
+
     @property
     def max_physical_offset(self) -> int:
         """End of the newest message that has an entry, over all queues (each is loaded); -1 without."""
@@ -146,13 +158,17 @@ class ConsumeQueueStore:
             chunk.data, chunk.base_offset, self._delay_ms_by_level
         )
         packed = memoryview(entries)
+        filled = []
         for index, count, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
             topic = chunk.data[topic_at : topic_at + topic_length].tobytes()
             queue = self._queue_to_fill(topic, queue_id)
             if queue is not None:
                 part = packed[index * ENTRY_BYTES : (index + count) * ENTRY_BYTES]
                 if queue.append_entries(queue_offset, part, follow_log=self.follow_log):
-                    self._dirty.add(queue)
+                    filled.append(queue)
+        if filled:
+            with self._guard:
+                self._dirty.update(filled)
         if last_store_timestamp >= 0:
             self.last_store_timestamp = last_store_timestamp
         return chunk.segment_end - chunk.base_offset if at_blank else int(consumed)
@@ -168,10 +184,21 @@ class ConsumeQueueStore:
         return self.find_or_create(topic, queue_id)
 
     def flush(self) -> None:
-        """Make durable what was absorbed before this call. An OSError is final: never retry it."""
-        dirty, self._dirty = self._dirty, set()
-        for queue in dirty:
-            queue.flush()
+        """Make durable what was absorbed before this call.
+
+        Raises OSError; then every later call raises it again, since a failed sync must not be retried: the
+        queues are whole again after the store was opened anew, which dispatches what was not durable.
+        """
+        if self._sync_error is not None:
+            raise self._sync_error
+        with self._guard:
+            dirty, self._dirty = self._dirty, set()
+        try:
+            for queue in dirty:
+                queue.flush()
+        except OSError as error:
+            self._sync_error = error
+            raise
 
     # -- recovery and retention -----------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ it; compiled code is cached on disk. The plain twins are in tests/support/index_
 Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties.
 """
 
+import functools
+
 import numba
 import numpy as np
 
@@ -54,7 +56,11 @@ NO_RECORD = 0
 """What `record_layout` gives as total size where no whole record begins."""
 
 compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
-inlined = numba.njit(nogil=True, cache=True, boundscheck=False, inline="always")
+# Read-only arrays, which writable ones pass for too: so that each kernel is compiled once and not for
+# every mixture of the two.
+_BYTES = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
+_LONGS = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
+_compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundscheck=False)
 
 @compiled
 def record_layout(data, at, end):  # type: ignore[no-untyped-def]
@@ -70,7 +76,7 @@ def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     magic = read_int(data, at + 4)
     if magic == BLANK_MAGIC_CODE and total_size >= BLANK_MIN_BYTES:
         return (-total_size, np.int64(0), np.int64(0), np.int64(0), np.int64(0))
-    if magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2:
+    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
         return nothing
     stop = at + total_size
     if total_size < FIXED_BYTES or stop > end:
@@ -100,7 +106,7 @@ def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     return (total_size, topic_at, topic_length, properties_at, properties_length)
 
 
-@inlined
+@compiled
 def _matches(data, at, expected):  # type: ignore[no-untyped-def]
     for index in range(len(expected)):
         if data[at + index] != expected[index]:
@@ -138,7 +144,7 @@ _DELAY_OF_MISSING_LEVEL_MS = 1000
 _REPLACEMENT = np.uint32(0xFFFD)
 
 
-@inlined
+@compiled
 def _continues(data, at, stop, least, greatest):  # type: ignore[no-untyped-def]
     return at < stop and least <= data[at] <= greatest
 
@@ -206,7 +212,9 @@ def _parse_int(data, at, length):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _tags_code(data, topic_at, topic_length, properties_at, properties_length, store_timestamp, delay_ms_by_level):  # type: ignore[no-untyped-def]
+def _tags_code(  # type: ignore[no-untyped-def]
+    data, topic_at, topic_length, properties_at, properties_length, store_timestamp, delay_ms_by_level
+):
     """The third field of a record's entry: when it is due if it is delayed, else the hash of its tags."""
     if topic_length == len(_SCHEDULE_TOPIC) and _matches(data, topic_at, _SCHEDULE_TOPIC):
         value_at, value_length = find_property(data, properties_at, properties_length, _DELAY)
@@ -222,7 +230,7 @@ def _tags_code(data, topic_at, topic_length, properties_at, properties_length, s
 # -- consume queue entries ----------------------------------------------------------------------------
 
 
-@inlined
+@compiled
 def _hash_queue(data, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
     code = np.uint64(14695981039346656037) ^ np.uint64(queue_id)
     for index in range(topic_length):
@@ -230,7 +238,7 @@ def _hash_queue(data, topic_at, topic_length, queue_id):  # type: ignore[no-unty
     return code ^ code >> np.uint64(29)
 
 
-@inlined
+@compiled
 def _same_bytes(data, one_at, other_at, length):  # type: ignore[no-untyped-def]
     for index in range(length):
         if data[one_at + index] != data[other_at + index]:
@@ -239,13 +247,23 @@ def _same_bytes(data, one_at, other_at, length):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _empty_slots(count):  # type: ignore[no-untyped-def]
+    """Slots of the table of queues, count a power of two; -1 stands for none."""
+    slots = np.empty(count, np.int32)
+    for slot in range(count):
+        slots[slot] = -1
+    return slots
+
+
+@compiled
 def _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
     """The slot of this queue, or the empty one that it may take. The bytes decide, not the hash."""
     mask = np.uint64(len(slots) - 1)
     slot = hash_code & mask
     while slots[slot] >= 0:
-        known = queues[slots[slot]]
-        if known[1] == topic_length and known[2] == queue_id and _same_bytes(data, known[0], topic_at, topic_length):
+        known = slots[slot]
+        same_lengths = queues[known, 1] == topic_length and queues[known, 2] == queue_id
+        if same_lengths and _same_bytes(data, queues[known, 0], topic_at, topic_length):
             break
         slot = slot + np.uint64(1) & mask
     return slot
@@ -255,16 +273,17 @@ def _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id)
 def _grow(data, queues, queue_count):  # type: ignore[no-untyped-def]
     """Twice the room for queues, and the slots anew."""
     larger = np.empty((2 * len(queues), 3), np.int64)
-    larger[:queue_count] = queues[:queue_count]
-    slots = np.full(4 * len(larger), -1, np.int32)
+    slots = _empty_slots(4 * len(larger))
     for queue in range(queue_count):
-        topic_at, topic_length, queue_id = larger[queue]
+        for field in range(3):
+            larger[queue, field] = queues[queue, field]
+        topic_at, topic_length, queue_id = queues[queue, 0], queues[queue, 1], queues[queue, 2]
         hash_code = _hash_queue(data, topic_at, topic_length, queue_id)
         slots[_find_slot(data, slots, larger, hash_code, topic_at, topic_length, queue_id)] = queue
     return larger, slots
 
 
-@inlined
+@compiled
 def _write_big_endian(target, at, value, size):  # type: ignore[no-untyped-def]
     for index in range(size):
         target[at + index] = np.uint8(value >> (8 * (size - 1 - index)) & 0xFF)
@@ -276,7 +295,8 @@ def _pack_by_queue(rows, row_count, queues, queue_count, base_offset):  # type: 
     starts = np.zeros(queue_count + 1, np.int64)
     for row in range(row_count):
         starts[rows[row, 4] + 1] += 1
-    starts = np.cumsum(starts)
+    for queue in range(queue_count):
+        starts[queue + 1] += starts[queue]
     entries = np.empty(row_count * ENTRY_BYTES, np.uint8)
     places = np.empty((row_count, 2), np.int64)
     for row in range(row_count):
@@ -293,26 +313,33 @@ def _pack_by_queue(rows, row_count, queues, queue_count, base_offset):  # type: 
 
 
 @compiled
+def _begins_run(places, index):  # type: ignore[no-untyped-def]
+    if index == 0 or places[index, 1] != places[index - 1, 1]:
+        return True
+    return places[index, 0] != places[index - 1, 0] + 1
+
+
+@compiled
 def _runs(places, queues):  # type: ignore[no-untyped-def]
     """Where the queue changes or its offsets are not consecutive, a run begins."""
     count = 0
     for index in range(len(places)):
-        if index == 0 or places[index, 1] != places[index - 1, 1] or places[index, 0] != places[index - 1, 0] + 1:
-            count += 1
+        count += _begins_run(places, index)
     runs = np.empty((count, 6), np.int64)
     run = -1
     for index in range(len(places)):
-        if index == 0 or places[index, 1] != places[index - 1, 1] or places[index, 0] != places[index - 1, 0] + 1:
+        if _begins_run(places, index):
             run += 1
             runs[run, 0] = index
             runs[run, 1] = 0
             runs[run, 2] = places[index, 0]
-            runs[run, 3:] = queues[places[index, 1]]
+            for field in range(3):
+                runs[run, 3 + field] = queues[places[index, 1], field]
         runs[run, 1] += 1
     return runs
 
 
-@compiled
+@_compiled_for((_BYTES, numba.types.int64, _LONGS))
 def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore[no-untyped-def]
     """Entries of all whole records from data[0] on, grouped by queue.
 
@@ -320,7 +347,8 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
     Half and rollback records get no entry. The walk ends at a BLANK and where no whole record begins, or
     one that claims another physical offset.
 
-    Returns
+    What it returns, in this order:
+
      entries     uint8[20 * n], packed, queue by queue, each in the order of the log
      runs        int64[r, 6]: index of the first entry, number of entries, queue offset of the first,
                  position of the topic in data, its length, queue id. Queue offsets in a run are
@@ -334,7 +362,7 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
     rows = np.empty((end // FIXED_BYTES + 1, 5), np.int64)
     row_count = 0
     queues = np.empty((16, 3), np.int64)
-    slots = np.full(64, -1, np.int32)
+    slots = _empty_slots(64)
     queue_count = 0
     last_store_timestamp = np.int64(-1)
     at = np.int64(0)
@@ -351,7 +379,9 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
             hash_code = _hash_queue(data, topic_at, topic_length, queue_id)
             slot = _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id)
             if slots[slot] < 0:
-                queues[queue_count] = topic_at, topic_length, queue_id
+                queues[queue_count, 0] = topic_at
+                queues[queue_count, 1] = topic_length
+                queues[queue_count, 2] = queue_id
                 slots[slot] = queue_count
                 queue_count += 1
             queue = slots[slot]
@@ -401,7 +431,7 @@ def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
     return code
 
 
-@inlined
+@compiled
 def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: ignore[no-untyped-def]
     rows[row_count, 0] = np.int64(code)
     rows[row_count, 1] = store_timestamp

@@ -38,6 +38,7 @@ import numpy.typing as npt
 
 from mqstore.index.key_buffer import KeyBuffer
 from mqstore.index.key_index_format import (
+    ENTRY_BYTES,
     STATE_KEY,
     KeyIndexState,
     decode_run_header,
@@ -52,62 +53,58 @@ from mqstore.index.key_run import MAX_RUN_ENTRIES, KeyRun, merge_count
 from mqstore.store.commit_log import CommitLog, LogChunk
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from mqstore.store.file_system import FileSystem
+from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.stored_message import StoredMessage
 
 if TYPE_CHECKING:
     import lmdb
 
-__all__ = ["KeyIndex"]
+__all__ = ["LmdbKeyIndex"]
 
 _T = TypeVar("_T")
 _END_OF_LOG: Final = 2**63 - 1
 # Entries that wait in memory before they are stored without being asked to.
 _COMMIT_ENTRIES: Final = 1 << 16
 _FIRST_MAP_BYTES: Final = 1 << 24
+# What one commit writes at most, generously: a run of the greatest length, and LMDB's own pages.
+_MAX_COMMIT_BYTES: Final = 2 * ENTRY_BYTES * MAX_RUN_ENTRIES
 # LMDB's lock file with its default of 126 readers.
 _LOCK_FILE_BYTES: Final = 8192
 
 
-class KeyIndex:
+class LmdbKeyIndex:
     """The keys of one store, in LMDB; see key_lookup.py for what the methods promise."""
 
     def __init__(
         self,
-        file_system: FileSystem,
         directory: Path,
         commit_log: CommitLog,
-        environment: "_Environment | None",
         *,
-        writable: bool,
+        read_only: bool = False,
+        file_system: FileSystem | None = None,
     ) -> None:
-        """Use `open`. `environment` is None for a reader that found no index."""
-        self._file_system = file_system
-        self._directory = directory
-        self._commit_log = commit_log
-        self._environment = environment
-        self._writable = writable
-        self._lock = threading.Lock()
-        # All of these under _lock.
-        self._is_closed = False
-        self._buffer = KeyBuffer()
-        self._stored = environment.read(_read_state) if environment is not None else KeyIndexState(0)
-        self._state = self._stored
-
-    @classmethod
-    def open(
-        cls, file_system: FileSystem, directory: Path, commit_log: CommitLog, *, writable: bool = True
-    ) -> "KeyIndex":
         """Open or create the index of a log whose end is known (recovery is done).
 
-        What is damaged or of another version is begun anew; readers then, as where there is no index, take
-        all keys from the log into memory. Raises StoreFull, StoreLocked (a second writer in this process).
+        What is damaged or of another version is begun anew; a reader then, as where there is no index, takes
+        all keys from the log into memory. `file_system` must be one of real files.
+        Raises StoreFull, StoreLocked (a second writer in this process).
         """
-        acquire = _acquire_writable if writable else _acquire_readable
-        environment = acquire(file_system, directory)
-        index = cls(file_system, directory, commit_log, environment, writable=writable)
-        if writable:
-            index._agree_with_log()
-        return index
+        self._file_system = file_system or OsFileSystem()
+        self._directory = directory
+        self._commit_log = commit_log
+        self._read_only = read_only
+        self._lock = threading.Lock()
+        # All of these under _lock. No environment: a reader that found none, or closed.
+        acquire = _acquire_readable if read_only else _acquire_writable
+        self._environment = acquire(self._file_system, directory)
+        self._is_closed = False
+        self._buffer = KeyBuffer()
+        self._stored = (
+            self._environment.read(_read_state) if self._environment is not None else KeyIndexState(0)
+        )
+        self._state = self._stored
+        if not read_only:
+            self._agree_with_log()
 
     def _agree_with_log(self) -> None:
         """Cut off what the log does not hold (any more); begin anew when it is another log."""
@@ -140,14 +137,13 @@ class KeyIndex:
     def absorb(self, chunk: LogChunk) -> int:
         with self._lock:
             self._check_open()
-            if self._writable:
-                if self._buffer.entry_count >= _COMMIT_ENTRIES:
-                    self._commit()
-            else:
+            if self._read_only:
                 self._follow_writer()
+            elif self._buffer.entry_count >= _COMMIT_ENTRIES:
+                self._commit()
             taken = self._buffer.take(chunk, self._state.dispatched_offset)
             reached = chunk.base_offset + taken.consumed_bytes
-            if reached > self._state.dispatched_offset:
+            if taken.consumed_bytes and reached > self._state.dispatched_offset:
                 self._state = self._state.advanced(reached, taken.last_offset, taken.last_store_timestamp)
             return taken.consumed_bytes
 
@@ -162,7 +158,7 @@ class KeyIndex:
     def flush(self) -> None:
         with self._lock:
             self._check_open()
-            if self._writable:
+            if not self._read_only:
                 self._commit()
 
     def _commit(self) -> None:
@@ -190,16 +186,17 @@ class KeyIndex:
         code = key_hash(topic, key)
         found: list[StoredMessage] = []
         below_offset, limit = _END_OF_LOG, max_num
-        while len(found) < max_num:
+        is_more = max_num > 0
+        while is_more:
             offsets = self._newest_offsets(code, begin_ms, end_ms, below_offset, limit)
-            if not offsets:
-                break
             for offset in offsets:
                 message = message_with_key(self._commit_log, offset, topic, key, begin_ms, end_ms)
                 if message is not None:
                     found.append(message)
-            # Next round, if another key has the same hash: further back, in larger steps.
-            below_offset, limit = offsets[-1], 2 * limit
+            # If another key has the same hash, another round: further back, in larger steps.
+            is_more = len(found) < max_num and len(offsets) == limit
+            if is_more:
+                below_offset, limit = offsets[-1], 2 * limit
         return found[:max_num][::-1]
 
     def _newest_offsets(
@@ -224,14 +221,13 @@ class KeyIndex:
     def truncate(self, physical_offset: int) -> None:
         with self._lock:
             self._check_open()
-            writer, stored = self._writer, self._stored
-            if stored.dispatched_offset > physical_offset:
-                stored = KeyIndexState(physical_offset)
-                writer.write(lambda transaction: _cut(transaction, stored))
-            self._stored = stored
+            cut = KeyIndexState(physical_offset)
+            if self._stored.dispatched_offset > physical_offset and not self._read_only:
+                self._writer.write(lambda transaction: _cut(transaction, cut))
+                self._stored = cut
             self._buffer.keep_between(0, physical_offset)
             if self._state.dispatched_offset > physical_offset:
-                self._state = KeyIndexState(physical_offset)
+                self._state = cut
 
     def delete_expired(self, min_physical_offset: int) -> None:
         with self._lock:
@@ -242,7 +238,7 @@ class KeyIndex:
     @property
     def _writer(self) -> "_Environment":
         """The environment, for writing. Raises StoreReadOnly."""
-        if not self._writable:
+        if self._read_only:
             raise StoreReadOnly(self._directory)
         assert self._environment is not None
         return self._environment
@@ -254,7 +250,7 @@ class KeyIndex:
             if self._is_closed:
                 return
             try:
-                if self._writable:
+                if not self._read_only:
                     # On a full disk the index stays behind the log, and catches up after the next open.
                     with suppress(StoreFull):
                         self._commit()
@@ -263,7 +259,7 @@ class KeyIndex:
 
     def destroy(self) -> None:
         with self._lock:
-            if not self._writable:
+            if self._read_only:
                 raise StoreReadOnly(self._directory)
             if not self._is_closed:
                 self._let_go()
@@ -274,7 +270,7 @@ class KeyIndex:
         self._is_closed = True
         self._buffer.clear()
         if self._environment is not None:
-            _release(self._environment, writable=self._writable)
+            _release(self._environment, writable=not self._read_only)
             self._environment = None
 
     def _check_open(self) -> None:
@@ -282,7 +278,7 @@ class KeyIndex:
             raise StoreClosed(self._directory)
 
     def __repr__(self) -> str:
-        return f"KeyIndex({str(self._directory)!r}, dispatched_offset={self._state.dispatched_offset})"
+        return f"LmdbKeyIndex({str(self._directory)!r}, dispatched_offset={self._state.dispatched_offset})"
 
 
 # -- what is done inside a transaction ------------------------------------------------------------------
@@ -406,9 +402,15 @@ class _Environment:
     def _open(self, *, writable: bool) -> "lmdb.Environment":
         import lmdb
 
-        path, readonly = str(self.path), not writable
-        open_here = partial(lmdb.open, path, map_size=_FIRST_MAP_BYTES, readonly=readonly, readahead=False)
-        with self._translated(_FIRST_MAP_BYTES):
+        open_here = partial(
+            lmdb.open,
+            str(self.path),
+            map_size=_FIRST_MAP_BYTES,
+            readonly=not writable,
+            mode=0o644,
+            readahead=False,
+        )
+        with self._translated():
             try:
                 environment = open_here()
             except (lmdb.ReadonlyError, PermissionError):
@@ -434,7 +436,7 @@ class _Environment:
         import lmdb
 
         self._refuse_child()
-        with self._gate, self._translated(0):
+        with self._gate, self._translated():
             while True:
                 try:
                     with self._environment.begin(buffers=True) as transaction:
@@ -448,16 +450,14 @@ class _Environment:
         import lmdb
 
         self._refuse_child()
-        map_bytes = self._environment.info()["map_size"]
-        with self._translated(map_bytes):
+        with self._translated():
             while True:
                 try:
                     with self._environment.begin(write=True, buffers=True) as transaction:
                         return work(transaction)
                 except lmdb.MapFullError:
-                    map_bytes *= 2
                     with self._gate:
-                        self._environment.set_mapsize(map_bytes)
+                        self._environment.set_mapsize(2 * self._environment.info()["map_size"])
 
     def close(self) -> None:
         with self._gate:
@@ -471,25 +471,25 @@ class _Environment:
             )
 
     @contextmanager
-    def _translated(self, wanted_bytes: int) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         """LMDB's errors as ours."""
         import lmdb
 
         try:
             yield
         except lmdb.Error as error:
-            if self._is_full(error, wanted_bytes):
-                raise StoreFull(self.path, wanted_bytes, str(error)) from error
+            if self._is_full(error):
+                raise StoreFull(self.path, _MAX_COMMIT_BYTES, str(error)) from error
             raise StoreError(
                 f"the key index {self.path} cannot be used: {error}. Close the store and delete that folder: "
                 "it is built anew from the commit log at the next open"
             ) from error
 
-    def _is_full(self, error: "lmdb.Error", wanted_bytes: int) -> bool:
+    def _is_full(self, error: "lmdb.Error") -> bool:
         code = getattr(error, "code", 0)
         if code == errno.EIO:
             # What LMDB makes of a write that ended early, as the last one before a full disk does.
-            return self._file_system.disk_usage(self.path).free_bytes < wanted_bytes
+            return self._file_system.disk_usage(self.path).free_bytes < _MAX_COMMIT_BYTES
         return code in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -508,29 +508,32 @@ def _acquire_writable(file_system: FileSystem, directory: Path) -> _Environment:
 
 
 def _open_or_begin_anew(file_system: FileSystem, directory: Path) -> _Environment:
+    environment = _open_usable(file_system, directory, writable=True)
+    if environment is None:
+        # Nothing is lost with it: all of it comes from the log.
+        _delete_files(file_system, directory)
+        environment = _Environment(file_system, directory, writable=True)
+    file_system.sync_directory(directory)
+    return environment
+
+
+def _open_usable(file_system: FileSystem, directory: Path, *, writable: bool) -> _Environment | None:
+    """The environment in a folder; None when it is damaged or of another version."""
+    lock_file = directory / "lock.mdb"
+    if writable and not file_system.exists(lock_file):
+        file_system.write(lock_file, bytes(_LOCK_FILE_BYTES))
     environment = None
     try:
-        environment = _create(file_system, directory)
+        environment = _Environment(file_system, directory, writable=writable)
         if environment.read(_is_usable):
             return environment
     except StoreFull:
         raise
     except StoreError:
-        # Damaged. Nothing is lost with it: all of it comes from the log.
         pass
     if environment is not None:
         environment.close()
-    _delete_files(file_system, directory)
-    return _create(file_system, directory)
-
-
-def _create(file_system: FileSystem, directory: Path) -> _Environment:
-    lock_file = directory / "lock.mdb"
-    if not file_system.exists(lock_file):
-        file_system.write(lock_file, bytes(_LOCK_FILE_BYTES))
-    environment = _Environment(file_system, directory, writable=True)
-    file_system.sync_directory(directory)
-    return environment
+    return None
 
 
 def _acquire_readable(file_system: FileSystem, directory: Path) -> _Environment | None:
@@ -542,11 +545,8 @@ def _acquire_readable(file_system: FileSystem, directory: Path) -> _Environment 
             return known
         if not file_system.exists(directory / "data.mdb"):
             return None
-        try:
-            environment = _Environment(file_system, directory, writable=False)
-        except StoreError:
-            return None
-        return _register(environment)
+        environment = _open_usable(file_system, directory, writable=False)
+        return _register(environment) if environment is not None else None
 
 
 def _is_usable(transaction: "lmdb.Transaction[memoryview]") -> bool:

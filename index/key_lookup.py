@@ -1,6 +1,6 @@
 """What a key index can do, and what it means that a message has a key.
 
-Two implementations: `KeyIndex` (key_index.py: LMDB, on the disk) and `MemoryKeyIndex`
+Two implementations: `LmdbKeyIndex` (key_index.py: LMDB, on the disk) and `MemoryKeyIndex`
 (memory_key_index.py: for a store in memory, and the plain twin of the other). Both are fed by the
 dispatcher, in the order of the log, and both are asked by `MessageStore.query_message`.
 

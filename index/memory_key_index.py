@@ -53,12 +53,13 @@ class MemoryKeyIndex:
                 consumed_bytes += message.store_size
             if self._is_blank(chunk, consumed_bytes):
                 consumed_bytes = chunk.segment_end - chunk.base_offset
-            self._dispatched_offset = max(self._dispatched_offset, chunk.base_offset + consumed_bytes)
+            if consumed_bytes:
+                self._dispatched_offset = max(self._dispatched_offset, chunk.base_offset + consumed_bytes)
             return consumed_bytes
 
     @staticmethod
     def _whole_records(chunk: LogChunk) -> Iterator[StoredMessage]:
-        data, at = memoryview(chunk.data), 0
+        data, at = chunk.data.data, 0
         while at + FIXED_BYTES <= len(data):
             size = _PREFIX.unpack_from(data, at)[0]
             message = StoredMessage(data[at : at + size])
@@ -72,7 +73,7 @@ class MemoryKeyIndex:
     @staticmethod
     def _is_blank(chunk: LogChunk, at: int) -> bool:
         has_prefix = at + BLANK_MIN_BYTES <= len(chunk.data)
-        return has_prefix and bool(_PREFIX.unpack_from(chunk.data, at)[1] == BLANK_MAGIC_CODE)
+        return has_prefix and bool(_PREFIX.unpack_from(chunk.data.data, at)[1] == BLANK_MAGIC_CODE)
 
     def _put(self, message: StoredMessage) -> None:
         offset = message.physical_offset

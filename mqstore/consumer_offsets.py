@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from mqstore.store import state_file_format
 from mqstore.store.clock import Clock
 from mqstore.store.data_version import DataVersion
-from mqstore.store.errors import QueueIllegal, StoreReadOnly, TopicNotExist
+from mqstore.store.errors import QueueIllegal, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.state_file import StateFile
 from mqstore.subscription_groups import SubscriptionGroups
@@ -90,8 +90,9 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note that `group` consumes message `offset` of the queue next; a smaller one moves it back.
 
-        Ignored while a reset is pending. Raises SubscriptionGroupNotExist, TopicNotExist, GroupIllegal,
-        QueueIllegal, StoreReadOnly.
+        Ignored while a reset is pending. An unknown group or topic comes to be as at any other first use.
+        Raises SubscriptionGroupNotExist, TopicNotExist, GroupIllegal, TopicIllegal, QueueIllegal,
+        StoreReadOnly.
         """
         self._check(group, topic, queue_id, offset)
         key = topic + _SEPARATOR + group
@@ -151,7 +152,7 @@ class ConsumerOffsets:
         if self._subscription_groups.lookup(group) is None:
             self._subscription_groups.find(group)
         if self._topics.lookup(topic) is None:
-            raise TopicNotExist(topic)
+            self._topics.find(topic)
         if queue_id < 0 or offset < 0:
             raise QueueIllegal(
                 f"offset {offset} of queue {queue_id} of topic {topic!r}: neither may be below 0",

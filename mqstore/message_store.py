@@ -83,7 +83,6 @@ class MessageStore:
             parts.delay_levels,
             DelayOffsets(file_system, parts.layout.config, clock),
             clock,
-            interval_ms=config.delivery_interval,
         )
         self._send_back = SendBack(
             parts.subscription_groups, parts.topics, parts.commit_log, self._puts.put_rewritten
@@ -130,7 +129,7 @@ class MessageStore:
         )
         store = cls(parts, path, config, read_only=read_only, clock=clock, file_system=file_system)
         try:
-            store._delivery.load()
+            store._delivery.load(writable=not read_only)
         except BaseException:
             store._release()
             raise
@@ -221,8 +220,7 @@ class MessageStore:
         index, dispatcher = self._parts.key_index, self._parts.key_dispatcher
         if index is None or dispatcher is None:
             return []
-        if not self.read_only:
-            dispatcher.catch_up(self.commit_log.visible_offset)
+        dispatcher.catch_up(self.commit_log.visible_offset)
         return index.query(topic, key, begin_ms, end_ms, max_num)
 
     def get_offset_in_queue_by_time(
@@ -355,6 +353,7 @@ class MessageStore:
             return
         self._closed = True
         self._arrivals.close()
+        self._delivery.stop()
         for service in self._services:
             service.stop()
         try:

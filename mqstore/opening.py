@@ -20,6 +20,7 @@ from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_lookup import KeyLookup
 from mqstore.index.memory_key_index import MemoryKeyIndex
+from mqstore.index.rebuild import DISPATCHER_NAME, bring_up_to_date
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.store.abort_file import AbortFile
 from mqstore.store.checkpoint_file import CheckpointFile
@@ -131,7 +132,7 @@ class _Opening:
             file_system.make_directories(layout.config)
             abort.create()
         report = self._recover(commit_log, recovery_point, checkpoint, clean=clean)
-        dispatcher = self._catch_up_queues(commit_log, consume_queues, report, clean=clean)
+        dispatcher = self._catch_up_queues(commit_log, consume_queues, recovery_point, report, clean=clean)
         key_index, key_dispatcher = self._open_key_index(commit_log)
         commit_log.first_queue_offset = consume_queues.next_queue_offset
         return OpenedParts(
@@ -204,28 +205,41 @@ class _Opening:
         )
 
     def _catch_up_queues(
-        self, commit_log: CommitLog, consume_queues: ConsumeQueueStore, report: RecoveryReport, *, clean: bool
+        self,
+        commit_log: CommitLog,
+        consume_queues: ConsumeQueueStore,
+        recovery_point: RecoveryPointFile,
+        report: RecoveryReport,
+        *,
+        clean: bool,
     ) -> Dispatcher:
         if self.read_only:
-            return Dispatcher(commit_log, consume_queues, report.end_offset, "consume queues")
-        if not clean:
-            consume_queues.truncate(report.end_offset)
-        dispatcher = Dispatcher(commit_log, consume_queues, report.start_offset, "consume queues")
-        dispatcher.catch_up(report.end_offset)
-        return dispatcher
+            return Dispatcher(commit_log, consume_queues, report.end_offset, DISPATCHER_NAME)
+        total_bytes = commit_log.max_offset - commit_log.min_offset
+        on_progress = self.on_progress
+        return bring_up_to_date(
+            commit_log,
+            consume_queues,
+            report.start_offset,
+            clean=clean,
+            on_rebuild=recovery_point.delete,
+            on_progress=(
+                None
+                if on_progress is None
+                else lambda offset: on_progress("dispatch", offset - commit_log.min_offset, total_bytes)
+            ),
+        )
 
     def _open_key_index(self, commit_log: CommitLog) -> tuple[KeyLookup | None, Dispatcher | None]:
         if not self.config.key_index_enable:
             return None, None
         if isinstance(self.file_system, OsFileSystem):
-            if self.read_only and not self.file_system.exists(self.layout.keys):
-                return None, None
-            index: KeyLookup = LmdbKeyIndex(self.layout.keys, commit_log, read_only=self.read_only)
+            index: KeyLookup = LmdbKeyIndex(
+                self.layout.keys, commit_log, read_only=self.read_only, file_system=self.file_system
+            )
         else:
             index = MemoryKeyIndex(commit_log)
-        index.truncate(commit_log.max_offset)
-        start_offset = max(index.dispatched_offset, commit_log.min_offset)
-        return index, Dispatcher(commit_log, index, start_offset, "key index")
+        return index, Dispatcher(commit_log, index, index.dispatched_offset, "key index")
 
 
 def refresh_parts(parts: OpenedParts) -> None:

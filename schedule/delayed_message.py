@@ -23,14 +23,13 @@ from mqstore.store.message import Message
 from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC
 from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, takes_queue_offset
+from mqstore.store.sys_flag import takes_queue_offset
 
 __all__ = ["TIMER_REQUESTS", "is_half_message", "level_of_queue", "queue_of_level", "restore", "rewrite"]
 
 TIMER_REQUESTS: Final = frozenset({"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
 """Requests for an arbitrary deliver time; a delay level overrules and drops them."""
 
-_HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _JAVA_INT = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -97,7 +96,7 @@ def restore(stored: StoredMessage) -> Message:
         queue_id=_real_queue_id(stored, properties),
         properties=properties,
         flag=stored.flag,
-        sys_flag=stored.sys_flag & ~_HOST_BITS,
+        sys_flag=stored.sys_flag,
         born_timestamp=stored.born_timestamp,
         born_host=stored.born_host,
         reconsume_times=stored.reconsume_times,

@@ -9,8 +9,8 @@ offset on disk be n. Every entry below n must then be one of these:
  - delivered, and its delivered copy lies in the prefix. The waiting record was appended before its copy,
    so it lies there too, and recovery gives the queue the same entries below n, for entries are numbered
    by their records.
- - passed over (discarded), and its own record lies in the prefix. Otherwise the number would be given
-   again, to a message that nobody has delivered.
+ - passed over, and the record that its number is known from lies in the prefix. Otherwise the number
+   would be given again, to a message that nobody has delivered.
 So each step notes the physical offset behind the last byte it depends on, and `settle` lets the durable
 offset follow once the flush has passed that byte. Steps are in order of these bytes, because a level is
 delivered by one thread at a time and the log only grows; the oldest step is the first that settles.

@@ -1,7 +1,7 @@
 """The delivery service: puts delayed messages to their own topics when they are due.
 
-Its loop: every `interval_ms`, for each level, put the due entries at the head of the level's queue in
-batches (one lock, one group commit each) and move the level's offset past what was put.
+One pass (`run_once`, every 100 ms by the store's service): for each level, put the due entries at the head
+of the level's queue in batches (one lock, one group commit each) and move the level's offset past them.
 
 Never skipped: an entry that cannot be read, verified or put stops its level, and only that one. The error
 stays visible in `status()` with the time since when, is logged once, and the entry is tried again every
@@ -11,7 +11,7 @@ Never early: due_entries.py. Not lost, at most doubled, by a power cut: delivery
 It does not rewrite (delayed_message.py), nor write delayOffset.json by itself: the owner calls `persist`
 after a flush of the log, and once more when all is stopped.
 
-Threads: `start` makes one; `run_once` may be called from any, one at a time; the questions (`status`,
+Threads: it makes none. `run_once` may be called from any, and runs one at a time; the questions (`status`,
 `pending`, ...) never wait for a delivery. What stops it: `stop`, between two batches.
 Durability: none of its own; the delivered copies are puts like any other.
 Source: spec/schedule_and_retry.md section 4; ScheduleMessageService.
@@ -19,27 +19,29 @@ Source: spec/schedule_and_retry.md section 4; ScheduleMessageService.
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from mqstore.index.consume_queue import ConsumeQueue
+from mqstore.index.consume_queue_format import BLANK_SIZE
+from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DelayOffsets
 from mqstore.schedule.delayed_message import is_half_message, level_of_queue, queue_of_level, restore
 from mqstore.schedule.delivery_progress import DeliveryProgress
-from mqstore.schedule.due_entries import DueEntries
+from mqstore.schedule.due_entries import DueEntries, Entries, leading
 from mqstore.store.clock import Clock
+from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import MessageIllegal, MessageNotFound, StoreError
 from mqstore.store.message import Message
 from mqstore.store.names import SCHEDULE_TOPIC
 from mqstore.store.put_result import PutMessageResult
 from mqstore.store.record_format import RecordIllegal, check_record
 from mqstore.store.status import PutMessageStatus
-from mqstore.store.stored_message import StoredMessage
 
-__all__ = ["DelayQueue", "DelayQueues", "DeliveryService", "LevelStatus", "PutRestored", "WaitingRecords"]
+__all__ = ["DeliveryService", "LevelStatus", "PutRestored"]
 
 MAX_BATCH_MESSAGES: Final = 1024
 MAX_BATCH_BYTES: Final = 4_194_304
@@ -49,49 +51,6 @@ _STORED: Final = frozenset({PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK
 """Outcomes that leave the copy in the log. (RocketMQ puts again after a timeout, and doubles it.)"""
 
 _logger = logging.getLogger(__name__)
-
-
-class DelayQueue(Protocol):
-    """The consume queue of one level."""
-
-    @property
-    def min_offset(self) -> int:
-        """Number of the first entry whose record is kept."""
-        ...
-
-    @property
-    def max_offset(self) -> int:
-        """Number behind the last entry."""
-        ...
-
-    def entries_from(self, queue_offset: int, count: int) -> npt.NDArray[np.void]:
-        """At most `count` entries (perhaps fewer than there are) with physical_offset, size, tags_code."""
-        ...
-
-
-class DelayQueues(Protocol):
-    """All consume queues."""
-
-    def find(self, topic: str, queue_id: int) -> DelayQueue | None:
-        """The queue, or None when nothing was ever put to it."""
-        ...
-
-    def queues(self) -> Iterable[tuple[str, int]]:
-        """Topic and id of every queue."""
-        ...
-
-
-class WaitingRecords(Protocol):
-    """The commit log, as far as delivery needs it."""
-
-    @property
-    def min_offset(self) -> int: ...
-    @property
-    def max_offset(self) -> int: ...
-    @property
-    def flushed_offset(self) -> int: ...
-    def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None: ...
-    def store_timestamp_at(self, physical_offset: int) -> int: ...
 
 
 class PutRestored(Protocol):
@@ -104,10 +63,11 @@ class PutRestored(Protocol):
 
 
 class LevelStatus(NamedTuple):
-    """How one level is doing. `delay_ms` is None when the level is no longer in the table.
+    """How one level is doing since the store was opened. `delay_ms` is None when it left the table.
 
-    pending counts the entries not yet put; next_due_ms is when the first of them is due (epoch ms), and
-    lateness_ms how long ago that was. A blocked level has its error here, and since when.
+    pending: entries not yet put. next_due_ms: when the first of them is due (epoch ms); lateness_ms: how long
+    ago that was. passed_over: entries that were no messages to deliver. A blocked level has its error here,
+    and since when.
     """
 
     level: int
@@ -117,8 +77,8 @@ class LevelStatus(NamedTuple):
     next_due_ms: int | None
     lateness_ms: int
     delivered: int
-    discarded: int
-    error: Exception | None
+    passed_over: int
+    error: str | None
     blocked_since_ms: int | None
 
 
@@ -131,8 +91,8 @@ class _Level:
         self.due = due
         self.progress = DeliveryProgress(next_offset)
         self.delivered = 0
-        self.discarded = 0
-        self.error: Exception | None = None
+        self.passed_over = 0
+        self.error: str | None = None
         self.blocked_since_ms: int | None = None
 
 
@@ -141,14 +101,12 @@ class DeliveryService:
 
     def __init__(
         self,
-        consume_queues: DelayQueues,
-        commit_log: WaitingRecords,
+        consume_queues: ConsumeQueueStore,
+        commit_log: CommitLog,
         put_messages: PutRestored,
         delay_levels: DelayLevels,
         delay_offsets: DelayOffsets,
         clock: Clock,
-        *,
-        interval_ms: int = 100,
     ) -> None:
         """Nothing is read before `load`."""
         self._consume_queues = consume_queues
@@ -157,23 +115,21 @@ class DeliveryService:
         self._delay_levels = delay_levels
         self._delay_offsets = delay_offsets
         self._clock = clock
-        self._interval_ms = interval_ms
         # One delivery at a time; held through reads and puts.
         self._delivering = threading.Lock()
         # Guards the progress of the levels together with the table of offsets; held for moments.
         self._lock = threading.Lock()
         self._levels: tuple[_Level, ...] = ()
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
 
     # -- life -----------------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, *, writable: bool = True) -> None:
         """Read delayOffset.json and take up each level where it says. Once, before anything else.
 
         The queues must be complete: an offset beyond the end of its queue is lowered to it, at once also
-        on disk, for else the messages that fill the gap would be skipped after the next crash. Raises
-        StateFileCorrupt.
+        on disk if that is `writable`, for else the messages that fill the gap would be skipped after the
+        next crash. Raises StateFileCorrupt.
         """
         lowered: dict[int, int] = {}
 
@@ -184,7 +140,7 @@ class DeliveryService:
             return clamped
 
         self._delay_offsets.load(clamp)
-        if lowered:
+        if lowered and writable:
             self._delay_offsets.persist(lowered)
         self._levels = tuple(self._level(level) for level in range(1, self._highest_level() + 1))
 
@@ -198,21 +154,12 @@ class DeliveryService:
         due = DueEntries(delay_ms, self._commit_log.store_timestamp_at)
         return _Level(level, delay_ms, due, self._delay_offsets.offset(level))
 
-    def start(self) -> None:
-        """Deliver every `interval_ms` on a thread of its own, until `stop`."""
-        assert self._thread is None, "the delivery service is started once"
-        self._thread = threading.Thread(target=self._run, name="mqstore-delivery", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._interval_ms / 1000):
-            self.run_once()
-
     def stop(self) -> None:
-        """End the thread after the batch at hand. The owner then flushes the log and calls `persist`."""
+        """Let a running pass end after the batch at hand; later passes deliver nothing.
+
+        The owner then flushes the log and calls `persist`.
+        """
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def persist(self, flushed_offset: int) -> bool:
         """Write delayOffset.json as far as the log is durable up to `flushed_offset`; False: no change.
@@ -232,45 +179,46 @@ class DeliveryService:
         """
         with self._delivering:
             now_ms = self._clock.now_ms()
-            delivered = 0
+            before = sum(level.delivered for level in self._levels)
             busy = self._levels
             while busy and not self._stopping.is_set():
-                counts = [self._take_turn(level, now_ms) for level in busy]
-                busy = tuple(level for level, count in zip(busy, counts, strict=True) if count)
-                delivered += sum(counts)
-            return delivered
+                busy = tuple(level for level in busy if self._take_turn(level, now_ms))
+            return sum(level.delivered for level in self._levels) - before
 
-    def _take_turn(self, level: _Level, now_ms: int) -> int:
-        """Deliver one batch of `level`; returns how many messages. Nothing escapes: other levels go on."""
-        before = level.delivered
+    def _take_turn(self, level: _Level, now_ms: int) -> bool:
+        """Deliver one batch of `level`; whether there may be more. Nothing escapes: other levels go on."""
+        before = self._delay_offsets.offset(level.level)
         try:
             self._deliver_batch(level, now_ms)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one level, the others go on
             self._block(level, error, now_ms)
-        else:
-            level.error = level.blocked_since_ms = None
-        return level.delivered - before
+            return False
+        level.error = level.blocked_since_ms = None
+        return self._delay_offsets.offset(level.level) != before
 
     def _deliver_batch(self, level: _Level, now_ms: int) -> None:
         queue = self._queue(level.level)
         if queue is None:
             return
-        entries = self._due_entries(level, queue, now_ms)
-        messages, trouble = self._restore_all(level, entries)
+        offset = self._next_offset_in(level, queue)
+        entries = self._due_entries(level, queue, offset, now_ms)
+        if blanks := leading(entries["size"] == BLANK_SIZE):
+            self._pass_over(level, entries[:blanks])
+            return
+        messages, trouble = self._restore_all(level, entries, offset)
         if messages:
             self._put(level, messages)
         if trouble is not None:
             raise trouble
 
-    def _due_entries(self, level: _Level, queue: DelayQueue, now_ms: int) -> npt.NDArray[np.void]:
-        offset = self._next_offset_in(level, queue)
+    def _due_entries(self, level: _Level, queue: ConsumeQueue, offset: int, now_ms: int) -> Entries:
         # A blocked level asks for the one entry that blocks it.
         entries = queue.entries_from(offset, MAX_BATCH_MESSAGES if level.error is None else 1)
         entries = entries[: level.due.count(entries, offset, queue.max_offset, now_ms)]
         within_bytes = int(np.searchsorted(entries["size"].cumsum(), MAX_BATCH_BYTES, side="right"))
         return entries[: max(1, within_bytes)]
 
-    def _next_offset_in(self, level: _Level, queue: DelayQueue) -> int:
+    def _next_offset_in(self, level: _Level, queue: ConsumeQueue) -> int:
         """The next entry to deliver, after the queue has lost entries at either end."""
         offset = self._delay_offsets.offset(level.level)
         clamped = _clamp(queue, offset)
@@ -285,31 +233,36 @@ class DeliveryService:
         return clamped
 
     def _restore_all(
-        self, level: _Level, entries: npt.NDArray[np.void]
+        self, level: _Level, entries: Entries, first_offset: int
     ) -> tuple[list[Message], Exception | None]:
-        """The messages to put, up to the first entry that gives trouble, with that trouble."""
+        """The messages to put, up to the first entry that is none or gives trouble, with that trouble."""
         messages: list[Message] = []
-        for entry in entries:
+        for index, (physical_offset, size, _) in enumerate(entries.tolist()):
+            if size == BLANK_SIZE:
+                break
             try:
-                message = self._restore(level, int(entry["physical_offset"]))
-            except Exception as error:
+                message = self._restore(level, physical_offset, first_offset + index)
+            except (StoreError, ValueError) as error:
                 return messages, error
             if is_half_message(message):
+                # No delay may turn it into the first half of a transaction.
                 if not messages:
-                    self._discard(level, entry)
-                return messages, None
+                    self._pass_over(level, entries[:1])
+                break
             messages.append(message)
         return messages, None
 
-    def _restore(self, level: _Level, physical_offset: int) -> Message:
+    def _restore(self, level: _Level, physical_offset: int, queue_offset: int) -> Message:
         """The message of a waiting record. A damaged one is not given a new, matching CRC."""
-        stored = self._commit_log.look_message_by_offset(physical_offset)
+        log = self._commit_log
+        stored = log.look_message_by_offset(physical_offset)
         if stored is None:
-            raise MessageNotFound(physical_offset, self._commit_log.min_offset, self._commit_log.max_offset)
+            raise MessageNotFound(physical_offset, log.min_offset, log.max_offset)
         check_record(stored.record, physical_offset)
-        found = (stored.topic, stored.queue_id)
-        if found != (SCHEDULE_TOPIC, queue_of_level(level.level)):
-            raise RecordIllegal(f"a record of {SCHEDULE_TOPIC}/{queue_of_level(level.level)}", f"{found}")
+        expected = (SCHEDULE_TOPIC, queue_of_level(level.level), queue_offset)
+        found = (stored.topic, stored.queue_id, stored.queue_offset)
+        if found != expected:
+            raise RecordIllegal(f"the record of {expected} at physical offset {physical_offset}", f"{found}")
         return restore(stored)
 
     def _put(self, level: _Level, messages: Sequence[Message]) -> None:
@@ -331,10 +284,14 @@ class DeliveryService:
             refused = next(result for result in results if result.status not in _STORED)
             raise StoreError(f"the put to {refused.topic} answered {refused.status.name}")
 
-    def _discard(self, level: _Level, entry: Any) -> None:
-        """Pass over a half message, which no delay may turn into a transaction's first half."""
-        self._advance(level, 1, int(entry["physical_offset"]) + int(entry["size"]))
-        level.discarded += 1
+    def _pass_over(self, level: _Level, entries: Entries) -> None:
+        """Move past entries that have nothing to deliver: blanks, or one half message."""
+        last = entries[-1]
+        # A blank has the offset of the next record of its queue; the flush ends between records, so that
+        # one is durable as soon as its first byte is.
+        size = 1 if last["size"] == BLANK_SIZE else int(last["size"])
+        self._advance(level, len(entries), int(last["physical_offset"]) + size)
+        level.passed_over += len(entries)
 
     def _advance(self, level: _Level, count: int, end_physical_offset: int) -> None:
         with self._lock:
@@ -344,11 +301,12 @@ class DeliveryService:
             self._delay_offsets.update(level.level, next_offset)
 
     def _block(self, level: _Level, error: Exception, now_ms: int) -> None:
-        if level.error is None or str(level.error) != str(error):
-            _logger.error("delay level %d is blocked: %s", level.level, error)
+        reason = f"{type(error).__name__}: {error}"
+        if level.error != reason:
+            _logger.error("delay level %d is blocked: %s", level.level, reason)
         if level.blocked_since_ms is None:
             level.blocked_since_ms = now_ms
-        level.error = error
+        level.error = reason
 
     def skip(self, level: int) -> int:
         """Give up the entry that blocks `level`; returns its physical offset.
@@ -361,10 +319,10 @@ class DeliveryService:
             queue = self._queue(level)
             if blocked is None or queue is None:
                 raise ValueError(f"delay level {level} is not blocked: there is nothing to skip")
-            entry = queue.entries_from(self._delay_offsets.offset(level), 1)[0]
-            self._discard(blocked, entry)
+            entries = queue.entries_from(self._delay_offsets.offset(level), 1)
+            self._pass_over(blocked, entries)
             blocked.error = blocked.blocked_since_ms = None
-            return int(entry["physical_offset"])
+            return int(entries[0]["physical_offset"])
 
     # -- questions ------------------------------------------------------------------------------------
 
@@ -385,7 +343,7 @@ class DeliveryService:
             next_due_ms=next_due_ms,
             lateness_ms=0 if next_due_ms is None else max(0, now_ms - next_due_ms),
             delivered=level.delivered,
-            discarded=level.discarded,
+            passed_over=level.passed_over,
             error=level.error,
             blocked_since_ms=level.blocked_since_ms,
         )
@@ -401,14 +359,18 @@ class DeliveryService:
             return 0
         return queue.max_offset - _clamp(queue, self._delay_offsets.offset(level))
 
-    def min_undelivered_physical_offset(self) -> int | None:
-        """The first byte of the log that delivery may still need, after a power cut too; None: no byte.
+    def min_undelivered_physical_offset(self) -> int:
+        """The first byte of the log that delivery may still need, after a power cut too.
 
-        Retention keeps it and all behind it. What the dispatcher has not yet brought into the queues is
-        not known here.
+        Retention keeps it and all behind it; the end of the log when there is none. What the dispatcher
+        has not brought into the queues yet is not known here.
         """
-        heads = [self._entry_at(level.level, level.progress.durable_offset) for level in self._levels]
-        return min((int(head["physical_offset"]) for head in heads if head is not None), default=None)
+        end = self._commit_log.max_offset
+        with self._lock:
+            flushed_offset = self._commit_log.flushed_offset
+            offsets = [(level.level, level.progress.settle(flushed_offset)) for level in self._levels]
+        heads = [head for level, offset in offsets if (head := self._entry_at(level, offset)) is not None]
+        return min((int(head["physical_offset"]) for head in heads), default=end)
 
     def _entry_at(self, level: int, offset: int) -> Any | None:
         """The entry at `offset`, or the queue's first if that is later; None behind the last."""
@@ -418,7 +380,7 @@ class DeliveryService:
         entries = queue.entries_from(max(offset, queue.min_offset), 1)
         return entries[0] if len(entries) else None
 
-    def _queue(self, level: int) -> DelayQueue | None:
+    def _queue(self, level: int) -> ConsumeQueue | None:
         return self._consume_queues.find(SCHEDULE_TOPIC, queue_of_level(level))
 
     def __repr__(self) -> str:
@@ -426,6 +388,6 @@ class DeliveryService:
         return f"<DeliveryService of {len(self._levels)} levels, blocked {blocked}, pending {self.pending()}>"
 
 
-def _clamp(queue: DelayQueue | None, offset: int) -> int:
+def _clamp(queue: ConsumeQueue | None, offset: int) -> int:
     """`offset`, or the end of the queue that is nearer to it; a queue that is not there starts at 0."""
     return 0 if queue is None else max(queue.min_offset, min(offset, queue.max_offset))

@@ -16,15 +16,15 @@ Source: spec/schedule_and_retry.md section 4; ScheduleMessageService#correctDeli
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DueEntries", "due_prefix"]
+__all__ = ["DueEntries", "Entries", "due_prefix", "leading"]
 
-Entries = npt.NDArray[np.void]
-"""A structured view with the fields physical_offset, size and tags_code (here: the deliver time)."""
+Entries: TypeAlias = npt.NDArray[np.void]
+"""A view of a consume queue (ENTRY_DTYPE); here the field tags_code is the deliver time."""
 
 
 def due_prefix(deliver_ms: npt.NDArray[Any], now_ms: int) -> int:
@@ -33,10 +33,10 @@ def due_prefix(deliver_ms: npt.NDArray[Any], now_ms: int) -> int:
     >>> due_prefix(np.array([5, 7, 9]), now_ms=7)
     2
     """
-    return _leading(deliver_ms <= now_ms)
+    return leading(deliver_ms <= now_ms)
 
 
-def _leading(claims: npt.NDArray[np.bool_]) -> int:
+def leading(claims: npt.NDArray[np.bool_]) -> int:
     """How many of `claims` hold before the first that does not."""
     return len(claims) if claims.all() else int(claims.argmin())
 
@@ -66,7 +66,7 @@ class DueEntries:
         due = due_prefix(deliver_ms, now_ms)
         if due or not len(entries) or self._delay_ms is None:
             return due
-        too_far = _leading(deliver_ms > now_ms + self._delay_ms)
+        too_far = leading(deliver_ms > now_ms + self._delay_ms)
         return self._overdue_by_guard(entries[:too_far], first_offset, max_offset, now_ms) if too_far else 0
 
     def _overdue_by_guard(self, entries: Entries, first_offset: int, max_offset: int, now_ms: int) -> int:

@@ -97,7 +97,8 @@ class ExponentialRetryPolicy:
     def next_delay_ms(self, reconsume_times: int) -> int:
         """Milliseconds until the next attempt."""
         exponent = min(max(0, reconsume_times), _MAX_EXPONENT)
-        return min(self.max_ms, self.initial_ms * self.multiplier**exponent)
+        growth: int = self.multiplier**exponent
+        return min(self.max_ms, self.initial_ms * growth)
 
 
 DEFAULT_RETRY_POLICY: Final[RetryPolicy] = CustomizedRetryPolicy()

@@ -50,5 +50,11 @@ class RecoveryPointFile:
         self._file_system.sync_directory(self._path.parent)
         self.point = point
 
+    def delete(self) -> None:
+        """Forget the point, durably: what it speaks of is about to be built anew."""
+        self._file_system.delete(self._path)
+        self._file_system.sync_directory(self._path.parent)
+        self.point = None
+
     def __repr__(self) -> str:
         return f"RecoveryPointFile({str(self._path)!r}, {self.point})"

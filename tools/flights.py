@@ -80,8 +80,9 @@ def _text_or_missing(text: str) -> str | None:
 
 
 _CONVERTERS: dict[str, Callable[[str], int | str | None]] = {
-    name: _text_or_missing if name in ("carrier", "tailnum", "origin", "dest", "time_hour") else
-    _whole_number_or_missing
+    name: _text_or_missing
+    if name in ("carrier", "tailnum", "origin", "dest", "time_hour")
+    else _whole_number_or_missing
     for name in Flight.__struct_fields__[1:]
 }
 

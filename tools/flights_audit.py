@@ -76,7 +76,9 @@ def audit(store: MessageStore, flights_file: Path, limit: int | None = None) -> 
     in_file = count_flights(flights_file, limit)
     missing = np.zeros(in_file.rows, np.bool_)
     missing[list(in_file.missing_rows)] = True
-    published, dead = (_count_rows(store, topic, len(missing)) for topic in (FLIGHTS_TOPIC, DEAD_LETTER_TOPIC))
+    published, dead = (
+        _count_rows(store, topic, len(missing)) for topic in (FLIGHTS_TOPIC, DEAD_LETTER_TOPIC)
+    )
     waiting = _count_attempts(store, names.SCHEDULE_TOPIC, len(missing))
     retried = _count_attempts(store, RETRY_TOPIC, len(missing))
     arrived = _arrived(store, published, waiting[0])

@@ -109,7 +109,7 @@ def _missing_flights(
 class DeliveryStuck(Exception):
     """A delay level cannot deliver: the retries will not come."""
 
-    def __init__(self, level: int, error: Exception) -> None:
+    def __init__(self, level: int, error: str) -> None:
         super().__init__(f"delay level {level} cannot deliver: {error}")
 
 

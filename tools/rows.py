@@ -9,7 +9,7 @@ It does not know what becomes of a row (tools/cli/ingest.py). Rows are numbered 
 
 import io
 from collections.abc import Iterator
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +20,7 @@ __all__ = ["RowFormat", "RowIllegal", "format_of", "read_rows"]
 RowDict = dict[str, Any]
 
 
-class RowFormat(str, Enum):
+class RowFormat(StrEnum):
     """How the rows are written."""
 
     JSONL = "jsonl"

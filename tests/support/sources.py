@@ -65,7 +65,7 @@ class Source:
 
     @functools.cached_property
     def mentions(self) -> tuple[Use, ...]:
-        """Every name and attribute read, written in full: after `import time as t`, `t.time` is `time.time`."""
+        """Every name and attribute, written in full: after `import time as t`, `t.time` is `time.time`."""
         originals = self._originals()
         found = []
         for node in ast.walk(self.tree):

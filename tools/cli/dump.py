@@ -1,8 +1,8 @@
 """`mqstore dump`: what is in one file of a store, straight from its bytes. Safe on a live store.
 
     $ mqstore dump data/commitlog/00000000000000000000 --count 1
-    physical offset  kind  size  topic   queue  offset  stored at                tags     keys  retries  body bytes
-                  0  V1     153  orders      0       0  2026-07-18 12:30:00.123  created  o-1         0           9
+    physical offset  kind  size  topic   queue  offset  stored at                tags ...
+                  0  V1     153  orders      0       0  2026-07-18 12:30:00.123  created ...
 
 For files of RocketMQ, too: index files, the timer log, checkpoint, config/*.json.
 """

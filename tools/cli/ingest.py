@@ -41,15 +41,18 @@ class IngestRow(Row):
 
 def ingest(
     store: StoreArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines, CSV or Parquet; - is standard input.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="JSON lines, CSV, Parquet; - for standard input.")
+    ],
     topic: Annotated[str | None, typer.Option("--topic", help="The topic of all rows.")] = None,
-    topic_field: Annotated[str | None, typer.Option("--topic-field", help="The field with the topic.")] = None,
+    topic_field: Annotated[str | None, typer.Option("--topic-field", help="The field with it.")] = None,
     key_field: Annotated[
         list[str] | None, typer.Option("--key-field", help="A field with a key for `query`. Repeatable.")
     ] = None,
     tag_field: Annotated[str | None, typer.Option("--tag-field", help="The field with the tag.")] = None,
     queue_field: Annotated[
-        str | None, typer.Option("--queue-field", help="The field with the queue; otherwise queues take turns.")
+        str | None,
+        typer.Option("--queue-field", help="The field with the queue; else queues take turns."),
     ] = None,
     body_field: Annotated[
         str | None, typer.Option("--body-field", help="The field with the body; otherwise the row as JSON.")
@@ -114,7 +117,8 @@ def _run(work: "Ingestion", rows: Iterator[dict[str, Any]], on_progress: Callabl
         code = exit_code_of(error) if not isinstance(error, MessageIllegal) else ExitCode.PROBLEM
         done = work.skip + work.stored
         raise ToolProblem(
-            f"{reason}. {work.stored:,} rows were stored; to go on after correcting it, add --skip {done}", code
+            f"{reason}. {work.stored:,} rows were stored; to go on once it is corrected, add --skip {done}",
+            code,
         ) from error
 
 

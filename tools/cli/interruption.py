@@ -31,9 +31,9 @@ class Interruption:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interruption]:
+def interruptible(interruption: Interruption | None = None) -> Iterator[Interruption]:
     """Note Ctrl-C and SIGTERM for the duration of the block."""
-    interruption = Interruption()
+    interruption = interruption or Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return

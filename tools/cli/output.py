@@ -11,7 +11,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 from rich import box
@@ -25,8 +25,16 @@ _ROWS_OF_ONE_TABLE = 500
 _UNLIMITED_WIDTH = 10_000
 
 
-class Row(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class Row(msgspec.Struct, rename="camel", kw_only=True):
     """One line of JSON output; field names become camelCase."""
+
+
+class ErrorRow(Row):
+    """Why a command ended."""
+
+    error: str
+    message: str
+    exit_code: int
 
 
 RowT = TypeVar("RowT", bound=Row)
@@ -94,8 +102,8 @@ class Output:
         if not self.is_json:
             self.note(f"mqstore: {' '.join(str(error).split())}")
             return
-        fact: dict[str, Any] = {"error": type(error).__name__, "message": str(error), "exitCode": int(exit_code)}
-        self.note(msgspec.json.encode(fact).decode())
+        row = ErrorRow(error=type(error).__name__, message=str(error), exit_code=int(exit_code))
+        self.note(msgspec.json.encode(row).decode())
 
     @property
     def console(self) -> Console:

@@ -16,7 +16,13 @@ from mqstore.store.message import Message
 from mqstore.store.put_result import PutMessageResult
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.open_store import open_for_writing
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument, TopicArgument
+from mqstore.tools.cli.options import (
+    ConfigFileOption,
+    JsonOption,
+    SettingOption,
+    StoreArgument,
+    TopicArgument,
+)
 from mqstore.tools.cli.output import Output, Row
 
 __all__ = ["put"]
@@ -39,7 +45,7 @@ class PutRow(Row):
 def put(
     store: StoreArgument,
     topic: TopicArgument,
-    body: Annotated[str, typer.Argument(metavar="BODY", help="The body; - reads it from standard input.")] = "-",
+    body: Annotated[str, typer.Argument(metavar="BODY", help="The body; - for standard input.")] = "-",
     tag: Annotated[str | None, typer.Option("--tag", help="The tag that consumers filter by.")] = None,
     key: Annotated[list[str] | None, typer.Option("--key", help="A key for `query`. Repeatable.")] = None,
     queue: Annotated[int, typer.Option("--queue", help="Queue of the topic, from 0.")] = 0,

@@ -2,6 +2,8 @@
 
     $ mqstore query data orders --key o-1
     $ mqstore query data --id 7F00000100002A9F0000000000000000
+
+Prints what it finds, oldest first; exit code 1 when that is nothing.
 """
 
 from typing import Annotated
@@ -26,7 +28,7 @@ _END_OF_TIME_MS = 2**63 - 1
 
 def query(
     store: StoreArgument,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Name of the topic, for --key.")] = None,
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="The topic, for --key.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="A key, or the producer's unique key.")] = None,
     message_id: Annotated[str | None, typer.Option("--id", help="A message id: 32 or 56 hex digits.")] = None,
     offset: Annotated[int | None, typer.Option("--offset", min=0, help="A physical offset.")] = None,
@@ -46,7 +48,9 @@ def query(
     output = Output(is_json=json)
     with open_for_reading(store) as opened:
         if topic is not None and key is not None:
-            found = opened.query_message(topic, key, _time_ms(begin, 0), _time_ms(end, _END_OF_TIME_MS), count)
+            found = opened.query_message(
+                topic, key, _time_ms(begin, 0), _time_ms(end, _END_OF_TIME_MS), count
+            )
         else:
             found = [_at(opened, _physical_offset(message_id, offset))]
         output.listing(map(message_row, found), MESSAGE_COLUMNS)

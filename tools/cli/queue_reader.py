@@ -17,6 +17,7 @@ READER_GROUP = "TOOLS_CONSUMER"
 """RocketMQ's own name for the group of its tools."""
 
 _PULL_COUNT = 32
+_NOTHING_THERE = frozenset({GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE})
 
 
 def queue_ids(store: MessageStore, topic: str, queue: int | None) -> list[int]:
@@ -35,8 +36,8 @@ def next_offset_and_messages(
 ) -> tuple[int, list[StoredMessage]]:
     """One pull: where to go on, and the messages on the way there."""
     result = store.get_message(READER_GROUP, topic, queue_id, offset, min(count, _PULL_COUNT), tags)
-    moved = result.status not in (GetMessageStatus.NO_MESSAGE_IN_QUEUE, GetMessageStatus.NO_MATCHED_LOGIC_QUEUE)
-    return (result.next_begin_offset if moved else offset), result.messages
+    is_empty = result.status in _NOTHING_THERE
+    return (offset if is_empty else result.next_begin_offset), result.messages
 
 
 def read_queue(

@@ -1,9 +1,11 @@
-"""`mqstore stats`: how a store is doing: log, queues, groups and their lag, delay levels. Safe on a live store.
+"""`mqstore stats`: how a store is doing. Safe on a live store.
 
     $ mqstore stats data
     path                 data
     messages             1
     ...
+
+Then the lag of each consumer group and what waits in each delay level.
 """
 
 import msgspec
@@ -134,5 +136,5 @@ def _level(status: LevelStatus) -> LevelRow:
         next_offset=status.next_offset,
         pending=status.pending,
         next_due_timestamp=status.next_due_ms,
-        error=str(status.error) if status.error is not None else None,
+        error=status.error,
     )

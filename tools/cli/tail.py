@@ -28,7 +28,7 @@ def tail(
     store: StoreArgument,
     topic: TopicArgument,
     count: Annotated[int, typer.Option("-n", "--count", min=0, help="So many of the newest messages.")] = 10,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until Ctrl-C.")] = False,
     queue: Annotated[int | None, typer.Option("--queue", help="One queue; otherwise all.")] = None,
     tags: TagsOption = "*",
     json: JsonOption = False,

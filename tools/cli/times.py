@@ -1,6 +1,6 @@
 """Times on the command line: epoch ms in JSON, local time for people, either one as input."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 __all__ = ["local_time", "parse_time_ms"]
 
@@ -9,7 +9,7 @@ def local_time(time_ms: int) -> str:
     """`2026-07-18 12:30:00.123`, in the machine's time zone; empty for 0 and below."""
     if time_ms <= 0:
         return ""
-    moment = datetime.fromtimestamp(time_ms // 1000)
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC).astimezone()
     return f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03}"
 
 

@@ -3,6 +3,8 @@
     $ mqstore topics data
     topic   kind    queues  messages  newest
     orders  normal       8         1  2026-07-18 12:30:00.123
+
+Topics with settings but no message are listed, too.
 """
 
 from collections.abc import Iterator

@@ -10,6 +10,7 @@ Spark must not be imported by who imports this module (the command line): it is 
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -77,29 +78,41 @@ def run_report(
     on_progress: Callable[[str], None] = lambda _: None,
     *,
     limit: int | None = None,
+    spark: "SparkSession | None" = None,
 ) -> FlightsReport:
     """Read the store with Spark, check it against the CSV, draw the chart.
 
     `on_progress` is told each step in words before it begins. `limit` says that only the first so many
-    rows of the CSV were published. Raises JavaNotFound, SparkNotInstalled and what reading raises; a
-    result that is wrong is no error but `matches_csv` false.
+    rows of the CSV were published. Without `spark` a session is started and stopped again. Raises
+    JavaNotFound, SparkNotInstalled and what reading raises; a result that is wrong is no error but
+    `matches_csv` false.
     """
     from mqstore.tools.spark.flights_chart import draw_chart
-    from mqstore.tools.spark.session import local_session
 
     on_progress("counting the flights of the CSV")
     counted = count_flights(csv_path, limit)
     on_progress("starting Spark")
-    spark = local_session()
-    try:
+    with _session(spark) as session:
         on_progress("reading the segments with Spark")
-        found = _find(spark, store_path)
-    finally:
-        spark.stop()
+        found = _find(session, store_path)
     on_progress("drawing the chart")
     report = _report(found, counted, chart_path)
     draw_chart(report.rows, carrier_names(csv_path), chart_path)
     return report
+
+
+@contextmanager
+def _session(given: "SparkSession | None") -> "Iterator[SparkSession]":
+    from mqstore.tools.spark.session import local_session
+
+    if given is not None:
+        yield given
+        return
+    spark = local_session()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 class _Found(NamedTuple):
@@ -186,7 +199,7 @@ def _mismatches(found: _Found, counted: FlightsCounted) -> Iterator[str]:
         if row.flights != in_csv:
             yield f"{where}: {row.flights} flights, {in_csv} in the CSV"
         if row.dead_letters != row.missing:
-            yield f"{where}: {row.dead_letters} dead letters, {row.missing} flights without arrival in the CSV"
+            yield f"{where}: {row.dead_letters} dead letters, {row.missing} flights without arrival"
         if row.retry_deliveries != RETRIES_PER_MISSING_FLIGHT * row.missing:
             yield (
                 f"{where}: {row.retry_deliveries} retries, not {RETRIES_PER_MISSING_FLIGHT} for each "

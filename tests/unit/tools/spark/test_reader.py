@@ -1,0 +1,317 @@
+"""Goal: every column of every record is what its bytes say; a read ends where the log ends, and only there.
+
+Method: segments built by hand, by hypothesis and by RocketMQ, read as Spark's worker reads them (without
+Spark), against the plain-Python twin in tests/support/plain_records.py and RocketMQ's manifests.
+"""
+
+import json
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.datasource import EqualTo, In, InputPartition, IsNotNull
+from pyspark.sql.types import StructType
+
+from mqstore.store.errors import CorruptRecord
+from mqstore.tools.spark.options import ReadOptions
+from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition, plan_segments
+from mqstore.tools.spark.reader import FilteringReader, MqstoreReader
+from mqstore.tools.spark.schema import SCHEMA
+from mqstore.tools.spark.segment import read_segment
+from support.plain_records import V2, Row, host_bytes, read_rows, record, write_segment
+
+GOLDEN = ["rocketmq-5.3.3-clean", "rocketmq-5.3.3-killed", "rocketmq-5.3.3-propcrc"]
+MANIFESTS = Path(__file__).parents[3] / "golden"
+SIZE = 64 * 1024
+
+
+def _read(reader: MqstoreReader) -> list[Row]:
+    rows: list[Row] = []
+    for partition in reader.partitions():
+        for batch in reader.read(partition):
+            batch.validate(full=True)
+            rows += batch.to_pylist()
+    return [_plain(row) for row in rows]
+
+
+def _plain(row: Row) -> Row:
+    """With the values that the twin gives: maps as dictionaries, times as epoch ms."""
+    if "properties" in row:
+        row["properties"] = dict(row["properties"])
+    return {name: _epoch_ms(value) if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def _epoch_ms(time: datetime) -> int:
+    return round((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+
+
+def _columns(*names: str) -> StructType:
+    return StructType([SCHEMA[name] for name in names])
+
+
+def _rows(store: Path, *names: str, **options: str) -> list[Row]:
+    return _read(
+        MqstoreReader(
+            _columns(*names or SCHEMA.fieldNames()), ReadOptions.parse({"path": str(store), **options})
+        )
+    )
+
+
+def _log(*parts: dict[str, object]) -> bytes:
+    """Records one behind the other, from physical offset 0."""
+    data = b""
+    for part in parts:
+        data += record(len(data), **part)  # type: ignore[arg-type]
+    return data
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_directories_equal_the_twin(name: str, golden_directory: Callable[[str], Path]) -> None:
+    """All columns of all 1,995 records that RocketMQ wrote."""
+    store = golden_directory(name)
+    expected = [row for path in sorted((store / "commitlog").iterdir()) for row in read_rows(path)]
+    assert len(expected) == 1995
+    assert _rows(store) == expected
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_directories_equal_their_manifests(name: str, golden_directory: Callable[[str], Path]) -> None:
+    """What RocketMQ itself said of each single put."""
+    compressed = (MANIFESTS / f"{name}.manifest.json.zst").read_bytes()
+    manifest = json.loads(zstandard.ZstdDecompressor().stream_reader(compressed).read())
+    rows = {row["physicalOffset"]: row for row in _rows(golden_directory(name))}
+    singles = [put for put in manifest if put["kind"] == "single"]
+    assert len(singles) > 1800
+    for put in singles:
+        row = rows[put["phy"]]
+        assert (row["queueId"], row["queueOffset"]) == (put["queue"], put["qoff"])
+        assert (row["topic"], row["storeSize"], len(row["body"])) == (
+            put["topic"],
+            put["size"],
+            put["body_len"],
+        )
+        assert (row["sysFlag"], row["flag"]) == (put["sysflag"], put["flag"])
+        assert (row["bornTimestamp"], row["storeTimestamp"]) == (put["born"], put["store_ts"])
+        assert (row["tags"] or "", row["keys"]) == (put["tags"] or "", put["keys"])
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
+HOSTS = st.sampled_from(
+    [host_bytes("10.1.2.3", 4), host_bytes("2001:db8::1", 65535), host_bytes("255.0.0.1", 0)]
+)
+INTS = st.integers(-(2**31), 2**31 - 1)
+TIMES = st.integers(0, 4_000_000_000_000)
+RECORDS = st.fixed_dictionaries(
+    {
+        "topic": st.text(st.characters(codec="utf-8"), min_size=1, max_size=30),
+        "body": st.binary(max_size=300),
+        "properties": st.one_of(
+            st.binary(max_size=0),
+            st.lists(
+                st.sampled_from(["A", "KEYS", "TAGS", "\x01", "\x02", "\x01\x02", "é"]), max_size=20
+            ).map(lambda parts: "".join(parts).encode()),
+            st.dictionaries(TEXT, TEXT).map(
+                lambda pairs: "".join(f"{k}\x01{v}\x02" for k, v in pairs.items()).encode()
+            ),
+        ),
+        "queue_id": INTS,
+        "queue_offset": st.integers(-(2**63), 2**63 - 1),
+        "flag": INTS,
+        "sys_flag": st.sampled_from([0, 1, 4, 8, 12, 0x101]),
+        "born_timestamp": TIMES,
+        "store_timestamp": TIMES,
+        "born_host": HOSTS,
+        "store_host": HOSTS,
+        "reconsume_times": INTS,
+        "magic": st.sampled_from([0xDAA320A7, V2]),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(RECORDS, max_size=12))
+def test_any_record_equals_the_twin(parts: list[dict[str, object]], tmp_path: Path) -> None:
+    """Both versions, both kinds of hosts, any numbers, any properties string."""
+    path = write_segment(tmp_path, 0, _log(*parts), SIZE)
+    assert _rows(tmp_path) == read_rows(path)
+
+
+def test_chosen_columns_come_in_the_chosen_order(tmp_path: Path) -> None:
+    """A schema prunes, one column alone too."""
+    write_segment(tmp_path, 0, _log({"body": b"x", "queue_id": 7}), SIZE)
+    for names in [("queueId", "topic"), *((name,) for name in SCHEMA.fieldNames())]:
+        (row,) = _rows(tmp_path, *names)
+        assert tuple(row) == names
+
+
+def test_of_equal_properties_the_last_counts(tmp_path: Path) -> None:
+    """As in RocketMQ; what is no pair is dropped."""
+    stored = b"A\x01x\x02TAGS\x01old\x02A\x01y\x01z\x02\x01q\x02TAGS\x01new\x02B\x02C\x01"
+    write_segment(tmp_path, 0, _log({"properties": stored}), SIZE)
+    assert _rows(tmp_path, "tags", "keys", "properties") == [
+        {"tags": "new", "keys": None, "properties": {"A": "y\x01z", "TAGS": "new"}}
+    ]
+
+
+@pytest.mark.parametrize("chunk_bytes", [91, 100, 128, 1000, 4096])
+def test_records_on_the_border_of_a_piece_are_whole(tmp_path: Path, chunk_bytes: int) -> None:
+    """Wherever a piece ends, and when a record is larger than a piece."""
+    bodies = [bytes([n]) * (n * 37 % 900) for n in range(100)]
+    path = write_segment(tmp_path, 0, _log(*({"body": body} for body in bodies)), SIZE, blank=True)
+    segment = SegmentPartition(str(path), 0, SIZE, True)
+    sizes = [
+        size
+        for piece in read_segment(segment, fail_on_data_loss=True, chunk_bytes=chunk_bytes)
+        for size in piece.layout[1].tolist()
+    ]
+    assert sizes == [91 + len("orders") + len(body) for body in bodies]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"topic": "a"}, [0, 3]),
+        ({"subscribe": "b,c"}, [1, 2]),
+        ({"topic": "nowhere"}, []),
+        ({"subscribePattern": "[ab]"}, [0, 1, 3]),
+        ({"startingTimestamp": "20"}, [1, 2, 3]),
+        ({"startingTimestamp": "20", "endingTimestamp": "40"}, [1, 2]),
+        ({"topic": "a", "endingTimestamp": "40"}, [0]),
+    ],
+)
+def test_options_select_records(tmp_path: Path, options: dict[str, str], expected: list[int]) -> None:
+    """By topic, by pattern, and by store time from the first, inclusive, to the second, exclusive."""
+    records = [
+        {"topic": topic, "store_timestamp": 10 * n + 10, "queue_id": n} for n, topic in enumerate("abca")
+    ]
+    write_segment(tmp_path, 0, _log(*records), SIZE)
+    assert [row["queueId"] for row in _rows(tmp_path, "queueId", **options)] == expected
+
+
+def test_pushed_filters_narrow_and_go_back_to_spark(tmp_path: Path) -> None:
+    """So that Spark stays the judge; filters on other columns change nothing."""
+    write_segment(
+        tmp_path,
+        0,
+        _log(
+            *(
+                {"topic": t, "properties": f"TAGS\x01{g}\x02".encode(), "queue_id": n}
+                for n, (t, g) in enumerate(["ax", "ay", "bx"])
+            )
+        ),
+        SIZE,
+    )
+    reader = FilteringReader(_columns("queueId"), ReadOptions.parse({"path": str(tmp_path)}))
+    filters = [
+        IsNotNull(("tags",)),
+        EqualTo(("topic",), "a"),
+        In(("tags",), ["x", "z"]),
+        EqualTo(("queueId",), 9),
+    ]
+    assert list(reader.pushFilters(filters)) == filters
+    assert [row["queueId"] for row in _read(pickle.loads(pickle.dumps(reader)))] == [0]
+
+
+def test_an_empty_store_reads_as_nothing(tmp_path: Path) -> None:
+    """Spark turns an empty list of partitions into one without value."""
+    (tmp_path / "commitlog").mkdir()
+    reader = MqstoreReader(SCHEMA, ReadOptions.parse({"path": str(tmp_path)}))
+    assert reader.partitions() == []
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_a_record_is_seen_when_its_first_eight_bytes_are(tmp_path: Path) -> None:
+    """Until then the log ends before it, whatever stands behind them."""
+    whole = _log({"body": b"1"}, {"body": b"2"})
+    first = len(whole) // 2
+    path = write_segment(tmp_path, 0, whole[:first] + bytes(8) + whole[first + 8 :], SIZE)
+    assert [row["body"] for row in _rows(tmp_path, "body")] == [b"1"]
+    path.write_bytes(whole.ljust(SIZE, b"\0"))
+    assert [row["body"] for row in _rows(tmp_path, "body")] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("keep", [8, 40, 60, 90])
+def test_a_torn_tail_ends_the_log(tmp_path: Path, keep: int) -> None:
+    """A last record of which only the beginning was written is not read, and is no error."""
+    whole = _log({"body": b"1"}, {"body": b"2" * 50})
+    first = len(_log({"body": b"1"}))
+    write_segment(tmp_path, 0, whole[: first + keep], SIZE)
+    assert [row["body"] for row in _rows(tmp_path, "body")] == [b"1"]
+
+
+def test_a_record_at_another_offset_than_its_own_ends_the_log(tmp_path: Path) -> None:
+    """Such bytes are left over from an older use of the file."""
+    write_segment(tmp_path, 0, _log({"body": b"1"}) + record(9999), SIZE)
+    assert [row["body"] for row in _rows(tmp_path, "body")] == [b"1"]
+
+
+POSITIONS = {"size": 3, "magic": 5, "physical offset": 35, "body length": 87, "topic length": 89}
+
+
+@pytest.mark.parametrize("position", POSITIONS.values(), ids=POSITIONS.keys())
+def test_damage_in_the_last_segment_is_an_error_where_records_follow(tmp_path: Path, position: int) -> None:
+    """It names the file and the byte; with failOnDataLoss=false it ends the read."""
+    data = bytearray(_log({"body": b"1"}, {"body": b"2"}, {"body": b"3"}))
+    second = len(data) // 3
+    data[second + position] ^= 0x55
+    path = write_segment(tmp_path, 0, bytes(data), SIZE)
+    with pytest.raises(CorruptRecord, match=f"{path} is damaged at byte {second}") as caught:
+        _rows(tmp_path)
+    assert caught.value.position == second
+    assert "failOnDataLoss" in caught.value.__notes__[0]
+    assert [row["body"] for row in _rows(tmp_path, "body", failOnDataLoss="false")] == [b"1"]
+
+
+@pytest.mark.parametrize("ending", [b"", b"garbage", record(0)], ids=["zeros", "garbage", "foreign record"])
+def test_a_segment_before_the_last_must_be_whole(tmp_path: Path, ending: bytes) -> None:
+    """It ends in a BLANK or at the end of the file; else it was damaged, as the log goes on behind it."""
+    head = _log({"body": b"1"})
+    path = write_segment(tmp_path, 0, head + ending, 256)
+    write_segment(tmp_path, 256, record(256, body=b"2"), 256, blank=True)
+    with pytest.raises(CorruptRecord, match=f"{path} is damaged at byte {len(head)}"):
+        _rows(tmp_path)
+    assert [row["body"] for row in _rows(tmp_path, "body", failOnDataLoss="false")] == [b"1", b"2"]
+
+
+def test_a_segment_may_be_full_to_the_last_byte(tmp_path: Path) -> None:
+    """Then there is no BLANK."""
+    body = bytes(256 - 91 - len("orders"))
+    write_segment(tmp_path, 0, record(0, body=body), 256)
+    write_segment(tmp_path, 256, record(256), 256, blank=True)
+    assert len(_rows(tmp_path)) == 2
+
+
+def test_a_segment_deleted_since_the_plan_is_an_error(tmp_path: Path) -> None:
+    """Retention may take it away while a long query runs."""
+    path = write_segment(tmp_path, 0, record(0), 256)
+    (segment,) = plan_segments(tmp_path)
+    path.unlink()
+    with pytest.raises(SegmentMissing):
+        list(read_segment(segment, fail_on_data_loss=True))
+    assert list(read_segment(segment, fail_on_data_loss=False)) == []
+
+
+def test_what_the_writer_adds_during_the_read_is_no_damage(tmp_path: Path) -> None:
+    """A reader that reached the end and then sees records behind it looks at the place again."""
+    data = _log({"body": b"1"}, {"body": b"2"}, {"body": b"3"})
+    first = len(data) // 3
+    path = write_segment(tmp_path, 0, data[:first], SIZE)
+    (segment,) = plan_segments(tmp_path)
+    pieces = read_segment(segment, fail_on_data_loss=True)
+    seen = len(next(pieces))
+    path.write_bytes(data.ljust(SIZE, b"\0"))
+    assert [seen, *(len(piece) for piece in pieces)] == [1, 2]
+
+
+def test_times_that_spark_cannot_hold_are_its_limits(tmp_path: Path) -> None:
+    """A born timestamp is whatever the producer sent; it must not wrap around."""
+    write_segment(tmp_path, 0, _log({"born_timestamp": 2**63 - 1}, {"born_timestamp": -(2**63)}), SIZE)
+    reader = MqstoreReader(_columns("bornTimestamp"), ReadOptions.parse({"path": str(tmp_path)}))
+    (batch,) = reader.read(reader.partitions()[0])
+    high, low = batch.column(0).cast("int64").to_pylist()
+    assert high == -low == (2**63 - 1) // 1000 * 1000
