@@ -288,19 +288,6 @@ class ConsumeQueue:
         entry = self.entry_at(queue_offset)
         return entry is not None and entry[0] < physical_offset
 
-    def entries_below(self, physical_offset: int) -> int:
-        """Queue offset behind the last entry of a message before `physical_offset`, a record boundary."""
-        if self.max_physical_offset <= physical_offset:
-            return self.max_offset
-        entries = range(self.min_offset, self.max_offset)
-        below = bisect.bisect_left(
-            entries,
-            True,
-            key=lambda queue_offset: (entry := self.entry_at(queue_offset)) is not None
-            and entry[0] >= physical_offset,
-        )
-        return self.min_offset + below
-
     def roll_next_file(self, queue_offset: int) -> int:
         """Queue offset of the first entry of the file after that of `queue_offset`."""
         entries_per_file = self._files.file_size_bytes // ENTRY_BYTES

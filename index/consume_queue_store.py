@@ -133,11 +133,6 @@ class ConsumeQueueStore:
         queue = self.find(topic, queue_id)
         return queue.end_below(physical_offset) if queue is not None else 0
 
-    def entries_below(self, topic: str, queue_id: int, physical_offset: int) -> int:
-        """How far a queue's entries are of messages before `physical_offset`, a record boundary; 0 without."""
-        queue = self.find(topic, queue_id)
-        return queue.entries_below(physical_offset) if queue is not None else 0
-
     @property
     def max_physical_offset(self) -> int:
         """End of the newest message that has an entry, over all queues (each is loaded); -1 without."""

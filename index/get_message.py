@@ -137,12 +137,11 @@ class MessageReader:
                 continue
             if _SIZE_AND_OFFSET.unpack_from(record) != (size, physical_offset):
                 raise self._not_its_record(physical_offset, size)
-            message = StoredMessage(record)
-            if tag_filter is not None and not tag_filter.matches(message):
+            if tag_filter is not None and not tag_filter.matches(record):
                 if not messages:
                     status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
-            messages.append(message)
+            messages.append(StoredMessage(record))
             collected_bytes += size
             status = GetMessageStatus.FOUND
             gone_before = 0

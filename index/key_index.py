@@ -20,7 +20,8 @@ StoreFull and never a SIGBUS. Crash tests see this folder as it is; a store in m
 
 Readers of another process share LMDB's lock file, the one file that they write to, unless they may not; keys
 that the writer has not stored yet they take from the log into memory. One process opens a folder once,
-which LMDB demands, and shares it. A forked child must open its own store.
+which LMDB demands, and shares it. A forked child cannot use what it inherits; if it opens the store for
+reading, it takes all keys from the log.
 Threads: `_lock` orders those who absorb, store, cut and settle; a query holds it only to take the runs.
 """
 
@@ -378,6 +379,10 @@ def _drop_runs(transaction: "lmdb.Transaction[memoryview]", min_physical_offset:
 # -- the environment ------------------------------------------------------------------------------------
 
 
+class _KeyIndexDamaged(StoreError):
+    """The files are not what LMDB wrote. Opening for writing begins them anew."""
+
+
 class _Environment:
     """One LMDB environment of this process, shared by all who have its folder open.
 
@@ -395,13 +400,15 @@ class _Environment:
         self.has_writer = writable
         self.holder_count = 1
         self._file_system = file_system
-        self._process_id = os.getpid()
+        self.process_id = os.getpid()
         self._gate = threading.Lock()
         self._environment = self._open(writable=writable)
 
     def _open(self, *, writable: bool) -> "lmdb.Environment":
         import lmdb
 
+        if writable and not self._file_system.exists(self.path / "lock.mdb"):
+            self._file_system.write(self.path / "lock.mdb", bytes(_LOCK_FILE_BYTES))
         open_here = partial(
             lmdb.open,
             str(self.path),
@@ -459,15 +466,22 @@ class _Environment:
                     with self._gate:
                         self._environment.set_mapsize(2 * self._environment.info()["map_size"])
 
+    def is_whole(self) -> bool:
+        """Whether the file is as long as it says. To touch a page that is not there would be a SIGBUS."""
+        with self._gate:
+            wanted_bytes = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
+        sizes = {entry.name: entry.size_bytes for entry in self._file_system.list(self.path)}
+        return sizes["data.mdb"] >= wanted_bytes
+
     def close(self) -> None:
         with self._gate:
             self._environment.close()
 
     def _refuse_child(self) -> None:
-        if os.getpid() != self._process_id:
+        if os.getpid() != self.process_id:
             raise StoreError(
-                f"the key index {self.path} was opened by process {self._process_id}: "
-                f"a forked child, here process {os.getpid()}, must open its own store"
+                f"the key index {self.path} was opened by process {self.process_id}: "
+                f"its forked child {os.getpid()} must open the store itself, read-only"
             )
 
     @contextmanager
@@ -480,9 +494,17 @@ class _Environment:
         except lmdb.Error as error:
             if self._is_full(error):
                 raise StoreFull(self.path, _MAX_COMMIT_BYTES, str(error)) from error
-            raise StoreError(
-                f"the key index {self.path} cannot be used: {error}. Close the store and delete that folder: "
-                "it is built anew from the commit log at the next open"
+            damages = (
+                lmdb.CorruptedError,
+                lmdb.InvalidError,
+                lmdb.PageNotFoundError,
+                lmdb.PanicError,
+                lmdb.VersionMismatchError,
+            )
+            kind = _KeyIndexDamaged if isinstance(error, damages) else StoreError
+            raise kind(
+                f"the key index {self.path} cannot be used: {error}. If that stays so, close the store and delete "
+                "this folder: the next open builds it anew from the commit log"
             ) from error
 
     def _is_full(self, error: "lmdb.Error") -> bool:
@@ -498,8 +520,8 @@ def _acquire_writable(file_system: FileSystem, directory: Path) -> _Environment:
     with _Environment._open_guard:
         known = _Environment._opened.get(directory.resolve())
         if known is not None:
-            if known.has_writer:
-                raise StoreLocked(directory, os.getpid())
+            if known.has_writer or known.process_id != os.getpid():
+                raise StoreLocked(directory, known.process_id)
             known.become_writable()
             known.holder_count += 1
             return known
@@ -519,17 +541,12 @@ def _open_or_begin_anew(file_system: FileSystem, directory: Path) -> _Environmen
 
 def _open_usable(file_system: FileSystem, directory: Path, *, writable: bool) -> _Environment | None:
     """The environment in a folder; None when it is damaged or of another version."""
-    lock_file = directory / "lock.mdb"
-    if writable and not file_system.exists(lock_file):
-        file_system.write(lock_file, bytes(_LOCK_FILE_BYTES))
     environment = None
     try:
         environment = _Environment(file_system, directory, writable=writable)
-        if environment.read(_is_usable):
+        if environment.is_whole() and environment.read(_is_usable):
             return environment
-    except StoreFull:
-        raise
-    except StoreError:
+    except _KeyIndexDamaged:
         pass
     if environment is not None:
         environment.close()
@@ -540,6 +557,8 @@ def _acquire_readable(file_system: FileSystem, directory: Path) -> _Environment 
     """The environment for a reader; None where there is none that it can use."""
     with _Environment._open_guard:
         known = _Environment._opened.get(directory.resolve())
+        if known is not None and known.process_id != os.getpid():
+            return None
         if known is not None:
             known.holder_count += 1
             return known

@@ -8,17 +8,24 @@ Source: FilterAPI, DefaultMessageFilter, PullAPIWrapper of Apache RocketMQ. Pure
 """
 
 import functools
+import struct
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.java_hash import string_hash
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.properties_format import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TAGS
+from mqstore.store.record_format import HEADER_BYTES, IPV6_EXTRA_BYTES, MESSAGE_MAGIC_CODE
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = ["ALL_TAGS", "TagFilter", "parse_subscription"]
 
 ALL_TAGS = "*"
+# Magic, sys flag and, for two IPv4 hosts, the body's length.
+_MAGIC_FLAG_BODY_LENGTH = struct.Struct(f">4xi28xi{HEADER_BYTES - 44}xi")
+_TAGS_BEGIN = f"{PROPERTY_SEPARATOR}{TAGS}{NAME_VALUE_SEPARATOR}".encode()
+_PROPERTY_END = PROPERTY_SEPARATOR.encode()
 _SEPARATOR = "||"
 # A tags code below the least 32-bit integer is the address of an extension entry: it tells no hash.
 _LEAST_HASH = -(2**31)
@@ -29,6 +36,7 @@ class TagFilter:
 
     def __init__(self, tags: frozenset[str]) -> None:
         self.tags = tags
+        self._encoded = frozenset(tag.encode("utf-8", "surrogatepass") for tag in tags)
         self._codes = np.array(sorted({string_hash(tag) for tag in tags}), np.int32)
 
     def may_match(self, tags_codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -40,9 +48,9 @@ class TagFilter:
             may_match |= low == code
         return may_match
 
-    def matches(self, message: StoredMessage) -> bool:
-        """Whether the message carries one of the tags."""
-        return message.tags in self.tags
+    def matches(self, record: memoryview) -> bool:
+        """Whether a record carries one of the tags."""
+        return _stored_tags(record) in self._encoded
 
     def __repr__(self) -> str:
         return f"TagFilter({_SEPARATOR.join(sorted(self.tags))!r})"
@@ -58,3 +66,27 @@ def parse_subscription(expression: str | None) -> TagFilter | None:
     if not expression or expression == ALL_TAGS:
         return None
     return TagFilter(frozenset(filter(None, (tag.strip() for tag in expression.split(_SEPARATOR)))))
+
+
+def _stored_tags(record: memoryview) -> bytes | None:
+    """The value of the property TAGS; as `StoredMessage.tags`, without decoding all the rest of a record."""
+    magic, sys_flag, body_length = _MAGIC_FLAG_BODY_LENGTH.unpack_from(record)
+    at = HEADER_BYTES
+    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        at += IPV6_EXTRA_BYTES * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
+        body_length = int.from_bytes(record[at - 4 : at], "big")
+    at += body_length
+    if magic == MESSAGE_MAGIC_CODE:
+        at += 1 + record[at]
+    else:
+        at += 2 + int.from_bytes(record[at : at + 2], "big")
+    # With a separator on both sides every property looks alike. An empty value is none, as everywhere.
+    properties = _PROPERTY_END + bytes(record[at + 2 :]) + _PROPERTY_END
+    stop = len(properties)
+    while (begin := properties.rfind(_TAGS_BEGIN, 0, stop)) >= 0:
+        value_at = begin + len(_TAGS_BEGIN)
+        value = properties[value_at : properties.index(_PROPERTY_END, value_at)]
+        if value:
+            return value
+        stop = begin + 1
+    return None

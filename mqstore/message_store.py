@@ -73,7 +73,7 @@ class MessageStore:
         self._arrivals = Arrivals()
         self._flusher = Flusher(parts.commit_log, config)
         self._puts = PutPath(
-            config, clock, parts.commit_log, self._flusher, parts.topics, parts.delay_levels, self._arrivals
+            config, parts.commit_log, self._flusher, parts.topics, parts.delay_levels, self._arrivals
         )
         self._reader = MessageReader(parts.commit_log, parts.consume_queues, config)
         self._delivery = DeliveryService(

@@ -34,7 +34,7 @@ from mqstore.store.recovery import RecoveryReport, find_start, recover
 from mqstore.store.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
 from mqstore.subscription_groups import SubscriptionGroups
-from mqstore.topics import TopicConfigs
+from mqstore.topics import TopicConfig, TopicConfigs
 
 __all__ = ["OpenedParts", "OpeningProgress", "open_parts", "refresh_parts"]
 
@@ -134,6 +134,7 @@ class _Opening:
         report = self._recover(commit_log, recovery_point, checkpoint, clean=clean)
         dispatcher = self._catch_up_queues(commit_log, consume_queues, recovery_point, report, clean=clean)
         key_index, key_dispatcher = self._open_key_index(commit_log)
+        self._agree_with_queues(topics, consumer_offsets, consume_queues)
         commit_log.first_queue_offset = consume_queues.next_queue_offset
         return OpenedParts(
             layout,
@@ -229,6 +230,19 @@ class _Opening:
                 else lambda offset: on_progress("dispatch", offset - commit_log.min_offset, total_bytes)
             ),
         )
+
+    def _agree_with_queues(
+        self, topics: TopicConfigs, consumer_offsets: ConsumerOffsets, consume_queues: ConsumeQueueStore
+    ) -> None:
+        """Topics that only their queues tell of get a config; no consumer stands beyond its queue's end."""
+        queue_nums: dict[str, int] = {}
+        for topic, queue_id in consume_queues.queues():
+            queue_nums[topic] = max(queue_nums.get(topic, 0), queue_id + 1)
+        for topic, count in queue_nums.items():
+            if topics.get(topic) is None:
+                topics.add(topic, TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count))
+        if not self.read_only:
+            consumer_offsets.correct(consume_queues.next_queue_offset)
 
     def _open_key_index(self, commit_log: CommitLog) -> tuple[KeyLookup | None, Dispatcher | None]:
         if not self.config.key_index_enable:

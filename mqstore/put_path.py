@@ -17,7 +17,6 @@ from concurrent.futures import Future
 from mqstore.arrivals import Arrivals
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delayed_message import rewrite
-from mqstore.store.clock import Clock
 from mqstore.store.commit_log import Appended, CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import NoPermission, QueueIllegal
@@ -43,7 +42,6 @@ class PutPath:
     def __init__(
         self,
         config: StoreConfig,
-        clock: Clock,
         commit_log: CommitLog,
         flusher: Flusher,
         topics: TopicConfigs,
@@ -54,7 +52,7 @@ class PutPath:
         self._lookup = topics.lookup
         self._default_queue_nums = config.default_topic_queue_nums
         self._delay_levels = delay_levels
-        self._encode = MessageEncoder(config, clock).encode
+        self._encode = MessageEncoder(config).encode
         self._commit_log = commit_log
         self._append = commit_log.append
         self._flusher = flusher

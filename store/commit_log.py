@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -33,12 +34,11 @@ from mqstore.store.record_format import (
     HEADER_BYTES,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
+    complete_record,
     encode_blank,
-    encode_record,
     store_timestamp_position,
 )
 from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import takes_queue_offset
 
 __all__ = ["Appended", "CommitLog", "LogChunk"]
 
@@ -46,7 +46,7 @@ _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """Where one message went."""
 
     queue_offset: int
@@ -99,7 +99,6 @@ class CommitLog:
         self._segment_bytes = config.mapped_file_size_commit_log
         self._is_sync_flush = config.is_sync_flush
         self._append_crc = config.enabled_append_prop_crc
-        self._store_host = config.store_host.encode()
         self._lock = threading.Lock()
         # The segment that is appended to; None before the first append to an empty log. Under _lock.
         self._current: MappedFile | None = None
@@ -147,7 +146,7 @@ class CommitLog:
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal()
-            size_bytes = message.record_bytes
+            size_bytes = len(message.record)
             current = self._current
             if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
                 current = self._roll()
@@ -167,7 +166,7 @@ class CommitLog:
                 current = self._current
                 if (
                     current is None
-                    or current.wrote_position + message.record_bytes + BLANK_MIN_BYTES > current.size_bytes
+                    or current.wrote_position + len(message.record) + BLANK_MIN_BYTES > current.size_bytes
                 ):
                     current = self._roll()
                 appended.append(self._write(current, message))
@@ -175,7 +174,7 @@ class CommitLog:
 
     def _write(self, current: MappedFile, message: EncodedMessage) -> Appended:
         queue = (message.topic, message.queue_id)
-        takes_offset = takes_queue_offset(message.sys_flag)
+        takes_offset = message.takes_queue_offset
         queue_offset = 0
         if takes_offset:
             known = self._queue_offsets.get(queue)
@@ -183,22 +182,15 @@ class CommitLog:
         store_timestamp = self._clock.now_ms()
         position = current.wrote_position
         physical_offset = current.start_offset + position
-        record = encode_record(
-            message.magic,
-            message.body_crc,
-            message.queue_id,
-            message.flag,
+        record = message.record
+        born_timestamp = message.born_timestamp
+        complete_record(
+            record,
             queue_offset,
             physical_offset,
             message.sys_flag,
-            message.born_timestamp,
-            message.born_host,
+            store_timestamp if born_timestamp is None else born_timestamp,
             store_timestamp,
-            self._store_host,
-            message.reconsume_times,
-            message.prepared_transaction_offset,
-            message.body_length,
-            message.tail,
             self._append_crc,
         )
         # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
@@ -250,11 +242,11 @@ class CommitLog:
         current = self._current or (self.files.files[0] if self.files.files else self._add_segment(0))
         position = current.wrote_position
         for message in messages:
-            if position + message.record_bytes + BLANK_MIN_BYTES > current.size_bytes:
+            if position + len(message.record) + BLANK_MIN_BYTES > current.size_bytes:
                 current.reserve(current.size_bytes)
                 current = self.files.file_for(current.end_offset) or self._add_segment(current.end_offset)
                 position = 0
-            position += message.record_bytes
+            position += len(message.record)
         current.reserve(position)
 
     def reserve_ahead(self) -> None:

@@ -60,7 +60,7 @@ class MappedRegion(Protocol):
         """Put `data` at `position`; durable after `sync`. The range must have been reserved."""
         ...
 
-    def publish(self, position: int, record: bytes) -> None:
+    def publish(self, position: int, record: bytes | bytearray) -> None:
         """Put a record of at least 8 bytes: all but its first 8 bytes, then those.
 
         A reader of the same file, in this process or another, sees the whole record or none.

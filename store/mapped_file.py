@@ -98,7 +98,7 @@ class MappedFile:
         """Whether nothing more fits."""
         return self.wrote_position >= self.size_bytes
 
-    def publish(self, record: bytes) -> int:
+    def publish(self, record: bytes | bytearray) -> int:
         """Append a record of at least 8 bytes, its first 8 bytes last; returns where it begins.
 
         The caller has made sure that it fits. Raises StoreFull; then nothing was written.

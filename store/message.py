@@ -52,7 +52,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     def __repr__(self) -> str:
         """The fields that differ from their defaults, a long body shortened."""
-        body = repr(self.body) if len(self.body) <= 48 else f"<{len(self.body)} bytes>"
+        is_long = isinstance(self.body, bytes | bytearray | memoryview) and len(self.body) > 48
+        body = f"<{len(self.body)} bytes>" if is_long else repr(self.body)
         shown = [f"topic={self.topic!r}", f"body={body}"]
         optional = zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True)
         for name, default in optional:

@@ -9,24 +9,25 @@ Threads: any; the caches are plain dicts whose entries are immutable and never w
 Source of the checks: spec of the commit log, section 11, in its order.
 """
 
-from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
 
 from mqstore.store import properties_format as names
-from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal, QueueIllegal
 from mqstore.store.message import Message
 from mqstore.store.names import check_topic
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
+from mqstore.store.host import IPV6_HOST_BYTES
 from mqstore.store.record_format import (
+    CRC_MASK,
     CRC_PROPERTY_BYTES,
-    MAX_RECORD_OVERHEAD_BYTES,
-    body_crc,
     encode_tail,
     encode_topic,
-    header_bytes,
+    prepare_record,
 )
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, takes_queue_offset
 
 __all__ = ["EncodedMessage", "MessageEncoder"]
 
@@ -34,33 +35,31 @@ _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _CACHE_ENTRIES = 16_384
 
 
-class EncodedMessage(NamedTuple):
-    """A checked message; all of its record but queue offset, physical offset, store time and CRC."""
+class EncodedMessage(msgspec.Struct, gc=False):
+    """A checked message: its record, but for what only the append lock knows.
+
+    record: see `prepare_record`. born_timestamp: None for the store time. waits: whether the put waits for
+    the disk in SYNC_FLUSH.
+    """
 
     topic: str
     queue_id: int
-    magic: int
-    body_crc: int
-    flag: int
+    takes_queue_offset: bool
     sys_flag: int
-    born_timestamp: int
-    born_host: bytes
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body_length: int
-    tail: bytes
-    record_bytes: int
+    born_timestamp: int | None
+    record: bytearray
     waits: bool
 
 
 class MessageEncoder:
     """Checks and encodes messages for one store."""
 
-    def __init__(self, config: StoreConfig, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, config: StoreConfig) -> None:
         self._append_crc = config.enabled_append_prop_crc
         self._max_body_bytes = config.max_message_size
         self._store_host = config.store_host.encode()
+        self._store_host_bit = STORE_HOST_V6 if config.store_host.is_ipv6 else 0
+        self._born_host_bit = BORN_HOST_V6 if config.store_host.is_ipv6 else 0
         self._crc_bytes = CRC_PROPERTY_BYTES if self._append_crc else 0
         self._topics: dict[str, tuple[bytes, int]] = {}
         self._tags: dict[str, bytes] = {"": b""}
@@ -93,29 +92,37 @@ class MessageEncoder:
                 value=len(properties) + self._crc_bytes,
                 limit=MAX_PROPERTIES_BYTES,
             )
-        born_host = self._store_host if message.born_host is None else message.born_host.encode()
         store_host = self._store_host
-        tail = encode_tail(body, topic_field, properties, append_crc=self._append_crc)
-        sys_flag = message.sys_flag & ~_HOST_BITS
-        if len(born_host) == 20:
-            sys_flag |= BORN_HOST_V6
-        if len(store_host) == 20:
-            sys_flag |= STORE_HOST_V6
-        born_timestamp = message.born_timestamp
-        return EncodedMessage(
-            message.topic,
-            queue_id,
+        sys_flag = message.sys_flag & ~_HOST_BITS | self._store_host_bit
+        if message.born_host is None:
+            born_host = store_host
+            sys_flag |= self._born_host_bit
+        else:
+            born_host = message.born_host.encode()
+            if len(born_host) == IPV6_HOST_BYTES:
+                sys_flag |= BORN_HOST_V6
+        append_crc = self._append_crc
+        record = prepare_record(
             magic,
-            body_crc(body),
+            crc32(body) & CRC_MASK,
+            queue_id,
             message.flag,
             sys_flag,
-            self._clock.now_ms() if born_timestamp is None else born_timestamp,
             born_host,
+            store_host,
             message.reconsume_times,
             message.prepared_transaction_offset,
             body_length,
-            tail,
-            header_bytes(born_host, store_host) + len(tail) + self._crc_bytes,
+            encode_tail(body, topic_field, properties, append_crc=append_crc),
+            append_crc,
+        )
+        return EncodedMessage(
+            message.topic,
+            queue_id,
+            takes_queue_offset(sys_flag),
+            sys_flag,
+            message.born_timestamp,
+            record,
             message.wait_store_msg_ok,
         )
 

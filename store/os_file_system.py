@@ -57,7 +57,7 @@ class OsMappedRegion:
     def write(self, position: int, data: BytesLike) -> None:
         self.view[position : position + len(data)] = data
 
-    def publish(self, position: int, record: bytes) -> None:
+    def publish(self, position: int, record: bytes | bytearray) -> None:
         view = self.view
         view[position + 8 : position + len(record)] = memoryview(record)[8:]
         view[position : position + 8] = record[:8]

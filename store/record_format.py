@@ -56,6 +56,7 @@ __all__ = [
     "RecordLayout",
     "body_crc",
     "check_record",
+    "complete_record",
     "crc_property",
     "decode_header",
     "decode_layout",
@@ -63,7 +64,7 @@ __all__ = [
     "encode_record",
     "encode_tail",
     "encode_topic",
-    "header_bytes",
+    "prepare_record",
     "store_timestamp_position",
 ]
 
@@ -109,7 +110,11 @@ BLANK_MIN_BYTES = 8
 _HEADERS = tuple(
     tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20)) for born in (8, 20)
 )
+# Fields 6 to 9, which lie side by side.
+_PLACE = struct.Struct(">qqiq")
+_LONG = struct.Struct(">q")
 _CRC_NAME = CRC32.encode() + b"\x01"
+_CRC_BLANK = _CRC_NAME + bytes(10) + b"\x02"
 
 assert _HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELDS)
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
@@ -176,6 +181,63 @@ def encode_tail(body: bytes, topic_field: bytes, properties: bytes, *, append_cr
     return b"".join((body, topic_field, length.to_bytes(2, "big"), properties))
 
 
+def prepare_record(
+    magic: int,
+    body_crc: int,
+    queue_id: int,
+    flag: int,
+    sys_flag: int,
+    born_host: bytes,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body_length: int,
+    tail: bytes,
+    append_crc: bool,
+) -> bytearray:
+    """A record of which only `complete_record` knows the rest: places, times and the record CRC.
+
+    `tail` is that of `encode_tail`; the host bits of `sys_flag` must match the lengths of the hosts.
+    """
+    header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
+    size = header.size + len(tail)
+    fixed = header.pack(
+        size + CRC_PROPERTY_BYTES if append_crc else size,
+        magic,
+        body_crc,
+        queue_id,
+        flag,
+        0,
+        0,
+        sys_flag,
+        0,
+        born_host,
+        0,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_length,
+    )
+    return bytearray(b"".join((fixed, tail, _CRC_BLANK) if append_crc else (fixed, tail)))
+
+
+def complete_record(
+    record: bytearray,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    store_timestamp: int,
+    append_crc: bool,
+) -> None:
+    """Fill in what only the append lock knows, and then the record CRC."""
+    _PLACE.pack_into(record, 20, queue_offset, physical_offset, sys_flag, born_timestamp)
+    _LONG.pack_into(record, 68 if sys_flag & BORN_HOST_V6 else STORE_TIMESTAMP_POSITION, store_timestamp)
+    if append_crc:
+        crc = crc32(memoryview(record)[:-CRC_PROPERTY_BYTES]) & CRC_MASK
+        record[-11:-1] = (b"%010d" % crc)[::-1]
+
+
 def encode_record(
     magic: int,
     body_crc: int,
@@ -194,37 +256,25 @@ def encode_record(
     tail: bytes,
     append_crc: bool,
 ) -> bytes:
-    """A whole record: the header, the `tail` of `encode_tail`, and the record CRC if asked for.
-
-    The host bits of `sys_flag` must match the lengths of the hosts.
-    """
-    header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
-    record = (
-        header.pack(
-            header.size + len(tail) + CRC_PROPERTY_BYTES * append_crc,
-            magic,
-            body_crc,
-            queue_id,
-            flag,
-            queue_offset,
-            physical_offset,
-            sys_flag,
-            born_timestamp,
-            born_host,
-            store_timestamp,
-            store_host,
-            reconsume_times,
-            prepared_transaction_offset,
-            body_length,
-        )
-        + tail
+    """A whole record in one step: `prepare_record`, then `complete_record`."""
+    record = prepare_record(
+        magic,
+        body_crc,
+        queue_id,
+        flag,
+        sys_flag,
+        born_host,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_length,
+        tail,
+        append_crc,
     )
-    return record + crc_property(crc32(record)) if append_crc else record
-
-
-def header_bytes(born_host: bytes, store_host: bytes) -> int:
-    """Length of fields 1 to 15 with these hosts: 88, 100 or 112."""
-    return HEADER_BYTES - 16 + len(born_host) + len(store_host)
+    complete_record(
+        record, queue_offset, physical_offset, sys_flag, born_timestamp, store_timestamp, append_crc
+    )
+    return bytes(record)
 
 
 def body_crc(body: bytes | bytearray | memoryview) -> int:

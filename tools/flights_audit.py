@@ -71,18 +71,23 @@ class Audit:
         return all(check.passed for check in self.checks)
 
 
-def audit(store: MessageStore, flights_file: Path, limit: int | None = None) -> Audit:
-    """Count everything. Takes a few seconds for all flights."""
+def audit(
+    store: MessageStore, flights_file: Path, limit: int | None = None, *, was_killed: bool = False
+) -> Audit:
+    """Count everything. Takes a few seconds for all flights.
+
+    `was_killed`: some run was, so that deliveries may have been repeated.
+    """
     in_file = count_flights(flights_file, limit)
     missing = np.zeros(in_file.rows, np.bool_)
     missing[list(in_file.missing_rows)] = True
-    published, dead = (
-        _count_rows(store, topic, len(missing)) for topic in (FLIGHTS_TOPIC, DEAD_LETTER_TOPIC)
-    )
+    published = _count_rows(store, FLIGHTS_TOPIC, len(missing))
+    dead = _count_rows(store, DEAD_LETTER_TOPIC, len(missing))
     waiting = _count_attempts(store, names.SCHEDULE_TOPIC, len(missing))
     retried = _count_attempts(store, RETRY_TOPIC, len(missing))
     arrived = _arrived(store, published, waiting[0])
     once = np.minimum(retried, 1)
+    repeated = int((retried - once).sum())
     return Audit(
         _hops(published, arrived, waiting, retried, dead),
         [
@@ -93,10 +98,11 @@ def audit(store: MessageStore, flights_file: Path, limit: int | None = None) -> 
             Check("retry deliveries", MAX_RECONSUME_TIMES * int(missing.sum()), int(once.sum())),
             Check("flights not retried exactly as often as they should", 0, _wrong_retries(once, missing)),
             Check("sent back twice for the same attempt", 0, int((waiting > 1).sum())),
+            Check("delivered twice without a kill", 0, 0 if was_killed else repeated),
             Check("dead letters", int(missing.sum()), int(dead.sum())),
             Check("lost or doubled among the dead letters", 0, int((dead != missing).sum())),
         ],
-        repeated_deliveries=int((retried - once).sum()),
+        repeated_deliveries=repeated,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from support.sources import ROOT
+from support.sources import ROOT, package_sources
 
 Field = tuple[int, int, str, str]
 
@@ -19,6 +19,7 @@ FORMATS = {
     "commit_log.md": "mqstore.store.record_format",
     "consume_queue.md": "mqstore.index.consume_queue_format",
     "checkpoint.md": "mqstore.store.checkpoint_format",
+    "recovery_point.md": "mqstore.store.recovery_point_format",
 }
 
 HEADING = ["at", "size", "type", "name", "meaning"]
@@ -70,6 +71,13 @@ def test_the_fields_lie_end_to_end(module: str) -> None:
     ends = [at + size for at, size, *_ in fields]
     assert [at for at, *_ in fields] == [0, *ends[:-1]]
     assert len({name for *_, name in fields}) == len(fields)
+
+
+def test_every_table_has_its_page() -> None:
+    """A format module with FIELDS is compared with a page: a new one is added to FORMATS above."""
+    formats = [source for source in package_sources() if source.path.endswith("_format.py")]
+    with_fields = {source.module for source in formats if "\nFIELDS = " in source.text}
+    assert with_fields == set(FORMATS.values())
 
 
 PAGE = """

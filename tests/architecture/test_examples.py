@@ -1,8 +1,8 @@
 """The examples in docstrings run and print what they say.
 
 Goal: no example in the sources goes stale. Method: doctest over every module that has a prompt in it,
-imported by its installed name, in an empty working directory that takes its
-temporary files too.
+imported by its installed name, in an empty working directory that takes its temporary
+files too.
 """
 
 import doctest

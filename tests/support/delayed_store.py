@@ -7,6 +7,7 @@ Nothing runs by itself: `dispatch` brings what was put into the queues, `flush` 
 from collections.abc import Sequence
 from pathlib import Path
 
+from mqstore.index.consume_queue_format import ENTRY, ENTRY_BYTES
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
@@ -62,7 +63,7 @@ class DelayedStore:
         self._dispatched_offset = 0
         self.dispatch()
         self.log.first_queue_offset = self.queues.next_queue_offset
-        self._encoder = MessageEncoder(self.config, self.clock)
+        self._encoder = MessageEncoder(self.config)
         # What the next puts of deliveries do: an error to raise, by topic; or a status to answer.
         self.put_errors: dict[str, Exception] = {}
         self.put_status = PutMessageStatus.PUT_OK
@@ -138,11 +139,19 @@ class DelayedStore:
             mapped_file.sync()
         self.log.flushed_offset = self.log.max_offset
 
+    @property
+    def log_bytes(self) -> bytes:
+        """All that was written to the log, which is in its first segment."""
+        files = self.log.files.files
+        return bytes(files[0].view[: self.log.max_offset]) if files else b""
+
     def power_cut(self) -> "DelayedStore":
         """A store of what is durable now: the flushed log, no queues, delayOffset.json as it is."""
-        kept = bytes(self.log.files.files[0].view[: self.log.flushed_offset]) if self.log.files.files else b""
         return DelayedStore(
-            clock=self.clock, levels=self.levels.text, log_bytes=kept, delay_offsets=self.delay_offset_text
+            clock=self.clock,
+            levels=self.levels.text,
+            log_bytes=self.log_bytes[: self.log.flushed_offset],
+            delay_offsets=self.delay_offset_text,
         )
 
     # -- looking --------------------------------------------------------------------------------------
@@ -169,6 +178,19 @@ class DelayedStore:
     def waiting(self, level: int) -> list[StoredMessage]:
         """The records of a level's queue, delivered or not."""
         return self.messages(SCHEDULE_TOPIC, level - 1)
+
+    def entry(self, level: int, queue_offset: int) -> tuple[int, int, int]:
+        """Physical offset, size and deliver time of one waiting entry."""
+        queue = self.queues.find(SCHEDULE_TOPIC, level - 1)
+        entry = None if queue is None else queue.entry_at(queue_offset)
+        assert entry is not None
+        return entry
+
+    def replace_entry(self, level: int, queue_offset: int, entry: tuple[int, int, int]) -> None:
+        """Make a queue say something else, in its first file."""
+        path = Path("/queues") / SCHEDULE_TOPIC / str(level - 1) / f"{0:020d}"
+        region = self.file_system.map(path, self.config.mapped_file_size_consume_queue)
+        region.write(queue_offset * ENTRY_BYTES, ENTRY.pack(*entry))
 
     def damage(self, physical_offset: int) -> None:
         """Turn one bit of a record's body; a second call turns it back."""

@@ -39,7 +39,7 @@ class KeyLog:
     ) -> None:
         self.clock = clock or ManualClock()
         self.log = open_log(file_system or MemoryFileSystem(), directory, self.clock)
-        self._encoder = MessageEncoder(_CONFIG, self.clock)
+        self._encoder = MessageEncoder(_CONFIG)
 
     def put(
         self, keys: str | Sequence[str] = (), *, topic: str = "T", unique: str | None = None, sys_flag: int = 0

@@ -178,7 +178,9 @@ class Demo:
 
     def _audit(self, store: MessageStore) -> Audit:
         self._output.note("counting every flight at every hop")
-        return audit(store, self._flights_file, self._limit)
+        note = self._directory.note
+        was_killed = note is not None and note.killed_runs > 0
+        return audit(store, self._flights_file, self._limit, was_killed=was_killed)
 
     # -- Spark's part -----------------------------------------------------------------------------
 

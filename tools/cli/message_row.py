@@ -83,5 +83,5 @@ MESSAGE_COLUMNS: Final = (
     Column[MessageRow]("tags", lambda row: row.tags),
     Column[MessageRow]("keys", lambda row: " ".join(row.keys)),
     Column[MessageRow]("retries", lambda row: row.reconsume_times, "right"),
-    Column[MessageRow]("body", _shortened),
+    Column[MessageRow]("body", _shortened, takes_the_rest=True),
 )

@@ -47,6 +47,8 @@ class Column(Generic[RowT]):
     header: str
     text: Callable[[RowT], object]
     justify: Literal["left", "right"] = "left"
+    takes_the_rest: bool = False
+    """On a terminal, it is as wide as the others leave room for, and cut there."""
 
 
 class Output:
@@ -122,17 +124,28 @@ class Output:
         return count
 
     def _table(self, rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str) -> None:
-        table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+        console = self.console
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title or None)
+        table.title_justify = "left"
         for column in columns:
-            table.add_column(column.header, justify=column.justify, no_wrap=True, overflow="ellipsis")
+            table.add_column(
+                column.header,
+                justify=column.justify,
+                no_wrap=True,
+                overflow="ellipsis",
+                ratio=1 if column.takes_the_rest else None,
+            )
+        table.expand = console.is_terminal and any(column.takes_the_rest for column in columns)
         for row in rows:
             table.add_row(*[_cell(column.text(row)) for column in columns])
-        self.console.print(table)
+        if title:
+            console.print()
+        console.print(table)
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    if isinstance(value, bool):
+        return "yes" if value else ""
     return escape("".join(character if character.isprintable() else "·" for character in str(value)))

@@ -33,7 +33,6 @@ class LevelRow(Row):
     """What waits in a delay level."""
 
     level: int
-    delay_ms: int | None
     next_offset: int
     pending: int
     next_due_timestamp: int | None
@@ -69,7 +68,6 @@ _GROUP_COLUMNS = (
 )
 _LEVEL_COLUMNS = (
     Column[LevelRow]("delay level", lambda row: row.level, "right"),
-    Column[LevelRow]("delay ms", lambda row: row.delay_ms, "right"),
     Column[LevelRow]("delivered to", lambda row: f"{row.next_offset:,}", "right"),
     Column[LevelRow]("pending", lambda row: f"{row.pending:,}", "right"),
     Column[LevelRow]("next due", lambda row: local_time(row.next_due_timestamp or 0)),
@@ -126,13 +124,14 @@ def _groups(store: MessageStore) -> list[GroupRow]:
 
 
 def _levels(store: MessageStore) -> list[LevelRow]:
-    return [_level(status) for status in store.stats().delay_levels]
+    """The levels that were used. How long they wait is a setting, and not in the directory."""
+    used = (status for status in store.stats().delay_levels if status.next_offset or status.pending)
+    return [_level(status) for status in used]
 
 
 def _level(status: LevelStatus) -> LevelRow:
     return LevelRow(
         level=status.level,
-        delay_ms=status.delay_ms,
         next_offset=status.next_offset,
         pending=status.pending,
         next_due_timestamp=status.next_due_ms,

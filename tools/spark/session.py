@@ -142,7 +142,7 @@ def local_session(*, cores: int = 2, driver_memory: str = "1g") -> "SparkSession
                 .config("spark.driver.memory", driver_memory)
                 .config("spark.driver.bindAddress", "127.0.0.1")
                 .config("spark.driver.host", "127.0.0.1")
-                .config("spark.driver.extraJavaOptions", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={log4j}")
+                .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j}")
                 .config("spark.ui.enabled", "false")
                 .config("spark.ui.showConsoleProgress", "false")
                 .config("spark.sql.session.timeZone", "UTC")

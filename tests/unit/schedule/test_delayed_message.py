@@ -58,7 +58,11 @@ def test_a_delayed_message_is_addressed_to_the_queue_of_its_level() -> None:
 def test_the_property_delay_asks_as_well_as_the_field() -> None:
     """A broker hands over properties, a program sets the field; the field wins."""
     by_property = rewrite(Message("T", b"", properties={"DELAY": "5", "a": "b"}), LEVELS)
-    assert (by_property.queue_id, by_property.properties["DELAY"], by_property.properties["a"]) == (4, "5", "b")
+    assert (by_property.queue_id, by_property.properties["DELAY"], by_property.properties["a"]) == (
+        4,
+        "5",
+        "b",
+    )
     assert rewrite(Message("T", b"", delay_level=2, properties={"DELAY": "5"}), LEVELS).queue_id == 1
 
 

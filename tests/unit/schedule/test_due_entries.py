@@ -41,17 +41,27 @@ def test_exactly_one_delay_away_is_not_too_far() -> None:
     assert due.count(entries(DELAY_MS), 0, 1, now_ms=0) == 0
 
 
-@pytest.mark.parametrize("step_back_ms", [1, 5, 3_600_000])
-def test_a_clock_set_back_makes_nothing_early(step_back_ms: int) -> None:
+def test_a_clock_set_back_far_makes_nothing_early() -> None:
     """What was stored in the future waits one delay from when it was first seen so, and all of it at once."""
     stored_ms = 10_000_000
     due = DueEntries(DELAY_MS, lambda physical_offset: stored_ms)
     waiting = entries(*[stored_ms + DELAY_MS] * 3)
-    seen_ms = stored_ms - step_back_ms
+    seen_ms = stored_ms - 3_600_000
     assert due.count(waiting, 50, 53, seen_ms) == 0
     assert due.count(waiting, 50, 53, seen_ms + DELAY_MS - 1) == 0
     assert due.count(waiting, 50, 53, seen_ms + DELAY_MS) == 3
     assert due.count(waiting[1:], 51, 53, seen_ms + DELAY_MS) == 2
+
+
+@pytest.mark.parametrize("step_back_ms", [1, 5, DELAY_MS - 1])
+def test_a_clock_set_back_a_little_changes_nothing(step_back_ms: int) -> None:
+    """The entry is due at its time. (RocketMQ would deliver it at once, early by almost a delay.)"""
+    stored_ms = 10_000_000
+    due = DueEntries(DELAY_MS, lambda physical_offset: stored_ms)
+    waiting = entries(stored_ms + DELAY_MS)
+    looks = range(stored_ms - step_back_ms, stored_ms + DELAY_MS, 100)
+    assert not any(due.count(waiting, 0, 1, now_ms) for now_ms in (*looks, stored_ms + DELAY_MS - 1))
+    assert due.count(waiting, 0, 1, stored_ms + DELAY_MS) == 1
 
 
 def test_an_entry_that_comes_later_is_held_from_when_it_comes() -> None:

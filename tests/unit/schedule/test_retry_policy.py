@@ -54,7 +54,8 @@ def test_sixteen_retries_take_4_hours_45_minutes_and_40_seconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reconsume_times", "expected_ms"), [(-3, 10_000), (0, 10_000), (1, 30_000), (15, 7_200_000), (99, 7_200_000)]
+    ("reconsume_times", "expected_ms"),
+    [(-3, 10_000), (0, 10_000), (1, 30_000), (15, 7_200_000), (99, 7_200_000)],
 )
 def test_the_customized_policy_begins_at_its_third_delay(reconsume_times: int, expected_ms: int) -> None:
     """r = 0 is 10 s, r = 15 and beyond 2 h."""
@@ -86,7 +87,10 @@ def test_the_exponential_policy_doubles_up_to_its_limit() -> None:
         ({"type": "CUSTOMIZED"}, DEFAULT_RETRY_POLICY),
         ({"type": "EXPONENTIAL"}, DEFAULT_RETRY_POLICY),
         ({"type": "SOMETHING"}, DEFAULT_RETRY_POLICY),
-        ({"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1, 2, 3]}}, CustomizedRetryPolicy((1, 2, 3))),
+        (
+            {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1, 2, 3]}},
+            CustomizedRetryPolicy((1, 2, 3)),
+        ),
         ({"type": "CUSTOMIZED", "customizedRetryPolicy": {}}, DEFAULT_RETRY_POLICY),
         (
             {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 7, "max": 70, "multiplier": 3}},

@@ -1,0 +1,143 @@
+"""Plain twins of index/kernels.py: the same rules with bytes, dicts and Python integers, as plainly as can be."""
+
+import re
+import struct
+from typing import NamedTuple
+
+__all__ = [
+    "QueueEntry",
+    "Walked",
+    "consume_queue_entries",
+    "find_property",
+    "java_hash",
+    "record_layout",
+    "walk",
+]
+
+_MAGIC_V1 = bytes.fromhex("DAA320A7")
+_MAGIC_V2 = bytes.fromhex("DAA320AB")
+_MAGIC_BLANK = bytes.fromhex("CBD43194")
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+class QueueEntry(NamedTuple):
+    """One entry and the queue that it belongs to."""
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    entry: bytes
+
+
+class Walked(NamedTuple):
+    """What a walk over a chunk found."""
+
+    entries: list[QueueEntry]
+    consumed: int
+    at_blank: bool
+    last_store_timestamp: int
+
+
+def record_layout(data: bytes, at: int, end: int) -> tuple[int, int, int, int, int]:
+    """(total size, topic position, its length, properties position, their length), or zeros."""
+    record = data[at:end]
+    if record[4:8] == _MAGIC_BLANK and _int(record, 0) >= 8:
+        return -_int(record, 0), 0, 0, 0, 0
+    if record[4:8] not in (_MAGIC_V1, _MAGIC_V2) or not 91 <= _int(record, 0) <= len(record):
+        return 0, 0, 0, 0, 0
+    total = _int(record, 0)
+    record = record[:total]
+    sys_flag = _int(record, 36)
+    body_at = 88 + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
+    lengths = ">b" if record[4:8] == _MAGIC_V1 else ">h"
+    try:
+        topic_at = body_at + _natural(record, ">i", body_at - 4) + struct.calcsize(lengths)
+        topic_length = _natural(record, lengths, topic_at - struct.calcsize(lengths))
+        properties_at = topic_at + topic_length + 2
+        properties_length = _natural(record, ">h", properties_at - 2)
+    except (struct.error, ValueError):
+        return 0, 0, 0, 0, 0
+    if properties_at + properties_length != total:
+        return 0, 0, 0, 0, 0
+    return total, at + topic_at, topic_length, at + properties_at, properties_length
+
+
+def find_property(data: bytes, at: int, length: int, name: bytes) -> bytes:
+    """The value of a property, b"" when there is none."""
+    value = b""
+    for chunk in data[at : at + length].split(b"\x02"):
+        found, separator, rest = chunk.partition(b"\x01")
+        if separator and rest and found == name:
+            value = rest
+    return value
+
+
+def java_hash(text: bytes) -> int:
+    """Java's new String(text, UTF_8).hashCode()."""
+    decoded = _ENCODED_SURROGATE.sub("\ufffd".encode(), text).decode("utf-8", "replace")
+    units = decoded.encode("utf-16-be")
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", units):
+        code = (31 * code + unit) % 2**32
+    return code - 2**32 if code >= 2**31 else code
+
+
+def consume_queue_entries(data: bytes, base_offset: int, delay_ms_by_level: list[int]) -> Walked:
+    """The entries of all whole records, in the order of the log."""
+    entries = []
+    at, last_store_timestamp, at_blank = 0, -1, False
+    for at, total, topic, properties in walk(data, base_offset):
+        if total < 0:
+            at_blank = True
+            break
+        record = data[at : at + total]
+        sys_flag = _int(record, 36)
+        last_store_timestamp = _long(record, 68 if sys_flag & 0x10 else 56)
+        if sys_flag & 0xC in (0, 0x8):
+            code = _tags_code(topic, properties, last_store_timestamp, delay_ms_by_level)
+            entry = struct.pack(">qiq", base_offset + at, total, code)
+            entries.append(QueueEntry(topic, _int(record, 12), _long(record, 20), entry))
+        at += total
+    return Walked(entries, at, at_blank, last_store_timestamp)
+
+
+def walk(data: bytes, base_offset: int) -> list[tuple[int, int, bytes, bytes]]:
+    """(position, total size, topic, properties) of the whole records; a BLANK, if any, ends it."""
+    found = []
+    at = 0
+    while True:
+        total, topic_at, topic_length, properties_at, properties_length = record_layout(data, at, len(data))
+        if total > 0 and _long(data, at + 28) != base_offset + at:
+            total = 0
+        if total == 0:
+            return found
+        topic = data[topic_at : topic_at + topic_length]
+        found.append((at, total, topic, data[properties_at : properties_at + properties_length]))
+        if total < 0:
+            return found
+        at += total
+
+
+def _tags_code(topic: bytes, properties: bytes, store_timestamp: int, delay_ms_by_level: list[int]) -> int:
+    delay = find_property(properties, 0, len(properties), b"DELAY")
+    if topic == b"SCHEDULE_TOPIC_XXXX" and re.fullmatch(rb"\+?[0-9]+", delay) and int(delay) < 2**31:
+        level = min(int(delay), len(delay_ms_by_level) - 1)
+        if level > 0:
+            delay_ms = delay_ms_by_level[level]
+            return store_timestamp + (delay_ms if delay_ms >= 0 else 1000)
+    return java_hash(find_property(properties, 0, len(properties), b"TAGS"))
+
+
+def _int(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "big", signed=True)
+
+
+def _long(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 8], "big", signed=True)
+
+
+def _natural(data: bytes, code: str, at: int) -> int:
+    (value,) = struct.unpack_from(code, data, at)
+    if value < 0:
+        raise ValueError(value)
+    return int(value)

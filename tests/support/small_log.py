@@ -1,0 +1,84 @@
+"""A commit log with segments of 128 KiB, and the encoder that belongs to it: the ground of the store tests."""
+
+from pathlib import Path
+from typing import Any
+
+from mqstore.store.commit_log import Appended, CommitLog
+from mqstore.store.config import StoreConfig
+from mqstore.store.file_system import FileSystem
+from mqstore.store.message import Message
+from mqstore.store.message_encoder import MessageEncoder
+from support.manual_clock import ManualClock
+
+__all__ = ["SEGMENT_BYTES", "WINDOW_BYTES", "SmallLog", "small_config"]
+
+SEGMENT_BYTES = 131_072
+WINDOW_BYTES = 65_536
+
+
+def small_config(**settings: Any) -> StoreConfig:
+    """Segments of 128 KiB, bodies up to 60,000 bytes, consume-queue files of 100 entries."""
+    small: dict[str, Any] = {
+        "mapped_file_size_commit_log": SEGMENT_BYTES,
+        "max_message_size": 60_000,
+        "mapped_file_size_consume_queue": 2_000,
+        "reserve_window_commit_log": WINDOW_BYTES,
+        "reserve_window_consume_queue": 4_096,
+    }
+    return StoreConfig(**(small | settings))
+
+
+class SmallLog:
+    """A log in `directory`, empty or with what is there, its end at `end_offset`."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: Path,
+        *,
+        clock: ManualClock | None = None,
+        writable: bool = True,
+        **settings: Any,
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.config = small_config(**settings)
+        self.log = CommitLog(file_system, directory, self.config, self.clock, writable=writable)
+        self.log.load()
+        self._encoder = MessageEncoder(self.config)
+
+    def append(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> Appended:
+        """Append one message."""
+        return self.log.append(self._encoder.encode(Message(topic, body, **fields)))
+
+    def append_all(self, *bodies: bytes, topic: str = "orders", **fields: Any) -> list[Appended]:
+        """Append messages under one lock."""
+        return self.log.append_all([self._encoder.encode(Message(topic, body, **fields)) for body in bodies])
+
+    def overhead_bytes(self, topic: str = "orders", **fields: Any) -> int:
+        """What a record takes beyond its body."""
+        return len(self._encoder.encode(Message(topic, b"", **fields)).record)
+
+    def fill_to(self, room_bytes: int) -> None:
+        """Append until exactly `room_bytes` of the current segment are left."""
+        while (room := self.room_bytes) > room_bytes:
+            wanted = room - room_bytes
+            size = wanted if wanted <= 40_000 else min(40_000, wanted - 20_000)
+            self.append(bytes(size - self.overhead_bytes()))
+        assert self.room_bytes == room_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """What is left of the current segment."""
+        return SEGMENT_BYTES - self.log.max_offset % SEGMENT_BYTES
+
+    def bodies(self) -> list[bytes]:
+        """The bodies of all records, walked from the beginning as a reader would."""
+        bodies, offset = [], self.log.min_offset
+        while offset < self.log.max_offset:
+            message = self.log.look_message_by_offset(offset)
+            if message is None:
+                offset += SEGMENT_BYTES - offset % SEGMENT_BYTES
+            else:
+                bodies.append(message.body)
+                offset += message.store_size
+        return bodies

@@ -1,0 +1,36 @@
+"""The producer's message: cheap to make, immutable, and readable when printed, even with bad input in it."""
+
+from typing import Any
+
+import pytest
+
+from mqstore.store.host import Host
+from mqstore.store.message import Message
+
+
+def test_repr_shows_what_differs_from_the_defaults() -> None:
+    """Topic and body always; the others only when set."""
+    assert repr(Message("orders", b"x")) == "Message(topic='orders', body=b'x')"
+    message = Message("orders", b"x", tags="paid", keys=("o-1", "o-2"), queue_id=3, born_host=Host.parse("1.2.3.4:5"))
+    assert repr(message) == (
+        "Message(topic='orders', body=b'x', tags='paid', keys=('o-1', 'o-2'), queue_id=3, "
+        "born_host=Host('1.2.3.4:5'))"
+    )
+
+
+def test_repr_shortens_a_long_body() -> None:
+    """A body of more than 48 bytes is told by its length."""
+    assert repr(Message("orders", bytes(49))) == "Message(topic='orders', body=<49 bytes>)"
+    assert repr(Message("orders", memoryview(bytes(1000)))) == "Message(topic='orders', body=<1000 bytes>)"
+
+
+@pytest.mark.parametrize("body", [None, 7, "text"])
+def test_repr_survives_a_body_that_is_none(body: Any) -> None:
+    """A message is checked when it is put, so it must be printable before."""
+    assert repr(Message("orders", body)) == f"Message(topic='orders', body={body!r})"
+
+
+def test_a_message_is_immutable() -> None:
+    """Its fields cannot be set again."""
+    with pytest.raises(AttributeError):
+        Message("orders", b"").topic = "others"  # type: ignore[misc]
