@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
-
 from writers import WRITERS, Writer
 
 PUTS_A_ROUND = 20_000

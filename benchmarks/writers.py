@@ -49,12 +49,14 @@ class SqliteWriter:
         self._connection.execute("pragma journal_mode=wal")
         self._connection.execute("pragma synchronous=normal")
         self._connection.execute(
-            "create table message (id integer primary key, topic text, queue_id integer, tags text, body blob)"
+            "create table message"
+            " (id integer primary key, topic text, queue_id integer, tags text, body blob)"
         )
 
     def put(self, body: bytes) -> None:
         self._connection.execute(
-            "insert into message (topic, queue_id, tags, body) values (?, ?, ?, ?)", ("orders", 0, "created", body)
+            "insert into message (topic, queue_id, tags, body) values (?, ?, ?, ?)",
+            ("orders", 0, "created", body),
         )
 
     def close(self) -> None:

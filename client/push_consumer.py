@@ -45,7 +45,15 @@ _PAUSE_WHEN_IDLE_SECONDS = 0.02
 MessageListener = Callable[[Sequence[ReceivedMessage], ConsumeContext], ConsumeStatus | None]
 """Consumes a batch. RECONSUME_LATER, None and an exception all send it back."""
 
-_ILLEGAL_OFFSET = frozenset({GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BADLY})
+# A broker answers these with PULL_OFFSET_MOVED: the consumer's place is not in the queue, go where it says.
+_OFFSET_MOVED = frozenset(
+    {
+        GetMessageStatus.OFFSET_TOO_SMALL,
+        GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+        GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+        GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
+    }
+)
 
 
 class SendBackRefused(StoreError):
@@ -143,7 +151,7 @@ class PushConsumer:
             messages = [ReceivedMessage(message.record) for message in result.messages]
             self._consume(key, messages)
         # Filtered, removed or missing entries lie between the last message and here; nothing is cached.
-        self._advance(key, result.next_begin_offset, may_go_back=result.status in _ILLEGAL_OFFSET)
+        self._advance(key, result.next_begin_offset, may_go_back=result.status in _OFFSET_MOVED)
         return len(result.messages)
 
     def _offset(self, key: QueueKey) -> int:

@@ -38,7 +38,7 @@ class Arrivals:
         for listener in self._listeners:
             try:
                 listener(topic, queue_id, next_offset)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever a listener raises must not fail the put
                 self.error = error
         with self._condition:
             self._condition.notify_all()

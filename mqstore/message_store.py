@@ -44,7 +44,8 @@ class MessageStore:
     """A persistent message store in a directory; open it with `MessageStore.open`.
 
     topics, subscription_groups, consumer_offsets: the state that RocketMQ keeps as JSON.
-    delay_levels: the table of delays. recovery: what opening found.
+    delay_levels: the table of delays. delivery: how each level is doing, and `skip` for one that is blocked.
+    recovery: what opening found.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class MessageStore:
             config, parts.commit_log, self._flusher, parts.topics, parts.delay_levels, self._arrivals
         )
         self._reader = MessageReader(parts.commit_log, parts.consume_queues, config)
-        self._delivery = DeliveryService(
+        self.delivery = DeliveryService(
             parts.consume_queues,
             parts.commit_log,
             self._puts.put_internal,
@@ -87,10 +88,8 @@ class MessageStore:
         self._send_back = SendBack(
             parts.subscription_groups, parts.topics, parts.commit_log, self._puts.put_rewritten
         )
-        self._persistence = Persistence(parts, self._flusher, self._delivery)
-        self._retention = Retention(
-            parts.commit_log, file_system, config, clock, self._delivery.min_undelivered_physical_offset
-        )
+        self._persistence = Persistence(parts, self._flusher, self.delivery)
+        self._retention = Retention(parts.commit_log, file_system, config, clock, self._needed_from_offset)
         self._services = self._make_services()
         if read_only:
             parts.commit_log.refuse(lambda: StoreReadOnly(path))
@@ -129,7 +128,7 @@ class MessageStore:
         )
         store = cls(parts, path, config, read_only=read_only, clock=clock, file_system=file_system)
         try:
-            store._delivery.load(writable=not read_only)
+            store.delivery.load(writable=not read_only)
         except BaseException:
             store._release()
             raise
@@ -145,7 +144,7 @@ class MessageStore:
         reserve = Service("reserve", 1_000, log.reserve_ahead)
         self._flusher.on_pending = group_commit.wake
         log.on_low_space = reserve.wake
-        services = (
+        return (
             Service("delivery", config.delivery_interval, self._deliver),
             Service("retention", config.clean_resource_interval, self._retain),
             Service("delay-offsets", config.flush_delay_offset_interval, persistence.persist_delay_offsets),
@@ -156,7 +155,6 @@ class MessageStore:
             group_commit,
             reserve,
         )
-        return services
 
     # -- putting --------------------------------------------------------------------------------------
 
@@ -284,10 +282,10 @@ class MessageStore:
         )
 
     def deliver_due(self) -> int:
-        """Deliver the delayed messages that are due now; returns how many. Its service does it all the time."""
+        """Deliver the delayed messages that are due now; returns how many. A service does so all the time."""
         self._check_writable()
         self._catch_up()
-        return self._delivery.run_once()
+        return self.delivery.run_once()
 
     # -- the store as a whole -------------------------------------------------------------------------
 
@@ -302,7 +300,7 @@ class MessageStore:
         return self.commit_log.max_offset
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, keys, and the state files. Raises StorePoisoned, StoreFull."""
+        """Make all durable: log, queues, keys, and the state files. Raises StorePoisoned, StoreFull."""
         self._check_writable()
         self._flusher.resolve_pending()
         self._catch_up()
@@ -341,7 +339,7 @@ class MessageStore:
             messages=sum(queue.max_offset - queue.min_offset for queue in counts if queue is not None),
             refusal=None if refusal is None else str(refusal),
             errors={service.name: str(service.error) for service in self._services if service.error},
-            delay_levels=list(self._delivery.status()),
+            delay_levels=list(self.delivery.status()),
         )
 
     def close(self) -> None:
@@ -353,7 +351,7 @@ class MessageStore:
             return
         self._closed = True
         self._arrivals.close()
-        self._delivery.stop()
+        self.delivery.stop()
         for service in self._services:
             service.stop()
         try:
@@ -364,12 +362,12 @@ class MessageStore:
 
     def _close_writer(self) -> None:
         log = self.commit_log
-        poisoned = log.is_poisoned
         log.refuse(lambda: StoreClosed(self.path))
-        if poisoned:
+        if log.is_poisoned:
+            self._flusher.resolve_pending()
             return
-        self._flusher.resolve_pending()
         self._flusher.flush()
+        self._flusher.resolve_pending()
         self._parts.dispatcher.catch_up(log.max_offset)
         if self._parts.key_dispatcher is not None:
             self._parts.key_dispatcher.catch_up(log.max_offset)
@@ -415,7 +413,11 @@ class MessageStore:
 
     def _deliver(self) -> None:
         self._catch_up()
-        self._delivery.run_once()
+        self.delivery.run_once()
+
+    def _needed_from_offset(self) -> int:
+        """From where on the log is still needed: by delivery, or by what is not dispatched yet."""
+        return min(self.delivery.min_undelivered_physical_offset(), self._parts.dispatcher.dispatched_offset)
 
     def _retain(self) -> None:
         """One round of retention; what is derived follows the log."""

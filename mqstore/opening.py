@@ -202,7 +202,9 @@ class _Opening:
             start_offset,
             point.log_offset if point is not None else None,
             writable=not self.read_only,
-            on_progress=None if on_progress is None else lambda done, total: on_progress("recover", done, total),
+            on_progress=None
+            if on_progress is None
+            else lambda done, total: on_progress("recover", done, total),
         )
 
     def _catch_up_queues(
@@ -240,7 +242,9 @@ class _Opening:
             queue_nums[topic] = max(queue_nums.get(topic, 0), queue_id + 1)
         for topic, count in queue_nums.items():
             if topics.get(topic) is None:
-                topics.add(topic, TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count))
+                topics.add(
+                    topic, TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
+                )
         if not self.read_only:
             consumer_offsets.correct(consume_queues.next_queue_offset)
 

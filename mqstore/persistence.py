@@ -57,7 +57,7 @@ class Persistence:
             parts.recovery_point.save(RecoveryPoint(log_offset, min(dispatched_offset, log_offset)))
 
     def persist_state(self) -> None:
-        """topics.json, subscriptionGroup.json, and consumerOffset.json up to the durable end of each queue."""
+        """topics.json, subscriptionGroup.json; consumerOffset.json up to the durable end of each queue."""
         parts = self._parts
         with self._lock:
             parts.topics.persist()

@@ -122,8 +122,9 @@ class PutPath:
             raise NoPermission(message.topic, config.perm if config is not None else 0, "put")
         if message.queue_id >= queue_nums:
             raise QueueIllegal(
-                f"queue_id is {message.queue_id}, but topic {message.topic!r} has {queue_nums} queues: use one "
-                f"below that, or create the topic with more: store.topics.create({message.topic!r}, queue_nums=...)",
+                f"queue_id is {message.queue_id}, but topic {message.topic!r} has {queue_nums} queues: "
+                "use one below that, or create the topic with more: "
+                f"store.topics.create({message.topic!r}, queue_nums=...)",
                 value=message.queue_id,
                 limit=queue_nums - 1,
             )
@@ -179,5 +180,3 @@ class PutPath:
             flushed_offset,
             self._store_host,
         )
-
-

@@ -1,7 +1,7 @@
 """The delay levels: how long a message of level 1, 2, ... waits.
 
 Parsed once from `message_delay_level`, "1s 5s 10s 30s 1m ... 2h" by default; immutable, any thread.
-It does not know where the waiting messages are (rewrite.py) nor which are due (delivery.py).
+It does not know where the waiting messages are (delayed_message.py) nor which are due (due_entries.py).
 Source: spec/schedule_and_retry.md section 1; ScheduleMessageService#parseDelayLevel.
 """
 

@@ -1,7 +1,7 @@
 """The delay offsets: which unit of each delay level's queue is to be delivered next.
 
 Kept in config/delayOffset.json, level -> unit number (store/state_file_format.py, page
-docs/format/delay_offset.md). It does not deliver (delivery.py) and does not look at queues.
+docs/format/delay_offset.md). It does not deliver (delivery_service.py) and does not look at queues.
 
 Two values per level: the one in memory moves with the delivery; the one on disk must never pass a
 message whose delivered copy a power cut could still take away. Only the delivery knows which copies

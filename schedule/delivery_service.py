@@ -34,12 +34,13 @@ from mqstore.schedule.delivery_progress import DeliveryProgress
 from mqstore.schedule.due_entries import DueEntries, Entries, leading
 from mqstore.store.clock import Clock
 from mqstore.store.commit_log import CommitLog
-from mqstore.store.errors import MessageIllegal, MessageNotFound, StoreError
+from mqstore.store.errors import CorruptRecord, MessageIllegal, MessageNotFound, StoreError
 from mqstore.store.message import Message
 from mqstore.store.names import SCHEDULE_TOPIC
 from mqstore.store.put_result import PutMessageResult
 from mqstore.store.record_format import RecordIllegal, check_record
 from mqstore.store.status import PutMessageStatus
+from mqstore.store.stored_message import StoredMessage
 
 __all__ = ["DeliveryService", "LevelStatus", "PutRestored"]
 
@@ -241,8 +242,9 @@ class DeliveryService:
             if size == BLANK_SIZE:
                 break
             try:
-                message = self._restore(level, physical_offset, first_offset + index)
-            except (StoreError, ValueError) as error:
+                place = (SCHEDULE_TOPIC, queue_of_level(level.level), first_offset + index)
+                message = restore(self._waiting_record(physical_offset, size, place))
+            except StoreError as error:
                 return messages, error
             if is_half_message(message):
                 # No delay may turn it into the first half of a transaction.
@@ -252,18 +254,30 @@ class DeliveryService:
             messages.append(message)
         return messages, None
 
-    def _restore(self, level: _Level, physical_offset: int, queue_offset: int) -> Message:
-        """The message of a waiting record. A damaged one is not given a new, matching CRC."""
+    def _waiting_record(
+        self, physical_offset: int, size_bytes: int, place: tuple[str, int, int]
+    ) -> StoredMessage:
+        """The record of an entry at `place` (topic, queue id, queue offset), verified.
+
+        A damaged record is not given a new, matching CRC by delivering it. Raises MessageNotFound,
+        CorruptRecord.
+        """
         log = self._commit_log
-        stored = log.look_message_by_offset(physical_offset)
-        if stored is None:
+        record = log.record_at(physical_offset, size_bytes)
+        if record is None:
             raise MessageNotFound(physical_offset, log.min_offset, log.max_offset)
-        check_record(stored.record, physical_offset)
-        expected = (SCHEDULE_TOPIC, queue_of_level(level.level), queue_offset)
-        found = (stored.topic, stored.queue_id, stored.queue_offset)
-        if found != expected:
-            raise RecordIllegal(f"the record of {expected} at physical offset {physical_offset}", f"{found}")
-        return restore(stored)
+        stored = StoredMessage(record)
+        try:
+            header = check_record(record, physical_offset)
+            found = (stored.topic, header.queue_id, header.queue_offset, header.total_size)
+            if found != (*place, size_bytes):
+                raise RecordIllegal(f"the record of queue entry {(*place, size_bytes)}", f"{found}")
+        except RecordIllegal as error:
+            segment = log.files.file_for(physical_offset)
+            path, start_offset = (log.path, 0) if segment is None else (segment.path, segment.start_offset)
+            position = physical_offset - start_offset
+            raise CorruptRecord(path, position, error.expected, error.found) from error
+        return stored
 
     def _put(self, level: _Level, messages: Sequence[Message]) -> None:
         try:

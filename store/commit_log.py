@@ -126,7 +126,10 @@ class CommitLog:
         return self.flushed_offset if self._is_sync_flush else self.max_offset
 
     def load(self) -> None:
-        """Find the segments. The end is not known before `set_end`. Raises SegmentSizeMismatch, CorruptRecord."""
+        """Find the segments; their end is known after `set_end`.
+
+        Raises SegmentSizeMismatch, CorruptRecord.
+        """
         self.files.load()
 
     def set_end(self, end_offset: int, last_store_timestamp: int) -> None:
@@ -135,7 +138,9 @@ class CommitLog:
             position = end_offset - mapped_file.start_offset
             mapped_file.wrote_position = max(0, min(position, mapped_file.size_bytes))
             mapped_file.on_low_space = self.on_low_space
-        self._current = self.files.file_for(end_offset) or (self.files.files[-1] if self.files.files else None)
+        self._current = self.files.file_for(end_offset) or (
+            self.files.files[-1] if self.files.files else None
+        )
         self.flushed_offset = end_offset
         self.last_store_timestamp = last_store_timestamp
 
@@ -206,7 +211,12 @@ class CommitLog:
         return Appended(queue_offset, physical_offset, len(record), store_timestamp)
 
     def _take_back(
-        self, current: MappedFile, position: int, queue: tuple[str, int], queue_offset: int, takes_offset: bool
+        self,
+        current: MappedFile,
+        position: int,
+        queue: tuple[str, int],
+        queue_offset: int,
+        takes_offset: bool,
     ) -> None:
         """After an append that failed: complete if it became visible, else as if it had never begun."""
         if current.wrote_position > position:
@@ -292,7 +302,9 @@ class CommitLog:
         if mapped_file is None:
             return None
         position = offset - mapped_file.start_offset
-        stop = min(self.visible_offset - mapped_file.start_offset, position + limit_bytes, mapped_file.size_bytes)
+        stop = min(
+            self.visible_offset - mapped_file.start_offset, position + limit_bytes, mapped_file.size_bytes
+        )
         if stop <= position:
             return None
         return LogChunk(offset, mapped_file.array[position:stop], mapped_file.end_offset)

@@ -102,6 +102,8 @@ class PropertiesIllegal(MessageIllegal):
 class GroupIllegal(StoreError, ValueError):
     """The consumer group's name is empty, too long, or has characters outside RocketMQ's set."""
 
+    response_code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
     def __init__(self, reason: str, *, value: object = None, limit: object = None) -> None:
         super().__init__(reason)
         self.reason = reason

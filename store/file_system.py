@@ -95,7 +95,9 @@ class FileLock(Protocol):
 class FileSystem(Protocol):
     """The file operations that a store needs."""
 
-    def map(self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True) -> MappedRegion:
+    def map(
+        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+    ) -> MappedRegion:
         """Map `path`. With `create`, a missing file is made, `size_bytes` long and all zero.
 
         The caller has checked the length of a file that exists. Raises FileNotFoundError, OSError.

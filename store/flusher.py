@@ -11,13 +11,14 @@ It does not append (commit_log.py) nor sync anything but log segments.
 Durability: what `flush` returns is durable. Threads: any.
 """
 
+import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
@@ -50,8 +51,8 @@ class Flusher:
         self._last_thorough_s = time.monotonic()
         # Store time of the newest message known to be durable; read by the checkpoint.
         self.flushed_store_timestamp = log.last_store_timestamp
-        # Appended by putters, taken by the thread in `resolve_pending`.
-        self._pending: deque[_Pending[object]] = deque()
+        # Appended by putters, taken by whoever calls `resolve_pending`.
+        self._pending: deque[_Pending[Any]] = deque()
         # Called after each `resolve_later`; the owner's service then calls `resolve_pending`.
         self.on_pending: Callable[[], None] | None = None
 
@@ -123,23 +124,38 @@ class Flusher:
     def resolve_later(self, end_offset: int, future: "Future[Outcome]", outcome: Outcome) -> None:
         """Resolve `future` with `outcome` once the log is durable up to `end_offset`."""
         self._pending.append(_Pending(end_offset, future, outcome))
-        if self.on_pending is not None:
+        if self._log.flushed_offset >= end_offset or self._log.is_poisoned:
+            # Nobody may come to resolve it: the last sync of a store that is being closed is over.
+            self.resolve_pending()
+        elif self.on_pending is not None:
             self.on_pending()
 
     def resolve_pending(self) -> int:
         """Sync once for all waiting futures and resolve them; returns how many."""
-        waiting = len(self._pending)
-        if not waiting:
+        # Taken before the sync: a future that comes in later may not be covered by it.
+        taken = self._take_pending()
+        if not taken:
             return 0
         failure: StoreError | None = None
         try:
             self.flush()
         except StoreError as error:
             failure = error
-        for _ in range(waiting):
-            pending = self._pending.popleft()
-            if failure is not None:
-                pending.future.set_exception(failure)
-            else:
-                pending.future.set_result(pending.outcome)
-        return waiting
+        except BaseException:
+            self._pending.extendleft(reversed(taken))
+            raise
+        for pending in taken:
+            # One that was cancelled is passed over: its message is stored all the same.
+            if pending.future.set_running_or_notify_cancel():
+                if failure is not None:
+                    pending.future.set_exception(failure)
+                else:
+                    pending.future.set_result(pending.outcome)
+        return len(taken)
+
+    def _take_pending(self) -> list[_Pending[object]]:
+        taken = []
+        with contextlib.suppress(IndexError):
+            while True:
+                taken.append(self._pending.popleft())
+        return taken

@@ -10,6 +10,7 @@ Source of the rules: CommitLog#checkMessageAndReturnSize; layout: record_format.
 import numba
 import numpy as np
 
+from mqstore.store.properties_format import CRC32
 from mqstore.store.record_format import (
     BLANK_MAGIC_CODE,
     CRC_PROPERTY_BYTES,
@@ -17,7 +18,6 @@ from mqstore.store.record_format import (
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
 )
-from mqstore.store.properties_format import CRC32
 
 __all__ = ["BLANK_FOUND", "END_OF_DATA", "NO_RECORD", "crc32", "find_record", "scan"]
 
@@ -107,7 +107,7 @@ def _sizes_agree(data, at, end):  # type: ignore[no-untyped-def]
     magic = read_int(data, at + 4)
     if total < HEADER_BYTES or at + total > end:
         return none
-    if magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2:
+    if magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2:  # noqa: PLR1714 - compiled code
         return none
     stop = at + total
     sys_flag = read_int(data, at + 36)
@@ -121,7 +121,9 @@ def _sizes_agree(data, at, end):  # type: ignore[no-untyped-def]
     if magic == MESSAGE_MAGIC_CODE:
         topic_length = np.int64(np.int8(data[topic_at - 1]))
     else:
-        topic_length = np.int64(np.int16(np.uint16(data[topic_at - 2]) << np.uint16(8) | np.uint16(data[topic_at - 1])))
+        topic_length = np.int64(
+            np.int16(np.uint16(data[topic_at - 2]) << np.uint16(8) | np.uint16(data[topic_at - 1]))
+        )
     properties_at = topic_at + topic_length + 2
     if topic_length < 0 or properties_at > stop:
         return none
@@ -151,7 +153,7 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
     Its stored physical offset must be base_offset + at. A record CRC covers everything; without one
     the CRC of a body that is not empty decides.
     """
-    total, body_at, body_length, properties_at, properties_length = _sizes_agree(data, at, end)
+    total, body_at, body_length, _, properties_length = _sizes_agree(data, at, end)
     if total < 0 or read_long(data, at + 28) != base_offset + at:
         return np.int64(-1)
     stop = at + total
@@ -194,7 +196,7 @@ def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Position of the first whole record at or after `start`, or -1. What repair and recovery ask."""
     for at in range(start, end - HEADER_BYTES + 1):
         # The magic's first byte is looked at before anything dearer.
-        if data[at + 4] == 0xDA and data[at + 5] == 0xA3 and data[at + 6] == 0x20:
-            if whole_record_size(data, at, end, base_offset) >= 0:
-                return np.int64(at)
+        is_magic = data[at + 4] == 0xDA and data[at + 5] == 0xA3 and data[at + 6] == 0x20
+        if is_magic and whole_record_size(data, at, end, base_offset) >= 0:
+            return np.int64(at)
     return np.int64(-1)

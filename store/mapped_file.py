@@ -172,4 +172,5 @@ class MappedFile:
         self.region.sync()
 
     def __repr__(self) -> str:
-        return f"MappedFile({self.path.name!r}, wrote_position={self.wrote_position}, size_bytes={self.size_bytes})"
+        positions = f"wrote_position={self.wrote_position}, size_bytes={self.size_bytes}"
+        return f"MappedFile({self.path.name!r}, {positions})"

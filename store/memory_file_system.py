@@ -18,7 +18,9 @@ __all__ = ["MemoryFileLock", "MemoryFileSystem", "MemoryMappedRegion"]
 class MemoryMappedRegion:
     """A file of fixed length in memory."""
 
-    def __init__(self, path: Path, content: bytearray, file_system: "MemoryFileSystem", *, writable: bool) -> None:
+    def __init__(
+        self, path: Path, content: bytearray, file_system: "MemoryFileSystem", *, writable: bool
+    ) -> None:
         self._path = path
         self._file_system = file_system
         self.size_bytes = len(content)
@@ -74,7 +76,9 @@ class MemoryFileSystem:
         self._directories: set[Path] = set()
         self._locked: set[Path] = set()
 
-    def map(self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True) -> MemoryMappedRegion:
+    def map(
+        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+    ) -> MemoryMappedRegion:
         with self._guard:
             if create and not self._files.get(path):
                 self._files[path] = bytearray(size_bytes)

@@ -9,6 +9,7 @@ Threads: any; the caches are plain dicts whose entries are immutable and never w
 Source of the checks: spec of the commit log, section 11, in its order.
 """
 
+import struct
 from zlib import crc32
 
 import msgspec
@@ -16,10 +17,10 @@ import msgspec
 from mqstore.store import properties_format as names
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal, QueueIllegal
+from mqstore.store.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
 from mqstore.store.message import Message
 from mqstore.store.names import check_topic
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
-from mqstore.store.host import IPV6_HOST_BYTES
 from mqstore.store.record_format import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
@@ -33,12 +34,13 @@ __all__ = ["EncodedMessage", "MessageEncoder"]
 
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _CACHE_ENTRIES = 16_384
+_CRC_NAME = names.CRC32.encode() + b"\x01"
 
 
 class EncodedMessage(msgspec.Struct, gc=False):
     """A checked message: its record, but for what only the append lock knows.
 
-    record: see `prepare_record`. born_timestamp: None for the store time. waits: whether the put waits for
+    record: see `prepare_record`. has_crc: whether it ends in a record CRC. born_timestamp: None for the store time. waits: whether the put waits for
     the disk in SYNC_FLUSH.
     """
 
@@ -48,6 +50,7 @@ class EncodedMessage(msgspec.Struct, gc=False):
     sys_flag: int
     born_timestamp: int | None
     record: bytearray
+    has_crc: bool
     waits: bool
 
 
@@ -83,7 +86,9 @@ class MessageEncoder:
             )
         queue_id = message.queue_id
         if type(queue_id) is not int or not 0 <= queue_id < 2**31:
-            raise QueueIllegal(f"queue_id is {queue_id!r}, but must be from 0 to 2147483647", value=queue_id, limit=0)
+            raise QueueIllegal(
+                f"queue_id is {queue_id!r}, but must be from 0 to 2147483647", value=queue_id, limit=0
+            )
         properties = self._encode_properties(message)
         if len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES:
             raise PropertiesIllegal(
@@ -98,24 +103,30 @@ class MessageEncoder:
             born_host = store_host
             sys_flag |= self._born_host_bit
         else:
-            born_host = message.born_host.encode()
+            born_host = _encode_born_host(message.born_host)
             if len(born_host) == IPV6_HOST_BYTES:
                 sys_flag |= BORN_HOST_V6
+        if message.born_timestamp is not None:
+            _check_number("born_timestamp", message.born_timestamp, 64)
         append_crc = self._append_crc
-        record = prepare_record(
-            magic,
-            crc32(body) & CRC_MASK,
-            queue_id,
-            message.flag,
-            sys_flag,
-            born_host,
-            store_host,
-            message.reconsume_times,
-            message.prepared_transaction_offset,
-            body_length,
-            encode_tail(body, topic_field, properties, append_crc=append_crc),
-            append_crc,
-        )
+        try:
+            record = prepare_record(
+                magic,
+                crc32(body) & CRC_MASK,
+                queue_id,
+                message.flag,
+                sys_flag,
+                born_host,
+                store_host,
+                message.reconsume_times,
+                message.prepared_transaction_offset,
+                body_length,
+                encode_tail(body, topic_field, properties, append_crc=append_crc),
+                append_crc,
+            )
+        except struct.error:
+            _refuse_number(message)
+            raise
         return EncodedMessage(
             message.topic,
             queue_id,
@@ -145,9 +156,17 @@ class MessageEncoder:
             properties[names.TAGS] = tags
         if not message.wait_store_msg_ok:
             properties[names.WAIT] = "false"
-        if self._append_crc:
-            properties.pop(names.CRC32, None)
-        return _checked_properties(properties)
+        properties.pop(names.CRC32, None)
+        encoded = _checked_properties(properties)
+        if not self._append_crc and encoded[-CRC_PROPERTY_BYTES:].startswith(_CRC_NAME):
+            name = list(properties)[-1]
+            raise PropertiesIllegal(
+                f"the last property, {name!r}, would pass for the record's CRC: give it another name than "
+                f"one that ends in {names.CRC32}, or open the store with enabled_append_prop_crc",
+                value=name,
+                limit=f"no name that ends in {names.CRC32}",
+            )
+        return encoded
 
     def _encode_tags(self, tags: str) -> bytes:
         if not tags:
@@ -159,7 +178,14 @@ class MessageEncoder:
 
 
 def _checked_properties(properties: dict[str, str]) -> bytes:
-    encoded = encode_properties(properties)
+    try:
+        encoded = encode_properties(properties)
+    except UnicodeEncodeError as error:
+        raise PropertiesIllegal(
+            f"the properties hold {error.object[error.start : error.end]!r}, which has no UTF-8: take it out",
+            value=error.object,
+            limit="text that UTF-8 can encode",
+        ) from error
     # One count over the whole string finds the rare offender; only then is each pair looked at.
     clean = encoded.count(1) == encoded.count(2) == len(properties)
     if not clean or not all(properties.values()) or "" in properties:
@@ -176,3 +202,33 @@ def _as_bytes(body: object) -> bytes:
         value=body,
         limit="bytes, bytearray or memoryview",
     )
+
+
+def _encode_born_host(host: Host) -> bytes:
+    try:
+        encoded = host.encode()
+    except (OverflowError, TypeError):
+        encoded = b""
+    if len(encoded) not in (IPV4_HOST_BYTES, IPV6_HOST_BYTES):
+        raise MessageIllegal(
+            f"born_host is {tuple(host)}, but must be 4 or 16 address bytes and a port",
+            value=host,
+            limit="4 or 16 address bytes",
+        )
+    return encoded
+
+
+def _check_number(name: str, value: int, bits: int) -> None:
+    if type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise MessageIllegal(
+            f"{name} is {value!r}, but must be a whole number of at most {bits} bits",
+            value=value,
+            limit=f"{bits} bits",
+        )
+
+
+def _refuse_number(message: Message) -> None:
+    """Raise for the number that the record has no room for."""
+    for name in ("flag", "sys_flag", "reconsume_times"):
+        _check_number(name, getattr(message, name), 32)
+    _check_number("prepared_transaction_offset", message.prepared_transaction_offset, 64)

@@ -18,6 +18,7 @@ import shutil
 import struct
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -101,9 +102,9 @@ class OsMappedRegion:
 class OsFileLock:
     """A POSIX record lock on byte 0, and its entry in the registry of this process."""
 
-    _held_guard = threading.Lock()
+    _held_guard: ClassVar = threading.Lock()
     # Files locked by this process, as (device, inode). Guarded by _held_guard.
-    _held: set[tuple[int, int]] = set()
+    _held: ClassVar[set[tuple[int, int]]] = set()
 
     def __init__(self, path: Path) -> None:
         with self._held_guard:
@@ -148,7 +149,9 @@ class OsFileLock:
 class OsFileSystem:
     """The machine's file system."""
 
-    def map(self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True) -> OsMappedRegion:
+    def map(
+        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+    ) -> OsMappedRegion:
         return OsMappedRegion(path, size_bytes, create=create, writable=writable)
 
     def read(self, path: Path) -> bytes:
@@ -193,9 +196,7 @@ class OsFileSystem:
     def list(self, path: Path) -> list[FileEntry]:
         try:
             with os.scandir(path) as entries:
-                found = [
-                    FileEntry(entry.name, entry.stat().st_size, entry.is_dir()) for entry in entries
-                ]
+                found = [FileEntry(entry.name, entry.stat().st_size, entry.is_dir()) for entry in entries]
         except FileNotFoundError:
             return []
         return sorted(found)

@@ -54,19 +54,19 @@ WAIT = "WAIT"
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The stored string of `properties`, in their order, each pair closed by 0x02.
+    r"""The stored string of `properties`, in their order, each pair closed by 0x02.
 
     >>> encode_properties({"KEYS": "order-1", "TAGS": "TagA"})
-    b'KEYS\\x01order-1\\x02TAGS\\x01TagA\\x02'
+    b'KEYS\x01order-1\x02TAGS\x01TagA\x02'
     """
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
 
 
 def parse_properties(stored: bytes | memoryview) -> dict[str, str]:
-    """Read a stored string, dropping what is no pair, as RocketMQ does.
+    r"""Read a stored string, dropping what is no pair, as RocketMQ does.
 
-    >>> parse_properties(b"A\\x02B\\x01x\\x02C\\x01y\\x01z\\x02\\x01q\\x02D\\x01w")
-    {'B': 'x', 'C': 'y\\x01z', 'D': 'w'}
+    >>> parse_properties(b"A\x02B\x01x\x02C\x01y\x01z\x02\x01q\x02D\x01w")
+    {'B': 'x', 'C': 'y\x01z', 'D': 'w'}
     """
     properties: dict[str, str] = {}
     for chunk in str(stored, "utf-8", "replace").split(PROPERTY_SEPARATOR):
@@ -84,13 +84,13 @@ def refuse_separators(name: str, value: str) -> None:
     """
     if not name or not value:
         raise PropertiesIllegal(
-            f"property {name!r} = {value!r}: name and value must not be empty, or the pair is lost on reading",
+            f"property {name!r} = {value!r}: neither may be empty, or the pair is lost on reading",
             value=(name, value),
         )
     pair = name + value
     if NAME_VALUE_SEPARATOR in pair or PROPERTY_SEPARATOR in pair:
         raise PropertiesIllegal(
-            f"property {name!r} = {value!r} holds a separator (0x01 or 0x02): take it out, or put it in the body",
+            f"property {name!r} = {value!r} holds a separator (0x01 or 0x02): put the data in the body",
             value=(name, value),
             limit="no 0x01 and no 0x02 in a name or value",
         )

@@ -287,10 +287,10 @@ def body_crc(body: bytes | bytearray | memoryview) -> int:
 
 
 def crc_property(crc: int) -> bytes:
-    """The last 20 bytes of a record that carries its own CRC.
+    r"""The last 20 bytes of a record that carries its own CRC.
 
     >>> crc_property(631185506)
-    b'__CRC32#\\x016055811360\\x02'
+    b'__CRC32#\x016055811360\x02'
     """
     return b"__CRC32#\x01%b\x02" % (b"%010d" % (crc & CRC_MASK))[::-1]
 

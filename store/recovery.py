@@ -151,7 +151,9 @@ class _Walk:
         position = self.end_offset - segment.start_offset
         while True:
             stop = min(segment.size_bytes, position + _STEP_BYTES)
-            position, records, timestamp, why = kernels.scan(segment.array, position, stop, segment.start_offset)
+            position, records, timestamp, why = kernels.scan(
+                segment.array, position, stop, segment.start_offset
+            )
             cut_by_step = why == kernels.NO_RECORD and stop < segment.size_bytes
             if cut_by_step and not records:
                 # The step may have ended inside a record: only a look beyond tells.

@@ -47,7 +47,7 @@ class Service:
                 return
             try:
                 self._run_once()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - a step that fails must not end the service
                 self.error = error
             else:
                 self.error = None

@@ -12,7 +12,13 @@ from mqstore.store.host import Host
 from mqstore.store.message import Message
 from mqstore.store.message_id import encode_message_id
 from mqstore.store.properties_format import parse_properties
-from mqstore.store.record_format import RecordHeader, RecordIllegal, RecordLayout, decode_header, decode_layout
+from mqstore.store.record_format import (
+    RecordHeader,
+    RecordIllegal,
+    RecordLayout,
+    decode_header,
+    decode_layout,
+)
 
 __all__ = ["StoredMessage"]
 

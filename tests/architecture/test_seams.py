@@ -64,8 +64,8 @@ SEAMS = (
     ),
     Seam(
         ("lmdb",),
-        ("index/key_index.py",),
-        "ask KeyIndex (index/key_index.py)",
+        ("index/key_environment.py",),
+        "ask LmdbKeyIndex (index/key_index.py)",
     ),
     Seam(
         (
@@ -136,7 +136,7 @@ FILES = Seam(
         "store/os_file_system.py",
         "tools/*",
         # LMDB keeps its own files and must be given a folder.
-        "index/key_index.py",
+        "index/key_environment.py",
         # A file of settings is the user's, and is read before there is a store.
         "store/config.py",
     ),
@@ -222,7 +222,7 @@ def test_the_checker_objects(path: str, text: str) -> None:
         ("store/flush.py", "import time\ntime.monotonic()"),
         ("index/kernels.py", "import numba"),
         ("tools/spark/reader.py", "from pyspark.sql.datasource import DataSource"),
-        ("index/key_index.py", "def f():\n    import lmdb"),
+        ("index/key_environment.py", "def f():\n    import lmdb"),
         ("tools/cli/app.py", "print(open('x'))"),
         (
             "schedule/delay_offsets.py",

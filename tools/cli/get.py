@@ -1,8 +1,8 @@
 """`mqstore get`: messages of a topic, from an offset or a time on. Safe on a live store.
 
     $ mqstore get data orders --queue 0 --offset 0 --count 2
-    topic   queue  offset  physical  stored at                tags     keys  retries  body
-    orders      0       0         0  2026-07-18 12:30:00.123  created  o-1         0  {"id": 1}
+    queue  offset  stored at                tags     keys  retries  body
+        0       0  2026-07-18 12:30:00.123  created  o-1         0  {"id": 1}
 
 It commits nothing: no consumer group moves.
 """

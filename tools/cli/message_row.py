@@ -9,9 +9,9 @@ from mqstore.store.stored_message import StoredMessage
 from mqstore.tools.cli.output import Column, Row
 from mqstore.tools.cli.times import local_time
 
-__all__ = ["MESSAGE_COLUMNS", "MessageRow", "message_row"]
+__all__ = ["FOUND_COLUMNS", "MESSAGE_COLUMNS", "MessageRow", "message_row"]
 
-_SHOWN_BODY_LENGTH = 200
+_SHOWN_BODY_LENGTH = 80
 
 
 class MessageRow(Row):
@@ -75,13 +75,19 @@ def _shortened(row: MessageRow) -> str:
 
 
 MESSAGE_COLUMNS: Final = (
-    Column[MessageRow]("topic", lambda row: row.topic),
     Column[MessageRow]("queue", lambda row: row.queue_id, "right"),
     Column[MessageRow]("offset", lambda row: row.queue_offset, "right"),
-    Column[MessageRow]("physical", lambda row: row.physical_offset, "right"),
     Column[MessageRow]("stored at", lambda row: local_time(row.store_timestamp)),
     Column[MessageRow]("tags", lambda row: row.tags),
     Column[MessageRow]("keys", lambda row: " ".join(row.keys)),
     Column[MessageRow]("retries", lambda row: row.reconsume_times, "right"),
-    Column[MessageRow]("body", _shortened, takes_the_rest=True),
+    Column[MessageRow]("body", _shortened),
 )
+"""For messages of one topic."""
+
+FOUND_COLUMNS: Final = (
+    Column[MessageRow]("topic", lambda row: row.topic),
+    Column[MessageRow]("physical", lambda row: row.physical_offset, "right"),
+    *MESSAGE_COLUMNS,
+)
+"""For messages from anywhere in the log."""

@@ -4,7 +4,8 @@
     --json        one JSON object a line, whole; an error is an object on standard error
 
 JSON keys are RocketMQ's names, the same as the columns of the Spark source: queueId, physicalOffset, ...
-Not attached to a terminal, tables are as wide as their content: nothing is cut to 80 columns.
+Tables are as wide as their content, on a terminal too: nothing is cut to 80 columns, and what is copied
+from there is whole.
 """
 
 import itertools
@@ -47,8 +48,6 @@ class Column(Generic[RowT]):
     header: str
     text: Callable[[RowT], object]
     justify: Literal["left", "right"] = "left"
-    takes_the_rest: bool = False
-    """On a terminal, it is as wide as the others leave room for, and cut there."""
 
 
 class Output:
@@ -73,12 +72,12 @@ class Output:
             count += len(part)
         return count
 
-    def facts(self, row: Row, *, title: str = "") -> None:
+    def facts(self, row: Row) -> None:
         """Write one row as name and value, line by line."""
         if self.is_json:
             self._json_lines([row])
             return
-        table = Table(box=None, show_header=False, title=title or None, title_justify="left", pad_edge=False)
+        table = Table(box=None, show_header=False, pad_edge=False)
         for name in row.__struct_fields__:
             value = getattr(row, name)
             if value is not None:
@@ -88,7 +87,7 @@ class Output:
     def text(self, line: str = "") -> None:
         """A line of data for people; left out of JSON."""
         if not self.is_json:
-            self.console.print(line, highlight=False, soft_wrap=True)
+            self.raw_line(line)
 
     def raw_line(self, text: str) -> None:
         """A piece of data that is text already, as it is."""
@@ -110,9 +109,7 @@ class Output:
     @property
     def console(self) -> Console:
         """Rich's console on standard output, looked up anew because tests replace the stream."""
-        return Console(
-            file=sys.stdout, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH, soft_wrap=False
-        )
+        return Console(file=sys.stdout, width=_UNLIMITED_WIDTH)
 
     def _json_lines(self, rows: Iterable[Row]) -> int:
         encoder = msgspec.json.Encoder()
@@ -125,7 +122,9 @@ class Output:
 
     def _table(self, rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str) -> None:
         console = self.console
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, title=title or None)
+        table = Table(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title=title or None
+        )
         table.title_justify = "left"
         for column in columns:
             table.add_column(
@@ -133,9 +132,7 @@ class Output:
                 justify=column.justify,
                 no_wrap=True,
                 overflow="ellipsis",
-                ratio=1 if column.takes_the_rest else None,
             )
-        table.expand = console.is_terminal and any(column.takes_the_rest for column in columns)
         for row in rows:
             table.add_row(*[_cell(column.text(row)) for column in columns])
         if title:

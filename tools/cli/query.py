@@ -15,7 +15,7 @@ from mqstore.store.errors import MessageNotFound
 from mqstore.store.message_id import decode_message_id
 from mqstore.store.stored_message import StoredMessage
 from mqstore.tools.cli.exit_codes import ExitCode
-from mqstore.tools.cli.message_row import MESSAGE_COLUMNS, message_row
+from mqstore.tools.cli.message_row import FOUND_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Output
@@ -53,7 +53,7 @@ def query(
             )
         else:
             found = [_at(opened, _physical_offset(message_id, offset))]
-        output.listing(map(message_row, found), MESSAGE_COLUMNS)
+        output.listing(map(message_row, found), FOUND_COLUMNS)
     if not found:
         output.note(f"no message of topic {topic} has the key {key}")
         raise typer.Exit(ExitCode.PROBLEM)

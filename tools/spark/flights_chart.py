@@ -80,11 +80,11 @@ def _share_table(rows: Sequence[ReportRow], carriers: list[str]) -> npt.NDArray[
 
 
 def _draw_totals(axes: "Axes", totals: list[int]) -> None:
-    bars = axes.barh(range(len(totals)), totals, color=_BAR_COLOR, label="dead letters in %DLQ%arrivals")
+    bars = axes.barh(range(len(totals)), totals, color=_BAR_COLOR, label="%DLQ%arrivals")
     axes.bar_label(bars, labels=[f"{total:,}" for total in totals], padding=4, fontsize=9)
     axes.set_title(f"In the year: {sum(totals):,}")
     axes.set_xlabel("Dead letters")
     axes.margins(x=0.22)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0, labelleft=False)
-    axes.legend(loc="center right", frameon=False)
+    axes.legend(loc="lower right", frameon=False, bbox_to_anchor=(1, 0.1))

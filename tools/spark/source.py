@@ -5,8 +5,12 @@
     spark.read.format("mqstore").option("path", directory).option("topic", "orders").load()
 
 Options: options.py. Columns: schema.py. It reads the segment files of a live store or of a RocketMQ
-store directory; it takes no lock, changes nothing, and needs no broker. On a live store each query sees
-what was written when it ran.
+store directory; it takes no lock, changes nothing, and needs no broker. Spark plans the segments of a
+DataFrame when it is first used, and a query reads the newest of them as far as its writer has come:
+`load()` again to see segments that were begun since.
+
+The Python workers of the session must have mqstore installed (set PYSPARK_PYTHON to such a Python, or
+use session.py).
 """
 
 import sys

@@ -102,7 +102,7 @@ def test_plain_and_committed_messages_are_delayed(sys_flag: int) -> None:
 
 def test_a_delay_level_drops_requests_for_an_arbitrary_time() -> None:
     """The three TIMER_ requests go, other properties stay."""
-    properties = {name: "1000" for name in TIMER_REQUESTS} | {"TIMER_ROLL_TIMES": "1", "DELAY": "1"}
+    properties = dict.fromkeys(TIMER_REQUESTS, "1000") | {"TIMER_ROLL_TIMES": "1", "DELAY": "1"}
     assert rewrite(Message("T", b"", properties=properties), LEVELS).properties == {
         "TIMER_ROLL_TIMES": "1",
         "DELAY": "1",
@@ -167,7 +167,7 @@ def test_a_delivered_message_keeps_what_the_producer_gave() -> None:
     ],
 )
 def test_a_record_without_a_target_is_an_error(properties: dict[str, str], missing: str) -> None:
-    """The error names the record and the property. (RocketMQ loses the message.)"""
+    """The error names the record and the property; RocketMQ loses the message."""
     with pytest.raises(MessageIllegal, match=rf"physical offset 4096 has {missing}"):
         restore(stored(properties))
 

@@ -55,7 +55,7 @@ def test_a_clock_set_back_far_makes_nothing_early() -> None:
 
 @pytest.mark.parametrize("step_back_ms", [1, 5, DELAY_MS - 1])
 def test_a_clock_set_back_a_little_changes_nothing(step_back_ms: int) -> None:
-    """The entry is due at its time. (RocketMQ would deliver it at once, early by almost a delay.)"""
+    """The entry is due at its time; RocketMQ would deliver it at once, early by almost a delay."""
     stored_ms = 10_000_000
     due = DueEntries(DELAY_MS, lambda physical_offset: stored_ms)
     waiting = entries(stored_ms + DELAY_MS)

@@ -45,6 +45,8 @@ class Retrying:
             self.store.file_system, config, self.store.clock, auto_create_subscription_group=auto_create_group
         )
         self.topics = TopicConfigs(self.store.file_system, config, self.store.clock)
+        self.groups.load()
+        self.topics.load()
         self.put_error: StoreError | None = None
         self.puts: list[Message] = []
         self.send_back = SendBack(
@@ -96,7 +98,7 @@ def test_row_2_an_unknown_group() -> None:
     with pytest.raises(SubscriptionGroupNotExist) as raised:
         retrying.fail(retrying.original)
     assert raised.value.response_code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST == 26
-    assert (retrying.puts, list(retrying.topics)) == ([], [])
+    assert (retrying.puts, retrying.topics.get(RETRY_TOPIC)) == ([], None)
 
 
 def test_row_2_a_group_is_created_where_that_is_allowed() -> None:

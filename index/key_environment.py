@@ -1,0 +1,263 @@
+"""The key environment: the LMDB files of a key index, opened once in a process and shared.
+
+LMDB keeps its own files, so these are not behind the FileSystem seam: it reads through a map of its own and
+syncs at each commit. It writes with pwrite and not through the map (`writemap=False`), and its lock file
+is written in full before it is mapped, so a full disk is StoreFull and never a SIGBUS.
+
+LMDB demands that a process open a folder once: a registry shares it. It changes the size of its map only
+while no transaction is open, so reads go one at a time; they are short. The map grows by itself: what does
+not fit is aborted, the map doubled, and the work done again. A reader in another process shares the lock
+file, the one file that it writes to, unless it may not.
+
+What the pairs mean: stored_runs.py. The only module that imports lmdb.
+Threads: any read; writers exclude each other above. A forked child is refused.
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
+
+from mqstore.index.key_index_format import ENTRY_BYTES
+from mqstore.index.key_run import MAX_RUN_ENTRIES
+from mqstore.index.stored_runs import is_usable
+from mqstore.store.errors import StoreError, StoreFull, StoreLocked
+from mqstore.store.file_system import FileSystem
+
+if TYPE_CHECKING:
+    import lmdb
+
+    Transaction: TypeAlias = lmdb.Transaction[memoryview]
+
+__all__ = [
+    "KeyEnvironment",
+    "KeyIndexDamaged",
+    "acquire_readable",
+    "acquire_writable",
+    "delete_files",
+    "release",
+]
+
+_T = TypeVar("_T")
+_FIRST_MAP_BYTES: Final = 1 << 24
+# What one commit writes at most, generously: a run of the greatest length, and LMDB's own pages.
+_MAX_COMMIT_BYTES: Final = 2 * ENTRY_BYTES * MAX_RUN_ENTRIES
+# LMDB's lock file with its default of 126 readers.
+_LOCK_FILE_BYTES: Final = 8192
+
+
+class KeyIndexDamaged(StoreError):
+    """The files are not what LMDB wrote. Opening for writing begins them anew."""
+
+
+class KeyEnvironment:
+    """One LMDB environment of this process, shared by all who have its folder open."""
+
+    # The environments of this process, by resolved path. Guarded by _open_guard.
+    _opened: ClassVar[dict[Path, "KeyEnvironment"]] = {}
+    _open_guard: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, file_system: FileSystem, directory: Path, *, writable: bool) -> None:
+        self.path = directory.resolve()
+        # Under _open_guard.
+        self.has_writer = writable
+        self.holder_count = 1
+        self._file_system = file_system
+        self.process_id = os.getpid()
+        # Held while a read is under way, or the map changes its size.
+        self._gate = threading.Lock()
+        self._environment = self._open(writable=writable)
+
+    def _open(self, *, writable: bool) -> "lmdb.Environment":
+        import lmdb
+
+        if writable and not self._file_system.exists(self.path / "lock.mdb"):
+            self._file_system.write(self.path / "lock.mdb", bytes(_LOCK_FILE_BYTES))
+        open_here = partial(
+            lmdb.open,
+            str(self.path),
+            map_size=_FIRST_MAP_BYTES,
+            readonly=not writable,
+            mode=0o644,
+            readahead=False,
+        )
+        with self._translated():
+            try:
+                environment = open_here()
+            except (lmdb.ReadonlyError, PermissionError):
+                if writable:
+                    raise
+                # Nobody who may not write here can tell the writer what it reads. On a medium that is
+                # read-only there is no writer; elsewhere a torn read costs hits, and never adds one.
+                environment = open_here(lock=False)
+            if writable:
+                # Slots of readers that were killed would keep old pages from being used again.
+                environment.reader_check()
+        return environment
+
+    def become_writable(self) -> None:
+        """Open anew for writing. Those who read go on with the new one."""
+        with self._gate:
+            self._environment.close()
+            self._environment = self._open(writable=True)
+        self.has_writer = True
+
+    def read(self, work: "Callable[[Transaction], _T]") -> _T:
+        """What `work` makes of a snapshot. It must copy what it keeps."""
+        import lmdb
+
+        self._refuse_child()
+        with self._gate, self._translated():
+            while True:
+                try:
+                    with self._environment.begin(buffers=True) as transaction:
+                        return work(transaction)
+                except lmdb.MapResizedError:
+                    # A writer of another process has doubled its map: take over the size.
+                    self._environment.set_mapsize(0)
+
+    def write(self, work: "Callable[[Transaction], _T]") -> _T:
+        """Do `work` in a transaction, as often as it takes until it fits the map. Raises StoreFull."""
+        import lmdb
+
+        self._refuse_child()
+        with self._translated():
+            while True:
+                try:
+                    with self._environment.begin(write=True, buffers=True) as transaction:
+                        return work(transaction)
+                except lmdb.MapFullError:
+                    with self._gate:
+                        self._environment.set_mapsize(2 * self._environment.info()["map_size"])
+
+    def is_whole(self) -> bool:
+        """Whether the file is as long as it says. To touch a page that is not there would be a SIGBUS."""
+        with self._gate:
+            wanted_bytes = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
+        sizes = {entry.name: entry.size_bytes for entry in self._file_system.list(self.path)}
+        return sizes["data.mdb"] >= wanted_bytes
+
+    def close(self) -> None:
+        """Close the files. Use `release`."""
+        with self._gate:
+            self._environment.close()
+
+    def _refuse_child(self) -> None:
+        if os.getpid() != self.process_id:
+            raise StoreError(
+                f"the key index {self.path} was opened by process {self.process_id}: "
+                f"its forked child {os.getpid()} must open the store itself, read-only"
+            )
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """LMDB's errors as ours."""
+        import lmdb
+
+        try:
+            yield
+        except lmdb.Error as error:
+            if self._is_full(error):
+                raise StoreFull(self.path, _MAX_COMMIT_BYTES, str(error)) from error
+            damages = (
+                lmdb.CorruptedError,
+                lmdb.InvalidError,
+                lmdb.PageNotFoundError,
+                lmdb.PanicError,
+                lmdb.VersionMismatchError,
+            )
+            kind = KeyIndexDamaged if isinstance(error, damages) else StoreError
+            raise kind(
+                f"the key index {self.path} cannot be used: {error}. If that stays so, close the store and "
+                "delete this folder: the next open builds it anew from the commit log"
+            ) from error
+
+    def _is_full(self, error: "lmdb.Error") -> bool:
+        code = getattr(error, "code", 0)
+        if code == errno.EIO:
+            # What LMDB makes of a write that ended early, as the last one before a full disk does.
+            return self._file_system.disk_usage(self.path).free_bytes < _MAX_COMMIT_BYTES
+        return code in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def acquire_writable(file_system: FileSystem, directory: Path) -> KeyEnvironment:
+    """The environment for the one writer, made if need be. Raises StoreLocked, StoreFull."""
+    with KeyEnvironment._open_guard:
+        known = KeyEnvironment._opened.get(directory.resolve())
+        if known is not None:
+            if known.has_writer or known.process_id != os.getpid():
+                raise StoreLocked(directory, known.process_id)
+            known.become_writable()
+            known.holder_count += 1
+            return known
+        file_system.make_directories(directory)
+        return _register(_open_or_begin_anew(file_system, directory))
+
+
+def _open_or_begin_anew(file_system: FileSystem, directory: Path) -> KeyEnvironment:
+    environment = _open_usable(file_system, directory, writable=True)
+    if environment is None:
+        # Nothing is lost with it: all of it comes from the log.
+        delete_files(file_system, directory)
+        environment = KeyEnvironment(file_system, directory, writable=True)
+    file_system.sync_directory(directory)
+    return environment
+
+
+def _open_usable(file_system: FileSystem, directory: Path, *, writable: bool) -> KeyEnvironment | None:
+    """The environment in a folder; None when it is damaged or of another version, or cannot be read."""
+    environment = None
+    try:
+        environment = KeyEnvironment(file_system, directory, writable=writable)
+        if environment.is_whole() and environment.read(is_usable):
+            return environment
+    except KeyIndexDamaged:
+        pass
+    except StoreError:
+        # A reader has the log to fall back on.
+        if writable:
+            raise
+    if environment is not None:
+        environment.close()
+    return None
+
+
+def acquire_readable(file_system: FileSystem, directory: Path) -> KeyEnvironment | None:
+    """The environment for a reader; None where there is none that it can use."""
+    with KeyEnvironment._open_guard:
+        known = KeyEnvironment._opened.get(directory.resolve())
+        if known is not None and known.process_id != os.getpid():
+            return None
+        if known is not None:
+            known.holder_count += 1
+            return known
+        if not file_system.exists(directory / "data.mdb"):
+            return None
+        environment = _open_usable(file_system, directory, writable=False)
+        return _register(environment) if environment is not None else None
+
+
+def _register(environment: KeyEnvironment) -> KeyEnvironment:
+    KeyEnvironment._opened[environment.path] = environment
+    return environment
+
+
+def release(environment: KeyEnvironment, *, writable: bool) -> None:
+    """Give back what `acquire_writable` or `acquire_readable` gave; the last one closes it."""
+    with KeyEnvironment._open_guard:
+        environment.holder_count -= 1
+        if writable:
+            environment.has_writer = False
+        if environment.holder_count == 0:
+            del KeyEnvironment._opened[environment.path]
+            environment.close()
+
+
+def delete_files(file_system: FileSystem, directory: Path) -> None:
+    """Remove what LMDB keeps in a folder that nobody has open."""
+    for name in ("data.mdb", "lock.mdb"):
+        file_system.delete(directory / name)

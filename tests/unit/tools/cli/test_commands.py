@@ -1,0 +1,134 @@
+"""What all commands share: version, help, exit codes, and errors in one line or one object.
+
+Run through Typer's runner, so exactly as from a shell but for the process.
+"""
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mqstore import __version__
+from mqstore.message_store import MessageStore
+from mqstore.tools.cli import app as entry_point
+from support.command_line import ORDER_CONFIG, run
+
+COMMANDS = ("demo", "put", "ingest", "get", "tail", "query", "topics", "stats", "dump")
+
+
+def test_version() -> None:
+    """`mqstore --version` names the installed version."""
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"mqstore {__version__}\n")
+
+
+def test_help_lists_every_command_and_the_exit_codes() -> None:
+    """The first page names the commands and what the process answers."""
+    result = run("--help")
+    assert all(command in result.stdout for command in COMMANDS)
+    assert "3 store locked" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_json_and_an_example(command: str) -> None:
+    """--json everywhere, and an example in each help text."""
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert "--json" in result.stdout
+    assert "Example: mqstore" in result.stdout
+
+
+@pytest.mark.parametrize("command", [("get", "orders"), ("tail", "orders"), ("topics",), ("stats",)])
+def test_no_store_there(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A path without a store: exit code 1, one line that names it, and nothing created."""
+    name, *topic = command
+    result = run(name, tmp_path / "missing", *topic)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "missing holds no store" in result.stderr
+    assert not (tmp_path / "missing").exists()
+
+
+def test_an_error_is_an_object_with_json(tmp_path: Path) -> None:
+    """With --json the error names its kind, its sentence and the exit code."""
+    result = run("stats", tmp_path / "missing", "--json")
+    error = msgspec.json.decode(result.stderr, type=dict[str, object])
+    assert (error["error"], error["exitCode"], result.exit_code) == ("StoreNotFound", 1, 1)
+
+
+def test_a_locked_store_answers_3(orders: Path) -> None:
+    """Writing beside a writer is refused, reading is not."""
+    with MessageStore.open(orders, ORDER_CONFIG):
+        locked = run("put", orders, "orders", "x")
+        assert (locked.exit_code, locked.stderr.count("\n")) == (3, 1)
+        assert "is locked by" in locked.stderr
+        assert run("get", orders, "orders").exit_code == 0
+
+
+def test_a_damaged_state_file_answers_4(orders: Path) -> None:
+    """A topics.json that is garbage, and a .bak that is, too: corruption, and both stay as they are."""
+    for name in ("topics.json", "topics.json.bak"):
+        (orders / "config" / name).write_bytes(b"garbage")
+    result = run("put", orders, "orders", "x")
+    assert result.exit_code == 4
+    assert "topics.json" in result.stderr
+    assert (orders / "config" / "topics.json").read_bytes() == b"garbage"
+
+
+def test_segments_of_different_sizes_answer_4(orders: Path) -> None:
+    """A segment that was cut is damage."""
+    (orders / "commitlog" / f"{131_072:020}").write_bytes(bytes(1000))
+    result = run("get", orders, "orders")
+    assert result.exit_code == 4
+    assert "1000" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("get",),
+        ("get", "STORE", "orders", "--count", "0"),
+        ("get", "STORE", "orders", "--offset", "1", "--time", "0"),
+        ("get", "STORE", "orders", "--time", "yesterday"),
+        ("query", "STORE"),
+        ("query", "STORE", "--key", "o-1"),
+        ("query", "STORE", "--id", "zz"),
+        ("put", "STORE", "no spaces allowed", "x"),
+        ("put", "STORE", "orders", "x", "--property", "novalue"),
+        ("put", "STORE", "orders", "x", "-o", "max_mesage_size=5"),
+        ("put", "STORE", "orders", "x", "-o", "novalue"),
+        ("put", "STORE", "orders", "x", "-o", "max_message_size=many"),
+        ("put", "STORE", "orders", "x", "-o", "mapped_file_size_commit_log=1000000"),
+        ("put", "STORE", "orders", "x", "-o", "message_delay_level=soon"),
+        ("dump", "STORE"),
+        ("ingest", "STORE", "file.xyz", "--topic", "orders"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_answers_2_and_changes_nothing(orders: Path, arguments: tuple[str, ...]) -> None:
+    """Wrong names, options and settings are told apart from problems, and nothing is stored."""
+    before = run("topics", orders, "--json").stdout
+    result = run(*(orders if argument == "STORE" else argument for argument in arguments))
+    assert result.exit_code == 2, result.stderr
+    assert run("topics", orders, "--json").stdout == before
+
+
+def test_an_unknown_setting_is_answered_with_the_nearest(orders: Path) -> None:
+    """A misspelt key names the one that was meant."""
+    result = run("put", orders, "orders", "x", "-o", "max_mesage_size=5")
+    assert "did you mean 'max_message_size'?" in result.stderr
+
+
+def test_main_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without Typer the entry point ends in a sentence, not in a traceback."""
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "mqstore.tools.cli.commands", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        entry_point.main()
+    assert ended.value.code == 1
+    assert "pip install typer" in capsys.readouterr().err

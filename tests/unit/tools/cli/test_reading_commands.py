@@ -1,0 +1,145 @@
+"""get, tail, query, topics and stats, on a small store whose segment sizes nobody tells them."""
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.message_store import MessageStore
+from mqstore.store.message import Message
+from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.tail import Follower
+from support.command_line import ORDER_CONFIG, json_lines, run
+
+
+def keys(*arguments: object) -> list[str]:
+    """The keys that a command lists, in its order."""
+    return [key for row in json_lines(run(*arguments, "--json")) for key in row["keys"]]
+
+
+def test_get_shows_every_queue_in_turn(orders: Path) -> None:
+    """Without --queue all messages come, first queue first."""
+    assert keys("get", orders, "orders") == ["o-0", "o-2", "o-4", "o-1", "o-3", "o-5"]
+
+
+def test_get_from_an_offset_of_one_queue(orders: Path) -> None:
+    """--queue and --offset choose the place, --count the number."""
+    assert keys("get", orders, "orders", "--queue", 1, "--offset", 1, "--count", 1) == ["o-3"]
+
+
+def test_get_counts_over_all_queues(orders: Path) -> None:
+    """--count is the number of messages, not of messages a queue."""
+    assert keys("get", orders, "orders", "--count", 4) == ["o-0", "o-2", "o-4", "o-1"]
+
+
+def test_get_by_tags(orders: Path) -> None:
+    """Only messages with the tag are shown."""
+    assert keys("get", orders, "orders", "--tags", "paid") == ["o-1", "o-3", "o-5"]
+
+
+@pytest.mark.parametrize(("time", "expected"), [("0", 6), ("4000000000000", 0), ("2001-09-09", 6)])
+def test_get_from_a_time_on(orders: Path, time: str, expected: int) -> None:
+    """--time takes epoch ms and dates."""
+    assert len(keys("get", orders, "orders", "--time", time)) == expected
+
+
+def test_a_row_says_all_there_is(orders: Path) -> None:
+    """JSON has the names of RocketMQ, and a body that is not UTF-8 comes as hex and says so."""
+    first, *_, last = json_lines(run("get", orders, "orders", "--json"))
+    assert (first["queueId"], first["queueOffset"], first["physicalOffset"]) == (0, 0, 0)
+    assert (first["body"], first["bodyEncoding"]) == ('{"id": 0}', "utf-8")
+    assert (last["body"], last["bodyEncoding"]) == ("ff00", "hex")
+    assert last["properties"] == {"KEYS": "o-5", "TAGS": "paid"}
+
+
+def test_a_table_shows_text_and_hex(orders: Path) -> None:
+    """For people, hex is marked by 0x."""
+    shown = run("get", orders, "orders").stdout
+    assert '{"id": 4}' in shown
+    assert "0xff00" in shown
+
+
+def test_get_of_an_unknown_topic(orders: Path) -> None:
+    """A topic that is not there is a problem, and the way on is named."""
+    result = run("get", orders, "nothing")
+    assert result.exit_code == 1
+    assert "mqstore topics" in result.stderr
+
+
+def test_get_changes_nothing(orders: Path) -> None:
+    """Reading leaves every file as it was: no group, no offset, no lock file."""
+    before = {path: path.read_bytes() for path in orders.rglob("*") if path.is_file()}
+    for command in (("get", "orders"), ("tail", "orders"), ("query", "orders", "--key", "o-1"), ("stats",)):
+        assert run(command[0], orders, *command[1:]).exit_code == 0
+    after = {path: path.read_bytes() for path in orders.rglob("*") if path.is_file()}
+    assert {path: data for path, data in after.items() if path.name != "lock.mdb"} == {
+        path: data for path, data in before.items() if path.name != "lock.mdb"
+    }
+
+
+def test_tail_shows_the_newest_in_the_order_of_the_log(orders: Path) -> None:
+    """The last three over both queues."""
+    assert keys("tail", orders, "orders", "-n", 3) == ["o-3", "o-4", "o-5"]
+
+
+def test_tail_of_nothing(orders: Path) -> None:
+    """-n 0 shows no message."""
+    assert keys("tail", orders, "orders", "-n", 0) == []
+
+
+def test_a_follower_sees_what_another_process_puts(orders: Path) -> None:
+    """Messages put after it began are found, once, in the order of the log."""
+    with MessageStore.open(orders, ORDER_CONFIG) as writer, open_for_reading(orders) as reader:
+        follower = Follower(reader, "orders", [0, 1], is_one_queue=False)
+        assert follower.poll() == []
+        writer.put_messages([Message("orders", b"new", queue_id=queue_id) for queue_id in (1, 0)])
+        writer.flush()
+        assert [message.queue_id for message in follower.poll()] == [1, 0]
+        assert follower.poll() == []
+
+
+def test_query_by_key(orders: Path) -> None:
+    """A key finds its message; the key of another topic does not."""
+    assert keys("query", orders, "orders", "--key", "o-3") == ["o-3"]
+    assert run("query", orders, "others", "--key", "o-3").exit_code == 1
+
+
+def test_query_by_id_and_by_offset(orders: Path) -> None:
+    """Both name one record; where none begins is a problem that names the bounds of the log."""
+    row = json_lines(run("query", orders, "orders", "--key", "o-4", "--json"))[0]
+    assert keys("query", orders, "--id", row["msgId"]) == ["o-4"]
+    assert keys("query", orders, "--offset", row["physicalOffset"]) == ["o-4"]
+    missing = run("query", orders, "--offset", 1)
+    assert missing.exit_code == 1
+    assert "the log holds offsets 0 to" in missing.stderr
+
+
+@pytest.mark.parametrize(("bounds", "found"), [(("--end", "1000"), 0), (("--begin", "1000"), 1)])
+def test_query_within_a_time(orders: Path, bounds: tuple[str, str], found: int) -> None:
+    """--begin and --end bound the store time."""
+    result = run("query", orders, "orders", "--key", "o-3", "--json", *bounds)
+    assert len(result.stdout.splitlines()) == found
+
+
+def test_topics_counts_the_messages(orders: Path) -> None:
+    """One line a topic, its settings and its messages."""
+    rows = {row["topic"]: row for row in json_lines(run("topics", orders, "--json"))}
+    assert (rows["orders"]["queues"], rows["orders"]["messages"]) == (2, 6)
+    assert rows["SCHEDULE_TOPIC_XXXX"]["kind"] == "delayed"
+
+
+def test_topics_by_queue(orders: Path) -> None:
+    """One line a queue, with its bounds."""
+    rows = json_lines(run("topics", orders, "--queues", "--json"))
+    assert [(row["queueId"], row["minOffset"], row["maxOffset"]) for row in rows] == [(0, 0, 3), (1, 0, 3)]
+
+
+def test_stats_shows_groups_and_delays(orders: Path) -> None:
+    """The lag of a group and what waits in a delay level."""
+    with MessageStore.open(orders, ORDER_CONFIG, start=False) as store:
+        store.consumer_offsets.commit("billing", "orders", 0, 1)
+        store.put_message(Message("orders", b"later", delay_level=18))
+    (stats,) = json_lines(run("stats", orders, "--json"))
+    assert stats["messages"] == 7
+    assert stats["groups"] == [{"group": "billing", "topic": "orders", "committed": 1, "lag": 2}]
+    assert [(level["level"], level["pending"]) for level in stats["delayLevels"]] == [(18, 1)]
+    assert "billing" in run("stats", orders).stdout

@@ -1,0 +1,165 @@
+"""put and ingest: what is stored, from which input, and what a bad row leaves behind."""
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from support.command_line import json_lines, run
+
+ROWS = [{"id": number, "state": "open" if number % 2 else "paid", "amount": 1.5} for number in range(2_500)]
+SMALL = ("-o", "mapped_file_size_commit_log=1048576", "-o", "max_message_size=65536")
+
+
+def stored(path: Path, topic: str = "orders") -> list[dict[str, object]]:
+    rows = json_lines(run("get", path, topic, "--count", 10_000, "--json"))
+    return sorted(rows, key=lambda row: row["physicalOffset"])
+
+
+def write_jsonl(path: Path, rows: list[dict[str, object]]) -> Path:
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    return path
+
+
+def test_put_stores_all_that_it_is_told(tmp_path: Path) -> None:
+    """Body, tag, keys, queue and properties are found again, and the answer says where."""
+    answer = run(
+        "put", tmp_path, "orders", "hello", "--tag", "t", "--key", "a", "--key", "b", "--queue", 3, "--property",
+        "color=red", "--json", *SMALL,
+    )  # fmt: skip
+    (row,) = stored(tmp_path)
+    assert (row["body"], row["tags"], row["keys"], row["queueId"]) == ("hello", "t", ["a", "b"], 3)
+    assert row["properties"]["color"] == "red"  # type: ignore[index]
+    assert json_lines(answer)[0]["msgId"] == row["msgId"]
+
+
+def test_put_reads_standard_input(tmp_path: Path) -> None:
+    """Without a body, or with -, bytes of standard input are the body, as they are."""
+    run("put", tmp_path, "orders", *SMALL, stdin=b"\x00\xff")
+    run("put", tmp_path, "orders", "-", stdin=b"text")
+    assert [row["body"] for row in stored(tmp_path)] == ["00ff", "text"]
+
+
+def test_put_with_a_delay_lies_in_the_schedule_topic(tmp_path: Path) -> None:
+    """A delay level is RocketMQ's rewrite."""
+    row = json_lines(run("put", tmp_path, "orders", "x", "--delay-level", 3, "--json", *SMALL))[0]
+    assert (row["topic"], row["queueId"]) == ("SCHEDULE_TOPIC_XXXX", 2)
+
+
+def test_settings_come_from_a_file_and_from_options(tmp_path: Path) -> None:
+    """-o wins over --config."""
+    config = tmp_path / "store.toml"
+    config.write_text("mapped_file_size_commit_log = 1048576\nmax_message_size = 2\n")
+    refused = run("put", tmp_path / "s", "orders", "body", "--config", config)
+    assert refused.exit_code == 2
+    assert (
+        run("put", tmp_path / "s", "orders", "body", "--config", config, "-o", "max_message_size=4").exit_code
+        == 0
+    )
+
+
+def test_ingest_json_lines(tmp_path: Path) -> None:
+    """Every row becomes a message, queues take turns, keys and tags come from fields, the body is the row."""
+    file = write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    result = run(
+        "ingest", tmp_path / "s", file, "--topic", "orders", "--key-field", "id", "--key-field", "amount",
+        "--tag-field", "state", *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert "2,500 rows" in result.stdout
+    rows = stored(tmp_path / "s")
+    assert [msgspec.json.decode(str(row["body"])) for row in rows] == ROWS
+    assert (rows[1]["keys"], rows[1]["tags"], rows[1]["queueId"]) == (["1", "1.5"], "open", 1)
+
+
+def test_ingest_from_standard_input(tmp_path: Path) -> None:
+    """- reads JSON lines, or what --format says."""
+    run("ingest", tmp_path, "-", "--topic", "orders", *SMALL, stdin=b'{"a": 1}\n\n{"a": 2}\n')
+    run("ingest", tmp_path, "-", "--topic", "orders", "--format", "csv", stdin=b"a,b\n3,x\n")
+    bodies = [msgspec.json.decode(str(row["body"])) for row in stored(tmp_path)]
+    assert bodies == [{"a": 1}, {"a": 2}, {"a": 3, "b": "x"}]
+
+
+def test_ingest_csv_and_parquet_alike(tmp_path: Path) -> None:
+    """The same rows from both give the same bodies: numbers as numbers."""
+    table = pa.Table.from_pylist(ROWS)
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    pa.csv.write_csv(table, tmp_path / "rows.csv")
+    for name in ("rows.parquet", "rows.csv"):
+        assert (
+            run(
+                "ingest", tmp_path / "s", tmp_path / name, "--topic", name.replace(".", "_"), *SMALL
+            ).exit_code
+            == 0
+        )
+    bodies = [
+        [row["body"] for row in stored(tmp_path / "s", topic)] for topic in ("rows_parquet", "rows_csv")
+    ]
+    assert bodies[0] == bodies[1]
+    assert [msgspec.json.decode(str(body)) for body in bodies[0]] == ROWS
+
+
+def test_ingest_takes_topic_queue_and_body_from_fields(tmp_path: Path) -> None:
+    """One file may fill several topics; the body may be one field."""
+    rows: list[dict[str, object]] = [
+        {"t": "one", "q": 2, "text": "a"},
+        {"t": "two", "q": "0", "text": {"b": 1}},
+    ]
+    file = write_jsonl(tmp_path / "rows.jsonl", rows)
+    options = ("--topic-field", "t", "--queue-field", "q", "--body-field", "text")
+    assert run("ingest", tmp_path / "s", file, *options, *SMALL).exit_code == 0
+    (one,), (two,) = stored(tmp_path / "s", "one"), stored(tmp_path / "s", "two")
+    assert (one["queueId"], one["body"], two["queueId"], two["body"]) == (2, "a", 0, '{"b":1}')
+
+
+BAD_ROWS = {
+    "no JSON": (b"{nonsense", "is no JSON"),
+    "no object": (b"[1, 2]", "must be an object"),
+    "no key field": (b'{"other": 1}', "has no field 'id'"),
+    "bad queue": (b'{"id": 1, "q": "x"}', "a queue is a whole number"),
+    "queue too high": (b'{"id": 1, "q": 999}', "999"),
+    "key with a separator": (b'{"id": "a\\u0001b", "q": 0}', "separator"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_a_bad_row_is_named_and_the_rows_before_it_are_stored(tmp_path: Path, name: str) -> None:
+    """Exit code 1, the row's number, how many are stored; --skip goes on after correcting it, nothing doubled."""
+    line, reason = BAD_ROWS[name]
+    good = [b'{"id": %d, "q": 0}' % number for number in range(1_500)]
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"\n".join([*good[:1_200], line, *good[1_200:]]))
+    options = ("--topic", "orders", "--key-field", "id", "--queue-field", "q")
+    result = run("ingest", tmp_path / "s", file, *options, *SMALL)
+    assert result.exit_code == 1
+    assert "row 1,201" in result.stderr
+    assert reason in result.stderr
+    assert "1,200 rows were stored" in result.stderr
+    file.write_bytes(b"\n".join(good))
+    assert run("ingest", tmp_path / "s", file, *options, "--skip", 1_200).exit_code == 0
+    assert [row["keys"] for row in stored(tmp_path / "s")] == [[str(number)] for number in range(1_500)]
+
+
+def test_ingest_needs_a_topic(tmp_path: Path) -> None:
+    """Neither --topic nor --topic-field: usage, and no store is created."""
+    result = run("ingest", tmp_path / "s", write_jsonl(tmp_path / "rows.jsonl", []))
+    assert result.exit_code == 2
+    assert not (tmp_path / "s").exists()
+
+
+def test_ingest_of_a_missing_file(tmp_path: Path) -> None:
+    """Said as usage, and no store is created."""
+    result = run("ingest", tmp_path / "s", tmp_path / "missing.csv", "--topic", "orders")
+    assert result.exit_code == 2
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_csv_that_changes_its_mind(tmp_path: Path) -> None:
+    """A column that is no longer a number far down is reported as a row, not as a traceback."""
+    file = tmp_path / "rows.csv"
+    file.write_text("id\n" + "1\n" * 1_000_000 + "x\n")
+    result = run("ingest", tmp_path / "s", file, "--topic", "orders", *SMALL)
+    assert result.exit_code == 1
+    assert "rows were stored" in result.stderr
