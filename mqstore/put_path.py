@@ -87,7 +87,7 @@ class PutPath:
 
     def put_internal(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Store messages of the store's own, all or none; their topics are created where missing."""
-        encoded = [self._encode(message) for message in messages]
+        encoded = [self._encode(message, is_own=True) for message in messages]
         for message in messages:
             if self._lookup(message.topic) is None:
                 self._topics.ensure(message.topic, max(self._default_queue_nums, message.queue_id + 1))

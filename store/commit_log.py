@@ -98,7 +98,6 @@ class CommitLog:
         self._clock = clock
         self._segment_bytes = config.mapped_file_size_commit_log
         self._is_sync_flush = config.is_sync_flush
-        self._append_crc = config.enabled_append_prop_crc
         self._lock = threading.Lock()
         # The segment that is appended to; None before the first append to an empty log. Under _lock.
         self._current: MappedFile | None = None
@@ -196,7 +195,7 @@ class CommitLog:
             message.sys_flag,
             store_timestamp if born_timestamp is None else born_timestamp,
             store_timestamp,
-            self._append_crc,
+            message.has_crc,
         )
         # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
         # becomes visible, so that an offset is never given twice; `_take_back` undoes half an append.

@@ -40,8 +40,8 @@ _CRC_NAME = names.CRC32.encode() + b"\x01"
 class EncodedMessage(msgspec.Struct, gc=False):
     """A checked message: its record, but for what only the append lock knows.
 
-    record: see `prepare_record`. has_crc: whether it ends in a record CRC. born_timestamp: None for the store time. waits: whether the put waits for
-    the disk in SYNC_FLUSH.
+    born_timestamp: None for the store time. record: see `prepare_record`. has_crc: whether it ends in a
+    record CRC. waits: whether the put waits for the disk in SYNC_FLUSH.
     """
 
     topic: str
@@ -67,9 +67,11 @@ class MessageEncoder:
         self._topics: dict[str, tuple[bytes, int]] = {}
         self._tags: dict[str, bytes] = {"": b""}
 
-    def encode(self, message: Message) -> EncodedMessage:
+    def encode(self, message: Message, *, is_own: bool = False) -> EncodedMessage:
         """Check a message and encode what can be encoded before its place in the log is known.
 
+        is_own: a copy of a stored record, which may come from a broker that let more pass: its properties
+        are taken as they are, and where the record CRC would not fit beside them, it goes without.
         Raises TopicIllegal, QueueIllegal, MessageTooLarge, PropertiesIllegal, MessageIllegal.
         """
         topic_field, magic = self._topics.get(message.topic) or self._encode_topic(message.topic)
@@ -89,8 +91,11 @@ class MessageEncoder:
             raise QueueIllegal(
                 f"queue_id is {queue_id!r}, but must be from 0 to 2147483647", value=queue_id, limit=0
             )
-        properties = self._encode_properties(message)
-        if len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES:
+        properties = self._encode_properties(message, is_own=is_own)
+        append_crc = self._append_crc
+        if is_own and len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES >= len(properties):
+            append_crc = False
+        elif len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES:
             raise PropertiesIllegal(
                 f"the properties take {len(properties) + self._crc_bytes} bytes, more than "
                 f"{MAX_PROPERTIES_BYTES}: shorten them, or put the data in the body",
@@ -108,7 +113,6 @@ class MessageEncoder:
                 sys_flag |= BORN_HOST_V6
         if message.born_timestamp is not None:
             _check_number("born_timestamp", message.born_timestamp, 64)
-        append_crc = self._append_crc
         try:
             record = prepare_record(
                 magic,
@@ -134,6 +138,7 @@ class MessageEncoder:
             sys_flag,
             message.born_timestamp,
             record,
+            append_crc,
             message.wait_store_msg_ok,
         )
 
@@ -144,7 +149,7 @@ class MessageEncoder:
         self._topics[topic] = encoded = encode_topic(topic)
         return encoded
 
-    def _encode_properties(self, message: Message) -> bytes:
+    def _encode_properties(self, message: Message, *, is_own: bool) -> bytes:
         tags = message.tags or ""
         if not message.properties and not message.keys and message.wait_store_msg_ok:
             return self._tags.get(tags) or self._encode_tags(tags)
@@ -157,6 +162,8 @@ class MessageEncoder:
         if not message.wait_store_msg_ok:
             properties[names.WAIT] = "false"
         properties.pop(names.CRC32, None)
+        if is_own:
+            return encode_properties(properties)
         encoded = _checked_properties(properties)
         if not self._append_crc and encoded[-CRC_PROPERTY_BYTES:].startswith(_CRC_NAME):
             name = list(properties)[-1]
