@@ -243,6 +243,8 @@ class ConsumeQueue:
     def flush(self) -> None:
         """Make the entries appended before this call durable. An OSError is final: never retry it."""
         end = self.max_offset
+        if end == self._flushed_offset:
+            return
         start_bytes, end_bytes = self._flushed_offset * ENTRY_BYTES, end * ENTRY_BYTES
         for mapped_file in self._files.files:
             if mapped_file.start_offset < end_bytes and mapped_file.end_offset > start_bytes:

@@ -120,10 +120,12 @@ class MessageReader:
         # Behind a record that is gone, all up to the end of its segment are gone as well.
         gone_before = 0
         for physical_offset, size, tags_code in entries:
-            if messages and (len(messages) >= max_count or collected_bytes + size > max_bytes):
+            is_blank = size == BLANK_SIZE
+            is_full = len(messages) >= max_count or collected_bytes + size > max_bytes
+            if messages and is_full and not is_blank:
                 break
             examined += 1
-            if physical_offset < gone_before or size == BLANK_SIZE:
+            if is_blank or physical_offset < gone_before:
                 continue
             if tags_code is None:
                 if not messages:

@@ -62,6 +62,7 @@ _BYTES = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
 _LONGS = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
 _compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundscheck=False)
 
+
 @compiled
 def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     """Lengths and places of the record at `at`, of which only bytes before `end` may be read.

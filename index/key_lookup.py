@@ -97,8 +97,8 @@ def key_hash(topic: str, key: str) -> int:
 
     The compiled twin is in kernels.py (`key_entries`).
 
-    >>> hex(key_hash("", "") & 0xFFFFFFFFFFFFFFFF)
-    '0xaf63fe4c86020c85'
+    >>> key_hash("TopicTest", "order-1").to_bytes(8, "big", signed=True).hex()
+    'c324695ee2d21099'
     """
     code = _FNV_OFFSET_BASIS
     # A lone surrogate is in no stored key; its bytes are in none either, so that nothing is found.

@@ -7,10 +7,11 @@ read a TOML table with `StoreConfig.from_toml(path)`. Nothing is read from the e
 
 import dataclasses
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.host import Host
@@ -20,6 +21,7 @@ __all__ = ["StoreConfig"]
 
 # (field, least, greatest). RocketMQ's own clamps for the ratios (spec of the commit log, section 16).
 _BOUNDS = (
+    ("mapped_file_size_commit_log", 1, 2**31 - 1),
     ("mapped_file_size_consume_queue", 20, 2**31 - 1),
     ("max_message_size", 1, 2**30),
     ("flush_interval_commit_log", 1, 3_600_000),
@@ -44,6 +46,13 @@ _BOUNDS = (
     ("dispatch_interval", 1, 60_000),
     ("delivery_interval", 1, 60_000),
 )
+
+# What a field of this type must be, in words.
+_TYPES: dict[object, str] = {
+    bool: "true or false, without quotes",
+    str: "text",
+    Host: "an address and a port, as in 127.0.0.1:10911",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,11 +168,12 @@ class StoreConfig:
     """Bytes of consume queue that one `get_message` looks through, at most."""
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name, least, greatest in _BOUNDS:
             self._check_bounds(name, least, greatest)
         if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
             raise _illegal("flush_disk_type", self.flush_disk_type, "ASYNC_FLUSH or SYNC_FLUSH")
-        if not all(hour.isdigit() and int(hour) < 24 for hour in self.delete_when.split(";")):
+        if not all(re.fullmatch("[01]?[0-9]|2[0-3]", hour) for hour in self.delete_when.split(";")):
             raise _illegal("delete_when", self.delete_when, "hours from 00 to 23, separated by ';'")
         least = self.max_message_size + MAX_RECORD_OVERHEAD_BYTES + BLANK_MIN_BYTES
         if self.mapped_file_size_commit_log < least:
@@ -174,6 +184,14 @@ class StoreConfig:
             )
         entries = -(-self.mapped_file_size_consume_queue // 20)
         object.__setattr__(self, "mapped_file_size_consume_queue", entries * 20)
+
+    def _check_types(self) -> None:
+        # A file may give any type, and the word "false" in quotes would count as true.
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            wanted = _TYPES.get(field.type)
+            if wanted is not None and not isinstance(value, cast("type", field.type)):
+                raise _illegal(field.name, value, wanted)
 
     def _check_bounds(self, name: str, least: int, greatest: int) -> None:
         value = getattr(self, name)
@@ -190,8 +208,12 @@ class StoreConfig:
                 hint = f"did you mean {nearest[0]!r}?" if nearest else "see StoreConfig for the known keys"
                 raise ConfigIllegal(f"unknown setting {key!r}: {hint}", key=key, value=settings[key])
         values = dict(settings)
-        if isinstance(values.get("store_host"), str):
-            values["store_host"] = Host.parse(values["store_host"])
+        host = values.get("store_host")
+        if isinstance(host, str):
+            try:
+                values["store_host"] = Host.parse(host)
+            except ValueError as error:
+                raise _illegal("store_host", host, _TYPES[Host]) from error
         return cls(**values)
 
     @classmethod

@@ -56,9 +56,12 @@ class MemoryFileLock:
     def __init__(self, locked: set[Path], path: Path) -> None:
         self._locked = locked
         self._path = path
+        self._released = False
 
     def release(self) -> None:
-        self._locked.discard(self._path)
+        if not self._released:
+            self._released = True
+            self._locked.discard(self._path)
 
 
 class MemoryFileSystem:

@@ -9,6 +9,7 @@ A mapping is never closed by hand: arrays and views of it keep it alive by refer
 pages go with the last of them. A mapped file is never shortened, so no page of it can raise SIGBUS.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -141,9 +142,10 @@ class OsFileLock:
 
     def release(self) -> None:
         with self._held_guard:
-            if self._key in self._held:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
                 self._held.discard(self._key)
-                os.close(self._descriptor)
+                os.close(descriptor)
 
 
 class OsFileSystem:
@@ -195,10 +197,15 @@ class OsFileSystem:
 
     def list(self, path: Path) -> list[FileEntry]:
         try:
-            with os.scandir(path) as entries:
-                found = [FileEntry(entry.name, entry.stat().st_size, entry.is_dir()) for entry in entries]
+            entries = os.scandir(path)
         except FileNotFoundError:
             return []
+        found = []
+        with entries:
+            for entry in entries:
+                # One that another process has deleted meanwhile is not there any more.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(FileEntry(entry.name, entry.stat().st_size, entry.is_dir()))
         return sorted(found)
 
     def exists(self, path: Path) -> bool:

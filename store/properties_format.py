@@ -84,7 +84,7 @@ def refuse_separators(name: str, value: str) -> None:
     """
     if not name or not value:
         raise PropertiesIllegal(
-            f"property {name!r} = {value!r}: neither may be empty, or the pair is lost on reading",
+            f"property {name!r} = {value!r}: name and value must not be empty, or reading loses them",
             value=(name, value),
         )
     pair = name + value

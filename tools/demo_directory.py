@@ -58,9 +58,12 @@ class DemoDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.chart_path = path / CHART_NAME
-        self._file = StateFile(OsFileSystem(), path / "mqstore" / "demo.json")
+        self._file = self._note_file()
         self.note = self._file.load(_decode)
         """What the last run left; None where there was none."""
+
+    def _note_file(self) -> StateFile:
+        return StateFile(OsFileSystem(), self.path / "mqstore" / "demo.json")
 
     def check(self) -> None:
         """Raise NoDemoDirectory where something else is in the way."""
@@ -85,7 +88,8 @@ class DemoDirectory:
                 (self.path / name).unlink(missing_ok=True)
         finally:
             lock.release()
-        self.note = None
+        self._file = self._note_file()
+        self.note = self._file.load(_decode)
 
 
 def _decode(text: bytes) -> DemoNote:

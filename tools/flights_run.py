@@ -127,9 +127,10 @@ class Arrivals:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._decoder = msgspec.json.Decoder(Arrival)
-        # (row, attempt) of what was sent back before this run, perhaps by one that was killed.
+        # (row, attempt) of what was sent back -> physical offset of the message that had failed. Before
+        # this run, perhaps by one that was killed, it is not known: -1.
         self._sent_back = {
-            (self._decoder.decode(message.body_view).row, message.reconsume_times)
+            (self._decoder.decode(message.body_view).row, message.reconsume_times): -1
             for topic in (names.SCHEDULE_TOPIC, DEAD_LETTER_TOPIC)
             for message in messages_of(store, topic)
         }
@@ -138,7 +139,7 @@ class Arrivals:
         self.failed = 0
         """Attempts that failed and were sent back."""
         self.recognised = 0
-        """Attempts that had failed before, in a run that was killed, and were not sent back again."""
+        """Second copies of an attempt, after a run that was killed; they were not sent back again."""
         self._consumer = PushConsumer(
             store,
             GROUP,
@@ -156,7 +157,9 @@ class Arrivals:
         if flight.arr_delay is not None:
             self.arrived += 1
             return ConsumeStatus.CONSUME_SUCCESS
-        if self._sent_back and (flight.row, message.reconsume_times + 1) in self._sent_back:
+        attempt = flight.row, message.reconsume_times + 1
+        # The same message again is no second copy: its send-back was refused.
+        if self._sent_back.setdefault(attempt, message.physical_offset) != message.physical_offset:
             self.recognised += 1
             return ConsumeStatus.CONSUME_SUCCESS
         self.failed += 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_lookup import KeyLookup
 from mqstore.index.memory_key_index import MemoryKeyIndex
@@ -24,7 +25,11 @@ def key_log() -> KeyLog:
 
 @pytest.fixture(params=["lmdb", "memory"])
 def index(request: pytest.FixtureRequest, key_log: KeyLog, tmp_path: Path) -> Iterator[KeyLookup]:
-    made = LmdbKeyIndex(tmp_path / "keys", key_log.log) if request.param == "lmdb" else MemoryKeyIndex(key_log.log)
+    made = (
+        LmdbKeyIndex(tmp_path / "keys", key_log.log)
+        if request.param == "lmdb"
+        else MemoryKeyIndex(key_log.log)
+    )
     yield made
     made.close()
 
@@ -196,7 +201,9 @@ def test_deleted_segments_are_forgotten(key_log: KeyLog, index: KeyLookup) -> No
     index.flush()
     key_log.log.files.delete_first()
     index.delete_expired(key_log.log.min_offset)
-    assert offsets(index, "k", max_num=5_000) == [offset for offset in put if offset >= key_log.log.min_offset]
+    assert offsets(index, "k", max_num=5_000) == [
+        offset for offset in put if offset >= key_log.log.min_offset
+    ]
 
 
 def test_only_what_was_absorbed_is_found(key_log: KeyLog, index: KeyLookup) -> None:
@@ -257,6 +264,8 @@ def test_answers_are_those_of_a_search_through_the_log(
                 and key in keys_of(message)
                 and begin_ms <= message.store_timestamp - start_ms <= 60
             ]
-            found = offsets(index, key, topic, begin_ms=start_ms + begin_ms, end_ms=start_ms + 60, max_num=max_num)
+            found = offsets(
+                index, key, topic, begin_ms=start_ms + begin_ms, end_ms=start_ms + 60, max_num=max_num
+            )
             assert found == (expected[-max_num:] if max_num else [])
     index.close()

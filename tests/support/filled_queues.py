@@ -48,7 +48,9 @@ class FilledQueues:
         self.dispatcher.catch_up(self.log.max_offset)
         return appended
 
-    def get(self, offset: int = 0, count: int = 32, tags: str = "*", topic: str = "orders") -> GetMessageResult:
+    def get(
+        self, offset: int = 0, count: int = 32, tags: str = "*", topic: str = "orders"
+    ) -> GetMessageResult:
         """Pull from queue 0."""
         return MessageReader(self.log, self.queues, self.config).get_message(
             "group", topic, 0, offset, count, tags

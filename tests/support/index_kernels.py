@@ -1,4 +1,4 @@
-"""Plain twins of index/kernels.py: the same rules with bytes, dicts and Python integers, as plainly as can be."""
+"""Plain twins of index/kernels.py: the same rules with bytes, regular expressions and Python integers."""
 
 import re
 import struct
@@ -85,7 +85,7 @@ def java_hash(text: bytes) -> int:
 def consume_queue_entries(data: bytes, base_offset: int, delay_ms_by_level: list[int]) -> Walked:
     """The entries of all whole records, in the order of the log."""
     entries = []
-    at, last_store_timestamp, at_blank = 0, -1, False
+    consumed, last_store_timestamp, at_blank = 0, -1, False
     for at, total, topic, properties in walk(data, base_offset):
         if total < 0:
             at_blank = True
@@ -97,8 +97,8 @@ def consume_queue_entries(data: bytes, base_offset: int, delay_ms_by_level: list
             code = _tags_code(topic, properties, last_store_timestamp, delay_ms_by_level)
             entry = struct.pack(">qiq", base_offset + at, total, code)
             entries.append(QueueEntry(topic, _int(record, 12), _long(record, 20), entry))
-        at += total
-    return Walked(entries, at, at_blank, last_store_timestamp)
+        consumed = at + total
+    return Walked(entries, consumed, at_blank, last_store_timestamp)
 
 
 def walk(data: bytes, base_offset: int) -> list[tuple[int, int, bytes, bytes]]:

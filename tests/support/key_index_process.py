@@ -25,7 +25,7 @@ def write(log_directory: Path, key_directory: Path) -> None:
             number += 1
         key_log.feed(index)
         index.flush()
-        print(offset, flush=True)
+        _tell(offset)
 
 
 def read(log_directory: Path, key_directory: Path) -> None:
@@ -34,7 +34,12 @@ def read(log_directory: Path, key_directory: Path) -> None:
     index = LmdbKeyIndex(key_directory, log, read_only=True)
     for line in sys.stdin:
         found = index.query("T", line.strip(), max_num=1_000)
-        print(*(message.physical_offset for message in found), flush=True)
+        _tell(*(message.physical_offset for message in found))
+
+
+def _tell(*numbers: int) -> None:
+    sys.stdout.write(" ".join(map(str, numbers)) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
@@ -42,6 +47,6 @@ if __name__ == "__main__":
     from support.key_log import KeyLog, open_log
     from support.manual_clock import ManualClock
 
-    key_environment._FIRST_MAP_BYTES = int(os.environ.get("KEY_INDEX_MAP_BYTES", 1 << 24))
+    key_environment._FIRST_MAP_BYTES = int(os.environ.get("KEY_INDEX_MAP_BYTES", "16777216"))
     role, log_directory, key_directory = sys.argv[1:]
     {"write": write, "read": read}[role](Path(log_directory), Path(key_directory))

@@ -24,7 +24,9 @@ SEGMENT_BYTES = 131_072
 _CONFIG = StoreConfig(mapped_file_size_commit_log=SEGMENT_BYTES, max_message_size=4_096)
 
 
-def open_log(file_system: FileSystem, directory: Path, clock: ManualClock, *, writable: bool = True) -> CommitLog:
+def open_log(
+    file_system: FileSystem, directory: Path, clock: ManualClock, *, writable: bool = True
+) -> CommitLog:
     """The log in a directory, its end at the end of its last file; set it with `set_end`."""
     log = CommitLog(file_system, directory, _CONFIG, clock, writable=writable)
     log.load()
@@ -35,14 +37,22 @@ class KeyLog:
     """A commit log, in memory unless another file system is given."""
 
     def __init__(
-        self, file_system: FileSystem | None = None, directory: Path = Path("/log"), clock: ManualClock | None = None
+        self,
+        file_system: FileSystem | None = None,
+        directory: Path = Path("/log"),
+        clock: ManualClock | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.log = open_log(file_system or MemoryFileSystem(), directory, self.clock)
         self._encoder = MessageEncoder(_CONFIG)
 
     def put(
-        self, keys: str | Sequence[str] = (), *, topic: str = "T", unique: str | None = None, sys_flag: int = 0
+        self,
+        keys: str | Sequence[str] = (),
+        *,
+        topic: str = "T",
+        unique: str | None = None,
+        sys_flag: int = 0,
     ) -> int:
         """Append one message; returns its physical offset."""
         properties = {} if unique is None else {"UNIQ_KEY": unique}

@@ -43,12 +43,13 @@ def store(clock: ManualClock) -> Iterator[MessageStore]:
         yield opened
 
 
+Answer = Callable[[ReceivedMessage], ConsumeStatus | None]
+
+
 class Listener:
     """Answers what it is told for each message and notes what it saw."""
 
-    def __init__(
-        self, answer: Callable[[ReceivedMessage], ConsumeStatus | None] = lambda message: SUCCESS
-    ) -> None:
+    def __init__(self, answer: Answer = lambda message: SUCCESS) -> None:
         self.answer = answer
         self.seen: list[tuple[str, int, bytes]] = []
 
@@ -129,9 +130,7 @@ def _raise(message: ReceivedMessage) -> ConsumeStatus:
 
 
 @pytest.mark.parametrize("answer", [_raise, lambda message: None], ids=["exception", "None"])
-def test_an_exception_and_no_answer_mean_later(
-    store: MessageStore, answer: Callable[[ReceivedMessage], ConsumeStatus | None]
-) -> None:
+def test_an_exception_and_no_answer_mean_later(store: MessageStore, answer: Answer) -> None:
     """Both send the message back, as RocketMQ does, and the consumer goes on."""
     put(store, b"a", b"b")
     assert consumer(store, Listener(answer)).run_once() == 2

@@ -35,12 +35,14 @@ def test_the_array_view_reads_what_the_struct_writes() -> None:
     rows = [(2**40 + 7, 137, -5), (0, BLANK_SIZE, 0), (1, 91, 1_726_740_010_123)]
     table = np.frombuffer(b"".join(ENTRY.pack(*row) for row in rows), ENTRY_DTYPE)
     assert [tuple(row) for row in table.tolist()] == rows
-    assert [(ENTRY_DTYPE.fields or {})[name][1] for name in ENTRY_DTYPE.names or ()] == [at for at, *_ in FIELDS]
+    assert [(ENTRY_DTYPE.fields or {})[name][1] for name in ENTRY_DTYPE.names or ()] == [
+        at for at, *_ in FIELDS
+    ]
 
 
 def test_pre_blank_entries() -> None:
     """RocketMQ's filler in front of a queue that begins above 0; between messages it carries an offset."""
-    assert PRE_BLANK_ENTRY == bytes.fromhex("0000000000000000 7fffffff 0000000000000000")
+    assert PRE_BLANK_ENTRY.hex(" ", 4) == "00000000 00000000 7fffffff 00000000 00000000"
     assert blank_entries(3) == PRE_BLANK_ENTRY * 3
     assert ENTRY.unpack(blank_entries(1, 500)) == (500, BLANK_SIZE, 0)
 

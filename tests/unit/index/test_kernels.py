@@ -23,7 +23,9 @@ IPV6 = host_bytes("2001:db8::1", 7)
 IPV4 = host_bytes("10.0.0.1", 7)
 Replayed = list[tuple[bytes, int, int, bytes]]
 
-pieces = st.sampled_from([b"TAGS", b"DELAY", b"KEYS", b"TAG", b"\x01", b"\x02", b"3", b"+2", b"-1", b"99", b"a", b"\xff"])
+pieces = st.sampled_from(
+    [b"TAGS", b"DELAY", b"KEYS", b"TAG", b"\x01", b"\x02", b"3", b"+2", b"-1", b"99", b"a", b"\xff"]
+)
 properties = st.one_of(
     st.just(b"TAGS\x01TagA\x02"),
     st.lists(pieces, max_size=12).map(b"".join),
@@ -189,7 +191,15 @@ def test_find_property_is_its_twin(stored: bytes, name: bytes) -> None:
 @pytest.mark.parametrize("hosts", [(IPV4, IPV4), (IPV6, IPV4), (IPV4, IPV6), (IPV6, IPV6)])
 def test_record_layout_finds_topic_and_properties(magic: int, hosts: tuple[bytes, bytes]) -> None:
     """For each version and each kind of host, and with bytes before and after."""
-    row = record(0, topic="T", body=b"b", properties=b"A\x01b\x02", magic=magic, born_host=hosts[0], store_host=hosts[1])
+    row = record(
+        0,
+        topic="T",
+        body=b"b",
+        properties=b"A\x01b\x02",
+        magic=magic,
+        born_host=hosts[0],
+        store_host=hosts[1],
+    )
     data = b"xyz" + row + b"more"
     layout = kernels.record_layout(as_array(data), 3, len(data))
     total, topic_at, topic_length, properties_at, properties_length = layout

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import lmdb
 import pytest
+
 from mqstore.index import kernels, key_environment, key_index
 from mqstore.index.key_environment import KeyEnvironment
 from mqstore.index.key_index import LmdbKeyIndex
@@ -64,7 +65,9 @@ def assert_complete(index: LmdbKeyIndex, put: list[int]) -> None:
 # -- crashes ------------------------------------------------------------------------------------------------
 
 
-def test_goes_on_where_the_last_commit_ended(key_log: KeyLog, index: LmdbKeyIndex, keys: Path, tmp_path: Path) -> None:
+def test_goes_on_where_the_last_commit_ended(
+    key_log: KeyLog, index: LmdbKeyIndex, keys: Path, tmp_path: Path
+) -> None:
     """A crash between two commits loses the second batch together with its progress, so nothing is missed."""
     put = put_numbers(key_log, 300)
     key_log.feed(index)
@@ -277,7 +280,9 @@ def test_expired_runs_give_their_room_back(key_log: KeyLog, index: LmdbKeyIndex)
 # -- exactness ------------------------------------------------------------------------------------------
 
 
-def test_colliding_hashes_are_told_apart(monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path) -> None:
+def test_colliding_hashes_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path
+) -> None:
     """With one hash for all keys every answer is still exact, only slower."""
     key_entries = kernels.key_entries
 
@@ -332,7 +337,9 @@ def test_a_second_process_follows_a_map_that_grew(
     key_log = KeyLog(OsFileSystem(), tmp_path / "log")
     put_numbers(key_log, 500)
     index = LmdbKeyIndex(keys, key_log.log)
-    reader = _start("read", tmp_path / "log", keys, stdin=subprocess.PIPE, stdout=subprocess.PIPE, map_bytes=1 << 16)
+    reader = _start(
+        "read", tmp_path / "log", keys, stdin=subprocess.PIPE, stdout=subprocess.PIPE, map_bytes=1 << 16
+    )
     assert _ask(reader, "k3") == []
     for _ in range(40):
         put_numbers(key_log, 500)
@@ -349,7 +356,9 @@ def test_a_second_process_follows_a_map_that_grew(
     index.close()
 
 
-def _start(role: str, log: Path, keys: Path, map_bytes: int | None = None, **pipes: int) -> "subprocess.Popen[str]":
+def _start(
+    role: str, log: Path, keys: Path, map_bytes: int | None = None, **pipes: int
+) -> "subprocess.Popen[str]":
     command = [sys.executable, str(PROGRAM), role, str(log), str(keys)]
     environment = dict(os.environ)
     if map_bytes is not None:
@@ -365,7 +374,9 @@ def _ask(reader: "subprocess.Popen[str]", key: str) -> list[int]:
     return [int(word) for word in reader.stdout.readline().split()]
 
 
-def test_a_reader_takes_from_the_log_what_is_not_stored(key_log: KeyLog, index: LmdbKeyIndex, keys: Path) -> None:
+def test_a_reader_takes_from_the_log_what_is_not_stored(
+    key_log: KeyLog, index: LmdbKeyIndex, keys: Path
+) -> None:
     """What the writer has only in memory the reader takes from the log, and leaves it again once stored."""
     put = put_numbers(key_log, 100)
     key_log.feed(index)
@@ -386,7 +397,7 @@ def test_a_reader_takes_from_the_log_what_is_not_stored(key_log: KeyLog, index: 
 
 
 def test_a_reader_without_an_index_creates_nothing(key_log: KeyLog, keys: Path) -> None:
-    """A directory that only a broker has written has no index: the log answers, and nothing is left behind."""
+    """Where only a broker has written there is no index: the log answers, and nothing is left behind."""
     put = put_numbers(key_log, 100)
     reader = LmdbKeyIndex(keys, key_log.log, read_only=True)
     key_log.feed(reader)
@@ -408,7 +419,7 @@ def test_a_reader_may_not_change_anything(key_log: KeyLog, index: LmdbKeyIndex, 
 
 
 def test_one_process_shares_what_it_has_open(key_log: KeyLog, keys: Path) -> None:
-    """LMDB forbids a second open in one process: readers and the writer share one, in any order of opening."""
+    """LMDB forbids a second open in one process: all share one, in any order of opening and closing."""
     put = put_numbers(key_log, 50)
     LmdbKeyIndex(keys, key_log.log).close()
     early = LmdbKeyIndex(keys, key_log.log, read_only=True)
@@ -436,7 +447,9 @@ def test_a_second_writer_is_refused(key_log: KeyLog, index: LmdbKeyIndex, keys: 
     assert_complete(index, put)
 
 
-def test_a_forked_child_is_refused(monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, index: LmdbKeyIndex) -> None:
+def test_a_forked_child_is_refused(
+    monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, index: LmdbKeyIndex
+) -> None:
     """What a child inherits it must not use: LMDB would take it for its parent."""
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(StoreError, match="forked child"):

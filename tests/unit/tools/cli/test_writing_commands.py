@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
@@ -25,10 +26,8 @@ def write_jsonl(path: Path, rows: list[dict[str, object]]) -> Path:
 
 def test_put_stores_all_that_it_is_told(tmp_path: Path) -> None:
     """Body, tag, keys, queue and properties are found again, and the answer says where."""
-    answer = run(
-        "put", tmp_path, "orders", "hello", "--tag", "t", "--key", "a", "--key", "b", "--queue", 3, "--property",
-        "color=red", "--json", *SMALL,
-    )  # fmt: skip
+    options = ("--tag", "t", "--key", "a", "--key", "b", "--queue", 3, "--property", "color=red")
+    answer = run("put", tmp_path, "orders", "hello", *options, "--json", *SMALL)
     (row,) = stored(tmp_path)
     assert (row["body"], row["tags"], row["keys"], row["queueId"]) == ("hello", "t", ["a", "b"], 3)
     assert row["properties"]["color"] == "red"  # type: ignore[index]
@@ -63,10 +62,8 @@ def test_settings_come_from_a_file_and_from_options(tmp_path: Path) -> None:
 def test_ingest_json_lines(tmp_path: Path) -> None:
     """Every row becomes a message, queues take turns, keys and tags come from fields, the body is the row."""
     file = write_jsonl(tmp_path / "rows.jsonl", ROWS)
-    result = run(
-        "ingest", tmp_path / "s", file, "--topic", "orders", "--key-field", "id", "--key-field", "amount",
-        "--tag-field", "state", *SMALL,
-    )  # fmt: skip
+    options = ("--key-field", "id", "--key-field", "amount", "--tag-field", "state")
+    result = run("ingest", tmp_path / "s", file, "--topic", "orders", *options, *SMALL)
     assert result.exit_code == 0, result.stderr
     assert "2,500 rows" in result.stdout
     rows = stored(tmp_path / "s")
@@ -86,7 +83,7 @@ def test_ingest_csv_and_parquet_alike(tmp_path: Path) -> None:
     """The same rows from both give the same bodies: numbers as numbers."""
     table = pa.Table.from_pylist(ROWS)
     pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
-    pa.csv.write_csv(table, tmp_path / "rows.csv")
+    pyarrow.csv.write_csv(table, tmp_path / "rows.csv")
     for name in ("rows.parquet", "rows.csv"):
         assert (
             run(
@@ -126,7 +123,7 @@ BAD_ROWS = {
 
 @pytest.mark.parametrize("name", BAD_ROWS)
 def test_a_bad_row_is_named_and_the_rows_before_it_are_stored(tmp_path: Path, name: str) -> None:
-    """Exit code 1, the row's number, how many are stored; --skip goes on after correcting it, nothing doubled."""
+    """Exit code 1, the row's number, how many are stored; --skip goes on from there, nothing doubled."""
     line, reason = BAD_ROWS[name]
     good = [b'{"id": %d, "q": 0}' % number for number in range(1_500)]
     file = tmp_path / "rows.jsonl"
