@@ -21,7 +21,7 @@ from mqstore.store.commit_log import Appended, CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import NoPermission, QueueIllegal
 from mqstore.store.flusher import Flusher
-from mqstore.store.message import Message
+from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.message_encoder import EncodedMessage, MessageEncoder
 from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS
 from mqstore.store.properties_format import DELAY
@@ -109,7 +109,7 @@ class PutPath:
             or topic in NOT_ALLOWED_SEND_TOPICS
         ):
             return self._prepare_slowly(message, config)
-        if message.delay_level or DELAY in message.properties:
+        if message.delay_level or (message.properties is not NO_PROPERTIES and DELAY in message.properties):
             self._encode(message)
             message = rewrite(message, self._delay_levels)
         return self._encode(message)

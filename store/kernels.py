@@ -132,6 +132,10 @@ def _sizes_agree(data, at, end):  # type: ignore[no-untyped-def]
     )
     if properties_length < 0 or properties_at + properties_length != stop:
         return none
+    # A page that never reached the disk is all zero: neither text ends in that.
+    is_torn = topic_length > 0 and data[properties_at - 3] == 0
+    if is_torn or (properties_length > 0 and data[stop - 1] == 0):
+        return none
     return total, body_at, body_length, properties_at, properties_length
 
 
@@ -151,7 +155,7 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
     """Size of the whole, unharmed record at `at`, or -1.
 
     Its stored physical offset must be base_offset + at. A record CRC covers everything; without one
-    the CRC of a body that is not empty decides.
+    the CRC of a body that is not empty decides, and that topic and properties do not end in zeros.
     """
     total, body_at, body_length, _, properties_length = _sizes_agree(data, at, end)
     if total < 0 or read_long(data, at + 28) != base_offset + at:

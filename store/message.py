@@ -12,9 +12,9 @@ import msgspec
 from mqstore.store.file_system import BytesLike
 from mqstore.store.host import Host
 
-__all__ = ["Message"]
+__all__ = ["NO_PROPERTIES", "Message"]
 
-_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -41,7 +41,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     keys: str | Sequence[str] = ()
     queue_id: int = 0
     delay_level: int = 0
-    properties: Mapping[str, str] = _NO_PROPERTIES
+    properties: Mapping[str, str] = NO_PROPERTIES
     flag: int = 0
     sys_flag: int = 0
     born_timestamp: int | None = None

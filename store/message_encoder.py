@@ -10,7 +10,6 @@ Source of the checks: spec of the commit log, section 11, in its order.
 """
 
 import struct
-from zlib import crc32
 
 import msgspec
 
@@ -18,17 +17,15 @@ from mqstore.store import properties_format as names
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal, QueueIllegal
 from mqstore.store.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
-from mqstore.store.message import Message
+from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.names import check_topic
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
 from mqstore.store.record_format import (
-    CRC_MASK,
     CRC_PROPERTY_BYTES,
-    encode_tail,
     encode_topic,
     prepare_record,
 )
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, takes_queue_offset
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, takes_queue_offset
 
 __all__ = ["EncodedMessage", "MessageEncoder"]
 
@@ -78,12 +75,11 @@ class MessageEncoder:
         body = message.body
         if type(body) is not bytes:
             body = _as_bytes(body)
-        body_length = len(body)
-        if body_length > self._max_body_bytes:
+        if len(body) > self._max_body_bytes:
             raise MessageTooLarge(
-                f"the body has {body_length} bytes, more than max_message_size = {self._max_body_bytes}: "
+                f"the body has {len(body)} bytes, more than max_message_size = {self._max_body_bytes}: "
                 "split it, compress it, or open the store with a larger max_message_size",
-                value=body_length,
+                value=len(body),
                 limit=self._max_body_bytes,
             )
         queue_id = message.queue_id
@@ -116,7 +112,9 @@ class MessageEncoder:
         try:
             record = prepare_record(
                 magic,
-                crc32(body) & CRC_MASK,
+                topic_field,
+                body,
+                properties,
                 queue_id,
                 message.flag,
                 sys_flag,
@@ -124,8 +122,6 @@ class MessageEncoder:
                 store_host,
                 message.reconsume_times,
                 message.prepared_transaction_offset,
-                body_length,
-                encode_tail(body, topic_field, properties, append_crc=append_crc),
                 append_crc,
             )
         except struct.error:
@@ -134,7 +130,7 @@ class MessageEncoder:
         return EncodedMessage(
             message.topic,
             queue_id,
-            takes_queue_offset(sys_flag),
+            not sys_flag & TRANSACTION_MASK or takes_queue_offset(sys_flag),
             sys_flag,
             message.born_timestamp,
             record,
@@ -151,7 +147,7 @@ class MessageEncoder:
 
     def _encode_properties(self, message: Message, *, is_own: bool) -> bytes:
         tags = message.tags or ""
-        if not message.properties and not message.keys and message.wait_store_msg_ok:
+        if message.properties is NO_PROPERTIES and not message.keys and message.wait_store_msg_ok:
             return self._tags.get(tags) or self._encode_tags(tags)
         properties = dict(message.properties)
         keys = message.keys

@@ -52,6 +52,8 @@ class OsMappedRegion:
             self._mapping = mmap.mmap(self._descriptor, size_bytes, access=access)
         except BaseException:
             os.close(self._descriptor)
+            # Or __del__ would close it once more, which by then may be another file's.
+            del self._descriptor
             raise
         self.size_bytes = size_bytes
         self.view = memoryview(self._mapping)

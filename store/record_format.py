@@ -62,7 +62,6 @@ __all__ = [
     "decode_layout",
     "encode_blank",
     "encode_record",
-    "encode_tail",
     "encode_topic",
     "prepare_record",
     "store_timestamp_position",
@@ -113,6 +112,7 @@ _HEADERS = tuple(
 # Fields 6 to 9, which lie side by side.
 _PLACE = struct.Struct(">qqiq")
 _LONG = struct.Struct(">q")
+_SHORT = struct.Struct(">h")
 _CRC_NAME = CRC32.encode() + b"\x01"
 _CRC_BLANK = _CRC_NAME + bytes(10) + b"\x02"
 
@@ -167,23 +167,11 @@ def encode_topic(topic: str) -> tuple[bytes, int]:
     return len(name).to_bytes(1, "big") + name, MESSAGE_MAGIC_CODE
 
 
-def encode_tail(body: bytes, topic_field: bytes, properties: bytes, *, append_crc: bool) -> bytes:
-    """Everything after the header, but for the record CRC; the properties' length counts that in.
-
-    With `append_crc`, properties that do not end in 0x02 get one, as RocketMQ inserts it.
-    """
-    if append_crc:
-        if properties and properties[-1] != 2:
-            properties += b"\x02"
-        length = len(properties) + CRC_PROPERTY_BYTES
-    else:
-        length = len(properties)
-    return b"".join((body, topic_field, length.to_bytes(2, "big"), properties))
-
-
 def prepare_record(
     magic: int,
-    body_crc: int,
+    topic_field: bytes,
+    body: bytes,
+    properties: bytes,
     queue_id: int,
     flag: int,
     sys_flag: int,
@@ -191,20 +179,25 @@ def prepare_record(
     store_host: bytes,
     reconsume_times: int,
     prepared_transaction_offset: int,
-    body_length: int,
-    tail: bytes,
     append_crc: bool,
 ) -> bytearray:
     """A record of which only `complete_record` knows the rest: places, times and the record CRC.
 
-    `tail` is that of `encode_tail`; the host bits of `sys_flag` must match the lengths of the hosts.
+    magic, topic_field: of `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
+    With `append_crc`, properties that do not end in 0x02 get one, as RocketMQ inserts it.
     """
     header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
-    size = header.size + len(tail)
+    ending = b""
+    if append_crc:
+        ending = _CRC_BLANK
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+    properties_length = len(properties) + len(ending)
+    body_length = len(body)
     fixed = header.pack(
-        size + CRC_PROPERTY_BYTES if append_crc else size,
+        header.size + body_length + len(topic_field) + 2 + properties_length,
         magic,
-        body_crc,
+        crc32(body) & CRC_MASK,
         queue_id,
         flag,
         0,
@@ -218,7 +211,7 @@ def prepare_record(
         prepared_transaction_offset,
         body_length,
     )
-    return bytearray(b"".join((fixed, tail, _CRC_BLANK) if append_crc else (fixed, tail)))
+    return bytearray(b"".join((fixed, body, topic_field, _SHORT.pack(properties_length), properties, ending)))
 
 
 def complete_record(
@@ -240,7 +233,9 @@ def complete_record(
 
 def encode_record(
     magic: int,
-    body_crc: int,
+    topic_field: bytes,
+    body: bytes,
+    properties: bytes,
     queue_id: int,
     flag: int,
     queue_offset: int,
@@ -252,14 +247,14 @@ def encode_record(
     store_host: bytes,
     reconsume_times: int,
     prepared_transaction_offset: int,
-    body_length: int,
-    tail: bytes,
     append_crc: bool,
 ) -> bytes:
     """A whole record in one step: `prepare_record`, then `complete_record`."""
     record = prepare_record(
         magic,
-        body_crc,
+        topic_field,
+        body,
+        properties,
         queue_id,
         flag,
         sys_flag,
@@ -267,8 +262,6 @@ def encode_record(
         store_host,
         reconsume_times,
         prepared_transaction_offset,
-        body_length,
-        tail,
         append_crc,
     )
     complete_record(
@@ -343,7 +336,7 @@ def check_record(record: memoryview, physical_offset: int) -> RecordHeader:
 
     `record` may be longer than the record. The twin of the kernel that recovery runs (kernels.py).
     Raises RecordIllegal: too few bytes, wrong magic, lengths that do not add up, another stored
-    physical offset, or a CRC of body or record that differs.
+    physical offset, a CRC of body or record that differs, or a topic or properties that end in zeros.
     """
     header = decode_header(record)
     if not HEADER_BYTES <= header.total_size <= len(record):
@@ -355,8 +348,16 @@ def check_record(record: memoryview, physical_offset: int) -> RecordHeader:
     crc = body_crc(record[layout.body])
     if header.body_length and crc != header.body_crc:
         raise RecordIllegal(f"body CRC {header.body_crc}", str(crc))
+    _refuse_torn_end(record, layout.topic, "topic")
+    _refuse_torn_end(record, layout.properties, "properties string")
     _check_record_crc(record, layout)
     return header
+
+
+def _refuse_torn_end(record: memoryview, text: slice, name: str) -> None:
+    # A page that never reached the disk is all zero: neither text ends in that.
+    if text.stop > text.start and record[text.stop - 1] == 0:
+        raise RecordIllegal(f"a {name} that is whole", "zeros at its end")
 
 
 def _check_record_crc(record: memoryview, layout: RecordLayout) -> None:

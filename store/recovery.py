@@ -39,13 +39,17 @@ _STEP_BYTES = 64 << 20
 
 
 class RecoveryReport(NamedTuple):
-    """What a recovery saw and did. Offsets are physical, sizes bytes, the timestamp epoch ms."""
+    """What a recovery saw and did. Offsets are physical, sizes bytes, the timestamp epoch ms.
+
+    damage: reading only, what a writer would have refused; the log is taken to end before it.
+    """
 
     start_offset: int
     end_offset: int
     records: int
     last_store_timestamp: int
     erased_bytes: int
+    damage: CorruptRecord | None = None
 
 
 def find_start(log: CommitLog, point: RecoveryPoint | None, checkpoint: Checkpoint, *, clean: bool) -> int:
@@ -107,17 +111,19 @@ def recover(
     durable_offset: the log is known to have been durable up to here, None when nothing is known.
     on_progress: called with (bytes scanned, bytes to scan at most).
     Raises CorruptRecord: a record that had been durable is damaged, or whole records follow the end.
+    Reading only, that is in the report, and the log ends before the damage.
     """
     walk = _Walk(log, start_offset, on_progress)
     walk.run()
     end_offset = walk.end_offset
-    if durable_offset is not None and end_offset < durable_offset:
-        raise _damage(log, end_offset)
-    if durable_offset is None:
-        _refuse_records_behind(log, end_offset)
+    damage = _find_damage(log, end_offset, durable_offset)
+    if damage is not None and writable:
+        raise damage
     erased_bytes = _cut(log, end_offset) if writable else 0
     log.set_end(end_offset, walk.last_store_timestamp)
-    return RecoveryReport(start_offset, end_offset, walk.records, walk.last_store_timestamp, erased_bytes)
+    return RecoveryReport(
+        start_offset, end_offset, walk.records, walk.last_store_timestamp, erased_bytes, damage
+    )
 
 
 class _Walk:
@@ -190,19 +196,30 @@ def _damage(log: CommitLog, offset: int) -> CorruptRecord:
     return CorruptRecord(segment.path, position, "a whole record", "one whose CRC differs")
 
 
-def _refuse_records_behind(log: CommitLog, end_offset: int) -> None:
-    """Raise CorruptRecord if a whole record lies behind the end of the walk."""
+def _find_damage(log: CommitLog, end_offset: int, durable_offset: int | None) -> CorruptRecord | None:
+    """The damage at the end of the walk; None when what lies there is a torn tail at most."""
+    if durable_offset is None:
+        return _damage(log, end_offset) if _has_record_behind(log, end_offset) else None
+    return _damage(log, end_offset) if end_offset < durable_offset else None
+
+
+def _has_record_behind(log: CommitLog, end_offset: int) -> bool:
+    """Whether a whole record lies behind the end of the walk.
+
+    One that begins right there does not count: a live writer has appended it since.
+    """
     from mqstore.store import kernels
 
     for segment in log.files.files:
         if segment.end_offset <= end_offset:
             continue
-        position = segment.region.next_data(max(0, end_offset - segment.start_offset))
+        position = segment.region.next_data(max(0, end_offset + 1 - segment.start_offset))
         if position >= segment.size_bytes:
             continue
         found = kernels.find_record(segment.array, position, segment.size_bytes, segment.start_offset)
         if found >= 0:
-            raise _damage(log, end_offset)
+            return True
+    return False
 
 
 def _cut(log: CommitLog, end_offset: int) -> int:

@@ -30,9 +30,10 @@ def plain_whole_record_size(data: bytes, at: int, base_offset: int) -> int:
     record = data[at : at + total_size]
     if _int(record, 28, 8) != base_offset + at:
         return -1
-    body, properties = _body_and_properties(record, 1 if magic == "daa320a7" else 2)
-    if body is None or properties is None:
+    fields = _fields(record, 1 if magic == "daa320a7" else 2)
+    if fields is None or any(text.endswith(b"\0") for text in fields[1:]):
         return -1
+    body, _, properties = fields
     ending = record[-20:]
     if ending.startswith(b"__CRC32#\x01") and len(properties) >= 20:
         digits = f"{plain_crc32(record[:-20]):010d}"[::-1].encode()
@@ -42,17 +43,18 @@ def plain_whole_record_size(data: bytes, at: int, base_offset: int) -> int:
     return total_size
 
 
-def _body_and_properties(record: bytes, topic_width: int) -> tuple[bytes | None, bytes | None]:
+def _fields(record: bytes, topic_width: int) -> list[bytes] | None:
+    """Body, topic and properties; None when their lengths do not add up."""
     sys_flag = _int(record, 36, 4)
     at = 84 + 12 * bool(sys_flag & 0x10) + 12 * bool(sys_flag & 0x20)
     fields = []
     for width in (4, topic_width, 2):
         length = _int(record, at, width)
         if at + width > len(record) or length < 0 or at + width + length > len(record):
-            return None, None
+            return None
         fields.append(record[at + width : at + width + length])
         at += width + length
-    return (fields[0], fields[2]) if at == len(record) else (None, None)
+    return fields if at == len(record) else None
 
 
 def plain_scan(data: bytes, start: int, end: int, base_offset: int) -> tuple[int, int, int, int]:

@@ -19,7 +19,7 @@ from mqstore.store.host import Host
 from mqstore.store.message import Message
 from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.properties_format import encode_properties
-from mqstore.store.record_format import body_crc, encode_record, encode_tail, encode_topic
+from mqstore.store.record_format import encode_record, encode_topic
 from mqstore.store.stored_message import StoredMessage
 from mqstore.store.sys_flag import (
     COMPRESSED,
@@ -35,10 +35,9 @@ BORN_HOST = Host.parse("10.0.0.1:54321")
 def stored(properties: dict[str, str], *, sys_flag: int = 0, queue_id: int = 2) -> StoredMessage:
     """A record of SCHEDULE_TOPIC_XXXX."""
     topic_field, magic = encode_topic(SCHEDULE_TOPIC)
-    tail = encode_tail(b"body", topic_field, encode_properties(properties), append_crc=True)
     record = encode_record(
-        magic, body_crc(b"body"), queue_id, 7, 5, 4096, sys_flag, 1_726_740_000_000, BORN_HOST.encode(),
-        1_726_740_000_123, Host.parse("192.168.1.10:10911").encode(), 1, 0, 4, tail, True,
+        magic, topic_field, b"body", encode_properties(properties), queue_id, 7, 5, 4096, sys_flag, 1_726_740_000_000, BORN_HOST.encode(),
+        1_726_740_000_123, Host.parse("192.168.1.10:10911").encode(), 1, 0, True,
     )  # fmt: skip
     return StoredMessage(memoryview(record))
 
