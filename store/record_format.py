@@ -113,6 +113,7 @@ _HEADERS = tuple(
 _PLACE = struct.Struct(">qqiq")
 _LONG = struct.Struct(">q")
 _SHORT = struct.Struct(">h")
+_DIGITS = struct.Struct("10s")
 _CRC_NAME = CRC32.encode() + b"\x01"
 _CRC_BLANK = _CRC_NAME + bytes(10) + b"\x02"
 
@@ -227,8 +228,8 @@ def complete_record(
     _PLACE.pack_into(record, 20, queue_offset, physical_offset, sys_flag, born_timestamp)
     _LONG.pack_into(record, 68 if sys_flag & BORN_HOST_V6 else STORE_TIMESTAMP_POSITION, store_timestamp)
     if append_crc:
-        crc = crc32(memoryview(record)[:-CRC_PROPERTY_BYTES]) & CRC_MASK
-        record[-11:-1] = (b"%010d" % crc)[::-1]
+        crc = crc32(record[:-CRC_PROPERTY_BYTES]) & CRC_MASK
+        _DIGITS.pack_into(record, len(record) - 11, (b"%010d" % crc)[::-1])
 
 
 def encode_record(
