@@ -20,7 +20,7 @@ class ReceivedMessage(StoredMessage):
     @cached_property
     def stored_topic(self) -> str:
         """The topic of the record, `%RETRY%group` for a message that came back."""
-        return str(self.record[self._layout.topic], "utf-8")
+        return str(self.record[self.layout.topic], "utf-8")
 
     @cached_property
     def topic(self) -> str:

@@ -83,6 +83,10 @@ class MappedRegion(Protocol):
         """Make all bytes written before this call durable (fdatasync). OSError is final: never retry."""
         ...
 
+    def rest(self) -> None:
+        """Hint: give back what only reserving and syncing need, such as a descriptor, until the next time."""
+        ...
+
 
 class FileLock(Protocol):
     """An exclusive lock that lasts until `release` or the end of the process."""
@@ -124,8 +128,11 @@ class FileSystem(Protocol):
         """Remove a file; a missing one is no error. Mappings of it live on."""
         ...
 
-    def make_directories(self, path: Path) -> None:
-        """Create a directory and its parents, durably; existing ones are no error."""
+    def make_directories(self, path: Path, *, durable: bool = True) -> None:
+        """Create a directory and its parents; existing ones are no error.
+
+        Their names are durable on return, or, with durable=False, after `sync_directory` of each parent.
+        """
         ...
 
     def delete_directory(self, path: Path) -> None:

@@ -45,7 +45,9 @@ class MappedFile:
         reserve_window_bytes: int,
         writable: bool,
         create: bool = False,
+        rests: bool = False,
     ) -> None:
+        """rests: give the descriptor back after each use, because there are thousands of such files."""
         self.path = path
         self.start_offset = int(path.name)
         self.size_bytes = size_bytes
@@ -59,6 +61,7 @@ class MappedFile:
         self._file_system = file_system
         self._reserve_window_bytes = reserve_window_bytes
         self._writable = writable
+        self._rests = rests
         self._reserve_lock = threading.Lock()
         self._map_lock = threading.Lock()
         self._region: MappedRegion | None = self._map(create=True) if create else None
@@ -127,6 +130,7 @@ class MappedFile:
             window = self._reserve_window_bytes
             wanted = min(self.size_bytes, -(-end // window) * window)
             self.region.reserve(start, wanted - start)
+            self._rest()
             self.reserved_position = wanted
             self._attention_position = wanted if wanted == self.size_bytes else wanted - window // 2
 
@@ -165,11 +169,17 @@ class MappedFile:
         self.wrote_position = min(self.wrote_position, position)
         if erased:
             self.sync()
+        self._rest()
         return erased
 
     def sync(self) -> None:
         """Make what was written before this call durable. An OSError is final: never retry it."""
         self.region.sync()
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._rests:
+            self.region.rest()
 
     def __repr__(self) -> str:
         positions = f"wrote_position={self.wrote_position}, size_bytes={self.size_bytes}"

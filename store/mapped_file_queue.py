@@ -5,7 +5,8 @@ file of an offset is found by division.
 
 It does not know what the bytes mean nor how far they are valid: its owner sets `wrote_position`.
 Threads: one writer appends and deletes; readers use `files`, a tuple that is replaced as a whole.
-Durability: a new name is durable before `append_file` returns; bytes after `sync` of their file.
+Durability: a new name is durable when `append_file` returns (in derived rows when `sync_names` does);
+bytes after `sync` of their file.
 """
 
 import re
@@ -32,8 +33,13 @@ class MappedFileQueue:
         reserve_window_bytes: int,
         writable: bool,
         size_key: str,
+        is_derived: bool = False,
     ) -> None:
-        """`size_key` is the setting that `file_size_bytes` came from, for the error that names it."""
+        """`size_key` is the setting that `file_size_bytes` came from, for the error that names it.
+
+        is_derived: for rows that can be rebuilt and of which a store has thousands: descriptors are given
+        back after each use, and new names are durable after `sync_names`, not on creation.
+        """
         self.directory = directory
         self.file_size_bytes = file_size_bytes
         self.files: tuple[MappedFile, ...] = ()
@@ -41,6 +47,9 @@ class MappedFileQueue:
         self._reserve_window_bytes = reserve_window_bytes
         self._writable = writable
         self._size_key = size_key
+        self._is_derived = is_derived
+        # Whether a file was added whose name may not be durable; only in derived rows.
+        self._has_new_names = False
 
     def load(self) -> None:
         """Find the files of the directory; may be called again to see what another process added.
@@ -76,6 +85,7 @@ class MappedFileQueue:
             reserve_window_bytes=self._reserve_window_bytes,
             writable=self._writable,
             create=create,
+            rests=self._is_derived,
         )
 
     @property
@@ -103,11 +113,21 @@ class MappedFileQueue:
         assert start_offset % self.file_size_bytes == 0, start_offset
         assert not self.files or start_offset == self.files[-1].end_offset, (start_offset, self.files[-1])
         if not self.files:
-            self._file_system.make_directories(self.directory)
+            self._file_system.make_directories(self.directory, durable=not self._is_derived)
         added = self._open(self.directory / file_name(start_offset), create=True)
-        self._file_system.sync_directory(self.directory)
+        if self._is_derived:
+            self._has_new_names = True
+        else:
+            self._file_system.sync_directory(self.directory)
         self.files = (*self.files, added)
         return added
+
+    def sync_names(self) -> None:
+        """Make the names of new files durable, and those of the two directories above theirs."""
+        if self._has_new_names:
+            for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
+                self._file_system.sync_directory(directory)
+            self._has_new_names = False
 
     def delete_first(self) -> None:
         """Remove the oldest file. Views of it stay valid."""

@@ -46,6 +46,9 @@ class MemoryMappedRegion:
     def sync(self) -> None:
         return
 
+    def rest(self) -> None:
+        return
+
     def __repr__(self) -> str:
         return f"MemoryMappedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
 
@@ -84,6 +87,7 @@ class MemoryFileSystem:
     ) -> MemoryMappedRegion:
         with self._guard:
             if create and not self._files.get(path):
+                self._need_parent(path)
                 self._files[path] = bytearray(size_bytes)
                 self._modified_ms[path] = self._clock.now_ms()
             return MemoryMappedRegion(path, self._file(path), self, writable=writable)
@@ -94,8 +98,7 @@ class MemoryFileSystem:
 
     def write(self, path: Path, data: bytes) -> None:
         with self._guard:
-            if path.parent not in self._directories:
-                raise FileNotFoundError(path)
+            self._need_parent(path)
             self.take_room(path, len(data))
             self._files[path] = bytearray(data)
             self._modified_ms[path] = self._clock.now_ms()
@@ -106,15 +109,15 @@ class MemoryFileSystem:
 
     def rename(self, source: Path, target: Path) -> None:
         with self._guard:
-            self._files[target] = self._file(source)
+            content, modified_ms = self._file(source), self._modified_ms.get(source, 0)
             del self._files[source]
-            self._modified_ms[target] = self._modified_ms.get(source, 0)
+            self._files[target], self._modified_ms[target] = content, modified_ms
 
     def delete(self, path: Path) -> None:
         with self._guard:
             self._files.pop(path, None)
 
-    def make_directories(self, path: Path) -> None:
+    def make_directories(self, path: Path, *, durable: bool = True) -> None:
         with self._guard:
             self._directories.update((path, *path.parents))
 
@@ -159,6 +162,7 @@ class MemoryFileSystem:
         with self._guard:
             if path in self._locked:
                 raise StoreLocked(path, None)
+            self._need_parent(path)
             self._files[path] = bytearray(b"lock")
             self._locked.add(path)
             return MemoryFileLock(self._locked, path)
@@ -172,6 +176,10 @@ class MemoryFileSystem:
             if length_bytes > self.free_bytes:
                 raise StoreFull(path, length_bytes, f"{self.free_bytes} bytes are free in memory")
             self.free_bytes -= length_bytes
+
+    def _need_parent(self, path: Path) -> None:
+        if path.parent not in self._directories:
+            raise FileNotFoundError(path)
 
     def _file(self, path: Path) -> bytearray:
         try:

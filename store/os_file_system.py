@@ -18,10 +18,9 @@ import os
 import shutil
 import struct
 import threading
+import weakref
 from pathlib import Path
 from typing import ClassVar
-
-import numpy as np
 
 from mqstore.store.errors import StoreFull, StoreLocked
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
@@ -34,29 +33,36 @@ _FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FLOCK = struct.Struct("hhqqi4x")
 # Linux 5.14 and later; ignored by older kernels with EINVAL, which only costs speed.
 _MADV_POPULATE_WRITE = 23
-_madvise = ctypes.CDLL(None, use_errno=True).madvise
-_madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class OsMappedRegion:
-    """A file mapped whole. Keeps one descriptor, for reserving and syncing."""
+    """A file mapped whole.
+
+    The mapping is made by libc, because Python's own keeps a descriptor for each, and a store may have ten
+    thousand queues. A descriptor is opened when one is needed and kept until `rest`.
+    """
 
     def __init__(self, path: Path, size_bytes: int, *, create: bool, writable: bool) -> None:
-        flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
         self._path = path
-        self._descriptor = os.open(path, flags, 0o644)
-        try:
-            if create and os.fstat(self._descriptor).st_size == 0:
-                os.ftruncate(self._descriptor, size_bytes)
-            access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-            self._mapping = mmap.mmap(self._descriptor, size_bytes, access=access)
-        except BaseException:
-            os.close(self._descriptor)
-            # Or __del__ would close it once more, which by then may be another file's.
-            del self._descriptor
-            raise
+        self._writable = writable
+        # Guards _descriptor between a sync and a rest of two threads.
+        self._guard = threading.RLock()
+        self._descriptor: int | None = None
+        self._descriptor = descriptor = _open(path, create=create, writable=writable)
+        if create and os.fstat(descriptor).st_size == 0:
+            os.ftruncate(descriptor, size_bytes)
         self.size_bytes = size_bytes
-        self.view = memoryview(self._mapping)
+        self._buffer = _map(descriptor, size_bytes, writable=writable)
+        view = memoryview(self._buffer).cast("B")
+        self.view = view if writable else view.toreadonly()
+        self.rest()
 
     def write(self, position: int, data: BytesLike) -> None:
         self.view[position : position + len(data)] = data
@@ -68,7 +74,8 @@ class OsMappedRegion:
 
     def reserve(self, position: int, length_bytes: int) -> None:
         try:
-            os.posix_fallocate(self._descriptor, position, length_bytes)
+            with self._guard:
+                os.posix_fallocate(self._open(), position, length_bytes)
         except OSError as error:
             if error.errno in _FULL_DISK_ERRORS:
                 raise StoreFull(self._path, length_bytes, os.strerror(error.errno)) from error
@@ -77,12 +84,14 @@ class OsMappedRegion:
     def populate(self, position: int, length_bytes: int) -> None:
         # Through ctypes because it releases the GIL: the pages are zeroed beside the writer.
         start = position - position % mmap.PAGESIZE
-        address = np.frombuffer(self._mapping, np.uint8).ctypes.data + start
-        _madvise(address, position + length_bytes - start, _MADV_POPULATE_WRITE)
+        _libc.madvise(
+            ctypes.addressof(self._buffer) + start, position + length_bytes - start, _MADV_POPULATE_WRITE
+        )
 
     def next_data(self, position: int) -> int:
         try:
-            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+            with self._guard:
+                return os.lseek(self._open(), position, os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return self.size_bytes
@@ -91,15 +100,50 @@ class OsMappedRegion:
             raise
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        # A descriptor that was opened after a write also learns of that write's error, as long as the
+        # file stays mapped (Linux keeps an error nobody has seen for the next who asks).
+        with self._guard:
+            try:
+                descriptor = self._open()
+            except FileNotFoundError:
+                # Deleted meanwhile: nobody will ask for its bytes again.
+                return
+            os.fdatasync(descriptor)
+
+    def rest(self) -> None:
+        with self._guard:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = _open(self._path, create=False, writable=self._writable)
+        return self._descriptor
 
     def __del__(self) -> None:
-        descriptor = getattr(self, "_descriptor", None)
-        if descriptor is not None:
-            os.close(descriptor)
+        if getattr(self, "_descriptor", None) is not None:
+            self.rest()
 
     def __repr__(self) -> str:
         return f"OsMappedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
+
+
+def _open(path: Path, *, create: bool, writable: bool) -> int:
+    flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
+    return os.open(path, flags, 0o644)
+
+
+def _map(descriptor: int, size_bytes: int, *, writable: bool) -> "ctypes.Array[ctypes.c_ubyte]":
+    """Map a whole file; it is unmapped when the last view of the returned buffer is gone."""
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    address = _libc.mmap(None, size_bytes, protection, mmap.MAP_SHARED, descriptor, 0)
+    if address == _MAP_FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    buffer = (ctypes.c_ubyte * size_bytes).from_address(address)
+    # Not at exit: threads and views may outlive the finalizers, and the process gives the pages back.
+    weakref.finalize(buffer, _libc.munmap, address, size_bytes).atexit = False
+    return buffer
 
 
 class OsFileLock:
@@ -182,11 +226,12 @@ class OsFileSystem:
     def delete(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
-    def make_directories(self, path: Path) -> None:
+    def make_directories(self, path: Path, *, durable: bool = True) -> None:
         missing = [directory for directory in (path, *path.parents) if not directory.exists()]
         for directory in reversed(missing):
             directory.mkdir(exist_ok=True)
-            self.sync_directory(directory.parent)
+            if durable:
+                self.sync_directory(directory.parent)
 
     def delete_directory(self, path: Path) -> None:
         try:
@@ -220,7 +265,8 @@ class OsFileSystem:
         return OsFileLock(path)
 
     def disk_usage(self, path: Path) -> DiskUsage:
-        usage = shutil.disk_usage(path)
+        # A directory that is still to be created will be where its parent is.
+        usage = shutil.disk_usage(next(known for known in (path, *path.parents) if known.exists()))
         return DiskUsage(usage.total, usage.free)
 
     def __repr__(self) -> str:

@@ -113,6 +113,7 @@ _HEADERS = tuple(
 _PLACE = struct.Struct(">qqiq")
 _LONG = struct.Struct(">q")
 _SHORT = struct.Struct(">h")
+_MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _DIGITS = struct.Struct("10s")
 _CRC_NAME = CRC32.encode() + b"\x01"
 _CRC_BLANK = _CRC_NAME + bytes(10) + b"\x02"
@@ -298,7 +299,7 @@ def decode_header(record: bytes | memoryview) -> RecordHeader:
     """Fields 1 to 15. Raises RecordIllegal when the bytes are too few or no record of V1 or V2."""
     if len(record) < HEADER_BYTES:
         raise RecordIllegal(f"at least {HEADER_BYTES} bytes", f"{len(record)}")
-    magic, sys_flag = struct.unpack_from(">i", record, 4)[0], struct.unpack_from(">i", record, 36)[0]
+    magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(record)
     if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
         raise RecordIllegal("a record's magic DAA320A7 or DAA320AB", f"{magic & 0xFFFF_FFFF:08X}")
     header = _HEADERS[bool(sys_flag & BORN_HOST_V6)][bool(sys_flag & STORE_HOST_V6)]
@@ -309,22 +310,31 @@ def decode_header(record: bytes | memoryview) -> RecordHeader:
 
 def decode_layout(record: bytes | memoryview, header: RecordHeader) -> RecordLayout:
     """Where body, topic and properties lie. Raises RecordIllegal when the lengths do not add up."""
-    at = HEADER_BYTES + len(header.born_host) + len(header.store_host) - 16
-    body = _slice(record, at, header.body_length)
-    width = 1 if header.magic == MESSAGE_MAGIC_CODE else 2
-    at = body.stop + width
-    topic = _slice(record, at, int.from_bytes(record[at - width : at], "big", signed=True))
-    at = topic.stop + 2
-    properties = _slice(record, at, int.from_bytes(record[at - 2 : at], "big", signed=True))
-    if properties.stop != header.total_size:
-        raise RecordIllegal(f"a record of {properties.stop} bytes", f"a total size of {header.total_size}")
-    return RecordLayout(body, topic, properties)
+    size = len(record)
+    body_at = HEADER_BYTES - 16 + len(header.born_host) + len(header.store_host)
+    body_end = body_at + _checked_length(header.body_length, size - body_at - 2)
+    if header.magic == MESSAGE_MAGIC_CODE:
+        topic_at = body_end + 1
+        # Signed in Java, so a length above 127 is a negative one.
+        topic_length = record[body_end] if record[body_end] < 128 else record[body_end] - 256
+    else:
+        topic_at = body_end + 2
+        topic_length = _SHORT.unpack_from(record, body_end)[0]
+    topic_end = topic_at + _checked_length(topic_length, size - topic_at - 2)
+    properties_at = topic_end + 2
+    properties_length = _SHORT.unpack_from(record, topic_end)[0]
+    properties_end = properties_at + _checked_length(properties_length, size - properties_at)
+    if properties_end != header.total_size:
+        raise RecordIllegal(f"a record of {properties_end} bytes", f"a total size of {header.total_size}")
+    return RecordLayout(
+        slice(body_at, body_end), slice(topic_at, topic_end), slice(properties_at, properties_end)
+    )
 
 
-def _slice(record: bytes | memoryview, at: int, length: int) -> slice:
-    if length < 0 or at + length > len(record):
-        raise RecordIllegal(f"a length from 0 to {len(record) - at}", str(length))
-    return slice(at, at + length)
+def _checked_length(length: int, room_bytes: int) -> int:
+    if not 0 <= length <= room_bytes:
+        raise RecordIllegal(f"a length from 0 to {room_bytes}", str(length))
+    return length
 
 
 def store_timestamp_position(sys_flag: int) -> int:

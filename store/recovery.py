@@ -115,10 +115,15 @@ def recover(
     """
     walk = _Walk(log, start_offset, on_progress)
     walk.run()
-    end_offset = walk.end_offset
-    damage = _find_damage(log, end_offset, durable_offset)
+    damage = _find_damage(log, walk.end_offset, durable_offset)
     if damage is not None and writable:
         raise damage
+    end_offset = walk.end_offset
+    if damage is not None:
+        # Beside a live writer the end moves on: then what lay behind it was the writer's work.
+        walk.run()
+        damage = damage if walk.end_offset == end_offset else None
+        end_offset = walk.end_offset
     erased_bytes = _cut(log, end_offset) if writable else 0
     log.set_end(end_offset, walk.last_store_timestamp)
     return RecoveryReport(
@@ -204,16 +209,13 @@ def _find_damage(log: CommitLog, end_offset: int, durable_offset: int | None) ->
 
 
 def _has_record_behind(log: CommitLog, end_offset: int) -> bool:
-    """Whether a whole record lies behind the end of the walk.
-
-    One that begins right there does not count: a live writer has appended it since.
-    """
+    """Whether a whole record lies behind the end of the walk."""
     from mqstore.store import kernels
 
     for segment in log.files.files:
         if segment.end_offset <= end_offset:
             continue
-        position = segment.region.next_data(max(0, end_offset + 1 - segment.start_offset))
+        position = segment.region.next_data(max(0, end_offset - segment.start_offset))
         if position >= segment.size_bytes:
             continue
         found = kernels.find_record(segment.array, position, segment.size_bytes, segment.start_offset)

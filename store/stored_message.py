@@ -5,8 +5,6 @@ mapping alive even after retention has deleted the file. `body` copies; `body_vi
 RocketMQ's name for it is MessageExt. Threads: immutable but for its caches, safe to share.
 """
 
-from functools import cached_property
-
 from mqstore.store import properties_format as names
 from mqstore.store.host import Host
 from mqstore.store.message import Message
@@ -26,52 +24,72 @@ __all__ = ["StoredMessage"]
 class StoredMessage:
     """One record of the commit log. `record` is exactly its bytes."""
 
+    __slots__ = ("_header", "_layout", "_properties", "_topic", "record")
+
     def __init__(self, record: memoryview) -> None:
         self.record = record
+        # Caches, filled when first asked for; filling one twice does no harm.
+        self._header: RecordHeader | None = None
+        self._layout: RecordLayout | None = None
+        self._topic: str | None = None
+        self._properties: dict[str, str] | None = None
 
-    @cached_property
+    @property
     def header(self) -> RecordHeader:
         """The fixed fields. Raises RecordIllegal when the bytes are no record."""
-        return decode_header(self.record)
+        header = self._header
+        if header is None:
+            self._header = header = decode_header(self.record)
+        return header
 
-    @cached_property
-    def _layout(self) -> RecordLayout:
-        return decode_layout(self.record, self.header)
+    @property
+    def layout(self) -> RecordLayout:
+        """Where body, topic and properties lie. Raises RecordIllegal when the lengths do not add up."""
+        layout = self._layout
+        if layout is None:
+            self._layout = layout = decode_layout(self.record, self.header)
+        return layout
 
     @property
     def is_whole(self) -> bool:
         """Whether header and lengths agree with each other; the CRCs are not looked at."""
         try:
-            return len(self.record) == self.header.total_size and self._layout is not None
+            return len(self.record) == self.header.total_size and self.layout is not None
         except RecordIllegal:
             return False
 
-    @cached_property
+    @property
     def topic(self) -> str:
         """The topic that the record is stored under."""
-        return str(self.record[self._layout.topic], "utf-8")
+        topic = self._topic
+        if topic is None:
+            self._topic = topic = str(self.record[self.layout.topic], "utf-8")
+        return topic
 
-    @cached_property
+    @property
     def properties(self) -> dict[str, str]:
         """The stored properties, `__CRC32#` left out."""
-        properties = parse_properties(self.record[self._layout.properties])
-        properties.pop(names.CRC32, None)
+        properties = self._properties
+        if properties is None:
+            properties = parse_properties(self.record[self.layout.properties])
+            properties.pop(names.CRC32, None)
+            self._properties = properties
         return properties
 
     @property
     def properties_view(self) -> memoryview:
         """The properties string as stored, lent."""
-        return self.record[self._layout.properties]
+        return self.record[self.layout.properties]
 
     @property
     def body(self) -> bytes:
         """A copy of the body, as stored (compressed if sys_flag says so)."""
-        return bytes(self.record[self._layout.body])
+        return bytes(self.record[self.layout.body])
 
     @property
     def body_view(self) -> memoryview:
         """The body in the mapping, lent."""
-        return self.record[self._layout.body]
+        return self.record[self.layout.body]
 
     @property
     def queue_id(self) -> int:

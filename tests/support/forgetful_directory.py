@@ -39,7 +39,7 @@ class ForgetfulDirectory:
         self._unsynced_changes: list[Callable[[_Names], None]] = []
         self.after_step: Callable[[], None] = lambda: None
 
-    def make_directories(self, path: Path) -> None:
+    def make_directories(self, path: Path, *, durable: bool = True) -> None:
         return
 
     def read(self, path: Path) -> bytes:

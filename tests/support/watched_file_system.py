@@ -47,6 +47,9 @@ class WatchedRegion:
         self._note("sync", self._path)
         self._region.sync()
 
+    def rest(self) -> None:
+        self._region.rest()
+
 
 class WatchedFileSystem:
     """`inner`, watched."""
@@ -90,8 +93,8 @@ class WatchedFileSystem:
         self._note("delete", path)
         self.inner.delete(path)
 
-    def make_directories(self, path: Path) -> None:
-        self.inner.make_directories(path)
+    def make_directories(self, path: Path, *, durable: bool = True) -> None:
+        self.inner.make_directories(path, durable=durable)
 
     def delete_directory(self, path: Path) -> None:
         self._note("delete_directory", path)

@@ -99,9 +99,10 @@ def test_a_record_longer_than_a_window_takes_several(mapped_file: MappedFile) ->
 
 
 @pytest.mark.parametrize("free_bytes", [0, WINDOW - 1])
-def test_a_full_disk_is_an_error_before_anything_is_written(root: Path, free_bytes: int) -> None:
+def test_a_full_disk_is_an_error_before_anything_is_written(free_bytes: int) -> None:
     """Nothing has moved, and the same call succeeds once there is room."""
-    memory = MemoryFileSystem(free_bytes=free_bytes)
+    memory, root = MemoryFileSystem(free_bytes=free_bytes), Path("/row")
+    memory.make_directories(root)
     mapped_file = make(memory, root)
     for attempt in (lambda: mapped_file.publish(b"a record"), lambda: mapped_file.write(0, b"data")):
         with pytest.raises(StoreFull, match=f"cannot reserve {WINDOW} bytes") as caught:

@@ -455,6 +455,22 @@ def test_reading_only_takes_what_is_whole_before_damage(crashed: Crashed, durabl
     assert crashed.content() == content
 
 
+def test_reading_beside_a_live_writer_is_not_taken_for_damage(
+    crashed: Crashed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that are appended between the walk and the look behind it are simply more records."""
+    find_damage = recovery._find_damage
+
+    def write_first(*arguments: object) -> CorruptRecord | None:
+        crashed.write(b"four", b"five")
+        return find_damage(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recovery, "_find_damage", write_first)
+    small, report = crashed.recover(writable=False, durable_offset=None)
+    assert (report.damage, report.end_offset) == (None, crashed.end_offset)
+    assert small.bodies() == [b"one", b"two", b"three", b"four", b"five"]
+
+
 # -- where to begin -----------------------------------------------------------------------------------------
 
 

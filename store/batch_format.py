@@ -1,0 +1,85 @@
+"""The batch: several messages in one body, as a RocketMQ client sends them and an inner batch keeps them.
+
+     0        4        8        12       16       20         20+n     22+n
+    +--------+--------+--------+--------+--------+----------+--------+------------+
+    | SIZE   | MAGIC  | BODY   | FLAG   | BODY   | BODY     | PRO-   | PROPERTIES |
+    |        | (0)    | CRC (0)|        | LENGTH | (n)      | PERTIES|            |
+    +--------+--------+--------+--------+--------+----------+--------+------------+
+
+One element behind the other, big-endian. Magic and body CRC are written as 0 and not looked at; the
+properties' length takes 2 bytes. A broker splits a batch into records; an inner batch (sys_flag.INNER_BATCH)
+is stored as it is, and this reads its body. Page: docs/format/commit_log.md.
+Source: MessageDecoder#encodeMessage, #decodeMessage. No I/O here.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from mqstore.store.errors import MessageIllegal
+
+__all__ = ["BatchElement", "decode_batch", "encode_batch"]
+
+_FIXED = struct.Struct(">iiiii")
+_PROPERTIES_LENGTH = struct.Struct(">h")
+_LEAST_BYTES = _FIXED.size + _PROPERTIES_LENGTH.size
+assert _FIXED.size == 20
+
+
+class BatchElement(NamedTuple):
+    """One message of a batch; topic, queue and times are the batch's."""
+
+    body: bytes
+    properties: bytes = b""
+    """The properties string (properties_format.py)."""
+    flag: int = 0
+
+
+def encode_batch(elements: Iterable[BatchElement]) -> bytes:
+    """The body of a batch.
+
+    >>> encode_batch([BatchElement(b"hi")]).hex()
+    '000000180000000000000000000000000000000268690000'
+    """
+    return b"".join(_encode_element(*element) for element in elements)
+
+
+def _encode_element(body: bytes, properties: bytes, flag: int) -> bytes:
+    size = _LEAST_BYTES + len(body) + len(properties)
+    fixed = _FIXED.pack(size, 0, 0, flag, len(body))
+    return b"".join((fixed, body, _PROPERTIES_LENGTH.pack(len(properties)), properties))
+
+
+def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
+    """The elements of a batch's body. Raises MessageIllegal where lengths do not add up."""
+    elements = []
+    at = 0
+    while at < len(data):
+        element, size = _decode_element(data, at)
+        elements.append(element)
+        at += size
+    return elements
+
+
+def _decode_element(data: bytes | memoryview, at: int) -> tuple[BatchElement, int]:
+    rest = len(data) - at
+    if rest < _LEAST_BYTES:
+        raise _illegal(at, f"at least {_LEAST_BYTES} bytes", rest)
+    size, _, _, flag, body_length = _FIXED.unpack_from(data, at)
+    if not _LEAST_BYTES <= size <= rest:
+        raise _illegal(at, f"a size from {_LEAST_BYTES} to {rest}", size)
+    if not 0 <= body_length <= size - _LEAST_BYTES:
+        raise _illegal(at, f"a body of 0 to {size - _LEAST_BYTES} bytes", body_length)
+    body_at = at + _FIXED.size
+    properties_at = body_at + body_length + _PROPERTIES_LENGTH.size
+    (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_at + body_length)
+    if properties_length != at + size - properties_at:
+        raise _illegal(at, f"properties of {at + size - properties_at} bytes", properties_length)
+    body = bytes(data[body_at : body_at + body_length])
+    return BatchElement(body, bytes(data[properties_at : at + size]), flag), size
+
+
+def _illegal(at: int, wanted: str, found: int) -> MessageIllegal:
+    return MessageIllegal(
+        f"the batch element at byte {at} has {found}, but must have {wanted}", value=found, limit=wanted
+    )

@@ -1,0 +1,291 @@
+"""The simulated disk: a file system in memory that keeps the list of all that was done to it.
+
+The third implementation of the seam (store/file_system.py). Each step that changes the disk is appended to
+`steps`, in order; a publish is two, its first 8 bytes last. What the medium may hold of them after a power cut
+is told by medium.py. The disk itself shows what a running process sees: everything at once.
+
+It also watches two rules of the seam: mapped bytes are written only where room was reserved before (I4), and a
+rename stays in its directory. Killing a process is `kill`: locks vanish, the bytes stay.
+Threads: none of its own; the workloads let one thread run at a time (baton.py).
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from mqstore.store.clock import Clock
+from mqstore.store.errors import StoreLocked
+from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
+from support.manual_clock import ManualClock
+
+__all__ = ["Image", "SimulatedDisk", "SimulatedRegion", "Step"]
+
+_BLOCK_BYTES = 4096
+
+
+class Step(NamedTuple):
+    """One change. `inode` tells files apart that had the same name one after the other.
+
+    kind: create (mapped, `size`), write (mapped), replace (a small file's whole content), sync, lost_sync (the
+    kernel said that it failed, and forgot what was dirty), rename (to `target`), delete, make_directory,
+    delete_directory, sync_directory, reserve.
+    """
+
+    kind: str
+    path: Path
+    inode: int = 0
+    position: int = 0
+    data: bytes = b""
+    size: int = 0
+    target: Path | None = None
+
+
+class Image(NamedTuple):
+    """Files by path, with their inode, and directories: what a disk begins with."""
+
+    files: dict[Path, bytes | bytearray]
+    directories: set[Path]
+
+
+class _Inode:
+    """One file's bytes as processes see them."""
+
+    __slots__ = ("content", "modified_ms", "number", "reserved")
+
+    def __init__(self, number: int, content: bytearray, modified_ms: int) -> None:
+        self.number = number
+        self.content = content
+        self.modified_ms = modified_ms
+        # Blocks that have room on the disk; None: not yet looked at, then those that hold data.
+        self.reserved: set[int] | None = None
+
+    def blocks(self) -> set[int]:
+        if self.reserved is None:
+            content = self.content
+            starts = range(0, len(content), _BLOCK_BYTES)
+            self.reserved = {at // _BLOCK_BYTES for at in starts if any(content[at : at + _BLOCK_BYTES])}
+        return self.reserved
+
+
+class SimulatedRegion:
+    """A mapped file."""
+
+    def __init__(self, disk: "SimulatedDisk", path: Path, inode: _Inode, *, writable: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self.size_bytes = len(inode.content)
+        view = memoryview(inode.content)
+        self.view = view if writable else view.toreadonly()
+
+    def write(self, position: int, data: BytesLike) -> None:
+        self._store("write", position, bytes(data))
+
+    def publish(self, position: int, record: bytes | bytearray) -> None:
+        self._store("publish", position + 8, bytes(memoryview(record)[8:]))
+        self._store("published", position, bytes(record[:8]))
+
+    def _store(self, what: str, position: int, data: bytes) -> None:
+        disk, inode = self._disk, self._inode
+        disk.before(what, self._path)
+        end = position + len(data)
+        assert 0 <= position <= end <= self.size_bytes, (self._path, position, end)
+        touched = range(position // _BLOCK_BYTES, -(-end // _BLOCK_BYTES))
+        assert inode.blocks().issuperset(touched), (
+            f"I4: bytes {position} to {end} of {self._path} are written where no room was reserved"
+        )
+        inode.content[position:end] = data
+        inode.modified_ms = disk.clock.now_ms()
+        disk.steps.append(Step("write", self._path, inode.number, position, data))
+
+    def reserve(self, position: int, length_bytes: int) -> None:
+        disk = self._disk
+        disk.before("reserve", self._path)
+        end = position + length_bytes
+        assert 0 <= position < end <= self.size_bytes, (self._path, position, end)
+        self._inode.blocks().update(range(position // _BLOCK_BYTES, -(-end // _BLOCK_BYTES)))
+        disk.steps.append(Step("reserve", self._path, self._inode.number, position, size=length_bytes))
+
+    def populate(self, position: int, length_bytes: int) -> None:
+        return
+
+    def next_data(self, position: int) -> int:
+        rest = bytes(self.view[position:])
+        return position + len(rest) - len(rest.lstrip(b"\0"))
+
+    def sync(self) -> None:
+        self._disk.sync_inode(self._path, self._inode)
+
+    def __repr__(self) -> str:
+        return f"SimulatedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
+
+
+class _Lock:
+    def __init__(self, locked: set[Path], path: Path) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
+
+
+class SimulatedDisk:
+    """A disk that begins with `image`, or empty."""
+
+    def __init__(self, image: Image | None = None, *, clock: Clock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.steps: list[Step] = []
+        # Called with (what, path) before each step; it may raise, or let another thread run.
+        self.before: Callable[[str, Path], None] = lambda what, path: None
+        self.used_percent = 50
+        image = image or Image({}, set())
+        self._inode_count = 0
+        self._directories: dict[Path, dict[str, _Inode]] = {path: {} for path in image.directories}
+        self._children: dict[Path, set[str]] = {}
+        for directory in image.directories:
+            self._children.setdefault(directory.parent, set()).add(directory.name)
+        for path, content in image.files.items():
+            self._directories[path.parent][path.name] = self._new_inode(bytearray(content))
+        self._locked: set[Path] = set()
+
+    def _new_inode(self, content: bytearray) -> _Inode:
+        self._inode_count += 1
+        return _Inode(self._inode_count, content, self.clock.now_ms())
+
+    def kill(self) -> None:
+        """End the process: its locks vanish, and what it wrote stays in the kernel's memory."""
+        self._locked.clear()
+        self.before = lambda what, path: None
+
+    # -- the seam -------------------------------------------------------------------------------------
+
+    def map(
+        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+    ) -> SimulatedRegion:
+        names = self._names(path.parent, path)
+        inode = names.get(path.name)
+        if create and (inode is None or not inode.content):
+            self.before("create", path)
+            inode = self._new_inode(bytearray(size_bytes))
+            names[path.name] = inode
+            self.steps.append(Step("create", path, inode.number, size=size_bytes))
+        return SimulatedRegion(self, path, inode or self._inode(path), writable=writable)
+
+    def read(self, path: Path) -> bytes:
+        return bytes(self._inode(path).content)
+
+    def write(self, path: Path, data: bytes) -> None:
+        names = self._names(path.parent, path)
+        self.before("replace", path)
+        inode = names.get(path.name)
+        if inode is None:
+            inode = names[path.name] = self._new_inode(bytearray())
+        inode.content = bytearray(data)
+        inode.modified_ms = self.clock.now_ms()
+        self.steps.append(Step("replace", path, inode.number, data=data))
+
+    def sync(self, path: Path) -> None:
+        self.sync_inode(path, self._inode(path))
+
+    def sync_inode(self, path: Path, inode: _Inode) -> None:
+        try:
+            self.before("sync", path)
+        except OSError:
+            self.steps.append(Step("lost_sync", path, inode.number))
+            raise
+        self.steps.append(Step("sync", path, inode.number))
+
+    def rename(self, source: Path, target: Path) -> None:
+        assert source.parent == target.parent, (source, target)
+        inode = self._inode(source)
+        self.before("rename", target)
+        names = self._directories[source.parent]
+        del names[source.name]
+        names[target.name] = inode
+        self.steps.append(Step("rename", source, inode.number, target=target))
+
+    def delete(self, path: Path) -> None:
+        names = self._directories.get(path.parent, {})
+        inode = names.get(path.name)
+        if inode is not None:
+            self.before("delete", path)
+            del names[path.name]
+            self.steps.append(Step("delete", path, inode.number))
+
+    def make_directories(self, path: Path) -> None:
+        if path in self._directories:
+            return
+        for directory in reversed((path, *path.parents)):
+            if directory not in self._directories:
+                self.before("make_directory", directory)
+                self._directories[directory] = {}
+                self._children.setdefault(directory.parent, set()).add(directory.name)
+                self.steps.append(Step("make_directory", directory))
+
+    def delete_directory(self, path: Path) -> None:
+        if path not in self._directories:
+            return
+        if self._directories[path] or self._children.get(path):
+            raise OSError(f"directory not empty: {path}")
+        self.before("delete_directory", path)
+        del self._directories[path]
+        self._children[path.parent].discard(path.name)
+        self.steps.append(Step("delete_directory", path))
+
+    def sync_directory(self, path: Path) -> None:
+        self._names(path, path)
+        self.before("sync_directory", path)
+        self.steps.append(Step("sync_directory", path))
+
+    def list(self, path: Path) -> list[FileEntry]:
+        names = self._directories.get(path, {})
+        files = [FileEntry(name, len(inode.content), False) for name, inode in names.items()]
+        directories = (FileEntry(name, 0, True) for name in self._children.get(path, ()) if name)
+        return sorted([*files, *directories])
+
+    def exists(self, path: Path) -> bool:
+        return path.name in self._directories.get(path.parent, ()) or path in self._directories
+
+    def modified_ms(self, path: Path) -> int:
+        return self._inode(path).modified_ms
+
+    def lock(self, path: Path) -> _Lock:
+        if path in self._locked:
+            raise StoreLocked(path, None)
+        if not self.exists(path):
+            self.write(path, b"lock")
+        self._locked.add(path)
+        return _Lock(self._locked, path)
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        return DiskUsage(100, 100 - self.used_percent)
+
+    # -- looking --------------------------------------------------------------------------------------
+
+    def image(self) -> Image:
+        """All that a process sees now, copied."""
+        return Image({path: bytes(inode.content) for path, inode in self._files()}, set(self._directories))
+
+    def inode_numbers(self) -> dict[Path, int]:
+        """The inode of each file."""
+        return {path: inode.number for path, inode in self._files()}
+
+    def _files(self) -> Iterable[tuple[Path, _Inode]]:
+        for directory, names in self._directories.items():
+            for name, inode in names.items():
+                yield directory / name, inode
+
+    def _names(self, directory: Path, path: Path) -> dict[str, _Inode]:
+        try:
+            return self._directories[directory]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def _inode(self, path: Path) -> _Inode:
+        try:
+            return self._directories[path.parent][path.name]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def __repr__(self) -> str:
+        return f"SimulatedDisk(files={sum(map(len, self._directories.values()))}, steps={len(self.steps)})"

@@ -1,0 +1,124 @@
+"""The compiled loops against their plain twins, over whole logs, harmed logs and random bytes."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqstore.store import kernels
+from mqstore.store.record_format import RecordIllegal, check_record, encode_blank, encode_record, encode_topic
+from support.record_scan import plain_crc32, plain_find, plain_scan, plain_whole_record_size
+
+RECORDS = st.fixed_dictionaries(
+    {
+        "body": st.binary(max_size=40),
+        "topic": st.sampled_from(["t", "orders", "%RETRY%" + "g" * 121]),
+        "properties": st.sampled_from([b"", b"A\x01b\x02", b"A\x01b", b"__CRC32#\x010123456789\x02", b"A\x01\0"]),
+        "born_host": st.sampled_from([bytes(8), bytes(20)]),
+        "store_host": st.sampled_from([bytes(8), bytes(20)]),
+        "append_crc": st.booleans(),
+        "store_timestamp": st.integers(0, 2**62),
+    }
+)
+BASES = st.sampled_from([0, 1_048_576, 2**40])
+
+
+def encode(fields: dict[str, Any], physical_offset: int) -> bytes:
+    topic_field, magic = encode_topic(fields["topic"])
+    return encode_record(
+        magic=magic,
+        topic_field=topic_field,
+        queue_id=0,
+        flag=0,
+        queue_offset=0,
+        physical_offset=physical_offset,
+        sys_flag=0x10 * (len(fields["born_host"]) == 20) | 0x20 * (len(fields["store_host"]) == 20),
+        born_timestamp=0,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        **{name: value for name, value in fields.items() if name != "topic"},
+    )
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[bytes, int]:
+    """Some records, perhaps a BLANK, perhaps zeros, with up to three bytes changed; and the base offset."""
+    base_offset = draw(BASES)
+    data = b""
+    for fields in draw(st.lists(RECORDS, max_size=6)):
+        data += encode(fields, base_offset + len(data))
+    data += draw(st.sampled_from([b"", encode_blank(50).ljust(50, b"\0"), bytes(30), b"\xda\xa3\x20\xa7" * 9]))
+    harmed = bytearray(data)
+    if harmed:
+        for at, value in draw(st.lists(st.tuples(st.integers(0, len(data) - 1), st.integers(0, 255)), max_size=3)):
+            harmed[at] = value
+    return bytes(harmed), base_offset
+
+
+def array(data: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+@given(st.binary(max_size=600), st.integers(0, 20), st.integers(0, 20))
+def test_crc32_is_zlibs(data: bytes, skip: int, cut: int) -> None:
+    """Of any part, at any alignment, without the sign bit."""
+    start, stop = min(skip, len(data)), max(min(skip, len(data)), len(data) - cut)
+    assert kernels.crc32(array(data), start, stop) == zlib.crc32(data[start:stop]) & 0x7FFF_FFFF
+    assert kernels.crc32(array(data), start, stop) == plain_crc32(data[start:stop])
+
+
+@settings(max_examples=300)
+@given(logs(), st.data())
+def test_scan_is_the_plain_scan(log: tuple[bytes, int], data: st.DataObject) -> None:
+    """Where it stops, how many records, the last store time, and why: for every beginning and every end."""
+    content, base_offset = log
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, len(content)))
+    for begin, stop in ((0, len(content)), (0, end), (start, end)):
+        assert kernels.scan(array(content), begin, stop, base_offset) == plain_scan(content, begin, stop, base_offset)
+
+
+@settings(max_examples=200)
+@given(logs(), st.data())
+def test_find_record_is_the_plain_search(log: tuple[bytes, int], data: st.DataObject) -> None:
+    """The first whole record at or behind a position."""
+    content, base_offset = log
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, len(content)))
+    found = kernels.find_record(array(content), start, end, base_offset)
+    assert found == plain_find(content, start, end, base_offset)
+
+
+@settings(max_examples=200)
+@given(logs())
+def test_the_kernel_and_check_record_agree(log: tuple[bytes, int]) -> None:
+    """What recovery takes for whole is what `check_record` takes for whole, at every byte of the log."""
+    content, base_offset = log
+    for at in range(len(content)):
+        size = plain_whole_record_size(content, at, base_offset)
+        assert kernels.whole_record_size(array(content), at, len(content), base_offset) == size
+        try:
+            checked = check_record(memoryview(content)[at:], base_offset + at).total_size
+        except RecordIllegal:
+            checked = -1
+        assert checked == size
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_are_no_records(content: bytes) -> None:
+    """Nothing is read beyond the end, whatever the lengths in them say."""
+    assert kernels.scan(array(content), 0, len(content), 0) == plain_scan(content, 0, len(content), 0)
+    assert kernels.find_record(array(content), 0, len(content), 0) == -1
+
+
+@pytest.mark.parametrize("name", ["read_int", "read_long"])
+def test_integers_are_signed_and_big_endian(name: str) -> None:
+    """As Java reads them."""
+    width = {"read_int": 4, "read_long": 8}[name]
+    read = getattr(kernels, name)
+    for value in (0, 1, -1, 2 ** (8 * width - 1) - 1, -(2 ** (8 * width - 1)), 0x0102_0304):
+        assert read(array(b"x" + value.to_bytes(width, "big", signed=True)), 1) == value
