@@ -64,7 +64,9 @@ class PutPath:
         """Store one message of a producer."""
         encoded = self._prepare(message)
         appended = self._append(encoded)
-        return self._acknowledge(encoded, appended)
+        if self._is_sync_flush or self._arrivals.wanted:
+            return self._acknowledge(encoded, appended)
+        return self._result(encoded, appended, _PUT_OK, self._commit_log.flushed_offset)
 
     def put_all(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
