@@ -79,6 +79,8 @@ class QueueKey(NamedTuple):
 class PushConsumer:
     """Consumes for `group` what `subscriptions` name: topic -> tags, `*` or `TagA || TagB`.
 
+    A listener that raises is logged, as a warning of this module's logger, and its batch sent back.
+
     max_reconsume_times: retries before a message is a dead letter. consume_message_batch_max_size:
     messages in one call of the listener, which fail or succeed together. pull_batch_size: messages in
     one pull. consume_from_where, consume_timestamp_ms: where a new group begins (first_offset.py).

@@ -83,6 +83,7 @@ class ConsumeQueue:
             reserve_window_bytes=reserve_window_bytes,
             writable=writable,
             size_key="mapped_file_size_consume_queue",
+            is_derived=True,
         )
         self._lock = threading.Lock()
         # Entries before this queue offset are durable. Only `flush` and `truncate` write it.
@@ -249,6 +250,7 @@ class ConsumeQueue:
         for mapped_file in self._files.files:
             if mapped_file.start_offset < end_bytes and mapped_file.end_offset > start_bytes:
                 mapped_file.sync()
+        self._files.sync_names()
         self._flushed_offset = end
 
     # -- reading --------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ on. Entries come from consume_queue.py, records from store/commit_log.py; both a
 It does not wait for messages (mqstore/arrivals.py), dispatch what was just written (dispatcher.py), know
 where a group stands (mqstore/consumer_offsets.py) or whether a topic exists (mqstore/topics.py).
 
-Differences from DefaultMessageStore#getMessage: the limits for messages in memory apply to all messages, for
-nobody can tell here what is in memory; a queue to which nothing was ever put is NO_MATCHED_LOGIC_QUEUE,
-where RocketMQ creates it on the spot and answers NO_MESSAGE_IN_QUEUE (a broker maps both to one code).
+A queue to which nothing was ever put is an empty one, as in RocketMQ, which creates it on the spot.
+Difference from DefaultMessageStore#getMessage: the limits for messages in memory apply to all messages, for
+nobody can tell here what is in memory.
 
 Threads: any; no lock is taken. A file that retention deletes meanwhile stays readable to the end of a call
 and as long as its messages are held.
@@ -72,7 +72,7 @@ class MessageReader:
         """
         queue = self._consume_queues.find(topic, queue_id)
         if queue is None:
-            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
+            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
         min_offset, max_offset = queue.min_offset, queue.max_offset
         refused = _outside(offset, min_offset, max_offset)
         if refused is not None:

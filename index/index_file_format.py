@@ -1,4 +1,4 @@
-"""RocketMQ's index file: a hash table from `topic#key` to physical offsets. Read here, never written.
+"""RocketMQ's index file: a hash table from `topic#key` to physical offsets.
 
     +---------------------------------------------------------------+
     | header, 40 bytes                                              |
@@ -22,17 +22,19 @@
             +-------------------------------+
 
 Big-endian. Files are `index/yyyyMMddHHmmssSSS` (local time of creation), 420,000,040 bytes by default;
-the numbers of slots and entries are a broker's settings and not in the file.
-page: docs/format/index_file.md.
+the numbers of slots and entries are a broker's settings (`max_hash_slot_num`, `max_index_num`) and not in
+the file. Only hashes are kept, so an entry says "perhaps this key".
+page: docs/format/index_file.md. Written and read by index_file.py; the row of files is index_files.py.
 
-mqstore's own key index is key_index.py; this format serves `mqstore dump` on a broker's directory.
-Only hashes are kept, so an entry says "perhaps this key". The file is derived: a broker rebuilds it
-from the commit log. Pure functions; no I/O, no clock.
+The file is derived from the commit log, so it has no checksum. Pure functions; no I/O, no clock.
 """
 
 import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from mqstore.store.java_hash import string_hash
 
@@ -52,6 +54,7 @@ __all__ = [
     "encode_entry",
     "encode_header",
     "encode_slot",
+    "entries_of",
     "entry_position",
     "file_size_bytes",
     "key_hash",
@@ -67,6 +70,16 @@ HEADER_BYTES: Final = 40
 SLOT_BYTES: Final = 4
 ENTRY_BYTES: Final = 20
 assert (_HEADER.size, _SLOT.size, _ENTRY.size) == (HEADER_BYTES, SLOT_BYTES, ENTRY_BYTES)
+
+_ENTRY_COLUMNS: Final = np.dtype(
+    [
+        ("key_hash", ">i4"),
+        ("physical_offset", ">i8"),
+        ("time_difference_s", ">i4"),
+        ("previous_entry", ">i4"),
+    ]
+)
+assert _ENTRY_COLUMNS.itemsize == ENTRY_BYTES
 
 DEFAULT_SLOT_COUNT: Final = 5_000_000
 """RocketMQ's maxHashSlotNum."""
@@ -135,6 +148,14 @@ def encode_entry(entry: IndexEntry) -> bytes:
 def decode_entry(data: bytes | memoryview, position: int = 0) -> IndexEntry:
     """The entry at a byte of `data`."""
     return IndexEntry(*_ENTRY.unpack_from(data, position))
+
+
+def entries_of(data: memoryview, slot_count: int, entry_count: int) -> npt.NDArray[np.void]:
+    """All entries of a file as a structured array over its bytes, the unused entry 0 included.
+
+    `data` is the whole file; the columns have the names of `IndexEntry`.
+    """
+    return np.frombuffer(data, _ENTRY_COLUMNS, entry_count, entry_position(0, slot_count))
 
 
 def slot_position(slot: int) -> int:

@@ -2,7 +2,7 @@
 
 Arrays in: `data` is uint8, C-contiguous, bytes of one segment from the beginning of a record on; positions
 are indexes into it, int64. A kernel never reads outside `data`, whatever the lengths in the bytes claim, and
-writes nothing but the fresh arrays that it returns.
+writes nothing but the fresh arrays that it returns, or those that its caller gives it to fill.
 
 The walker, shared by all kernels here, is `record_layout` and `find_property`. It believes a record whose
 magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
@@ -18,6 +18,7 @@ import functools
 import numba
 import numpy as np
 
+from mqstore.index import index_file_format
 from mqstore.index.consume_queue_format import ENTRY_BYTES
 from mqstore.store.kernels import read_int, read_long
 from mqstore.store.names import SCHEDULE_TOPIC
@@ -45,9 +46,13 @@ __all__ = [
     "ENDING_NO_RECORD",
     "ENDING_NO_ROOM",
     "NO_RECORD",
+    "TOUCHED_SHIFT",
     "consume_queue_entries",
     "find_property",
+    "index_slots",
+    "insert_index_entries",
     "java_hash",
+    "java_key_entries",
     "key_entries",
     "record_layout",
 ]
@@ -181,10 +186,9 @@ def _code_point(data, at, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def java_hash(data, at, length):  # type: ignore[no-untyped-def]
-    """Java's String.hashCode of the UTF-8 text at `at`, as int64 (sign-extended)."""
+def _java_hash_on(data, at, length, code):  # type: ignore[no-untyped-def]
+    """String.hashCode of a text that ends with the one at `at`; `code` is that of what comes before it."""
     stop = at + length
-    code = np.uint32(0)
     while at < stop:
         code_point, size = _code_point(data, at, stop)
         at += size
@@ -193,7 +197,13 @@ def java_hash(data, at, length):  # type: ignore[no-untyped-def]
             code = np.uint32(31) * code + high
             code_point = np.uint32(0xDC00) | code_point & np.uint32(0x3FF)
         code = np.uint32(31) * code + code_point
-    return np.int64(np.int32(code))
+    return code
+
+
+@compiled
+def java_hash(data, at, length):  # type: ignore[no-untyped-def]
+    """Java's String.hashCode of the UTF-8 text at `at`, as int64 (sign-extended)."""
+    return np.int64(np.int32(_java_hash_on(data, at, length, np.uint32(0))))
 
 
 @compiled
@@ -433,19 +443,38 @@ def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _hash_on(data, at, length, code, is_java):  # type: ignore[no-untyped-def]
+    """The hash, of one kind or the other, of a text that ends with the bytes at `at`."""
+    if is_java:
+        return np.uint64(_java_hash_on(data, at, length, np.uint32(code)))
+    return _fnv_1a(data, at, length, code)
+
+
+@compiled
+def _finished(code, is_java):  # type: ignore[no-untyped-def]
+    """What is kept of a hash: all of FNV-1a; of Java's the absolute value, 0 for the one that has none."""
+    if not is_java:
+        return np.int64(code)
+    signed = np.int64(np.int32(np.uint32(code)))
+    return np.int64(0) if signed == -0x8000_0000 else abs(signed)
+
+
+@compiled
 def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: ignore[no-untyped-def]
-    rows[row_count, 0] = np.int64(code)
+    rows[row_count, 0] = code
     rows[row_count, 1] = store_timestamp
     rows[row_count, 2] = physical_offset
     return row_count + 1
 
 
 @compiled
-def _put_keys(data, topic_code, properties_at, properties_length, timestamp, offset, rows, row_count):  # type: ignore[no-untyped-def]
+def _put_keys(  # type: ignore[no-untyped-def]
+    data, topic_code, is_java, properties_at, properties_length, timestamp, offset, rows, row_count
+):
     """A row for the unique key and for each word of KEYS, repeated ones too; returns the rows in use."""
     key_at, length = find_property(data, properties_at, properties_length, _UNIQ_KEY)
     if length > 0:
-        code = _fnv_1a(data, key_at, length, topic_code)
+        code = _finished(_hash_on(data, key_at, length, topic_code, is_java), is_java)
         row_count = _put_key(rows, row_count, code, timestamp, offset)
     key_at, length = find_property(data, properties_at, properties_length, _KEYS)
     stop = key_at + length
@@ -454,24 +483,14 @@ def _put_keys(data, topic_code, properties_at, properties_length, timestamp, off
         while key_end < stop and data[key_end] != _KEY_SEPARATOR:
             key_end += 1
         if key_end > key_at:
-            code = _fnv_1a(data, key_at, key_end - key_at, topic_code)
+            code = _finished(_hash_on(data, key_at, key_end - key_at, topic_code, is_java), is_java)
             row_count = _put_key(rows, row_count, code, timestamp, offset)
         key_at = key_end + 1
     return row_count
 
 
 @compiled
-def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
-    """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
-
-    base_offset: physical offset of data[0]. rows: int64[n, 3], filled from row `row_count` on; at least
-    16,384 of them must be free, more than the keys of any record, or nothing may be walked over.
-    Half records have keys, rollback records have none. The hash is that of key_lookup.key_hash. The walk
-    ends as that of consume_queue_entries, and before a record whose keys might not fit.
-
-    Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
-    -1; its store time in epoch ms, or -1; one of ENDING_...).
-    """
+def _walk_keys(data, base_offset, rows, row_count, is_java):  # type: ignore[no-untyped-def]
     end = len(data)
     at = np.int64(0)
     last_at = np.int64(-1)
@@ -490,11 +509,13 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
         last_at = at
         last_store_timestamp = read_long(data, at + STORE_TIMESTAMP_POSITION + moved)
         if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
-            topic_code = _fnv_1a(data, topic_at, topic_length, np.uint64(_FNV_OFFSET_BASIS))
-            topic_code = _fnv_1a(_TOPIC_SEPARATOR, 0, 1, topic_code)
+            topic_code = np.uint64(0) if is_java else np.uint64(_FNV_OFFSET_BASIS)
+            topic_code = _hash_on(data, topic_at, topic_length, topic_code, is_java)
+            topic_code = _hash_on(_TOPIC_SEPARATOR, 0, 1, topic_code, is_java)
             row_count = _put_keys(
                 data,
                 topic_code,
+                is_java,
                 properties_at,
                 properties_length,
                 last_store_timestamp,
@@ -503,3 +524,92 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
                 row_count,
             )
         at += total_size
+
+
+@compiled
+def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
+    """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
+
+    base_offset: physical offset of data[0]. rows: int64[n, 3], filled from row `row_count` on; at least
+    16,384 of them must be free, more than the keys of any record, or nothing may be walked over.
+    Half records have keys, rollback records have none. The hash is that of key_lookup.key_hash. The walk
+    ends as that of consume_queue_entries, and before a record whose keys might not fit.
+
+    Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
+    -1; its store time in epoch ms, or -1; one of ENDING_...).
+    """
+    return _walk_keys(data, base_offset, rows, row_count, False)
+
+
+@compiled
+def java_key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
+    """As `key_entries`, with the hash of RocketMQ's index files (index_file_format.key_hash)."""
+    return _walk_keys(data, base_offset, rows, row_count, True)
+
+
+# -- index files ----------------------------------------------------------------------------------------
+
+_INDEX_ENTRY_BYTES = index_file_format.ENTRY_BYTES
+_SLOT_BYTES = index_file_format.SLOT_BYTES
+_MAX_INT = 0x7FFF_FFFF
+
+TOUCHED_SHIFT = 10
+"""Slots are marked as touched in groups of 2 to the power of this: 4 KiB."""
+
+
+@compiled
+def _seconds_since(begin_ms, store_timestamp):  # type: ignore[no-untyped-def]
+    if begin_ms <= 0 or store_timestamp < begin_ms:
+        return np.int64(0)
+    return min((store_timestamp - begin_ms) // 1000, np.int64(_MAX_INT))
+
+
+@compiled
+def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore[no-untyped-def]
+    """Insert keys into an index file of RocketMQ, as IndexFile#putKey does one by one.
+
+    rows: int64[n, 3], of java_key_entries; the caller has seen to it that so many entries fit the file.
+    header: int64[6], the fields of index_file_format.IndexHeader, brought up to date. slots: uint8, the slots
+    as they are on disk, changed. touched: uint8[number of slots >> TOUCHED_SHIFT, rounded up], 1 where slots
+    were changed. entries: uint8[20 * n], filled with the entries to append.
+    """
+    slot_count = len(slots) // _SLOT_BYTES
+    for row in range(len(rows)):
+        code, store_timestamp, physical_offset = rows[row, 0], rows[row, 1], rows[row, 2]
+        number = header[5]
+        slot = code % slot_count
+        slot_at = slot * _SLOT_BYTES
+        previous = read_int(slots, slot_at)
+        if previous <= 0 or previous >= number:
+            previous = np.int64(0)
+            header[4] += 1
+        at = row * _INDEX_ENTRY_BYTES
+        _write_big_endian(entries, at, code, 4)
+        _write_big_endian(entries, at + 4, physical_offset, 8)
+        # Of the first entry, too, from the begin time that the header has so far: that of the file before.
+        _write_big_endian(entries, at + 12, _seconds_since(header[0], store_timestamp), 4)
+        _write_big_endian(entries, at + 16, previous, 4)
+        _write_big_endian(slots, slot_at, number, _SLOT_BYTES)
+        touched[slot >> TOUCHED_SHIFT] = 1
+        if number <= 1:
+            header[0] = store_timestamp
+            header[2] = physical_offset
+        header[1] = store_timestamp
+        header[3] = physical_offset
+        header[5] = number + 1
+
+
+@compiled
+def index_slots(entries, index_count, slots):  # type: ignore[no-untyped-def]
+    """Fill `slots`, all zero, as inserting entries 1 to index_count - 1 did; returns how many are in use.
+
+    entries: uint8, from entry 0 on. Both arrays as on disk.
+    """
+    slot_count = len(slots) // _SLOT_BYTES
+    used = 0
+    for number in range(1, index_count):
+        slot_at = read_int(entries, number * _INDEX_ENTRY_BYTES) % slot_count * _SLOT_BYTES
+        if read_int(slots, slot_at) == 0:
+            used += 1
+        _write_big_endian(slots, slot_at, number, _SLOT_BYTES)
+    return used

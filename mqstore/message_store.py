@@ -215,11 +215,11 @@ class MessageStore:
         begin_ms, end_ms: bounds of the store time, both included. Exact: no message without the key.
         """
         self._check_open()
-        index, dispatcher = self._parts.key_index, self._parts.key_dispatcher
-        if index is None or dispatcher is None:
+        if not self._parts.key_feeds:
             return []
-        dispatcher.catch_up(self.commit_log.visible_offset)
-        return index.query(topic, key, begin_ms, end_ms, max_num)
+        asked = self._parts.key_feeds[0]
+        asked.dispatcher.catch_up(self.commit_log.visible_offset)
+        return asked.index.query(topic, key, begin_ms, end_ms, max_num)
 
     def get_offset_in_queue_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: Literal["LOWER", "UPPER"] = "LOWER"
@@ -328,10 +328,9 @@ class MessageStore:
             storage_size_bytes=log.max_offset - log.min_offset,
             flush_behind_bytes=self._flusher.behind_bytes,
             dispatch_behind_bytes=max(0, log.visible_offset - parts.dispatcher.dispatched_offset),
-            key_index_behind_bytes=(
-                None
-                if parts.key_dispatcher is None
-                else max(0, log.visible_offset - parts.key_dispatcher.dispatched_offset)
+            key_index_behind_bytes=max(
+                (max(0, log.visible_offset - feed.dispatcher.dispatched_offset) for feed in parts.key_feeds),
+                default=None,
             ),
             segments=len(log.files.files),
             topics=len(parts.topics),
@@ -369,15 +368,15 @@ class MessageStore:
         self._flusher.flush()
         self._flusher.resolve_pending()
         self._parts.dispatcher.catch_up(log.max_offset)
-        if self._parts.key_dispatcher is not None:
-            self._parts.key_dispatcher.catch_up(log.max_offset)
+        for feed in self._parts.key_feeds:
+            feed.dispatcher.catch_up(log.max_offset)
         self._persistence.flush_all()
         log.files.delete_from(log.max_offset + 1)
         self._parts.abort.delete()
 
     def _release(self) -> None:
-        if self._parts.key_index is not None:
-            self._parts.key_index.close()
+        for feed in self._parts.key_feeds:
+            feed.index.close()
         if self._parts.lock is not None:
             self._parts.lock.release()
 
@@ -408,8 +407,8 @@ class MessageStore:
         """One round of the dispatch service: queues first, for they are what readers wait for."""
         visible_offset = self.commit_log.visible_offset
         self._parts.dispatcher.catch_up(visible_offset)
-        if self._parts.key_dispatcher is not None:
-            self._parts.key_dispatcher.catch_up(visible_offset)
+        for feed in self._parts.key_feeds:
+            feed.dispatcher.catch_up(visible_offset)
 
     def _deliver(self) -> None:
         self._catch_up()
@@ -424,8 +423,8 @@ class MessageStore:
         if self._retention.run_once():
             min_offset = self.commit_log.min_offset
             self.consume_queues.delete_expired(min_offset)
-            if self._parts.key_index is not None:
-                self._parts.key_index.delete_expired(min_offset)
+            for feed in self._parts.key_feeds:
+                feed.index.delete_expired(min_offset)
 
     def _catch_up(self) -> None:
         """Make what is visible in the log visible in the queues: the reader helps the dispatcher."""

@@ -4,7 +4,7 @@ In this order, so that a refusal (a wrong setting, a held lock, a bad state file
 anything is changed:
 
     settings -> lock -> state files -> list the log and the queues -> find the end of the log
-    -> cut a torn tail -> cut the queues back to it -> dispatch what they miss -> `abort` on disk
+    -> cut a torn tail -> `abort` on disk -> cut the queues back to it -> dispatch what they miss
 
 Reading only: no lock, nothing is created or changed, and the end of the log is only noted.
 It does not start services (message_store.py). Source: DefaultMessageStore#load.
@@ -13,15 +13,19 @@ It does not start services (message_store.py). Source: DefaultMessageStore#load.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mqstore.consumer_offsets import ConsumerOffsets
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
+from mqstore.index.index_file import IndexFileSize
+from mqstore.index.index_files import IndexFiles
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_lookup import KeyLookup
 from mqstore.index.memory_key_index import MemoryKeyIndex
 from mqstore.index.rebuild import DISPATCHER_NAME, bring_up_to_date
 from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.schedule.delay_offsets import DelayOffsets
 from mqstore.store.abort_file import AbortFile
 from mqstore.store.checkpoint_file import CheckpointFile
 from mqstore.store.clock import Clock
@@ -29,22 +33,36 @@ from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreNotFound
 from mqstore.store.file_system import FileLock, FileSystem
+from mqstore.store.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.recovery import RecoveryReport, find_start, recover
 from mqstore.store.recovery_point_file import RecoveryPointFile
+from mqstore.store.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
 from mqstore.subscription_groups import SubscriptionGroups
 from mqstore.topics import TopicConfig, TopicConfigs
 
-__all__ = ["OpenedParts", "OpeningProgress", "open_parts", "refresh_parts"]
+__all__ = ["KeyFeed", "OpenedParts", "OpeningProgress", "open_parts", "refresh_parts"]
 
 OpeningProgress = Callable[[str, int, int], None]
 """Called with (what is being done, bytes done, bytes in all)."""
 
 
+class KeyFeed(NamedTuple):
+    """A key index, and the dispatcher that brings it the log."""
+
+    index: KeyLookup
+    dispatcher: Dispatcher
+    flush_in_background: Callable[[], None]
+    """Makes durable what should be by now, at each round of persistence; `index.flush` does all."""
+
+
 @dataclass(frozen=True)
 class OpenedParts:
-    """The parts of an open store, recovered and caught up."""
+    """The parts of an open store, recovered and caught up.
+
+    key_feeds: queries ask the first. index_files: the one of them that is RocketMQ's.
+    """
 
     layout: StoreLayout
     lock: FileLock | None
@@ -52,8 +70,8 @@ class OpenedParts:
     commit_log: CommitLog
     consume_queues: ConsumeQueueStore
     dispatcher: Dispatcher
-    key_index: KeyLookup | None
-    key_dispatcher: Dispatcher | None
+    key_feeds: tuple[KeyFeed, ...]
+    index_files: IndexFiles | None
     checkpoint: CheckpointFile
     recovery_point: RecoveryPointFile
     delay_levels: DelayLevels
@@ -127,13 +145,14 @@ class _Opening:
         commit_log.load()
         consume_queues = self._load_consume_queues(commit_log.min_offset)
         clean = not abort.exists()
-        if not self.read_only:
-            file_system.make_directories(layout.own)
-            file_system.make_directories(layout.config)
-            abort.create()
         report = self._recover(commit_log, recovery_point, checkpoint, clean=clean)
+        if not self.read_only:
+            for directory in (layout.commit_log, layout.own, layout.config):
+                file_system.make_directories(directory)
+            abort.create()
         dispatcher = self._catch_up_queues(commit_log, consume_queues, recovery_point, report, clean=clean)
-        key_index, key_dispatcher = self._open_key_index(commit_log)
+        index_files = self._open_index_files(commit_log, checkpoint, clean=clean)
+        key_feeds = self._feed_keys(commit_log, index_files)
         self._agree_with_queues(topics, consumer_offsets, consume_queues)
         commit_log.first_queue_offset = consume_queues.next_queue_offset
         return OpenedParts(
@@ -143,8 +162,8 @@ class _Opening:
             commit_log,
             consume_queues,
             dispatcher,
-            key_index,
-            key_dispatcher,
+            key_feeds,
+            index_files,
             checkpoint,
             recovery_point,
             self.delay_levels,
@@ -173,6 +192,8 @@ class _Opening:
         topics.load()
         groups.load()
         offsets.load()
+        # Only to see that it can be read: the delivery service loads its own when the queues are complete.
+        DelayOffsets(*arguments).load()
         return topics, groups, offsets
 
     def _load_consume_queues(self, min_offset: int) -> ConsumeQueueStore:
@@ -220,12 +241,15 @@ class _Opening:
             return Dispatcher(commit_log, consume_queues, report.end_offset, DISPATCHER_NAME)
         total_bytes = commit_log.max_offset - commit_log.min_offset
         on_progress = self.on_progress
+        # Before a queue is cut, for the start may be before the point; and before the first put, for without a
+        # point whole records behind a torn one would pass for damage.
+        recovery_point.save(RecoveryPoint(report.end_offset, report.start_offset))
         return bring_up_to_date(
             commit_log,
             consume_queues,
             report.start_offset,
             clean=clean,
-            on_rebuild=recovery_point.delete,
+            on_rebuild=lambda: recovery_point.save(RecoveryPoint(report.end_offset, commit_log.min_offset)),
             on_progress=(
                 None
                 if on_progress is None
@@ -242,22 +266,53 @@ class _Opening:
             queue_nums[topic] = max(queue_nums.get(topic, 0), queue_id + 1)
         for topic, count in queue_nums.items():
             if topics.get(topic) is None:
-                topics.add(
-                    topic, TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
-                )
+                nums = max(count, self._created_queue_nums(topic))
+                topics.add(topic, TopicConfig(topic_name=topic, read_queue_nums=nums, write_queue_nums=nums))
         if not self.read_only:
             consumer_offsets.correct(consume_queues.next_queue_offset)
 
-    def _open_key_index(self, commit_log: CommitLog) -> tuple[KeyLookup | None, Dispatcher | None]:
-        if not self.config.key_index_enable:
-            return None, None
+    def _created_queue_nums(self, topic: str) -> int:
+        """Queues that a topic of this name had when it came to be by itself, maybe just before a crash."""
+        is_users = not (is_retry_topic(topic) or is_dead_letter_topic(topic) or is_system_topic(topic))
+        return self.config.default_topic_queue_nums if is_users and self.config.auto_create_topic_enable else 1
+
+    def _open_index_files(
+        self, commit_log: CommitLog, checkpoint: CheckpointFile, *, clean: bool
+    ) -> IndexFiles | None:
+        if not self.config.key_index_enable or self.config.key_index == "lmdb":
+            return None
+        return IndexFiles(
+            self.file_system,
+            self.layout.index,
+            self.layout.index_point,
+            commit_log,
+            IndexFileSize(self.config.max_hash_slot_num, self.config.max_index_num),
+            self.clock,
+            clean=clean,
+            index_msg_timestamp=checkpoint.checkpoint.index_msg_timestamp,
+            read_only=self.read_only,
+        )
+
+    def _feed_keys(self, commit_log: CommitLog, index_files: IndexFiles | None) -> tuple[KeyFeed, ...]:
+        feeds = []
+        if self.config.key_index_enable and self.config.key_index != "index_file":
+            index = self._open_own_key_index(commit_log)
+            feeds.append(KeyFeed(index, self._key_dispatcher(commit_log, index, "key index"), index.flush))
+        if index_files is not None:
+            dispatcher = self._key_dispatcher(commit_log, index_files, "index files")
+            feeds.append(KeyFeed(index_files, dispatcher, index_files.flush_if_due))
+        return tuple(feeds)
+
+    @staticmethod
+    def _key_dispatcher(commit_log: CommitLog, index: KeyLookup, name: str) -> Dispatcher:
+        return Dispatcher(commit_log, index, index.dispatched_offset, name)
+
+    def _open_own_key_index(self, commit_log: CommitLog) -> KeyLookup:
         if isinstance(self.file_system, OsFileSystem):
-            index: KeyLookup = LmdbKeyIndex(
+            return LmdbKeyIndex(
                 self.layout.keys, commit_log, read_only=self.read_only, file_system=self.file_system
             )
-        else:
-            index = MemoryKeyIndex(commit_log)
-        return index, Dispatcher(commit_log, index, index.dispatched_offset, "key index")
+        return MemoryKeyIndex(commit_log)
 
 
 def refresh_parts(parts: OpenedParts) -> None:

@@ -5,7 +5,7 @@ Nothing that points into the log is ever durable ahead of the log (promise 2), s
     1  note how far the queues were dispatched
     2  sync the log          everything noted in 1 is durable in the log
     3  sync the queues       ... and in the queues
-    4  sync the keys         the key index keeps its own cursor in its own transaction
+    4  sync the keys         each key index keeps its own cursor
     5  checkpoint, recovery point      say what 2 and 3 made true
     6  consumer offsets, delay offsets bounded by what 2 made true; topics and groups as they are
 
@@ -37,23 +37,27 @@ class Persistence:
         self._lock = threading.Lock()
 
     def flush_all(self) -> None:
-        """All steps. Raises StorePoisoned, OSError, StoreFull."""
-        self.flush_derived()
+        """All steps, the keys to the last. Raises StorePoisoned, OSError, StoreFull."""
+        self.flush_derived(thoroughly=True)
         self.persist_state()
         self.persist_delay_offsets()
 
-    def flush_derived(self) -> None:
-        """Steps 1 to 5. Raises as `flush_all`."""
+    def flush_derived(self, *, thoroughly: bool = False) -> None:
+        """Steps 1 to 5; keys as each index thinks right, or `thoroughly`. Raises as `flush_all`."""
         parts = self._parts
         with self._lock:
             dispatched_offset = parts.dispatcher.dispatched_offset
             dispatched_timestamp = parts.consume_queues.last_store_timestamp
             log_offset = self._flusher.flush()
             parts.consume_queues.flush()
-            if parts.key_index is not None:
-                parts.key_index.flush()
+            for feed in parts.key_feeds:
+                if thoroughly:
+                    feed.index.flush()
+                else:
+                    feed.flush_in_background()
+            index_timestamp = parts.index_files.flushed_timestamp if parts.index_files is not None else 0
             log_timestamp = self._flusher.flushed_store_timestamp
-            parts.checkpoint.save(log_timestamp, min(dispatched_timestamp, log_timestamp))
+            parts.checkpoint.save(log_timestamp, min(dispatched_timestamp, log_timestamp), index_timestamp)
             parts.recovery_point.save(RecoveryPoint(log_offset, min(dispatched_offset, log_offset)))
 
     def persist_state(self) -> None:

@@ -70,7 +70,11 @@ class PutPath:
 
     def put_all(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
-        return self._put_encoded([self._prepare(message) for message in messages])
+        encoded = [self._prepare(message, creates_topic=False) for message in messages]
+        for message in messages:
+            if self._lookup(message.topic) is None:
+                self._topics.find(message.topic)
+        return self._put_encoded(encoded)
 
     def put_later(self, message: Message) -> "Future[PutMessageResult]":
         """Store one message; the future is done once it is acknowledged."""
@@ -101,22 +105,29 @@ class PutPath:
 
     # -- steps ----------------------------------------------------------------------------------------
 
-    def _prepare(self, message: Message) -> EncodedMessage:
+    def _prepare(self, message: Message, *, creates_topic: bool = True) -> EncodedMessage:
         topic = message.topic
         config = self._lookup(topic)
-        if (
-            config is None
-            or message.queue_id >= config.write_queue_nums
-            or not config.perm & _WRITE
-            or topic in NOT_ALLOWED_SEND_TOPICS
-        ):
-            return self._prepare_slowly(message, config)
+        try:
+            needs_care = (
+                config is None
+                or message.queue_id >= config.write_queue_nums
+                or not config.perm & _WRITE
+                or topic in NOT_ALLOWED_SEND_TOPICS
+            )
+        except TypeError:
+            # A queue id that is no number: the encoder refuses it.
+            needs_care = True
+        if needs_care:
+            return self._prepare_slowly(message, config, creates_topic=creates_topic)
         if message.delay_level or (message.properties is not NO_PROPERTIES and DELAY in message.properties):
             self._encode(message)
             message = rewrite(message, self._delay_levels)
         return self._encode(message)
 
-    def _prepare_slowly(self, message: Message, config: TopicConfig | None) -> EncodedMessage:
+    def _prepare_slowly(
+        self, message: Message, config: TopicConfig | None, *, creates_topic: bool
+    ) -> EncodedMessage:
         """The path of a topic's first message, and of messages that are refused."""
         encoded = self._encode(message)
         queue_nums = self._default_queue_nums if config is None else config.write_queue_nums
@@ -133,7 +144,7 @@ class PutPath:
         rewritten = rewrite(message, self._delay_levels)
         if rewritten is not message:
             encoded = self._encode(rewritten)
-        if config is None:
+        if config is None and creates_topic:
             self._topics.find(message.topic)
         return encoded
 

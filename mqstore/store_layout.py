@@ -2,9 +2,11 @@
 
     <root>/commitlog/00000000000000000000 ...       segments                    store/commit_log.py
     <root>/consumequeue/<topic>/<queue>/...         entries                     index/consume_queue.py
+    <root>/index/<time of creation>                 keys                        index/index_files.py
     <root>/config/topics.json, subscriptionGroup.json, consumerOffset.json, delayOffset.json (each with .bak)
     <root>/checkpoint, abort, lock                                              store/
     <root>/mqstore/recovery-point                   ours: offsets               store/recovery_point_file.py
+    <root>/mqstore/index-point                      ours: state of index/       index/index_point_file.py
     <root>/mqstore/keys/                            ours: the key index, LMDB   index/key_index.py
 
 Names of RocketMQ's files are fixed: a broker opens the same directory. Source: StorePathConfigHelper,
@@ -31,6 +33,11 @@ class StoreLayout(NamedTuple):
     def consume_queues(self) -> Path:
         """Directory of the consume queues, by topic and queue id."""
         return self.root / "consumequeue"
+
+    @property
+    def index(self) -> Path:
+        """Directory of RocketMQ's index files."""
+        return self.root / "index"
 
     @property
     def config(self) -> Path:
@@ -66,3 +73,8 @@ class StoreLayout(NamedTuple):
     def keys(self) -> Path:
         """Directory of the key index."""
         return self.own / "keys"
+
+    @property
+    def index_point(self) -> Path:
+        """Where the index files are taken up again."""
+        return self.own / "index-point"

@@ -34,14 +34,17 @@ class CheckpointFile:
             self.checkpoint = decode_checkpoint(self._file_system.read(self._path))
         return self.checkpoint
 
-    def save(self, physic_msg_timestamp: int, logics_msg_timestamp: int) -> None:
-        """Write and sync the two timestamps that are ours; the other fields stay as they were found.
+    def save(
+        self, physic_msg_timestamp: int, logics_msg_timestamp: int, index_msg_timestamp: int = 0
+    ) -> None:
+        """Write and sync the timestamps that are ours; the other fields stay as they were found.
 
         0 stands for: no message since the store was opened, so the timestamp stays as it is too.
         """
         checkpoint = self.checkpoint._replace(
             physic_msg_timestamp=physic_msg_timestamp or self.checkpoint.physic_msg_timestamp,
             logics_msg_timestamp=logics_msg_timestamp or self.checkpoint.logics_msg_timestamp,
+            index_msg_timestamp=index_msg_timestamp or self.checkpoint.index_msg_timestamp,
         )
         if checkpoint == self.checkpoint and self._region is not None:
             return

@@ -311,7 +311,8 @@ class CommitLog:
     def record_at(self, physical_offset: int, size_bytes: int) -> memoryview | None:
         """The bytes of a record whose place and size an index tells; None when they are not all visible."""
         mapped_file = self.files.file_for(physical_offset)
-        if mapped_file is None or physical_offset + size_bytes > self.visible_offset:
+        end = physical_offset + size_bytes
+        if mapped_file is None or end > min(self.visible_offset, mapped_file.end_offset):
             return None
         position = physical_offset - mapped_file.start_offset
         return mapped_file.view[position : position + size_bytes]

@@ -44,6 +44,8 @@ _BOUNDS = (
     ("max_transfer_count_on_message_in_memory", 1, 2**31 - 1),
     ("max_filter_message_size", 20, 2**31 - 1),
     ("dispatch_interval", 1, 60_000),
+    ("max_hash_slot_num", 1, 400_000_000),
+    ("max_index_num", 2, 100_000_000),
     ("delivery_interval", 1, 60_000),
 )
 
@@ -115,7 +117,19 @@ class StoreConfig:
     """The host written into records; part of every offset message id."""
 
     key_index_enable: bool = True
-    """Keep the key index that `query_message` asks (RocketMQ: messageIndexEnable)."""
+    """Index messages by their keys, for `query_message` (RocketMQ: messageIndexEnable)."""
+
+    key_index: Literal["lmdb", "index_file", "both"] = "lmdb"
+    """Where keys are indexed. lmdb: in `mqstore/keys/`, which a broker ignores. index_file: in RocketMQ's
+    `index/`, for a broker that opens the directory after us. both: in both, and `query_message` asks lmdb.
+    The answers are the same."""
+
+    max_hash_slot_num: int = 5_000_000
+    """Slots of a file in `index/`: 4 bytes each, on disk and, of the newest file, in memory."""
+
+    max_index_num: int = 20_000_000
+    """Entries of a file in `index/`, and one more: 20 bytes each. A directory must be opened with the two
+    numbers that it was written with."""
 
     # -- performance ----------------------------------------------------------------------------------
 
@@ -173,6 +187,12 @@ class StoreConfig:
             self._check_bounds(name, least, greatest)
         if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
             raise _illegal("flush_disk_type", self.flush_disk_type, "ASYNC_FLUSH or SYNC_FLUSH")
+        if self.key_index not in ("lmdb", "index_file", "both"):
+            raise _illegal("key_index", self.key_index, "lmdb, index_file or both")
+        least_bytes = 40 + 4 * self.max_hash_slot_num
+        if least_bytes + 20 * self.max_index_num >= 2**31:
+            most = (2**31 - 1 - least_bytes) // 20
+            raise _illegal("max_index_num", self.max_index_num, f"at most {most} beside that many slots")
         if not all(re.fullmatch("[01]?[0-9]|2[0-3]", hour) for hour in self.delete_when.split(";")):
             raise _illegal("delete_when", self.delete_when, "hours from 00 to 23, separated by ';'")
         least = self.max_message_size + MAX_RECORD_OVERHEAD_BYTES + BLANK_MIN_BYTES

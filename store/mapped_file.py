@@ -23,6 +23,10 @@ from mqstore.store.file_system import BytesLike, FileSystem, MappedRegion
 
 __all__ = ["MappedFile", "file_name"]
 
+_CHUNK_BYTES = 1 << 20
+# The piece in which a file system gives room, or a part of it.
+_BLOCK_BYTES = 4096
+
 
 def file_name(start_offset: int) -> str:
     """The 20-digit name of the file that begins at `start_offset`.
@@ -158,18 +162,29 @@ class MappedFile:
         Recovery cuts a torn tail with it, so that stale bytes never come back as a record.
         """
         erased = 0
-        chunk_bytes = 1 << 20
         at = self.region.next_data(position)
         while at < self.size_bytes:
-            stop = min(at + chunk_bytes, self.size_bytes)
+            stop = min(at - at % _CHUNK_BYTES + _CHUNK_BYTES, self.size_bytes)
             if self.array[at:stop].any():
-                self.region.write(at, bytes(stop - at))
-                erased += stop - at
+                erased += self._erase_blocks(at, stop)
             at = self.region.next_data(stop) if stop < self.size_bytes else stop
         self.wrote_position = min(self.wrote_position, position)
         if erased:
             self.sync()
         self._rest()
+        return erased
+
+    def _erase_blocks(self, start: int, stop: int) -> int:
+        """Zero the blocks that hold data; returns their bytes.
+
+        Those have room on the disk. The others may be holes, and on a full disk a write there is a SIGBUS.
+        """
+        erased = 0
+        for block in range(start - start % _BLOCK_BYTES, stop, _BLOCK_BYTES):
+            at, end = max(start, block), min(block + _BLOCK_BYTES, stop)
+            if self.array[at:end].any():
+                self.region.write(at, bytes(end - at))
+                erased += end - at
         return erased
 
     def sync(self) -> None:

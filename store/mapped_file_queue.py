@@ -129,6 +129,14 @@ class MappedFileQueue:
                 self._file_system.sync_directory(directory)
             self._has_new_names = False
 
+    def settle(self, from_offset: int) -> None:
+        """Make durable what an earlier process may have left to the kernel: bytes from there on, and names."""
+        for mapped_file in self.files:
+            if mapped_file.end_offset > from_offset:
+                mapped_file.sync()
+        if self.files:
+            self._file_system.sync_directory(self.directory)
+
     def delete_first(self) -> None:
         """Remove the oldest file. Views of it stay valid."""
         first, *rest = self.files

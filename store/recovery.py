@@ -17,6 +17,9 @@ behind the offset that is known to have been durable, and damage (6) if before i
 is known (only a broker has written here), a whole record behind the end means damage. A torn tail is
 zeroed and synced, so that it cannot come back as a record; damage is an error, and nothing is changed.
 
+After 2 the kernel has what the disk may not: what a killed process wrote, and its zeros behind the end. So all
+from the last offset that is known to be durable on is synced, names too, before anyone is told that it is there.
+
 It does not touch consume queues (index/) and runs before any writer or reader. Reading only, it changes
 nothing. Durability: the cut is durable on return. A recovery that is interrupted can be run again.
 Source: CommitLog#recoverNormally, #recoverAbnormally, differing as docs/rocketmq_differences.md tells.
@@ -29,7 +32,7 @@ from mqstore.store.checkpoint_format import Checkpoint
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.mapped_file import MappedFile
-from mqstore.store.record_format import RecordIllegal, check_record, decode_header
+from mqstore.store.record_format import BLANK_MIN_BYTES, RecordIllegal, check_record, decode_header
 from mqstore.store.recovery_point_format import RecoveryPoint
 
 __all__ = ["RecoveryReport", "find_start", "recover"]
@@ -68,25 +71,28 @@ def find_start(log: CommitLog, point: RecoveryPoint | None, checkpoint: Checkpoi
 
 
 def _is_boundary(log: CommitLog, offset: int) -> bool:
-    """Whether a whole record begins at `offset`, or nothing but zeros or the end of the log."""
+    """Whether a record, or the end of all records, is at `offset`.
+
+    A whole record, a BLANK or zeros tell it at a glance. What a power cut has torn there does not; then the
+    records from the segment's start on must end right there.
+    """
+    from mqstore.store import kernels
+
     segment = log.files.file_for(offset)
     if segment is None:
         return offset == log.files.end_offset and offset > 0
     position = offset - segment.start_offset
     if not segment.array[position : position + 8].any():
         return True
+    stop = min(position + BLANK_MIN_BYTES, segment.size_bytes)
+    stopped = kernels.scan(segment.array, position, stop, segment.start_offset)
+    if stopped[3] == kernels.BLANK_FOUND:
+        return True
     try:
         check_record(segment.view[position:], offset)
     except RecordIllegal:
-        return _is_blank(segment, position)
+        return bool(kernels.scan(segment.array, 0, position, segment.start_offset)[0] == position)
     return True
-
-
-def _is_blank(segment: MappedFile, position: int) -> bool:
-    from mqstore.store import kernels
-
-    stopped = kernels.scan(segment.array, position, segment.size_bytes, segment.start_offset)
-    return bool(stopped[3] == kernels.BLANK_FOUND)
 
 
 def _first_header(segment: MappedFile) -> int | None:
@@ -124,7 +130,10 @@ def recover(
         walk.run()
         damage = damage if walk.end_offset == end_offset else None
         end_offset = walk.end_offset
-    erased_bytes = _cut(log, end_offset) if writable else 0
+    erased_bytes = 0
+    if writable:
+        erased_bytes = _cut(log, end_offset)
+        log.files.settle(start_offset if durable_offset is None else durable_offset)
     log.set_end(end_offset, walk.last_store_timestamp)
     return RecoveryReport(
         start_offset, end_offset, walk.records, walk.last_store_timestamp, erased_bytes, damage

@@ -1,19 +1,24 @@
-"""What every key index must do: the one in LMDB and the one in memory, each over the same small logs.
+"""What every key index must do: in LMDB, in memory, in RocketMQ's index files, each over the same small logs.
 
 Messages are put into a real commit log and fed to the index; then it is asked. The answer must be exactly
 the messages that have the key, whatever the key looks like and however the log was cut into chunks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mqstore.index.index_file import IndexFileSize
+from mqstore.index.index_files import IndexFiles
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_lookup import KeyLookup
 from mqstore.index.memory_key_index import MemoryKeyIndex
+from mqstore.store.file_system import FileSystem
+from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from support.key_log import SEGMENT_BYTES, KeyLog, keys_of
 
@@ -23,13 +28,43 @@ def key_log() -> KeyLog:
     return KeyLog()
 
 
-@pytest.fixture(params=["lmdb", "memory"])
-def index(request: pytest.FixtureRequest, key_log: KeyLog, tmp_path: Path) -> Iterator[KeyLookup]:
-    made = (
-        LmdbKeyIndex(tmp_path / "keys", key_log.log)
-        if request.param == "lmdb"
-        else MemoryKeyIndex(key_log.log)
+def lmdb(directory: Path, key_log: KeyLog) -> KeyLookup:
+    return LmdbKeyIndex(directory / "keys", key_log.log)
+
+
+def memory(directory: Path, key_log: KeyLog) -> KeyLookup:
+    return MemoryKeyIndex(key_log.log)
+
+
+def index_files(
+    directory: Path, key_log: KeyLog, file_system: FileSystem | None = None, entry_count: int = 1_000
+) -> KeyLookup:
+    # Few slots, so that keys share them.
+    size = IndexFileSize(50, entry_count)
+    files = file_system or OsFileSystem()
+    files.make_directories(directory)
+    return IndexFiles(
+        files, directory / "index", directory / "point", key_log.log, size, key_log.clock, clean=True
     )
+
+
+def many_index_files(directory: Path, key_log: KeyLog) -> KeyLookup:
+    """Of three entries each: a message may fill more than one."""
+    return index_files(directory, key_log, entry_count=4)
+
+
+def index_files_in_memory(directory: Path, key_log: KeyLog) -> KeyLookup:
+    return index_files(directory, key_log, MemoryFileSystem())
+
+
+Make = Callable[[Path, KeyLog], KeyLookup]
+MAKERS: list[Make] = [lmdb, memory, index_files, many_index_files, index_files_in_memory]
+
+
+@pytest.fixture(params=MAKERS, ids=lambda make: make.__name__)
+def index(request: pytest.FixtureRequest, key_log: KeyLog, tmp_path: Path) -> Iterator[KeyLookup]:
+    make: Make = request.param
+    made = make(tmp_path, key_log)
     yield made
     made.close()
 
@@ -219,6 +254,7 @@ def test_destroy_forgets_everything(key_log: KeyLog, index: KeyLookup) -> None:
     index.destroy()
 
 
+@pytest.mark.parametrize("make", [lmdb, index_files, many_index_files], ids=lambda make: make.__name__)
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
@@ -237,13 +273,14 @@ def test_destroy_forgets_everything(key_log: KeyLog, index: KeyLookup) -> None:
 )
 def test_answers_are_those_of_a_search_through_the_log(
     tmp_path_factory: pytest.TempPathFactory,
+    make: Make,
     puts: list[tuple[str, list[str], str | None, int, int, str]],
     max_num: int,
     begin_ms: int,
 ) -> None:
     """For any log and any batches, an index answers what looking at every message would."""
     key_log = KeyLog()
-    index = LmdbKeyIndex(tmp_path_factory.mktemp("keys"), key_log.log)
+    index = make(tmp_path_factory.mktemp("keys"), key_log)
     start_ms, messages = key_log.clock.now_ms(), []
     for topic, keys, unique, sys_flag, step_ms, then in puts:
         key_log.clock.advance(step_ms)

@@ -9,7 +9,7 @@ It follows the steps of a SimulatedDisk one by one and keeps apart what is durab
                 sector zero (the length went first), or all of it, until the file's sync.
     length      of a created file: none or all, until the file's sync or its directory's.
     names       each creation, rename and deletion may be there or not, in any combination, until the directory's
-                sync. The making of directories is durable (store/file_system.py).
+                sync; also the names of directories, unless they were made durably, with all that is in them.
 
 Everything pending is a unit with a number of options, 0 for "not there" and the highest for "all there". A state
 is one choice for each unit; `choose` makes the choices from a seed, all of them in turn where they are few.
@@ -125,6 +125,8 @@ class Medium:
             self._names[path.parent][path.name] = number
         self._live_names = {directory: dict(names) for directory, names in self._names.items()}
         self._changes: dict[Path, list[_NameChange]] = {}
+        # Directories whose making or removal is not durable, and since when.
+        self._made_directories: dict[Path, int] = {}
         self._removed_directories: dict[Path, int] = {}
 
     def apply(self, step: Step) -> None:
@@ -162,7 +164,11 @@ class Medium:
         self._change(step.path, _NameChange(self.time, step.path.name, None))
 
     def _on_make_directory(self, step: Step) -> None:
-        self._removed_directories.pop(step.path, None)
+        if step.path in self._removed_directories:
+            # It is empty, as the one before was: whether that one went or not makes no difference now.
+            del self._removed_directories[step.path]
+        elif not step.size:
+            self._made_directories[step.path] = self.time
         self._names.setdefault(step.path, {})
         self._live_names.setdefault(step.path, {})
 
@@ -174,6 +180,8 @@ class Medium:
         for change in self._changes.pop(step.path, ()):
             if change.inode is not None:
                 self._files[change.inode].length_time = 0
+        for made in [path for path in self._made_directories if path.parent == step.path]:
+            del self._made_directories[made]
         for removed in [path for path in self._removed_directories if path.parent == step.path]:
             del self._removed_directories[removed], self._names[removed], self._live_names[removed]
         assert all(number in self._files for number in names.values())
@@ -201,6 +209,7 @@ class Medium:
                 units.append(Unit("content", (number,), options, (file.replaced[-1][0],)))
         for directory, changes in self._changes.items():
             units += [Unit("name", (directory, at), 2, (change.time,)) for at, change in enumerate(changes)]
+        units += [Unit("made", (path,), 2, (time,)) for path, time in self._made_directories.items()]
         units += [Unit("gone", (path,), 2, (time,)) for path, time in self._removed_directories.items()]
         return units
 
@@ -209,7 +218,11 @@ class Medium:
         chosen = {(unit.kind, *unit.key): choice for unit, choice in zip(units, choices, strict=True)}
         files: dict[Path, bytes | bytearray] = {}
         directories = set(self._names)
+        missing = {path for path in self._made_directories if not chosen["made", path]}
         for directory, durable_names in self._names.items():
+            if missing and not missing.isdisjoint((directory, *directory.parents)):
+                directories.discard(directory)
+                continue
             names = durable_names
             changes = self._changes.get(directory, ())
             if changes:
@@ -255,7 +268,7 @@ def choose(units: Sequence[Unit], seed: int, budget: int, salt: str) -> tuple[in
     if seed < 4:
         keep = (lambda name: False, lambda name: True, lambda name: name, lambda name: not name)[seed]
         return tuple(
-            unit.options - 1 if keep(unit.kind in ("name", "gone", "length")) else 0 for unit in units
+            unit.options - 1 if keep(unit.kind in ("name", "made", "gone", "length")) else 0 for unit in units
         )
     chance = random.Random(f"{salt}/{seed}")
     if seed % 4 == 0:

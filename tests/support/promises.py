@@ -16,6 +16,7 @@ __all__ = [
     "Flushed",
     "Kept",
     "Promises",
+    "Reopened",
     "Sent",
     "TimeIs",
     "TopicCreated",
@@ -122,6 +123,18 @@ class Committed(NamedTuple):
     def add_to(self, promises: Promises) -> None:
         key = self[:3]
         promises.committed[key] = max(promises.committed.get(key, 0), self.offset)
+
+
+class Reopened(NamedTuple):
+    """The store came back and showed these consumer offsets: what was committed beyond them is forgotten.
+
+    Messages that a power cut took give their queue offsets to others, which no group has seen.
+    """
+
+    offsets: dict[tuple[str, str, int], int]
+
+    def add_to(self, promises: Promises) -> None:
+        promises.committed = dict(self.offsets)
 
 
 class Kept(NamedTuple):

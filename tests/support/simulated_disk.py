@@ -27,8 +27,8 @@ class Step(NamedTuple):
     """One change. `inode` tells files apart that had the same name one after the other.
 
     kind: create (mapped, `size`), write (mapped), replace (a small file's whole content), sync, lost_sync (the
-    kernel said that it failed, and forgot what was dirty), rename (to `target`), delete, make_directory,
-    delete_directory, sync_directory, reserve.
+    kernel said that it failed, and forgot what was dirty), rename (to `target`), delete, make_directory (`size` 1: its
+    name is durable), delete_directory, sync_directory, reserve.
     """
 
     kind: str
@@ -115,6 +115,9 @@ class SimulatedRegion:
 
     def sync(self) -> None:
         self._disk.sync_inode(self._path, self._inode)
+
+    def rest(self) -> None:
+        return
 
     def __repr__(self) -> str:
         return f"SimulatedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
@@ -212,7 +215,7 @@ class SimulatedDisk:
             del names[path.name]
             self.steps.append(Step("delete", path, inode.number))
 
-    def make_directories(self, path: Path) -> None:
+    def make_directories(self, path: Path, *, durable: bool = True) -> None:
         if path in self._directories:
             return
         for directory in reversed((path, *path.parents)):
@@ -220,7 +223,7 @@ class SimulatedDisk:
                 self.before("make_directory", directory)
                 self._directories[directory] = {}
                 self._children.setdefault(directory.parent, set()).add(directory.name)
-                self.steps.append(Step("make_directory", directory))
+                self.steps.append(Step("make_directory", directory, size=int(durable)))
 
     def delete_directory(self, path: Path) -> None:
         if path not in self._directories:

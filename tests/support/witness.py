@@ -23,6 +23,7 @@ from support.promises import (
     Flushed,
     Kept,
     Promises,
+    Reopened,
     Sent,
     TimeIs,
     TopicCreated,
@@ -94,6 +95,7 @@ class Witness:
         store._send_back._choice = random.Random(1)
         self._store = store
         self._offsets = {}
+        self.note(Reopened({(row.group, row.topic, row.queue_id): row.offset for row in store.consumer_offsets}))
         known = {(message.physical_offset, message.size) for message in self.before.acknowledged}
         known |= {
             (event.physical_offset, event.size)

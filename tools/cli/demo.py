@@ -8,7 +8,9 @@ tools/spark/flights_report.py; here it is started, shown and explained. Ctrl-C e
 exit code 130, and the same command goes on from there; so it does after a kill.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -185,24 +187,50 @@ class Demo:
     # -- Spark's part -----------------------------------------------------------------------------
 
     def _report(self) -> FlightsReport | None:
-        """Spark's report; None, and said why, where Spark or Java is missing."""
-        say: Callable[[str], None] = lambda step: self._output.note(f"report: {step}")  # noqa: E731
+        """Spark's report; None, and said why, where Spark or Java is missing. Exit on Ctrl-C."""
         try:
-            report = run_report(
-                self._directory.path,
-                self._flights_file,
-                self._directory.chart_path,
-                say,
-                limit=self._limit,
-            )
-        except (JavaNotFound, SparkNotInstalled) as error:
+            with interruptible(self._interruption) as interruption, _without_py4js_tracebacks():
+                report = run_report(
+                    self._directory.path,
+                    self._flights_file,
+                    self._directory.chart_path,
+                    lambda step: self._say_step(step, interruption),
+                    limit=self._limit,
+                )
+        except (JavaNotFound, SparkNotInstalled, ModuleNotFoundError) as error:
             self._output.note(f"The Spark report is left out: {error}")
+            if isinstance(error, ModuleNotFoundError):
+                self._output.note("Install what it needs: pip install 'mqstore[demo]'")
             self._output.note("Then run the same command again: it makes the report only.")
             return None
+        except KeyboardInterrupt:
+            self._output.note("interrupted: the same command makes the report that is missing")
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
         note = self._directory.note
         if note is not None:
             self._directory.write(_with_state(note, DemoState.FINISHED))
         return report
+
+    def _say_step(self, step: str, interruption: Interruption) -> None:
+        """Between two steps is a good place to end. While Spark starts is none: its JVM would stay behind."""
+        if interruption.is_asked():
+            raise KeyboardInterrupt
+        self._output.note(f"report: {step}")
+
+
+@contextmanager
+def _without_py4js_tracebacks() -> Iterator[None]:
+    """Py4J logs every KeyboardInterrupt to the root logger, with two tracebacks that tell nobody anything."""
+    root = logging.getLogger()
+    root.addFilter(_has_no_traceback)
+    try:
+        yield
+    finally:
+        root.removeFilter(_has_no_traceback)
+
+
+def _has_no_traceback(record: logging.LogRecord) -> bool:
+    return not record.exc_info
 
 
 def _with_state(note: DemoNote, state: DemoState) -> DemoNote:

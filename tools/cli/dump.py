@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from mqstore.tools.cli.dump_rows import Dump, RecordRow, dump_of
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.options import JsonOption
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import local_time
-from mqstore.tools.dump_rows import Dump, RecordRow, dump_of
 
 __all__ = ["dump"]
 

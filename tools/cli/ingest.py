@@ -4,7 +4,8 @@
     20,000 rows of orders.jsonl stored in data
 
 Rows are put in batches of 1,000, each as a whole; a row that cannot be stored ends the work after
-everything before it was stored, and the error says how to go on. Opens the store for writing.
+everything before it was stored, and the error says how to go on; so does Ctrl-C, after the batch at hand.
+Opens the store for writing.
 """
 
 import itertools
@@ -20,6 +21,7 @@ from mqstore.message_store import MessageStore
 from mqstore.store.errors import MessageIllegal, StoreError
 from mqstore.store.message import Message
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
+from mqstore.tools.cli.interruption import interruptible
 from mqstore.tools.cli.open_store import open_for_writing
 from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row
@@ -109,8 +111,14 @@ def _opened(file: Path) -> AbstractContextManager[BinaryIO]:
 
 def _run(work: "Ingestion", rows: Iterator[dict[str, Any]], on_progress: Callable[[int], None]) -> None:
     try:
-        for stored in work.store_rows(rows):
-            on_progress(stored)
+        with interruptible() as interruption:
+            for stored in work.store_rows(rows):
+                on_progress(stored)
+                if interruption.is_asked():
+                    raise ToolProblem(
+                        f"interrupted: {stored:,} rows were stored; go on with --skip {work.skip + stored}",
+                        ExitCode.INTERRUPTED,
+                    )
     except (RowIllegal, StoreError, ReaderMissing) as error:
         reason = str(error).rstrip(".")
         # A row that is wrong is a problem of the data, not of how the command was called.

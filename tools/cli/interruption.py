@@ -5,9 +5,10 @@ nothing is changed.
 """
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 __all__ = ["Interruption", "interruptible"]
@@ -24,6 +25,10 @@ class Interruption:
         if self._asked.is_set():
             raise KeyboardInterrupt
         self._asked.set()
+        # A signal may come in the middle of another write to the stream, which then refuses this one.
+        with suppress(RuntimeError):
+            sys.stderr.write("\nending at the next good place; Ctrl-C again ends at once\n")
+            sys.stderr.flush()
 
     def is_asked(self) -> bool:
         """Whether to end at the next good place."""

@@ -20,6 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mqstore.tools.cli.times import local_time
+
 __all__ = ["Column", "Output", "Row"]
 
 _ROWS_OF_ONE_TABLE = 500
@@ -80,9 +82,11 @@ class Output:
         table = Table(box=None, show_header=False, pad_edge=False)
         for name in row.__struct_fields__:
             value = getattr(row, name)
+            if name.endswith("_timestamp") and value:
+                value = f"{value}  ({local_time(value)})"
             if value is not None:
                 table.add_row(escape(name.replace("_", " ")), escape(str(value)))
-        self.console.print(table)
+        self._print(table)
 
     def text(self, line: str = "") -> None:
         """A line of data for people; left out of JSON."""
@@ -106,11 +110,6 @@ class Output:
         row = ErrorRow(error=type(error).__name__, message=str(error), exit_code=int(exit_code))
         self.note(msgspec.json.encode(row).decode())
 
-    @property
-    def console(self) -> Console:
-        """Rich's console on standard output, looked up anew because tests replace the stream."""
-        return Console(file=sys.stdout, width=_UNLIMITED_WIDTH)
-
     def _json_lines(self, rows: Iterable[Row]) -> int:
         encoder = msgspec.json.Encoder()
         count = 0
@@ -121,7 +120,6 @@ class Output:
         return count
 
     def _table(self, rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str) -> None:
-        console = self.console
         table = Table(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title=title or None
         )
@@ -136,8 +134,17 @@ class Output:
         for row in rows:
             table.add_row(*[_cell(column.text(row)) for column in columns])
         if title:
-            console.print()
-        console.print(table)
+            self.raw_line("")
+        self._print(table)
+
+    def _print(self, table: Table) -> None:
+        """Without the blanks that fill up the last column."""
+        console = Console(file=sys.stdout, width=_UNLIMITED_WIDTH)
+        with console.capture() as captured:
+            console.print(table)
+        for line in captured.get().splitlines():
+            self.raw_line(line.rstrip())
+        sys.stdout.flush()
 
 
 def _cell(value: object) -> str:

@@ -74,7 +74,7 @@ def test_offsets_outside_the_queue(
 def test_queues_without_entries(filled: FilledQueues) -> None:
     """Nothing was ever put to it, or it is known and empty: begin at 0."""
     result = filled.get(7)
-    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)
     filled.queues.find_or_create("orders", 0)
     result = filled.get(7)
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0)

@@ -242,6 +242,17 @@ def test_look_message_by_offset_takes_any_number(small: SmallLog) -> None:
         assert small.log.store_timestamp_at(offset) == -1
 
 
+def test_looking_at_the_end_of_a_segment_finds_nothing(small: SmallLog) -> None:
+    """Where less than a header is left, in the BLANK or in a record, there is no record."""
+    small.fill_to(20)
+    small.append()
+    assert small.log.max_offset > SEGMENT_BYTES
+    for offset in range(SEGMENT_BYTES - 150, SEGMENT_BYTES):
+        assert small.log.look_message_by_offset(offset) is None
+        small.log.store_timestamp_at(offset)
+        assert small.log.record_at(offset, 151) is None
+
+
 def test_a_chunk_is_bounded_by_limit_and_segment(small: SmallLog) -> None:
     """It begins where asked and knows where its segment ends."""
     while len(small.log.files.files) < 2:

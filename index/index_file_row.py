@@ -1,0 +1,202 @@
+"""The row of index files in `index/`: which there are, how a new one is added, and how the newest are cut.
+
+A file is named by its time of creation, local time, 17 digits; the row is in the order of the names, which is
+that of the log. Cutting has two steps, so that a crash between them is no loss: first in memory, which the
+owner then writes down as where to go on (index_point_file.py), then on disk (`make_disk_follow`).
+
+It knows neither keys nor the log (index_files.py). Threads: its owner calls it under a lock.
+Durability: a new name is durable before `append_file` returns.
+"""
+
+import datetime
+import re
+from pathlib import Path
+
+from mqstore.index.index_file import IndexFile, IndexFileSize
+from mqstore.index.index_point_format import NO_FILE, IndexPoint
+from mqstore.store.errors import SegmentSizeMismatch
+from mqstore.store.file_system import FileEntry, FileSystem
+
+__all__ = ["IndexFileRow", "file_name"]
+
+_NAME = re.compile(r"\d{17}")
+_SIZE_KEYS = "40 + 4 * max_hash_slot_num + 20 * max_index_num"
+
+
+def file_name(now_ms: int, last_name: int) -> str:
+    """The name of a file that is created now, behind one whose name is `last_name`.
+
+    Where the clock stands still or steps back, it is the next number: the order of the names must hold.
+
+    >>> file_name(0, 20260101000000999)
+    '20260101000001000'
+    """
+    local = datetime.datetime.fromtimestamp(now_ms // 1000).astimezone()
+    name = int(local.strftime("%Y%m%d%H%M%S") + f"{now_ms % 1000:03d}")
+    return f"{max(name, last_name + 1):017d}"
+
+
+class IndexFileRow:
+    """The files of one directory, oldest first."""
+
+    def __init__(
+        self, file_system: FileSystem, directory: Path, size: IndexFileSize, *, writable: bool
+    ) -> None:
+        self.directory = directory
+        self.files: list[IndexFile] = []
+        self._file_system = file_system
+        self._size = size
+        self._writable = writable
+        # What `make_disk_follow` has to do: files to delete, and whether the last one was cut.
+        self._dropped: list[IndexFile] = []
+        self._is_cut = False
+
+    def load(self) -> None:
+        """Find the files. A last one of length zero is a creation that a crash interrupted: it is removed.
+
+        Raises SegmentSizeMismatch for any other length: the numbers of slots and entries are not in the file.
+        """
+        entries = [entry for entry in self._file_system.list(self.directory) if self._is_index_file(entry)]
+        if entries and entries[-1].size_bytes == 0:
+            if self._writable:
+                self._file_system.delete(self.directory / entries[-1].name)
+            entries.pop()
+        for entry in entries:
+            if entry.size_bytes != self._size.file_bytes:
+                path = self.directory / entry.name
+                raise SegmentSizeMismatch(path, self._size.file_bytes, entry.size_bytes, _SIZE_KEYS)
+        self.files = [self._open(entry.name) for entry in entries]
+
+    @staticmethod
+    def _is_index_file(entry: FileEntry) -> bool:
+        return not entry.is_directory and _NAME.fullmatch(entry.name) is not None
+
+    def _open(self, name: str, *, create: bool = False) -> IndexFile:
+        path = self.directory / name
+        return IndexFile(self._file_system, path, self._size, writable=self._writable, create=create)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether `make_disk_follow` has anything to do."""
+        return bool(self._dropped) or self._is_cut
+
+    @property
+    def last(self) -> IndexFile | None:
+        """The newest file."""
+        return self.files[-1] if self.files else None
+
+    def append_file(self, now_ms: int) -> IndexFile:
+        """Add a file; it begins where the last one ends. Raises StoreFull; then nothing has changed."""
+        self._file_system.make_directories(self.directory)
+        last = self.last
+        added = self._open(file_name(now_ms, last.name_number if last is not None else 0), create=True)
+        self._file_system.sync_directory(self.directory)
+        if last is not None:
+            # RocketMQ does so too, and computes the first entry's time difference from it.
+            end_ms, end_offset = last.header.end_timestamp_ms, last.header.end_physical_offset
+            added.header = added.header._replace(
+                begin_timestamp_ms=end_ms,
+                end_timestamp_ms=end_ms,
+                begin_physical_offset=end_offset,
+                end_physical_offset=end_offset,
+            )
+        self.files.append(added)
+        return added
+
+    def delete_first(self) -> None:
+        """Remove the oldest file, durably."""
+        self._file_system.delete(self.files.pop(0).path)
+        self._file_system.sync_directory(self.directory)
+
+    # -- cutting --------------------------------------------------------------------------------------
+
+    def agrees_with(self, point: IndexPoint, *, clean: bool) -> bool:
+        """Whether the files still hold what the point speaks of: the entries up to its last one.
+
+        clean: the header on disk counts; else it may be of another age than the entries.
+        """
+        if point.file_name == NO_FILE:
+            return True
+        named = self._find(point)
+        if named is None or not 1 < point.header.index_count <= self._size.entry_count:
+            return False
+        if clean and named.index_count < point.header.index_count:
+            return False
+        return named.offset_of(point.header.index_count - 1) == point.header.end_physical_offset
+
+    def _find(self, point: IndexPoint) -> IndexFile | None:
+        return next((file for file in self.files if file.name_number == point.file_name), None)
+
+    def cut_to_point(self, point: IndexPoint) -> None:
+        """Go back to the state of a point that `agrees_with` the files."""
+        named = self._find(point)
+        if named is None:
+            self.keep(0)
+            return
+        self.keep(self.files.index(named) + 1)
+        named.forget_from(point.header)
+        self._is_cut = True
+
+    def keep(self, count: int) -> None:
+        """Drop all files but the first `count`."""
+        self._dropped += self.files[count:]
+        del self.files[count:]
+
+    def drop_newer_than(self, store_timestamp: int) -> None:
+        """Drop the files that end later, and all behind them: RocketMQ's rule after an unclean stop."""
+        ends = [file.header.end_timestamp_ms for file in self.files]
+        self.keep(next((at for at, end in enumerate(ends) if end > store_timestamp), len(ends)))
+
+    def drop_damaged(self) -> None:
+        """Drop the first file whose header does not fit its entries, and all behind it; and empty ones."""
+        self.keep(next((at for at, file in enumerate(self.files) if not file.is_sound), len(self.files)))
+
+    def cut(self, physical_offset: int, end_timestamp_ms: int) -> None:
+        """Drop the entries of all records at or above `physical_offset`.
+
+        end_timestamp_ms: when the last record below was stored that has a key; -1 when that is not known.
+        """
+        while self.files and (self.files[-1].is_empty or self.files[-1].offset_of(1) >= physical_offset):
+            self.keep(len(self.files) - 1)
+        last = self.last
+        if last is None or last.header.end_physical_offset < physical_offset:
+            return
+        count = last.count_below(physical_offset)
+        if end_timestamp_ms < 0:
+            end_timestamp_ms = max(last.floor_timestamp_of(count - 1), last.header.begin_timestamp_ms)
+        last.forget_from(
+            last.header._replace(
+                index_count=count,
+                end_physical_offset=last.offset_of(count - 1),
+                end_timestamp_ms=end_timestamp_ms,
+            )
+        )
+        self._is_cut = True
+
+    def last_offset_below(self, physical_offset: int) -> int:
+        """Of the last record below `physical_offset` that has an entry; -1 when there is none."""
+        for file in reversed(self.files):
+            count = file.count_below(physical_offset)
+            if count > 1:
+                return file.offset_of(count - 1)
+        return -1
+
+    def make_disk_follow(self) -> None:
+        """Do on disk, durably, what was dropped and cut in memory; the newest file first."""
+        for file in reversed(self._dropped):
+            self._file_system.delete(file.path)
+        if self._dropped:
+            self._file_system.sync_directory(self.directory)
+        if self._is_cut and self.last is not None:
+            self.last.erase_rest()
+        self._dropped, self._is_cut = [], False
+
+    def destroy(self) -> None:
+        """Remove all files, and the directory if nothing else is in it."""
+        self.keep(0)
+        self.make_disk_follow()
+        if not self._file_system.list(self.directory):
+            self._file_system.delete_directory(self.directory)
+
+    def __repr__(self) -> str:
+        return f"IndexFileRow({str(self.directory)!r}, files={len(self.files)})"

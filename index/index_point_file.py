@@ -1,0 +1,52 @@
+"""The file `mqstore/index-point`: where the index files are taken up again.
+
+It is replaced as a whole, behind the sync that it speaks of, never ahead. A missing or damaged one costs a
+longer walk over the log, never a key.
+Durability: when `save` or `delete` returns. Threads: one saver at a time.
+"""
+
+from pathlib import Path
+
+from mqstore.index.index_point_format import IndexPoint, decode_index_point, encode_index_point
+from mqstore.store.file_system import FileSystem
+
+__all__ = ["IndexPointFile"]
+
+
+class IndexPointFile:
+    """`<root>/mqstore/index-point`."""
+
+    def __init__(self, file_system: FileSystem, path: Path) -> None:
+        self._file_system = file_system
+        self._path = path
+        self.point: IndexPoint | None = None
+
+    def load(self) -> IndexPoint | None:
+        """The point, or None when there is none to trust."""
+        try:
+            self.point = decode_index_point(self._file_system.read(self._path))
+        except FileNotFoundError:
+            self.point = None
+        return self.point
+
+    def save(self, point: IndexPoint) -> None:
+        """Replace the file; nothing is written when nothing changed."""
+        if point == self.point:
+            return
+        self._file_system.make_directories(self._path.parent)
+        temporary = self._path.with_name(self._path.name + ".tmp")
+        self._file_system.write(temporary, encode_index_point(point))
+        self._file_system.sync(temporary)
+        self._file_system.rename(temporary, self._path)
+        self._file_system.sync_directory(self._path.parent)
+        self.point = point
+
+    def delete(self) -> None:
+        """Forget the point, durably: what it speaks of is about to go."""
+        if self._file_system.exists(self._path):
+            self._file_system.delete(self._path)
+            self._file_system.sync_directory(self._path.parent)
+        self.point = None
+
+    def __repr__(self) -> str:
+        return f"IndexPointFile({self.point})"

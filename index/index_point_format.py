@@ -1,0 +1,81 @@
+"""The index point: up to where the index files were durable, and what the last of them looked like then.
+
+     0       4        8             16            24            32            40           80       84
+    +-------+--------+-------------+-------------+-------------+-------------+------------+--------+
+    | MAGIC | VERSION| DISPATCHED  | ANCHOR      | ANCHOR      | FILE        | HEADER     | CRC-32C|
+    |       |        | OFFSET      | OFFSET      | STORE TIME  | NAME        |            |        |
+    +-------+--------+-------------+-------------+-------------+-------------+------------+--------+
+
+Big-endian. MAGIC is "MQSI"; HEADER is the 40 bytes of that index file's header; the CRC-32C covers the 80
+bytes before it. A file of ours, `<root>/mqstore/index-point`, which a broker ignores.
+Page: docs/format/index_file.md. No I/O here.
+"""
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Final, NamedTuple, cast
+
+from mqstore.index.index_file_format import HEADER_BYTES, IndexHeader, decode_header, encode_header
+
+__all__ = [
+    "INDEX_POINT_BYTES",
+    "NO_FILE",
+    "VERSION",
+    "IndexPoint",
+    "decode_index_point",
+    "encode_index_point",
+]
+
+VERSION: Final = 1
+NO_FILE: Final = 0
+"""The file name of a point that was taken while there was no file."""
+_MAGIC: Final = b"MQSI"
+
+_FIELDS = struct.Struct(">4siqqqq")
+_CRC = struct.Struct(">I")
+INDEX_POINT_BYTES: Final = _FIELDS.size + HEADER_BYTES + _CRC.size
+assert INDEX_POINT_BYTES == 84
+
+
+class IndexPoint(NamedTuple):
+    """A state of the index files that is durable.
+
+    dispatched_offset: all keys of records below it are in the files. anchor_offset, anchor_store_timestamp:
+    of the last record below it, by which the log is known again; -1 when that is not known. file_name: of
+    the last file, as a number. header: that file's. Entries behind the header's are not spoken of.
+    """
+
+    dispatched_offset: int
+    anchor_offset: int = -1
+    anchor_store_timestamp: int = -1
+    file_name: int = NO_FILE
+    header: IndexHeader = IndexHeader(0, 0, 0, 0, 0, 1)
+
+
+@functools.cache
+def _crc32c() -> Callable[[bytes], int]:
+    import crcmod.predefined  # here, because few processes need it and importing costs
+
+    return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
+
+
+def encode_index_point(point: IndexPoint) -> bytes:
+    """The 84 bytes of the file.
+
+    >>> encode_index_point(IndexPoint(137))[:24].hex(" ", 8)
+    '4d51534900000001 0000000000000089 ffffffffffffffff'
+    """
+    content = _FIELDS.pack(_MAGIC, VERSION, *point[:4]) + encode_header(point.header)
+    return content + _CRC.pack(_crc32c()(content))
+
+
+def decode_index_point(data: bytes) -> IndexPoint | None:
+    """The point, or None when these are not the bytes of this version: it is only a shortcut."""
+    if len(data) != INDEX_POINT_BYTES:
+        return None
+    magic, version, *fields = _FIELDS.unpack_from(data)
+    content, crc = data[: -_CRC.size], _CRC.unpack_from(data, len(data) - _CRC.size)[0]
+    if magic != _MAGIC or version != VERSION or crc != _crc32c()(content):
+        return None
+    return IndexPoint(*fields, decode_header(content[_FIELDS.size :]))

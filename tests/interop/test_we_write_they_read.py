@@ -1,0 +1,88 @@
+"""We write, they read: a directory of mqstore's holds the same for Apache RocketMQ as for mqstore itself.
+
+Method: mqstore puts 10,000 messages made from a seed, with its services running, and stops, by itself or by
+kill -9; then RocketMQ opens a copy. It must find everything, cut nothing and change no byte of the log or of
+the queues; and mqstore must find everything again in what RocketMQ leaves.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.interop_messages import Traffic
+from mqstore.store.names import SCHEDULE_TOPIC
+from support.interop_picture import Picture, Questions, differences, directory_bytes, same_answers, take_picture
+from support.interop_process import Mqstore, RocketMq, StoreProcess
+from support.interop_stores import SETTINGS, create_topics_and_groups, put_all
+
+MESSAGES = 10_000
+IPV6_STORE_HOST = "[2001:db8::2]:10911"
+
+
+@pytest.mark.parametrize("with_crc", [True, False], ids=["record-crc", "plain"])
+@pytest.mark.parametrize("stop", ["closed", "killed"])
+def test_everything_is_read_as_we_read_it(
+    theirs: RocketMq, ours: Mqstore, tmp_path: Path, stop: str, with_crc: bool, seed: int
+) -> None:
+    """Every field of every message, every queue entry, and the answers to some thousand questions."""
+    settings = SETTINGS | {"enabled_append_prop_crc": with_crc}
+    put = write(ours, tmp_path / "ours", settings, Traffic(seed, long_topics=theirs.has_long_topics))
+    if stop == "killed":
+        ours.kill()
+    else:
+        ours.close()
+    shutil.copytree(tmp_path / "ours", tmp_path / "theirs")
+    before = directory_bytes(tmp_path / "theirs")
+    if theirs.closes_properties:
+        settings["force_verify_prop_crc"] = with_crc
+    theirs.open(tmp_path / "theirs", **settings)
+    forgets = stop == "killed" and theirs.forgets_deliver_times
+    look = without_deliver_times if forgets else take_picture
+    their_picture = look(theirs, put)
+    assert len(their_picture.messages) >= MESSAGES
+    questions = Questions.about(their_picture, seed)
+    if forgets:
+        questions = questions.without_tags_in(SCHEDULE_TOPIC)
+    ours.open(tmp_path / "ours", **SETTINGS, start=False)
+    assert not differences(their_picture, look(ours, put))
+    same_answers(questions, theirs, ours, with_keys=False)
+    ours.close()
+    theirs.close()
+    after = directory_bytes(tmp_path / "theirs")
+    assert not changed(before, after, may_grow=stop == "killed")
+    ours.open(tmp_path / "theirs", **SETTINGS, start=False)
+    assert not differences(their_picture, look(ours, put))
+    ours.close()
+
+
+def write(ours: Mqstore, path: Path, settings: dict[str, object], traffic: Traffic) -> list[int]:
+    """Put the messages, the second half under a store host of IPv6; the store stays open."""
+    ours.open(path, **settings)
+    create_topics_and_groups(ours, traffic.topics)
+    put = put_all(ours, traffic.messages(MESSAGES // 2))
+    ours.close()
+    ours.open(path, **settings, store_host=IPV6_STORE_HOST)
+    return put + put_all(ours, traffic.messages(MESSAGES // 2))
+
+
+def changed(before: dict[str, bytes], after: dict[str, bytes], *, may_grow: bool) -> list[str]:
+    """Files of the log and of the queues that are not as they were, or gone.
+
+    may_grow: entries that mqstore had no time to append may follow in a queue.
+    """
+    unlike = [name for name in before if name.startswith("commitlog/") and before[name] != after.get(name)]
+    for name in before:
+        if name.startswith("consumequeue/"):
+            kept = before[name].rstrip(b"\0") if may_grow else before[name]
+            if not after.get(name, b"").startswith(kept):
+                unlike.append(name)
+    return unlike
+
+
+def without_deliver_times(store: StoreProcess, put: list[int]) -> Picture:
+    """The picture without the tags codes of waiting messages."""
+    picture = take_picture(store, put)
+    for queue in picture.queues.values():
+        if queue["topic"] == SCHEDULE_TOPIC:
+            queue["entries"] = [entry[:2] for entry in queue["entries"]]
+    return picture

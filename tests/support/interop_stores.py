@@ -1,0 +1,34 @@
+"""Stores for tests/interop/: their settings, their topics, and content from a seed."""
+
+from typing import Any
+
+from support.interop_messages import GROUPS, MAX_BODY_BYTES, QUEUES, Traffic
+from support.interop_process import StoreProcess
+
+__all__ = ["SETTINGS", "create_topics_and_groups", "put_all", "seed_from"]
+
+SETTINGS: dict[str, Any] = {
+    "mapped_file_size_commit_log": 1_048_576,
+    "mapped_file_size_consume_queue": 6_000,
+    "max_message_size": MAX_BODY_BYTES,
+}
+"""Small files, so that rolling, BLANK records and many files are met on every run."""
+
+
+def create_topics_and_groups(store: StoreProcess, topics: tuple[str, ...]) -> None:
+    """Create what the traffic needs; both sides write it into their state files."""
+    for topic in topics:
+        store.ask(
+            "create_topic",
+            config={"topicName": topic, "readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6},
+        )
+    for group in GROUPS:
+        store.ask("create_group", config={"groupName": group})
+
+
+def put_all(store: StoreProcess, messages: list[dict[str, Any]]) -> list[int]:
+    """Put messages, none of which may be refused; where each went (of a batch, the first)."""
+    results = store.put(messages)
+    refused = [(result, message) for result, message in zip(results, messages, strict=True) if result["status"] != "PUT_OK"]
+    assert not refused, f"{store} refused {len(refused)} messages: {str(refused[0]):.1000}"
+    return [result["physical_offset"] for result in results]

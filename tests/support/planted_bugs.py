@@ -1,0 +1,260 @@
+"""The planted bugs: defects that the crash tests must catch, or they prove nothing.
+
+Each changes one decision of the store while it is planted, and is of a kind that real stores have had (some of them
+were found here). `where` names the workloads in which it may show. The store itself knows nothing of this.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+
+from mqstore import MessageStore, PutMessageStatus
+from mqstore.consumer_offsets import ConsumerOffsets
+from mqstore.index.consume_queue_store import ConsumeQueueStore
+from mqstore.persistence import Persistence
+from mqstore.put_path import PutPath
+from mqstore.schedule import due_entries
+from mqstore.schedule.delivery_progress import DeliveryProgress
+from mqstore.store import kernels, recovery
+from mqstore.store.abort_file import AbortFile
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.flusher import Flusher
+from mqstore.store.mapped_file import MappedFile
+from mqstore.store.mapped_file_queue import MappedFileQueue
+from mqstore.store.recovery_point_file import RecoveryPointFile
+from mqstore.store.recovery_point_format import RecoveryPoint
+from mqstore.store.state_file import StateFile
+from support.record_scan import BLANK, DATA_ENDS, NO_RECORD, lenient_record_size
+from support.simulated_disk import SimulatedDisk
+
+__all__ = ["PLANTED_BUGS", "PlantedBug"]
+
+
+class PlantedBug(NamedTuple):
+    """`plant()` is a context in which the defect is there."""
+
+    claim: str
+    plant: Callable[[], contextlib.AbstractContextManager[object]]
+    where: tuple[str, ...]
+
+
+def _replaced(owner: Any, name: str, replacement: Any) -> Callable[[], contextlib.AbstractContextManager[object]]:
+    return lambda: mock.patch.object(owner, name, replacement)
+
+
+def _is_log(path: Path) -> bool:
+    return path.parent.name == "commitlog"
+
+
+# -- syncing ------------------------------------------------------------------------------------------
+
+
+def _no_log_sync() -> contextlib.AbstractContextManager[object]:
+    genuine = MappedFile.sync
+    return mock.patch.object(MappedFile, "sync", lambda file: None if _is_log(file.path) else genuine(file))
+
+
+def _sync_last_segment_only(flusher: Flusher) -> int:
+    log = flusher._log
+    target = log.max_offset
+    if target > log.flushed_offset:
+        log.files.files[-1].sync()
+        log.flushed_offset = target
+    return target
+
+
+def _never_wait(path: PutPath, end_offset: int) -> PutMessageStatus:
+    return PutMessageStatus.PUT_OK
+
+
+def _own_puts_do_not_wait() -> contextlib.AbstractContextManager[object]:
+    genuine = PutPath.put_internal
+
+    def put_internal(path: PutPath, messages: Any) -> Any:
+        with mock.patch.object(PutPath, "_wait", _never_wait):
+            return genuine(path, messages)
+
+    return mock.patch.object(PutPath, "put_internal", put_internal)
+
+
+@contextlib.contextmanager
+def _without_steps(owner: Any, method: str, *steps: str) -> Iterator[None]:
+    """While `method` runs, these steps of the disk do nothing."""
+    genuine = getattr(owner, method)
+
+    def crippled(*arguments: Any, **settings: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            for step in steps:
+                stack.enter_context(mock.patch.object(SimulatedDisk, step, lambda disk, path: None))
+            return genuine(*arguments, **settings)
+
+    with mock.patch.object(owner, method, crippled):
+        yield
+
+
+# -- order of what is persisted -----------------------------------------------------------------------
+
+
+def _point_ahead_of_queues(persistence: Persistence, **settings: bool) -> None:
+    log_offset = persistence._flusher.flush()
+    persistence._parts.recovery_point.save(RecoveryPoint(log_offset, log_offset))
+
+
+def _point_ahead_of_log(persistence: Persistence, **settings: bool) -> None:
+    parts = persistence._parts
+    parts.consume_queues.flush()
+    end = parts.commit_log.max_offset
+    parts.recovery_point.save(RecoveryPoint(end, min(end, parts.dispatcher.dispatched_offset)))
+
+
+def _settle_at_once(progress: DeliveryProgress, flushed_offset: int) -> int:
+    while progress._unflushed:
+        progress.durable_offset = progress._unflushed.popleft()[1]
+    return progress.durable_offset
+
+
+def _unbounded_offsets() -> contextlib.AbstractContextManager[object]:
+    genuine = ConsumerOffsets.persist
+    return mock.patch.object(
+        ConsumerOffsets, "persist", lambda offsets, bound: genuine(offsets, lambda topic, queue_id: 2**62)
+    )
+
+
+# -- recovery -----------------------------------------------------------------------------------------
+
+
+def _cut_in_memory_only(log: CommitLog, end_offset: int) -> int:
+    return 0
+
+
+def _lenient_scan(**leniency: bool) -> Callable[..., tuple[int, int, int, int]]:
+    def scan(data: np.ndarray, start: int, end: int, base_offset: int) -> tuple[int, int, int, int]:
+        seen = data[:end].tobytes()
+        at, records, timestamp = int(start), 0, -1
+        while at < end:
+            if seen[at + 4 : at + 8].hex() == "cbd43194":
+                return at, records, timestamp, BLANK
+            size = lenient_record_size(seen, at, base_offset, **leniency)
+            if size < 0:
+                return at, records, timestamp, NO_RECORD
+            timestamp = int.from_bytes(seen[at + 56 : at + 64], "big")
+            records, at = records + 1, at + size
+        return at, records, timestamp, DATA_ENDS
+
+    return scan
+
+
+def _offset_given_twice() -> contextlib.AbstractContextManager[object]:
+    genuine = ConsumeQueueStore.next_queue_offset
+    return mock.patch.object(
+        ConsumeQueueStore,
+        "next_queue_offset",
+        lambda queues, topic, queue_id: max(0, genuine(queues, topic, queue_id) - 1),
+    )
+
+
+# -- time ---------------------------------------------------------------------------------------------
+
+
+def _half_a_second_early() -> contextlib.AbstractContextManager[object]:
+    genuine = due_entries.due_prefix
+    return mock.patch.object(due_entries, "due_prefix", lambda deliver_ms, now_ms: genuine(deliver_ms, now_ms + 500))
+
+
+PLANTED_BUGS: dict[str, PlantedBug] = {
+    "no-fdatasync": PlantedBug("a flush of the log syncs nothing", _no_log_sync, ("puts",)),
+    "last-segment-only": PlantedBug(
+        "a flush syncs the newest segment and forgets the one before",
+        _replaced(Flusher, "_flush_locked", _sync_last_segment_only),
+        ("rolling",),
+    ),
+    "acknowledge-before-sync": PlantedBug(
+        "a put is acknowledged before the sync that covers it", _replaced(PutPath, "_wait", _never_wait), ("puts",)
+    ),
+    "own-puts-do-not-wait": PlantedBug(
+        "deliveries and copies sent back are not waited for (as in RocketMQ)", _own_puts_do_not_wait, ("ladder",)
+    ),
+    "rename-before-sync": PlantedBug(
+        "a state file is renamed before its bytes are durable",
+        lambda: _without_steps(StateFile, "_replace", "sync"),
+        ("state-files",),
+    ),
+    "no-directory-sync": PlantedBug(
+        "the rename of a state file is not made durable",
+        lambda: _without_steps(StateFile, "_replace", "sync_directory"),
+        ("state-files",),
+    ),
+    "segment-name-not-synced": PlantedBug(
+        "the name of a new segment is not made durable",
+        lambda: _without_steps(MappedFileQueue, "append_file", "sync_directory"),
+        ("rolling", "puts"),
+    ),
+    "point-ahead-of-queues": PlantedBug(
+        "the recovery point is saved ahead of the consume queues",
+        _replaced(Persistence, "flush_derived", _point_ahead_of_queues),
+        ("puts", "long-queue"),
+    ),
+    "point-ahead-of-log": PlantedBug(
+        "the recovery point is saved ahead of the log",
+        _replaced(Persistence, "flush_derived", _point_ahead_of_log),
+        ("puts-async",),
+    ),
+    "point-renamed-before-sync": PlantedBug(
+        "the recovery point is neither synced nor its name",
+        lambda: _without_steps(RecoveryPointFile, "save", "sync", "sync_directory"),
+        ("puts", "long-queue-async"),
+    ),
+    "delay-offset-ahead": PlantedBug(
+        "delayOffset.json passes deliveries whose copies are not durable",
+        _replaced(DeliveryProgress, "settle", _settle_at_once),
+        ("delays-async",),
+    ),
+    "consumer-offset-ahead": PlantedBug(
+        "consumerOffset.json stands beyond the durable end of a queue", _unbounded_offsets, ("delays-async",)
+    ),
+    "tail-not-zeroed": PlantedBug(
+        "recovery moves the end of the log in memory only (rocketmq issue 10666)",
+        _replaced(recovery, "_cut", _cut_in_memory_only),
+        ("rolling", "puts"),
+    ),
+    "body-crc-only": PlantedBug(
+        "recovery believes a record whose body matches its CRC",
+        _replaced(kernels, "scan", _lenient_scan(ignores_record_crc=True)),
+        ("puts", "rolling-async"),
+    ),
+    "kept-tail-not-synced": PlantedBug(
+        "what recovery finds after a kill is called durable without a sync",
+        _replaced(MappedFileQueue, "settle", lambda files, from_offset: None),
+        ("kills-async", "kills"),
+    ),
+    "queues-not-cut": PlantedBug(
+        "after a crash the consume queues are believed to their ends",
+        _replaced(ConsumeQueueStore, "truncate", lambda queues, physical_offset: None),
+        ("long-queue-async", "rolling-async"),
+    ),
+    "abort-ignored": PlantedBug(
+        "every opening counts as one after a clean close",
+        _replaced(AbortFile, "exists", lambda abort: False),
+        ("long-queue-async", "rolling-async"),
+    ),
+    "queue-offset-twice": PlantedBug(
+        "after recovery the last queue offset is given once more", _offset_given_twice, ("puts",)
+    ),
+    "retention-deletes-waiting": PlantedBug(
+        "retention deletes delayed messages that are still to be delivered",
+        _replaced(MessageStore, "_needed_from_offset", lambda store: 2**62),
+        ("retention",),
+    ),
+    "early-delivery": PlantedBug(
+        "a delayed message is delivered half a second early", _half_a_second_early, ("delays", "ladder")
+    ),
+    "write-before-reserve": PlantedBug(
+        "mapped bytes are written where no room was reserved",
+        _replaced(MappedFile, "reserve", lambda file, end: setattr(file, "reserved_position", end)),
+        ("puts",),
+    ),
+}

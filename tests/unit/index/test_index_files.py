@@ -1,0 +1,582 @@
+"""RocketMQ's index files behind a log: their bytes, where they are taken up again, and what they answer.
+
+Small logs are indexed into tiny files (so that rolling is met all the time), something happens, and the files
+are opened again. In the end their bytes must be those that a broker would have written behind the same log
+(support/plain_index_files.py), so that no key is missed and none is there twice. What every key index must do
+is tested in tests/contract/test_key_lookup.py; crashes in test_index_files_crash.py.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mqstore.index import index_files
+from mqstore.index.index_file import IndexFile, IndexFileSize
+from mqstore.index.index_files import IndexFiles
+from mqstore.store.errors import SegmentSizeMismatch, StoreClosed, StoreFull, StoreReadOnly
+from mqstore.store.file_system import BytesLike, FileSystem
+from mqstore.store.mapped_file import MappedFile
+from mqstore.store.memory_file_system import MemoryFileSystem
+from support.key_log import KeyLog
+from support.plain_index_files import index_contents, plain_index_files
+from support.watched_file_system import WatchedFileSystem
+
+SIZE = IndexFileSize(slot_count=7, entry_count=6)
+
+
+class IndexedLog:
+    """A log, the offsets of its records, and the directory of its index files."""
+
+    def __init__(self, file_system: FileSystem, root: Path, size: IndexFileSize = SIZE) -> None:
+        self.file_system = file_system
+        self.root = root
+        self.size = size
+        self.log = KeyLog()
+        self.put: list[int] = []
+
+    @property
+    def directory(self) -> Path:
+        return self.root / "index"
+
+    @property
+    def point_path(self) -> Path:
+        return self.root / "mqstore" / "index-point"
+
+    def put_messages(self, count: int) -> None:
+        """Messages with no to three keys; each third shares a key with others."""
+        for number in range(len(self.put), len(self.put) + count):
+            keys = [f"k{number}", f"mod-{number % 3}", "all"][: number % 4]
+            self.log.clock.advance(700)
+            self.put.append(self.log.put(keys, unique=f"u{number}" if number % 5 else None))
+
+    def open(
+        self, *, clean: bool = True, read_only: bool = False, index_msg_timestamp: int = 0
+    ) -> IndexFiles:
+        return IndexFiles(
+            self.file_system,
+            self.directory,
+            self.point_path,
+            self.log.log,
+            self.size,
+            self.log.clock,
+            clean=clean,
+            index_msg_timestamp=index_msg_timestamp,
+            read_only=read_only,
+        )
+
+    def index_all(self) -> None:
+        """As one store does: open, take in, close."""
+        index = self.open()
+        self.log.feed(index)
+        index.close()
+
+    def contents(self) -> list[bytes]:
+        return index_contents(self.file_system, self.directory)
+
+    def expected(self) -> list[bytes]:
+        return plain_index_files(self.log.log, self.put, self.size)
+
+    def names(self) -> list[str]:
+        return [entry.name for entry in self.file_system.list(self.directory)]
+
+    def as_found(self, index: IndexFiles, key: str) -> list[int]:
+        return [message.physical_offset for message in index.query("T", key, max_num=10_000)]
+
+    def assert_answers(self, index: IndexFiles) -> None:
+        """Every key leads to its messages and to no others."""
+        for remainder in range(3):
+            expected = [
+                offset
+                for number, offset in enumerate(self.put)
+                if number % 4 >= 2 and number % 3 == remainder
+            ]
+            assert self.as_found(index, f"mod-{remainder}") == expected
+        for number, offset in enumerate(self.put):
+            assert self.as_found(index, f"u{number}") == ([offset] if number % 5 else [])
+
+
+@pytest.fixture
+def indexed(file_system: FileSystem, root: Path) -> IndexedLog:
+    return IndexedLog(file_system, root)
+
+
+# -- bytes ----------------------------------------------------------------------------------------------
+
+
+def test_the_bytes_are_those_of_a_broker(indexed: IndexedLog) -> None:
+    """Slots, chains, time differences, counters, and the times that a file takes over from the one before."""
+    indexed.put_messages(40)
+    indexed.index_all()
+    assert len(indexed.names()) > 10
+    assert indexed.contents() == indexed.expected()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.lists(st.sampled_from("abc"), max_size=9), st.integers(-9_000, 9_000)), max_size=30),
+    st.integers(1, 12),
+    st.integers(2, 9),
+    st.integers(150, 2_000),
+)
+def test_the_bytes_are_those_of_a_broker_for_any_log(
+    puts: list[tuple[list[str], int]], slot_count: int, entry_count: int, limit_bytes: int
+) -> None:
+    """Of any sizes, cut into any chunks, closed and opened after each, with a clock that steps back."""
+    indexed = IndexedLog(MemoryFileSystem(), Path("/"), IndexFileSize(slot_count, entry_count))
+    indexed.file_system.make_directories(indexed.root)
+    for keys, step_ms in puts:
+        indexed.log.clock.advance(step_ms)
+        indexed.put.append(indexed.log.put(keys))
+    index = indexed.open()
+    while (chunk := indexed.log.log.chunk(index.dispatched_offset, limit_bytes)) is not None:
+        if not index.absorb(chunk):
+            limit_bytes += 500
+        index.close()
+        index = indexed.open()
+    index.close()
+    assert indexed.contents() == indexed.expected()
+
+
+@pytest.mark.parametrize("first_count", range(1, 21))
+def test_goes_on_where_it_was_closed(indexed: IndexedLog, first_count: int) -> None:
+    """Wherever that is: in a file, at its end, after messages without keys."""
+    indexed.put_messages(first_count)
+    indexed.index_all()
+    indexed.put_messages(20 - first_count)
+    index = indexed.open()
+    assert index.dispatched_offset == (
+        indexed.put[first_count] if first_count < 20 else indexed.log.log.max_offset
+    )
+    indexed.log.feed(index)
+    indexed.assert_answers(index)
+    index.close()
+    assert indexed.contents() == indexed.expected()
+
+
+def test_no_file_is_made_for_messages_without_keys(indexed: IndexedLog) -> None:
+    """But it is remembered that they were seen."""
+    for _ in range(3):
+        indexed.log.put()
+    indexed.index_all()
+    assert indexed.names() == []
+    assert indexed.open().dispatched_offset == indexed.log.log.max_offset
+
+
+def test_names_ascend_though_the_clock_stands_still_or_steps_back(indexed: IndexedLog) -> None:
+    """17 digits, as RocketMQ sorts them."""
+    for step_ms in (0, 0, -3_600_000):
+        indexed.log.clock.advance(step_ms)
+        indexed.put += [indexed.log.put(("a", "b", "c", "d", "e")) for _ in range(2)]
+        indexed.index_all()
+    names = indexed.names()
+    assert len(set(names)) == 6
+    assert all(len(name) == 17 and name.isdigit() for name in names)
+    assert indexed.contents() == indexed.expected()
+
+
+# -- taking up files of others ----------------------------------------------------------------------
+
+
+def test_a_brokers_files_are_taken_up_without_a_point(indexed: IndexedLog) -> None:
+    """Closed by a broker: the entries count, and what comes behind the last of them is taken in."""
+    indexed.put_messages(30)
+    indexed.index_all()
+    before = indexed.contents()
+    indexed.file_system.delete(indexed.point_path)
+    index = indexed.open()
+    assert index.dispatched_offset <= indexed.put[-1]
+    assert indexed.log.feed(index) == indexed.log.log.max_offset
+    index.close()
+    assert indexed.contents() == before
+
+
+def test_the_entries_that_a_broker_added_count(indexed: IndexedLog) -> None:
+    """It went on in our files while our point stood still."""
+    indexed.put_messages(10)
+    indexed.index_all()
+    point = indexed.file_system.read(indexed.point_path)
+    indexed.put_messages(10)
+    indexed.index_all()
+    indexed.file_system.write(indexed.point_path, point)
+    indexed.put_messages(10)
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 3, 11])
+def test_a_hole_behind_the_point_is_found(indexed: IndexedLog, skipped: int) -> None:
+    """Messages were stored without index files, then a broker went on in them: the rest is done anew."""
+    indexed.put_messages(9)
+    indexed.index_all()
+    point = indexed.file_system.read(indexed.point_path)
+    indexed.put_messages(skipped)
+    indexed.file_system.delete(indexed.point_path)
+    append_as_broker(indexed, 8)
+    indexed.file_system.write(indexed.point_path, point)
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
+def append_as_broker(indexed: IndexedLog, count: int) -> None:
+    """Put messages and let a fresh dispatcher, which knows nothing of those before them, index them."""
+    end = indexed.log.log.max_offset
+    indexed.put_messages(count)
+    index = indexed.open()
+    index._reached, index._rows_done = end, 0  # where a broker begins: at the end of the log
+    indexed.log.feed_from(index, end)
+    index.close()
+    indexed.file_system.delete(indexed.point_path)
+
+
+@pytest.mark.parametrize("lost", range(5))
+def test_a_missing_file_is_made_again(indexed: IndexedLog, lost: int) -> None:
+    """As a broker drops the files that it does not trust, and goes on in a new one."""
+    indexed.put_messages(20)
+    indexed.index_all()
+    indexed.file_system.delete(indexed.point_path)
+    indexed.file_system.delete(indexed.directory / indexed.names()[lost])
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
+def test_what_was_lost_with_the_folder_is_made_again(indexed: IndexedLog) -> None:
+    """Delete `index/`, open: the same."""
+    indexed.put_messages(20)
+    indexed.index_all()
+    for name in indexed.names():
+        indexed.file_system.delete(indexed.directory / name)
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
+def test_files_of_another_log_are_begun_anew(indexed: IndexedLog) -> None:
+    """A log of the same length, stored at other times."""
+    indexed.put_messages(20)
+    indexed.index_all()
+    indexed.log, indexed.put = KeyLog(), []
+    indexed.log.clock.advance(1)
+    indexed.put_messages(25)
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
+def test_a_damaged_point_costs_a_walk_only(indexed: IndexedLog) -> None:
+    """It is a shortcut."""
+    indexed.put_messages(20)
+    indexed.index_all()
+    data = bytearray(indexed.file_system.read(indexed.point_path))
+    data[12] ^= 1
+    indexed.file_system.write(indexed.point_path, bytes(data))
+    indexed.put_messages(5)
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
+@pytest.mark.parametrize("cut_at", range(0, 20, 3))
+def test_the_log_lost_its_tail(indexed: IndexedLog, cut_at: int) -> None:
+    """And other messages came in its place."""
+    indexed.put_messages(20)
+    indexed.index_all()
+    indexed.log.cut(indexed.put[cut_at])
+    del indexed.put[cut_at:]
+    for number in range(7):
+        indexed.put.append(indexed.log.put(f"new-{number}"))
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
+@pytest.mark.parametrize(
+    ("stored", "done"),
+    [([], 0), (["a"], 1), (["a", "b"], 2), (["a", "a"], 1), (["a", "b", "a", "b"], 2), (["b", "a"], 1)],
+)
+def test_goes_on_in_the_middle_of_a_record(indexed: IndexedLog, stored: list[str], done: int) -> None:
+    """A broker that dispatches its last record again puts its keys again; the ones that follow are not missed."""
+    offset = indexed.log.put(("a", "b"))
+    index = indexed.open()
+    codes = {key: index_files.key_hash("T", key) for key in "ab"}
+    rows = index_files.np.array(
+        [(codes[key], indexed.log.clock.now_ms(), offset) for key in stored], index_files.np.int64
+    ).reshape(-1, 3)
+    if stored:
+        index._file_with_room().put(rows)
+    assert index._count_rows_done(offset) == done
+    index._go_on_from(0)
+    indexed.log.feed(index)
+    assert indexed.as_found(index, "a") == indexed.as_found(index, "b") == [offset]
+    assert index.entry_count == len(stored) + 2 - done
+    index.close()
+
+
+def test_other_sizes_are_refused(indexed: IndexedLog) -> None:
+    """They are not in the file; the error says which settings they come from."""
+    indexed.put_messages(3)
+    indexed.index_all()
+    indexed.size = IndexFileSize(7, 7)
+    with pytest.raises(SegmentSizeMismatch, match="max_index_num"):
+        indexed.open()
+
+
+def test_a_file_of_length_zero_is_a_creation_that_was_interrupted(indexed: IndexedLog) -> None:
+    """It goes."""
+    indexed.put_messages(20)
+    indexed.index_all()
+    indexed.file_system.write(indexed.directory / "99990101000000000", b"")
+    indexed.put_messages(5)
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
+def test_files_with_other_names_are_left_alone(indexed: IndexedLog) -> None:
+    """As RocketMQ does."""
+    indexed.put_messages(5)
+    indexed.index_all()
+    indexed.file_system.write(indexed.directory / "note", b"x")
+    indexed.index_all()
+    assert indexed.file_system.read(indexed.directory / "note") == b"x"
+
+
+# -- disks ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("free_files", [0, 1, 2])
+def test_a_full_disk_is_an_error_and_nothing_is_lost(free_files: int) -> None:
+    """When a file is made, also in the middle of a chunk and of a record. With room again, all goes on."""
+    file_system = MemoryFileSystem()
+    indexed = IndexedLog(file_system, Path("/"))
+    file_system.make_directories(indexed.root)
+    indexed.put_messages(30)
+    index = indexed.open()
+    # A file, and the point that is saved before it is followed by another.
+    file_system.free_bytes = (SIZE.file_bytes + 84) * free_files + 50
+    for _ in range(2):
+        with pytest.raises(StoreFull):
+            indexed.log.feed(index)
+        assert len(indexed.names()) == free_files
+    file_system.free_bytes = 2**30
+    assert indexed.log.feed(index) == indexed.log.log.max_offset
+    indexed.assert_answers(index)
+    index.close()
+    assert indexed.contents() == indexed.expected()
+
+
+def test_room_for_entries_is_reserved_in_windows() -> None:
+    """20 bytes an entry, 4 MiB at a time, behind the slots: the file is long, the disk is not."""
+    file_system = MemoryFileSystem()
+    indexed = IndexedLog(file_system, Path("/"), IndexFileSize(1_000, 1_000_000))
+    file_system.make_directories(indexed.root)
+    indexed.put_messages(1)
+    indexed.put_messages(1)
+    index = indexed.open()
+    file_system.free_bytes = 4 << 20
+    indexed.log.feed(index)
+    assert file_system.free_bytes == 0
+    rows = index_files.np.zeros((300_000, 3), index_files.np.int64)
+    (file,) = index._row.files
+    with pytest.raises(StoreFull):
+        file.put(rows)
+    assert file.index_count == 3
+    file_system.free_bytes = 4 << 20
+    assert file.put(rows) == 300_000
+    assert file_system.free_bytes == 0
+
+
+def test_a_full_file_is_synced_before_the_next_begins(file_system: FileSystem, root: Path) -> None:
+    """And only then counts as flushed for a broker: checkpoint.indexMsgTimestamp."""
+    watched = WatchedFileSystem(file_system)
+    indexed = IndexedLog(watched, root)
+    index = indexed.open()
+    indexed.put.append(indexed.log.put(("a", "b", "c", "d", "e")))
+    full_ms = indexed.log.clock.now_ms()
+    indexed.log.feed(index)
+    (first,) = indexed.names()
+    assert index.flushed_timestamp == 0
+    assert watched.count("sync", indexed.directory / first) == 0
+    indexed.log.clock.advance(10)
+    indexed.put.append(indexed.log.put("f"))
+    indexed.log.feed(index)
+    assert index.flushed_timestamp == full_ms
+    assert watched.count("sync", indexed.directory / first) == 1
+    index.close()
+
+
+def test_flush_makes_durable_and_then_says_so(file_system: FileSystem, root: Path) -> None:
+    """The file, then the point; and nothing at all when nothing is new."""
+    watched = WatchedFileSystem(file_system)
+    indexed = IndexedLog(watched, root)
+    indexed.put_messages(4)
+    index = indexed.open()
+    indexed.log.feed(index)
+    index.flush()
+    assert watched.steps[-2] == ("rename", indexed.point_path)
+    assert ("sync", indexed.directory / indexed.names()[-1]) in watched.steps[:-2]
+    count = len(watched.steps)
+    index.flush()
+    assert len(watched.steps) == count
+
+
+def test_flush_if_due_waits_for_much(indexed: IndexedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries, or bytes of log without any."""
+    index = indexed.open()
+    indexed.put_messages(3)
+    indexed.log.feed(index)
+    index.flush_if_due()
+    assert not indexed.file_system.exists(indexed.point_path)
+    monkeypatch.setattr(index_files, "_FLUSH_ENTRIES", 3)
+    index.flush_if_due()
+    assert indexed.file_system.exists(indexed.point_path)
+    indexed.file_system.delete(indexed.point_path)
+    indexed.log.put()
+    indexed.log.feed(index)
+    index.flush_if_due()
+    assert not indexed.file_system.exists(indexed.point_path)
+    monkeypatch.setattr(index_files, "_FLUSH_BYTES", 50)
+    index.flush_if_due()
+    assert indexed.file_system.exists(indexed.point_path)
+    index.close()
+
+
+@pytest.mark.parametrize("interrupted", ["before", "after"])
+def test_an_interrupt_leaves_no_key_out_and_none_twice(
+    indexed: IndexedLog, monkeypatch: pytest.MonkeyPatch, interrupted: str
+) -> None:
+    """Ctrl-C while entries are copied into the file."""
+    indexed.put_messages(20)
+    index = indexed.open()
+    write, countdown = MappedFile.write, [4]
+
+    def interrupting(self: MappedFile, position: int, data: BytesLike) -> None:
+        countdown[0] -= 1
+        if countdown[0] == 0 and interrupted == "before":
+            raise KeyboardInterrupt
+        write(self, position, data)
+        if countdown[0] == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(MappedFile, "write", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        indexed.log.feed(index)
+    indexed.log.feed(index)
+    indexed.assert_answers(index)
+    index.close()
+    assert indexed.contents() == indexed.expected()
+
+
+def test_an_interrupt_behind_the_last_step_of_an_insertion(
+    indexed: IndexedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entries are in, and the index has not taken notice of it yet."""
+    indexed.put_messages(20)
+    index = indexed.open()
+    put: Callable[[IndexFile, index_files.Rows], int] = IndexFile.put
+
+    def interrupting(self: IndexFile, rows: index_files.Rows) -> int:
+        put(self, rows)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexFile, "put", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            indexed.log.feed(index)
+    indexed.log.feed(index)
+    indexed.assert_answers(index)
+    index.close()
+    assert indexed.contents() == indexed.expected()
+
+
+# -- retention ------------------------------------------------------------------------------------------
+
+
+def test_files_of_deleted_records_go_and_the_last_stays(indexed: IndexedLog) -> None:
+    """Leading files that end below the log's beginning."""
+    indexed.put_messages(1_500)
+    index = indexed.open()
+    indexed.log.feed(index)
+    before = indexed.names()
+    indexed.log.log.files.delete_first()
+    min_offset = indexed.log.log.min_offset
+    index.delete_expired(min_offset)
+    indexed.put = [offset for offset in indexed.put if offset >= min_offset]
+    after = indexed.names()
+    assert 1 < len(after) < len(before)
+    assert after == before[-len(after) :]
+    index.delete_expired(2**62)
+    assert indexed.names() == before[-1:]
+    index.close()
+    index = indexed.open()
+    assert index.dispatched_offset == indexed.log.log.max_offset
+    index.close()
+
+
+# -- readers --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("flushed", [0, 9, 20])
+def test_a_reader_finds_all_and_changes_nothing(indexed: IndexedLog, flushed: int, clean: bool) -> None:
+    """What the writer has not flushed comes from the log; whether the writer lives or was killed."""
+    index = indexed.open()
+    indexed.put_messages(flushed)
+    indexed.log.feed(index)
+    index.flush()
+    indexed.put_messages(20 - flushed)
+    indexed.log.feed(index)
+    before = indexed.contents()
+    reader = indexed.open(clean=clean and flushed == 20, read_only=True)
+    indexed.log.feed(reader)
+    indexed.assert_answers(reader)
+    indexed.put_messages(5)
+    indexed.log.feed(reader)
+    indexed.assert_answers(reader)
+    reader.flush()
+    for change in (reader.destroy, lambda: reader.delete_expired(0)):
+        with pytest.raises(StoreReadOnly):
+            change()
+    reader.truncate(indexed.put[12])
+    del indexed.put[12:]
+    indexed.assert_answers(reader)
+    reader.close()
+    assert indexed.contents() == before
+
+
+def test_a_reader_finds_all_where_there_are_no_files(indexed: IndexedLog) -> None:
+    """It makes none."""
+    indexed.put_messages(20)
+    reader = indexed.open(read_only=True)
+    indexed.log.feed(reader)
+    indexed.assert_answers(reader)
+    assert not indexed.file_system.exists(indexed.directory)
+
+
+# -- closing --------------------------------------------------------------------------------------------
+
+
+def test_a_closed_index_says_so(indexed: IndexedLog) -> None:
+    """Closing twice is fine; asking is not."""
+    indexed.put_messages(3)
+    index = indexed.open()
+    indexed.log.feed(index)
+    index.close()
+    index.close()
+    for use in (lambda: index.query("T", "k1"), index.flush, lambda: index.truncate(0)):
+        with pytest.raises(StoreClosed):
+            use()
+
+
+def test_destroy_takes_the_files_away(indexed: IndexedLog) -> None:
+    """And the point: the next open begins at the log's first record."""
+    indexed.put_messages(20)
+    indexed.index_all()
+    index = indexed.open()
+    index.destroy()
+    assert not indexed.file_system.exists(indexed.directory)
+    assert not indexed.file_system.exists(indexed.point_path)
+    assert indexed.open().dispatched_offset == 0
+
+
+def test_its_repr_tells_how_far_it_is(indexed: IndexedLog) -> None:
+    """For error messages and debuggers."""
+    index = indexed.open()
+    assert repr(index) == f"IndexFiles({str(indexed.directory)!r}, dispatched_offset=0)"
