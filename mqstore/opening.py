@@ -105,6 +105,7 @@ def open_parts(
 
 
 def _lock(file_system: FileSystem, layout: StoreLayout) -> FileLock:
+    """The one writer's lock (I10)."""
     file_system.make_directories(layout.root)
     return file_system.lock(layout.lock)
 

@@ -46,7 +46,9 @@ class DeliveryProgress:
     def settle(self, flushed_offset: int) -> int:
         """Follow the flush of the log up to `flushed_offset`; returns the durable offset."""
         while self._unflushed and self._unflushed[0][0] <= flushed_offset:
-            self.durable_offset = self._unflushed.popleft()[1]
+            settled = self._unflushed.popleft()[1]
+            assert settled >= self.durable_offset, (settled, self.durable_offset)  # I8
+            self.durable_offset = settled
         return self.durable_offset
 
     def restart(self, next_offset: int) -> None:

@@ -198,7 +198,7 @@ class CommitLog:
             message.has_crc,
         )
         # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
-        # becomes visible, so that an offset is never given twice; `_take_back` undoes half an append.
+        # becomes visible, so that an offset is never given twice (I1); `_take_back` undoes half an append.
         try:
             if takes_offset:
                 self._queue_offsets[queue] = queue_offset + 1
@@ -233,6 +233,7 @@ class CommitLog:
         else:
             following = self.files.file_for(current.end_offset) or self._add_segment(current.end_offset)
             remaining = current.size_bytes - current.wrote_position
+            assert remaining == 0 or remaining >= BLANK_MIN_BYTES, remaining  # I5
             if remaining:
                 # Written before the position moves, in one step: an interrupt in between leaves a BLANK
                 # that the next append overwrites, never a record behind a BLANK.

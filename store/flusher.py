@@ -102,11 +102,12 @@ class Flusher:
 
     def _flush_locked(self) -> int:
         log = self._log
-        if log.is_poisoned:
+        if log.is_poisoned:  # I9
             raise log.refusal or AssertionError("poisoned without a refusal")
         # The time is read first: a message appended in between is synced but not yet counted as such.
         store_timestamp = log.last_store_timestamp
         target = log.max_offset
+        assert log.flushed_offset <= target, (log.flushed_offset, target)  # I3
         if target > log.flushed_offset:
             try:
                 for mapped_file in log.files.files:

@@ -153,6 +153,7 @@ class MappedFile:
             self.reserve(end)
         else:
             self._attention_position = self.reserved_position
+        assert end <= self.reserved_position, (end, self.reserved_position)  # I4
         if self.on_low_space is not None:
             self.on_low_space()
 

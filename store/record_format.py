@@ -354,7 +354,7 @@ def check_record(record: memoryview, physical_offset: int) -> RecordHeader:
         raise RecordIllegal(f"a total size from {HEADER_BYTES} to {len(record)}", str(header.total_size))
     record = record[: header.total_size]
     layout = decode_layout(record, header)
-    if header.physical_offset != physical_offset:
+    if header.physical_offset != physical_offset:  # I2
         raise RecordIllegal(f"physical offset {physical_offset}", str(header.physical_offset))
     crc = body_crc(record[layout.body])
     if header.body_length and crc != header.body_crc:

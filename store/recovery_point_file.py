@@ -40,7 +40,7 @@ class RecoveryPointFile:
 
     def save(self, point: RecoveryPoint) -> None:
         """Replace the file; nothing is written when nothing changed."""
-        assert point.queues_offset <= point.log_offset, point
+        assert point.queues_offset <= point.log_offset, point  # I6
         if point == self.point:
             return
         temporary = self._path.with_name(self._path.name + ".tmp")

@@ -255,12 +255,8 @@ class StoreMachine(RuleBasedStateMachine):
         end = self.store.max_offset
         assert self.store.deliver_due() == sum(map(len, due.values()))
         for message in self.records_from(end):
-            level, waiting = next(
-                (level, records[0])
-                for level, records in due.items()
-                if records and self.is_copy(message, records[0])
-            )
-            due[level].pop(0)
+            level = int(message.properties["DELAY"]) - 1
+            waiting = due[level].pop(0)
             self.model.delivered[level] += 1
             record = Record(
                 waiting.body,
@@ -277,10 +273,6 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.add(record)
         assert not any(due.values())
         assert self.store.deliver_due() == 0
-
-    @staticmethod
-    def is_copy(message: StoredMessage, waiting: Record) -> bool:
-        return (message.topic, message.queue_id, message.body) == (*waiting.real_queue, waiting.body)
 
     @rule(choice=st.integers(0, 2**31), delay_level=st.sampled_from([0, 0, 0, -1, 1, 9]))
     def send_back(self, choice: int, delay_level: int) -> None:

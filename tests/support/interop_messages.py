@@ -23,7 +23,18 @@ DELAY_LEVELS = 18
 GROUPS = ("group-1", "billing_group")
 
 # "polygenelubricants" is the least hash there is. No two of them share a hash.
-TAGS = ("TagA", "TagB", "created", "已创建", "créé", "😀🚀", "polygenelubricants", "zzzzzzzz", "a b c", "x" * 300)
+TAGS = (
+    "TagA",
+    "TagB",
+    "created",
+    "已创建",
+    "créé",
+    "😀🚀",
+    "polygenelubricants",
+    "zzzzzzzz",
+    "a b c",
+    "x" * 300,
+)
 
 _TOPICS = (
     "T",

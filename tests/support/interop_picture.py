@@ -11,10 +11,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from mqstore.store.names import SCHEDULE_TOPIC
 from support.interop_messages import QUEUES, TAGS
-from support.interop_process import Mqstore, RocketMq, StoreProcess
+from support.interop_process import StoreProcess
 
-__all__ = ["Picture", "Questions", "differences", "directory_bytes", "same_answers", "take_picture"]
+__all__ = [
+    "Picture",
+    "Questions",
+    "answers_of",
+    "assert_same_answers",
+    "differences",
+    "directory_bytes",
+    "take_picture",
+]
 
 Json = dict[str, Any]
 
@@ -32,14 +41,22 @@ class Picture:
     messages: dict[int, Json | None]
 
 
-def take_picture(store: StoreProcess, also: list[int] | None = None) -> Picture:
-    """The picture of an open store; `also` names records that no queue has (half and rollback records)."""
+def take_picture(
+    store: StoreProcess, also: list[int] | None = None, *, with_deliver_times: bool = True
+) -> Picture:
+    """The picture of an open store; `also` names records that no queue has (half and rollback records).
+
+    with_deliver_times: False leaves out the tags codes of waiting messages.
+    """
     queues = {
         f"{queue['topic']}/{queue['queue_id']}": queue
         for queue in store.ask("queues")
         # RocketMQ makes a queue when it is asked for one.
         if queue["max_offset"]
     }
+    for queue in queues.values():
+        if not with_deliver_times and queue["topic"] == SCHEDULE_TOPIC:
+            queue["entries"] = [entry[:2] for entry in queue["entries"]]
     offsets = {entry[0] for queue in queues.values() for entry in queue["entries"]} | set(also or ())
     ordered = sorted(offsets)
     messages = dict(zip(ordered, store.ask("messages", physical_offsets=ordered), strict=True))
@@ -84,10 +101,9 @@ class Questions:
         keys.append(["TopicA", "no such key", 32, 0, _END_OF_TIME_MS])
         return cls(pulls, times, keys)
 
-
-    def without_tags_in(self, topic: str) -> "Questions":
-        """The same, but for pulls of this topic that are filtered by a tag."""
-        pulls = [pull for pull in self.pulls if pull[1] != topic or pull[5] == "*"]
+    def without_deliver_times(self) -> "Questions":
+        """The same, but for those whose answer hangs on tags codes of waiting messages."""
+        pulls = [pull for pull in self.pulls if pull[1] != SCHEDULE_TOPIC or pull[5] == "*"]
         return Questions(pulls, self.times, self.keys)
 
 
@@ -116,16 +132,20 @@ def _keys_of(message: Json) -> set[str]:
     return set(filter(None, (properties.get("UNIQ_KEY"), *properties.get("KEYS", "").split(" "))))
 
 
-def same_answers(questions: Questions, theirs: RocketMq, ours: Mqstore, *, with_keys: bool = True) -> None:
-    """Assert that both open stores answer the questions alike."""
-    pulls = theirs.ask("get", requests=questions.pulls), ours.ask("get", requests=questions.pulls)
-    _assert_same("pull", questions.pulls, *pulls)
-    if theirs.has_boundaries:
-        times = theirs.ask("by_time", requests=questions.times), ours.ask("by_time", requests=questions.times)
-        _assert_same("offset by time", questions.times, *times)
+def answers_of(store: StoreProcess, questions: Questions, *, with_keys: bool = True) -> Json:
+    """What an open store answers, by kind of question; a kind that it does not know is left out."""
+    answers: Json = {"pulls": store.ask("get", requests=questions.pulls)}
+    if store.has_boundaries:
+        answers["times"] = store.ask("by_time", requests=questions.times)
     if with_keys:
-        found = _verified(theirs, questions.keys, theirs.ask("query", requests=questions.keys))
-        _assert_same("key query", questions.keys, found, ours.ask("query", requests=questions.keys))
+        answers["keys"] = _verified(store, questions.keys, store.ask("query", requests=questions.keys))
+    return answers
+
+
+def assert_same_answers(questions: Questions, theirs: Json, ours: Json) -> None:
+    """Assert that two stores answered alike what both answered."""
+    for kind in sorted(theirs.keys() & ours.keys()):
+        _assert_same(kind, getattr(questions, kind), theirs[kind], ours[kind])
 
 
 def _verified(store: StoreProcess, requests: list[list[Any]], found: list[list[int]]) -> list[list[int]]:
@@ -145,7 +165,7 @@ def _verified(store: StoreProcess, requests: list[list[Any]], found: list[list[i
 def _assert_same(what: str, requests: list[list[Any]], theirs: list[Any], ours: list[Any]) -> None:
     answers = zip(requests, theirs, ours, strict=True)
     unlike = [
-        f"{what} {request}:\n    theirs {one}\n    ours   {other}"
+        f"{what}, {request}:\n    theirs {one}\n    ours   {other}"
         for request, one, other in answers
         if one != other
     ]
@@ -172,7 +192,10 @@ def differences(one: Any, other: Any, path: str = "") -> list[str]:
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         pairs = enumerate(zip(one, other, strict=True))
         found = [
-            line for at, (a, b) in pairs if _as_list(a) != _as_list(b) for line in differences(a, b, f"{path}[{at}]")
+            line
+            for at, (a, b) in pairs
+            if _as_list(a) != _as_list(b)
+            for line in differences(a, b, f"{path}[{at}]")
         ]
         return found[:300]
     return [] if _as_list(one) == _as_list(other) else [f"{path}: {one!r:.200} != {other!r:.200}"]

@@ -12,7 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BUILD", "ROCKETMQ_VERSIONS", "Mqstore", "Refused", "RocketMq", "StoreProcess", "prepared_versions"]
+__all__ = [
+    "BUILD",
+    "ROCKETMQ_VERSIONS",
+    "Mqstore",
+    "Refused",
+    "RocketMq",
+    "StoreProcess",
+    "prepared_versions",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "interop"
@@ -49,6 +57,7 @@ class StoreProcess:
     """A process that keeps one store at a time and answers requests about it."""
 
     name = ""
+    has_boundaries = True
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -143,15 +152,12 @@ class RocketMq(StoreProcess):
         super().__init__()
         self.version = version
         self.name = f"RocketMQ {version}"
+        # Whether an offset by time takes a boundary; before, it was the nearest by times of files.
+        self.has_boundaries = not version.startswith("4.")
 
     @property
     def has_long_topics(self) -> bool:
         """Whether it knows V2 records: topics of more than 127 bytes."""
-        return not self.version.startswith("4.")
-
-    @property
-    def has_boundaries(self) -> bool:
-        """Whether its offset by time takes a boundary; before, it answered the nearest by file times."""
         return not self.version.startswith("4.")
 
     @property

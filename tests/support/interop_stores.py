@@ -29,6 +29,10 @@ def create_topics_and_groups(store: StoreProcess, topics: tuple[str, ...]) -> No
 def put_all(store: StoreProcess, messages: list[dict[str, Any]]) -> list[int]:
     """Put messages, none of which may be refused; where each went (of a batch, the first)."""
     results = store.put(messages)
-    refused = [(result, message) for result, message in zip(results, messages, strict=True) if result["status"] != "PUT_OK"]
+    refused = [
+        (result, message)
+        for result, message in zip(results, messages, strict=True)
+        if result["status"] != "PUT_OK"
+    ]
     assert not refused, f"{store} refused {len(refused)} messages: {str(refused[0]):.1000}"
     return [result["physical_offset"] for result in results]

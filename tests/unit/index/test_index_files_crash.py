@@ -82,6 +82,18 @@ def index_rest(disk: SimulatedDisk, log: KeyLog, *, clean: bool, index_msg_times
     return index_contents(disk, ROOT / "index")
 
 
+def assert_recoverable(disk: SimulatedDisk, medium: Medium, log: KeyLog, expected: list[bytes]) -> None:
+    """From some states of `medium`, which is that of `disk` before its first step, after each of its steps."""
+    for at, step in enumerate(disk.steps, start=1):
+        medium.apply(step)
+        units = medium.units()
+        for number in range(STATES_PER_STEP):
+            choices = choose(units, number, STATES_PER_STEP, str(at))
+            if choices is not None:
+                again = SimulatedDisk(medium.image(units, choices), clock=log.clock)
+                assert index_rest(again, log, clean=False) == expected, f"step {at}, state {number}"
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_after_any_crash_the_files_are_those_of_a_broker(seed: int) -> None:
     """Whatever the disk kept of what was not synced."""
@@ -122,14 +134,7 @@ def test_after_a_crash_in_a_recovery_too(seed: int) -> None:
     disk = SimulatedDisk(image, clock=workload.log.clock)
     medium = Medium(disk)
     assert index_rest(disk, workload.log, clean=False) == expected
-    for count, step in enumerate(disk.steps, start=1):
-        medium.apply(step)
-        units = medium.units()
-        for number in range(STATES_PER_STEP):
-            choices = choose(units, number, STATES_PER_STEP, f"{seed}/{count}")
-            if choices is not None:
-                again = SimulatedDisk(medium.image(units, choices), clock=workload.log.clock)
-                assert index_rest(again, workload.log, clean=False) == expected, (seed, at, count, number)
+    assert_recoverable(disk, medium, workload.log, expected)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -142,11 +147,14 @@ def test_after_a_crash_that_took_the_logs_tail_as_well(seed: int) -> None:
     workload.log.cut(workload.put[cut_at])
     del workload.put[cut_at:]
     disk = SimulatedDisk(image, clock=workload.log.clock)
+    medium = Medium(disk)
     index = open_index(disk, workload.log, clean=False)
     workload.put_some()
+    expected = plain_index_files(workload.log.log, workload.put, SIZE)
+    assert_recoverable(disk, medium, workload.log, expected)
     workload.log.feed(index)
     index.close()
-    assert index_contents(disk, ROOT / "index") == plain_index_files(workload.log.log, workload.put, SIZE)
+    assert index_contents(disk, ROOT / "index") == expected
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -163,14 +171,7 @@ def test_a_cut_of_the_log_while_it_is_open(seed: int) -> None:
     del workload.put[cut_at:]
     workload.put_some()
     expected = plain_index_files(workload.log.log, workload.put, SIZE)
-    for count, step in enumerate(disk.steps, start=1):
-        medium.apply(step)
-        units = medium.units()
-        for number in range(STATES_PER_STEP):
-            choices = choose(units, number, STATES_PER_STEP, f"{seed}/{count}")
-            if choices is not None:
-                again = SimulatedDisk(medium.image(units, choices), clock=workload.log.clock)
-                assert index_rest(again, workload.log, clean=False) == expected, (seed, count, number)
+    assert_recoverable(disk, medium, workload.log, expected)
     workload.log.feed(index)
     index.close()
     assert index_contents(disk, ROOT / "index") == expected
