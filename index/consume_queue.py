@@ -15,7 +15,7 @@ carry no checksum.
 
 import bisect
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +37,8 @@ __all__ = ["ConsumeQueue", "QueueOffsetConflict"]
 
 # How many of the newest files a crash may have left incomplete: as many as RocketMQ reads again.
 _SUSPECT_FILES = 3
+# What a disk writes whole or not at all.
+_SECTOR_BYTES = 512
 
 
 class QueueOffsetConflict(StoreError):
@@ -67,7 +69,9 @@ class ConsumeQueue:
         file_size_bytes: int,
         reserve_window_bytes: int,
         writable: bool = True,
+        after_crash: bool = False,
     ) -> None:
+        """after_crash: entries may be missing at the end; `truncate` follows."""
         self.topic = topic
         self.queue_id = queue_id
         # Queue offset of the first entry that stands for a message still in the log. Written under _lock.
@@ -84,6 +88,7 @@ class ConsumeQueue:
             writable=writable,
             size_key="mapped_file_size_consume_queue",
             is_derived=True,
+            after_crash=after_crash,
         )
         self._lock = threading.Lock()
         # Entries before this queue offset are durable. Only `flush` and `truncate` write it.
@@ -132,8 +137,12 @@ class ConsumeQueue:
             return None
         return ENTRY.unpack_from(mapped_file.view, offset - mapped_file.start_offset)
 
-    def truncate(self, physical_offset: int) -> None:
+    def truncate(self, physical_offset: int, is_entry: Callable[[int, int, int], bool] | None = None) -> None:
         """Drop the entries of messages at or behind `physical_offset`, and what a crash left after a hole.
+
+        `is_entry` tells whether the log has (queue offset, physical offset, size). It is asked about a last
+        entry that lies across two sectors: a power cut may have kept its size alone, and the zeros before it
+        would pass for an offset.
 
         What is dropped is erased and the erasure synced, so that no stale entry can come back. The
         first file is kept if it does not begin at 0, because it carries the numbering.
@@ -146,6 +155,10 @@ class ConsumeQueue:
             for mapped_file in files.files[-_SUSPECT_FILES:]:
                 count = _count_below(mapped_file, physical_offset)
                 end = mapped_file.start_offset // ENTRY_BYTES + count
+                if count and is_entry is not None and _is_across_sectors(count - 1):
+                    last_offset, last_size, _ = ENTRY.unpack_from(mapped_file.view, (count - 1) * ENTRY_BYTES)
+                    if last_size != BLANK_SIZE and not is_entry(end - 1, last_offset, last_size):
+                        count, end = count - 1, end - 1
                 if count < mapped_file.size_bytes // ENTRY_BYTES:
                     files.delete_from(mapped_file.end_offset)
                     mapped_file.erase_from(count * ENTRY_BYTES)
@@ -356,6 +369,11 @@ _NOTHING = memoryview(b"")
 def _is_written(mapped_file: MappedFile, index: int) -> bool:
     physical_offset, size, _ = ENTRY.unpack_from(mapped_file.view, index * ENTRY_BYTES)
     return bool(size > 0 and physical_offset >= 0)
+
+
+def _is_across_sectors(index: int) -> bool:
+    start = index * ENTRY_BYTES
+    return start // _SECTOR_BYTES != (start + ENTRY_BYTES - 1) // _SECTOR_BYTES
 
 
 def _begins_below(mapped_file: MappedFile, physical_offset: int) -> bool:

@@ -10,6 +10,7 @@ Durability: `flush` makes durable what was absorbed before it. Rebuilt from the 
 """
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.store.commit_log import LogChunk
+from mqstore.store.commit_log import CommitLog, LogChunk
 from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileSystem
 
@@ -39,7 +40,9 @@ class ConsumeQueueStore:
         delay_ms_by_level: npt.NDArray[np.int64],
         *,
         writable: bool = True,
+        after_crash: bool = False,
     ) -> None:
+        """after_crash: the last writer has not closed the store; `truncate` follows."""
         self.directory = directory
         # Whether gaps and restarts in the numbering are taken from the log: True during a rebuild.
         self.follow_log = False
@@ -49,6 +52,7 @@ class ConsumeQueueStore:
         self._config = config
         self._delay_ms_by_level = np.ascontiguousarray(delay_ms_by_level, np.int64)
         self._writable = writable
+        self._after_crash = after_crash
         self._commit_log_min_offset = 0
         self._guard = threading.Lock()
         # Loaded queues. Read without a lock, written under _guard.
@@ -115,6 +119,7 @@ class ConsumeQueueStore:
             file_size_bytes=self._config.mapped_file_size_consume_queue,
             reserve_window_bytes=self._config.reserve_window_consume_queue,
             writable=self._writable,
+            after_crash=self._after_crash,
         )
         if (topic, queue_id) in self._unloaded:
             queue.load(self._commit_log_min_offset)
@@ -197,10 +202,10 @@ class ConsumeQueueStore:
 
     # -- recovery and retention -----------------------------------------------------------------------
 
-    def truncate(self, physical_offset: int) -> None:
+    def truncate(self, physical_offset: int, commit_log: CommitLog) -> None:
         """Drop the entries of messages at or behind `physical_offset` from every queue, durably."""
         for queue in self._all():
-            queue.truncate(physical_offset)
+            queue.truncate(physical_offset, partial(_is_entry, commit_log, queue.topic, queue.queue_id))
 
     def correct_min_offset(self, commit_log_min_offset: int) -> None:
         """Tell all queues where the log begins now; those not loaded learn it when they are."""
@@ -242,3 +247,16 @@ class ConsumeQueueStore:
 
     def __repr__(self) -> str:
         return f"ConsumeQueueStore({str(self.directory)!r}, queues={len(self.queues())})"
+
+
+def _is_entry(
+    commit_log: CommitLog, topic: str, queue_id: int, queue_offset: int, physical_offset: int, size: int
+) -> bool:
+    """Whether the log has this message of this queue there."""
+    message = commit_log.look_message_by_offset(physical_offset)
+    return message is not None and (
+        message.topic,
+        message.queue_id,
+        message.queue_offset,
+        message.store_size,
+    ) == (topic, queue_id, queue_offset, size)

@@ -136,7 +136,7 @@ class IndexFiles:
             if point is not None and agrees:
                 row.cut_to_point(point)
             else:
-                pass
+                row.drop_newer_than(self.flushed_timestamp)
         return point if agrees else None
 
     def _is_of_this_log(self, point: IndexPoint | None) -> bool:

@@ -78,4 +78,4 @@ def decode_index_point(data: bytes) -> IndexPoint | None:
     content, crc = data[: -_CRC.size], _CRC.unpack_from(data, len(data) - _CRC.size)[0]
     if magic != _MAGIC or version != VERSION or crc != _crc32c()(content):
         return None
-    return IndexPoint(*fields, decode_header(content[_FIELDS.size :]))
+    return IndexPoint._make((*fields, decode_header(content[_FIELDS.size :])))

@@ -48,7 +48,7 @@ def bring_up_to_date(
     is_gone = not consume_queues.queues() and commit_log.max_offset > commit_log.min_offset
     if not is_gone:
         if not clean:
-            consume_queues.truncate(start_offset)
+            consume_queues.truncate(start_offset, commit_log)
         dispatcher = Dispatcher(
             commit_log, consume_queues, start_offset, DISPATCHER_NAME, on_progress=on_progress
         )

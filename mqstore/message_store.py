@@ -303,7 +303,7 @@ class MessageStore:
         """Make all durable: log, queues, keys, and the state files. Raises StorePoisoned, StoreFull."""
         self._check_writable()
         self._flusher.resolve_pending()
-        self._catch_up()
+        self._dispatch()
         self._persistence.flush_all()
 
     def refresh(self) -> None:

@@ -13,7 +13,6 @@ It does not start services (message_store.py). Source: DefaultMessageStore#load.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from mqstore.consumer_offsets import ConsumerOffsets
 from mqstore.index.consume_queue_store import ConsumeQueueStore
@@ -48,7 +47,8 @@ OpeningProgress = Callable[[str, int, int], None]
 """Called with (what is being done, bytes done, bytes in all)."""
 
 
-class KeyFeed(NamedTuple):
+@dataclass(frozen=True)
+class KeyFeed:
     """A key index, and the dispatcher that brings it the log."""
 
     index: KeyLookup
@@ -144,8 +144,8 @@ class _Opening:
             file_system, layout.commit_log, self.config, self.clock, writable=not self.read_only
         )
         commit_log.load()
-        consume_queues = self._load_consume_queues(commit_log.min_offset)
         clean = not abort.exists()
+        consume_queues = self._load_consume_queues(commit_log.min_offset, clean=clean)
         report = self._recover(commit_log, recovery_point, checkpoint, clean=clean)
         if not self.read_only:
             for directory in (layout.commit_log, layout.own, layout.config):
@@ -197,13 +197,14 @@ class _Opening:
         DelayOffsets(*arguments).load()
         return topics, groups, offsets
 
-    def _load_consume_queues(self, min_offset: int) -> ConsumeQueueStore:
+    def _load_consume_queues(self, min_offset: int, *, clean: bool) -> ConsumeQueueStore:
         consume_queues = ConsumeQueueStore(
             self.file_system,
             self.layout.consume_queues,
             self.config,
             self.delay_levels.as_array(),
             writable=not self.read_only,
+            after_crash=not clean,
         )
         consume_queues.load(min_offset)
         return consume_queues
@@ -242,8 +243,8 @@ class _Opening:
             return Dispatcher(commit_log, consume_queues, report.end_offset, DISPATCHER_NAME)
         total_bytes = commit_log.max_offset - commit_log.min_offset
         on_progress = self.on_progress
-        # Before a queue is cut, for the start may be before the point; and before the first put, for without a
-        # point whole records behind a torn one would pass for damage.
+        # Before a queue is cut, for the start may be before the point; and before the first put, for without
+        # a point whole records behind a torn one would pass for damage.
         recovery_point.save(RecoveryPoint(report.end_offset, report.start_offset))
         return bring_up_to_date(
             commit_log,
@@ -275,12 +276,18 @@ class _Opening:
     def _created_queue_nums(self, topic: str) -> int:
         """Queues that a topic of this name had when it came to be by itself, maybe just before a crash."""
         is_users = not (is_retry_topic(topic) or is_dead_letter_topic(topic) or is_system_topic(topic))
-        return self.config.default_topic_queue_nums if is_users and self.config.auto_create_topic_enable else 1
+        is_created = is_users and self.config.auto_create_topic_enable
+        return self.config.default_topic_queue_nums if is_created else 1
 
     def _open_index_files(
         self, commit_log: CommitLog, checkpoint: CheckpointFile, *, clean: bool
     ) -> IndexFiles | None:
-        if not self.config.key_index_enable or self.config.key_index == "lmdb":
+        key_index = self.config.key_index
+        if not self.config.key_index_enable or key_index == "lmdb":
+            return None
+        # Beside lmdb they are there for a broker: a reader needs them not, and no broker opens a memory.
+        is_for_brokers = not self.read_only and isinstance(self.file_system, OsFileSystem)
+        if key_index == "both" and not is_for_brokers:
             return None
         return IndexFiles(
             self.file_system,

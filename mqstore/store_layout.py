@@ -13,13 +13,14 @@ Names of RocketMQ's files are fixed: a broker opens the same directory. Source: 
 BrokerPathConfigHelper.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 __all__ = ["StoreLayout"]
 
 
-class StoreLayout(NamedTuple):
+@dataclass(frozen=True)
+class StoreLayout:
     """Paths of one store."""
 
     root: Path

@@ -119,10 +119,11 @@ class StoreConfig:
     key_index_enable: bool = True
     """Index messages by their keys, for `query_message` (RocketMQ: messageIndexEnable)."""
 
-    key_index: Literal["lmdb", "index_file", "both"] = "lmdb"
+    key_index: Literal["lmdb", "index_file", "both"] = "both"
     """Where keys are indexed. lmdb: in `mqstore/keys/`, which a broker ignores. index_file: in RocketMQ's
     `index/`, for a broker that opens the directory after us. both: in both, and `query_message` asks lmdb.
-    The answers are the same."""
+    The answers are the same. Cost of both over lmdb: a few percent of puts with keys, 20 MB of memory and
+    24 MB of disk from the first key on, 20 bytes a key."""
 
     max_hash_slot_num: int = 5_000_000
     """Slots of a file in `index/`: 4 bytes each, on disk and, of the newest file, in memory."""

@@ -34,11 +34,13 @@ class MappedFileQueue:
         writable: bool,
         size_key: str,
         is_derived: bool = False,
+        after_crash: bool = False,
     ) -> None:
         """`size_key` is the setting that `file_size_bytes` came from, for the error that names it.
 
         is_derived: for rows that can be rebuilt and of which a store has thousands: descriptors are given
-        back after each use, and new names are durable after `sync_names`, not on creation.
+        back after each use, and new names are durable after `sync_names`, not on creation. After a crash
+        such a row ends before the first file that did not come to be; what follows is derived anew.
         """
         self.directory = directory
         self.file_size_bytes = file_size_bytes
@@ -48,6 +50,7 @@ class MappedFileQueue:
         self._writable = writable
         self._size_key = size_key
         self._is_derived = is_derived
+        self._ends_at_gap = is_derived and after_crash
         # Whether a file was added whose name may not be durable; only in derived rows.
         self._has_new_names = False
 
@@ -58,9 +61,9 @@ class MappedFileQueue:
         only, passed over). Raises SegmentSizeMismatch for any other length, CorruptRecord for a gap.
         """
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_segment(entry)]
-        if entries and entries[-1].size_bytes == 0:
+        for entry in reversed(entries[self._count_that_came_to_be(entries) :]):
             if self._writable:
-                self._file_system.delete(self.directory / entries[-1].name)
+                self._file_system.delete(self.directory / entry.name)
             entries.pop()
         known = {mapped_file.path.name: mapped_file for mapped_file in self.files}
         files: list[MappedFile] = []
@@ -72,6 +75,15 @@ class MappedFileQueue:
                 raise CorruptRecord(path, 0, f"a file {file_name(files[-1].end_offset)} before it", "none")
             files.append(known.get(entry.name) or self._open(path))
         self.files = tuple(files)
+
+    def _count_that_came_to_be(self, entries: list[FileEntry]) -> int:
+        """How many files are there that are not left over from creations that a crash interrupted."""
+        if self._ends_at_gap:
+            first = int(entries[0].name) if entries else 0
+            for index, entry in enumerate(entries):
+                if entry.size_bytes == 0 or int(entry.name) != first + index * self.file_size_bytes:
+                    return index
+        return len(entries) - bool(entries and entries[-1].size_bytes == 0)
 
     @staticmethod
     def _is_segment(entry: FileEntry) -> bool:

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from hypothesis import settings
+
 from mqstore.store.file_system import FileSystem
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.os_file_system import OsFileSystem
 from support.manual_clock import ManualClock
+
+# No test asserts a wall-clock time, and the first call of a compiled loop takes its time.
+# A failure prints what replays it.
+settings.register_profile("mqstore", deadline=None, print_blob=True)
+settings.load_profile("mqstore")
 
 GOLDEN = Path(__file__).parent / "golden"
 # Any fixed moment will do; this one is that of the spec's samples.

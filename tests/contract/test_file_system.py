@@ -33,7 +33,7 @@ def path(root: Path) -> Path:
     return root / "file"
 
 
-# -- mapped files ---------------------------------------------------------------------------------------
+# -- mapped files -------------------------------------------------------------------------------------
 
 
 def test_a_created_file_is_all_zero(file_system: FileSystem, path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_deleted_file_lives_on_in_its_mappings(file_system: FileSystem, path: 
     assert bytes(view) == b"old"
 
 
-# -- small files ------------------------------------------------------------------------------------------
+# -- small files --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 100])
@@ -179,7 +179,7 @@ def test_renaming_replaces_the_target(file_system: FileSystem, path: Path) -> No
     assert file_system.read(target) == b"new"
 
 
-# -- directories --------------------------------------------------------------------------------------------
+# -- directories --------------------------------------------------------------------------------------
 
 
 def test_a_listing_is_sorted_and_of_one_directory(file_system: FileSystem, root: Path) -> None:
@@ -223,7 +223,7 @@ def test_only_an_empty_directory_is_deleted(file_system: FileSystem, root: Path)
     assert not file_system.exists(root / "a")
 
 
-# -- the lock ---------------------------------------------------------------------------------------------------
+# -- the lock -----------------------------------------------------------------------------------------
 
 
 def test_a_lock_excludes_until_it_is_released(file_system: FileSystem, root: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_lock_excludes_until_it_is_released(file_system: FileSystem, root: Pat
     assert file_system.read(root / "lock") == b"lock"
 
 
-# -- the disk ---------------------------------------------------------------------------------------------------
+# -- the disk -----------------------------------------------------------------------------------------
 
 
 def test_room_is_told_for_any_path(file_system: FileSystem, root: Path) -> None:

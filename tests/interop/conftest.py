@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from support.interop_process import ROCKETMQ_VERSIONS, Mqstore, RocketMq, prepared_versions
 
 

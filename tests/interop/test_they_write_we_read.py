@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from support.interop_messages import Traffic
 from support.interop_picture import (
     Questions,

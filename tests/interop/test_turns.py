@@ -1,4 +1,4 @@
-"""Turns: RocketMQ and mqstore append to one directory, one after the other, and each finds what the other left.
+"""Turns: RocketMQ and mqstore append to one directory in turn, and each finds what the other left.
 
 Method: ten rounds; in each, one of them opens the directory, must see what the other saw last, puts some
 hundred messages, and stops, about every other time by kill -9.
@@ -6,9 +6,11 @@ hundred messages, and stops, about every other time by kill -9.
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from support.interop_messages import Traffic
 from support.interop_picture import (
+    Picture,
     Questions,
     answers_of,
     assert_same_answers,
@@ -17,6 +19,8 @@ from support.interop_picture import (
 )
 from support.interop_process import Mqstore, RocketMq, StoreProcess
 from support.interop_stores import SETTINGS, create_topics_and_groups, put_all
+
+Json = dict[str, Any]
 
 ROUNDS = 10
 MESSAGES = 1_000
@@ -28,22 +32,24 @@ def test_both_append_in_turn(theirs: RocketMq, ours: Mqstore, tmp_path: Path, se
     traffic = Traffic(seed, long_topics=theirs.has_long_topics)
     with_deliver_times = not theirs.forgets_deliver_times
     put: list[int] = []
+    left: tuple[Picture, Questions, Json] | None = None
     for number in range(ROUNDS):
         writer: StoreProcess = (theirs, ours)[number % 2]
         writer.open(tmp_path, **SETTINGS, start=False)
-        if number == 0:
+        if left is None:
             create_topics_and_groups(writer, traffic.topics)
         else:
+            picture, questions, answers = left
             found = take_picture(writer, put, with_deliver_times=with_deliver_times)
-            assert not differences(left, found), f"round {number}"
+            assert not differences(picture, found), f"round {number}"
             assert_same_answers(questions, answers, answers_of(writer, questions, with_keys=False))
         put += put_all(writer, traffic.messages(MESSAGES))
-        left = take_picture(writer, put, with_deliver_times=with_deliver_times)
-        assert None not in left.messages.values()
-        questions = Questions.about(left, seed + number)
+        picture = take_picture(writer, put, with_deliver_times=with_deliver_times)
+        assert None not in picture.messages.values()
+        questions = Questions.about(picture, seed + number)
         if not with_deliver_times:
             questions = questions.without_deliver_times()
-        answers = answers_of(writer, questions, with_keys=False)
+        left = picture, questions, answers_of(writer, questions, with_keys=False)
         stop(writer, unclean=random.random() < 0.5)
 
 

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from support.interop_messages import Traffic
 from support.interop_picture import (
     Questions,
@@ -80,9 +81,9 @@ def changed(before: dict[str, bytes], after: dict[str, bytes], *, may_grow: bool
     may_grow: entries that mqstore had no time to append may follow in a queue.
     """
     unlike = [name for name in before if name.startswith("commitlog/") and before[name] != after.get(name)]
-    for name in before:
+    for name, data in before.items():
         if name.startswith("consumequeue/"):
-            kept = before[name].rstrip(b"\0") if may_grow else before[name]
+            kept = data.rstrip(b"\0") if may_grow else data
             if not after.get(name, b"").startswith(kept):
                 unlike.append(name)
     return unlike

@@ -5,7 +5,8 @@ and nothing of files. The store runs in memory with small segments and queue fil
 cross their borders, and is closed, killed and opened again in between. Time passes only when a step says so.
 
 Runs differ from each other. A failure prints the steps that led to it, shrunk, and with them the line
-`@reproduce_failure(...)` that replays it; hypothesis also keeps it in .hypothesis/ and tries it first next time.
+`@reproduce_failure(...)` that replays it; hypothesis also keeps it in .hypothesis/ and tries it first the
+next time.
 """
 
 from collections import defaultdict
@@ -105,7 +106,9 @@ class Model:
         self.delivered = defaultdict(int, self.delivered_on_disk)
         self.committed = dict(self.committed_on_disk)
 
-    def pull(self, queue: Queue, offset: int, max_msg_nums: int, tags: str) -> tuple[GetMessageStatus, int, list[Record]]:
+    def pull(
+        self, queue: Queue, offset: int, max_msg_nums: int, tags: str
+    ) -> tuple[GetMessageStatus, int, list[Record]]:
         """Status, next offset and messages, by RocketMQ's rules."""
         records = self.queues.get(queue)
         if not records:
@@ -219,10 +222,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert put.store_timestamp == record.store_timestamp
 
     @rule(
-        messages=st.lists(st.tuples(TOPICS, QUEUES, LENGTHS, TAGS, KEYS, st.sampled_from([0, 0, 2])), max_size=25),
+        messages=st.lists(
+            st.tuples(TOPICS, QUEUES, LENGTHS, TAGS, KEYS, st.sampled_from([0, 0, 2])), max_size=25
+        ),
         asynchronous=st.booleans(),
     )
-    def put_many(self, messages: list[tuple[str, int, int, str | None, tuple[str, ...], int]], asynchronous: bool) -> None:
+    def put_many(
+        self, messages: list[tuple[str, int, int, str | None, tuple[str, ...], int]], asynchronous: bool
+    ) -> None:
         """Messages of several queues at once, or one by one without waiting."""
         made = [self.message(*fields, delay_level=level) for *fields, level in messages]  # type: ignore[arg-type]
         if asynchronous:
@@ -245,7 +252,7 @@ class StoreMachine(RuleBasedStateMachine):
         with pytest.raises(MessageIllegal):
             self.store.put_messages(messages)
 
-    # -- later and again --------------------------------------------------------------------------------
+    # -- later and again ------------------------------------------------------------------------------
 
     @rule(duration_ms=st.sampled_from([0, 1, 999, 1_000, 5_000, 30_000]))
     def let_time_pass_and_deliver(self, duration_ms: int) -> None:
@@ -315,7 +322,7 @@ class StoreMachine(RuleBasedStateMachine):
                 offset += message.store_size
         return found
 
-    # -- asking ---------------------------------------------------------------------------------------------
+    # -- asking ---------------------------------------------------------------------------------------
 
     @rule(
         topic=st.sampled_from(["orders", "events", f"%RETRY%{GROUP}", f"%DLQ%{GROUP}", "nothing"]),
@@ -383,7 +390,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert lower == sum(time < time_ms for time in times)
         assert upper == max(0, sum(time <= time_ms for time in times) - 1)
 
-    # -- consumers --------------------------------------------------------------------------------------------
+    # -- consumers ------------------------------------------------------------------------------------
 
     @rule(topic=TOPICS, queue_id=QUEUES, offset=st.integers(0, 60))
     def commit(self, topic: str, queue_id: int, offset: int) -> None:
@@ -397,7 +404,7 @@ class StoreMachine(RuleBasedStateMachine):
             for (topic, queue_id), offset in self.model.committed.items():
                 assert self.store.consumer_offsets.query(GROUP, topic, queue_id) == offset
 
-    # -- opening and closing --------------------------------------------------------------------------------------
+    # -- opening and closing --------------------------------------------------------------------------
 
     @rule()
     def flush(self) -> None:
@@ -447,11 +454,13 @@ class StoreMachine(RuleBasedStateMachine):
             entries = queue.entries_from(0, 2**31)
             while len(entries) < len(records):
                 entries = [*entries, *queue.entries_from(len(entries), 2**31)]
-            assert [int(entry["physical_offset"]) for entry in entries] == [r.physical_offset for r in records]
+            assert [int(entry["physical_offset"]) for entry in entries] == [
+                r.physical_offset for r in records
+            ]
 
 
 StoreMachine.TestCase.settings = settings(
-    max_examples=1500,
+    max_examples=200,
     stateful_step_count=50,
     deadline=None,
     print_blob=True,

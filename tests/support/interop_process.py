@@ -32,6 +32,14 @@ ROCKETMQ_VERSIONS = ("5.5.0", "5.1.4", "4.9.7")
 _ROCKETMQ_STORE = {"maxHashSlotNum": 5_000, "maxIndexNum": 20_000, "timerWheelEnable": "false"}
 _ROCKETMQ_BROKER = {"brokerIP1": "127.0.0.1"}
 
+# What is the table in each state file.
+_STATE_TABLES = {
+    "topics": "topicConfigTable",
+    "subscriptionGroup": "subscriptionGroupTable",
+    "consumerOffset": "offsetTable",
+    "delayOffset": "offsetTable",
+}
+
 # RocketMQ reaches into the JDK to unmap its files.
 _JAVA_OPTIONS = (
     "-Xmx1g",
@@ -100,6 +108,11 @@ class StoreProcess:
         if "error" in answer:
             raise Refused(f"{self.name}: {answer['error']}")
         return answer["answer"]
+
+    def state(self) -> dict[str, Any]:
+        """Topics, groups, consumer offsets and delay offsets: each file's own table, by name."""
+        answer: dict[str, Any] = self.ask("state")
+        return answer
 
     def close(self) -> None:
         """Close the store cleanly."""
@@ -178,6 +191,12 @@ class RocketMq(StoreProcess):
         store = _ROCKETMQ_STORE | {_camel_case(name): value for name, value in settings.items()}
         answer: dict[str, int] = self.ask("open", path=str(path), store=store, broker=_ROCKETMQ_BROKER)
         return answer
+
+    def state(self) -> dict[str, Any]:
+        state = self.ask("state")
+        tables = {name: state[name][table] for name, table in _STATE_TABLES.items()}
+        delay_offsets = {level: offset for level, offset in tables["delayOffset"].items() if offset}
+        return tables | {"delayOffset": delay_offsets}
 
     def _command(self) -> list[str]:
         directory = BUILD / self.version

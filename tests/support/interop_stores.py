@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from support.interop_messages import GROUPS, MAX_BODY_BYTES, QUEUES, Traffic
+from support.interop_messages import GROUPS, MAX_BODY_BYTES, QUEUES
 from support.interop_process import StoreProcess
 
-__all__ = ["SETTINGS", "create_topics_and_groups", "put_all", "seed_from"]
+__all__ = ["SETTINGS", "create_topics_and_groups", "put_all"]
 
 SETTINGS: dict[str, Any] = {
     "mapped_file_size_commit_log": 1_048_576,
@@ -34,5 +34,5 @@ def put_all(store: StoreProcess, messages: list[dict[str, Any]]) -> list[int]:
         for result, message in zip(results, messages, strict=True)
         if result["status"] != "PUT_OK"
     ]
-    assert not refused, f"{store} refused {len(refused)} messages: {str(refused[0]):.1000}"
+    assert not refused, f"{store} refused {len(refused)} messages: {refused[0]!s:.1000}"
     return [result["physical_offset"] for result in results]

@@ -1,4 +1,4 @@
-"""RocketMQ's index files the plain way: the plain twin of the index kernels, and a directory of files to look at.
+"""RocketMQ's index files the plain way: the plain twin of the index kernels.
 
 `plain_index_files` puts key after key, as IndexService#buildIndex and IndexFile#putKey do, into a bytearray.
 """

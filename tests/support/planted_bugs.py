@@ -13,12 +13,10 @@ from unittest import mock
 import numpy as np
 
 from mqstore import MessageStore, PutMessageStatus
-from mqstore.consumer_offsets import ConsumerOffsets
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.persistence import Persistence
 from mqstore.put_path import PutPath
 from mqstore.schedule import due_entries
-from mqstore.schedule.delivery_progress import DeliveryProgress
 from mqstore.store import kernels, recovery
 from mqstore.store.abort_file import AbortFile
 from mqstore.store.commit_log import CommitLog
@@ -111,17 +109,14 @@ def _point_ahead_of_log(persistence: Persistence, **settings: bool) -> None:
     parts.recovery_point.save(RecoveryPoint(end, min(end, parts.dispatcher.dispatched_offset)))
 
 
-def _settle_at_once(progress: DeliveryProgress, flushed_offset: int) -> int:
-    while progress._unflushed:
-        progress.durable_offset = progress._unflushed.popleft()[1]
-    return progress.durable_offset
+def _delay_offsets_unbounded(persistence: Persistence) -> None:
+    persistence._delivery.persist(2**62)
 
 
-def _unbounded_offsets() -> contextlib.AbstractContextManager[object]:
-    genuine = ConsumerOffsets.persist
-    return mock.patch.object(
-        ConsumerOffsets, "persist", lambda offsets, bound: genuine(offsets, lambda topic, queue_id: 2**62)
-    )
+def _consumer_offsets_unbounded(persistence: Persistence) -> None:
+    persistence._parts.topics.persist()
+    persistence._parts.subscription_groups.persist()
+    persistence._parts.consumer_offsets.persist(lambda topic, queue_id: 2**62)
 
 
 # -- recovery -----------------------------------------------------------------------------------------
@@ -210,11 +205,13 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     ),
     "delay-offset-ahead": PlantedBug(
         "delayOffset.json passes deliveries whose copies are not durable",
-        _replaced(DeliveryProgress, "settle", _settle_at_once),
+        _replaced(Persistence, "persist_delay_offsets", _delay_offsets_unbounded),
         ("delays-async",),
     ),
     "consumer-offset-ahead": PlantedBug(
-        "consumerOffset.json stands beyond the durable end of a queue", _unbounded_offsets, ("delays-async",)
+        "consumerOffset.json stands beyond the durable end of a queue",
+        _replaced(Persistence, "persist_state", _consumer_offsets_unbounded),
+        ("delays-async",),
     ),
     "tail-not-zeroed": PlantedBug(
         "recovery moves the end of the log in memory only (rocketmq issue 10666)",

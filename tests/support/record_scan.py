@@ -6,7 +6,16 @@ Written from the spec's tables, without the encoder, the decoder and the kernels
 import struct
 import zlib
 
-__all__ = ["BLANK", "DATA_ENDS", "NO_RECORD", "lenient_record_size", "plain_crc32", "plain_find", "plain_scan", "plain_whole_record_size"]
+__all__ = [
+    "BLANK",
+    "DATA_ENDS",
+    "NO_RECORD",
+    "lenient_record_size",
+    "plain_crc32",
+    "plain_find",
+    "plain_scan",
+    "plain_whole_record_size",
+]
 
 DATA_ENDS, BLANK, NO_RECORD = 0, 1, 2
 

@@ -1,4 +1,4 @@
-"""A commit log with segments of 128 KiB, and the encoder that belongs to it: the ground of the store tests."""
+"""A commit log with segments of 128 KiB, and the encoder that belongs to it: ground of the store tests."""
 
 from pathlib import Path
 from typing import Any

@@ -51,7 +51,12 @@ class SmallStore:
         self.clock = clock or ManualClock()
 
     def open(
-        self, config: StoreConfig | None = None, *, read_only: bool = False, start: bool = False, **settings: Any
+        self,
+        config: StoreConfig | None = None,
+        *,
+        read_only: bool = False,
+        start: bool = False,
+        **settings: Any,
     ) -> MessageStore:
         """Open it; the settings are those of StoreConfig."""
         return MessageStore.open(
@@ -74,7 +79,7 @@ class SmallStore:
 
     @property
     def content(self) -> dict[str, bytes]:
-        """Every file of it. (LMDB's own lock file is left out: it says who looked last.)"""
+        """Every file of it, but for LMDB's own lock file, which says who looked last."""
         content = directory_content(self.file_system, self.path)
         return {name: data for name, data in content.items() if not name.endswith("lock.mdb")}
 

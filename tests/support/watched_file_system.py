@@ -69,7 +69,9 @@ class WatchedFileSystem:
         """How often a step was done (to one file)."""
         return sum(done == step and path in (None, at) for done, at in self.steps)
 
-    def map(self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True) -> WatchedRegion:
+    def map(
+        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+    ) -> WatchedRegion:
         self._note("map", path)
         region = self.inner.map(path, size_bytes, create=create, writable=writable)
         return WatchedRegion(region, path, self._note)

@@ -116,7 +116,9 @@ def test_the_bytes_are_those_of_a_broker(indexed: IndexedLog) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.tuples(st.lists(st.sampled_from("abc"), max_size=9), st.integers(-9_000, 9_000)), max_size=30),
+    st.lists(
+        st.tuples(st.lists(st.sampled_from("abc"), max_size=9), st.integers(-9_000, 9_000)), max_size=30
+    ),
     st.integers(1, 12),
     st.integers(2, 9),
     st.integers(150, 2_000),
@@ -275,6 +277,28 @@ def test_a_damaged_point_costs_a_walk_only(indexed: IndexedLog) -> None:
     assert indexed.contents() == indexed.expected()
 
 
+@pytest.mark.parametrize(("flushed_files", "is_trusted"), [(0, False), (1, True)])
+def test_without_a_point_an_unclean_stop_leaves_what_the_checkpoint_vouches_for(
+    indexed: IndexedLog, flushed_files: int, is_trusted: bool
+) -> None:
+    """A power cut may have torn any other file, also one whose header and entries look right."""
+    indexed.put.append(indexed.log.put(("a", "b", "c", "d", "e")))
+    index = indexed.open()
+    indexed.log.feed(index)
+    index.close()
+    indexed.file_system.delete(indexed.point_path)
+    (name,) = indexed.names()
+    whole = indexed.contents()[0]
+    torn = bytearray(whole)
+    torn[40:68] = bytes(28)
+    indexed.file_system.write(indexed.directory / name, bytes(torn))
+    vouched_ms = indexed.log.clock.now_ms() - 1 + flushed_files
+    indexed.open(clean=False, index_msg_timestamp=vouched_ms).close()
+    assert indexed.contents() == ([bytes(torn)] if is_trusted else [])
+    indexed.index_all()
+    assert indexed.contents() == [bytes(torn) if is_trusted else whole]
+
+
 @pytest.mark.parametrize("cut_at", range(0, 20, 3))
 def test_the_log_lost_its_tail(indexed: IndexedLog, cut_at: int) -> None:
     """And other messages came in its place."""
@@ -293,7 +317,7 @@ def test_the_log_lost_its_tail(indexed: IndexedLog, cut_at: int) -> None:
     [([], 0), (["a"], 1), (["a", "b"], 2), (["a", "a"], 1), (["a", "b", "a", "b"], 2), (["b", "a"], 1)],
 )
 def test_goes_on_in_the_middle_of_a_record(indexed: IndexedLog, stored: list[str], done: int) -> None:
-    """A broker that dispatches its last record again puts its keys again; the ones that follow are not missed."""
+    """A broker that dispatches a record again puts its keys again; those that follow are not missed."""
     offset = indexed.log.put(("a", "b"))
     index = indexed.open()
     codes = {key: index_files.key_hash("T", key) for key in "ab"}

@@ -1,10 +1,10 @@
 """Crashes of the index files: every step of the disk, killed there or with the power cut there.
 
-A log, which is durable here, is indexed piece by piece on a simulated disk, with flushes, a cut of the log's tail
-and a roll in nearly every piece. For each step that changed the disk, some of the states that the medium may hold
-then are opened as after an unclean stop, and the rest of the log is fed. The files must then be byte for byte those
-that a broker would have written behind that log, at the first opening and at a second one. A failure names the
-state; the simulated disk itself fails when bytes are written where no room was reserved.
+A log, which is durable here, is indexed piece by piece on a simulated disk, with flushes, closings, rolls and
+cuts. After each step, some of the states that the medium may hold then are opened as after an unclean stop,
+and the rest of the log is fed. The files must then be, byte for byte, those that a broker would have written
+behind that log, at the first opening and at a second one. A failure names the state; the simulated disk
+itself fails when bytes are written where no room was reserved.
 """
 
 import random
@@ -20,15 +20,19 @@ from support.plain_index_files import index_contents, plain_index_files
 from support.simulated_disk import SimulatedDisk
 
 ROOT = Path("/store")
-SIZE = IndexFileSize(slot_count=5, entry_count=12)
+SMALL = IndexFileSize(slot_count=5, entry_count=12)
+# More than one sector: one part of a file may reach the disk without another.
+LARGE = IndexFileSize(slot_count=150, entry_count=50)
 STATES_PER_STEP = 6
 
 
 class Workload:
     """A log, and what indexes it on a disk."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, size: IndexFileSize) -> None:
+        self.size = size
         self.chance = random.Random(seed)
+        self.flush_chance = self.chance.choice([0.03, 0.3])
         self.log = KeyLog()
         self.put: list[int] = []
         self.disk = SimulatedDisk(clock=self.log.clock)
@@ -44,134 +48,130 @@ class Workload:
             self.put.append(self.log.put(keys))
 
     def run(self) -> None:
-        index = open_index(self.disk, self.log, clean=True)
+        index = self.open(self.disk, clean=True)
         for _ in range(14):
             self.put_some()
             self.log.feed(index, limit_bytes=self.chance.choice([400, 1 << 20]))
-            if self.chance.random() < 0.3:
+            if self.chance.random() < self.flush_chance:
                 index.flush()
                 self.checkpoints.append((len(self.disk.steps), index.flushed_timestamp))
             if self.chance.random() < 0.1:
                 index.close()
-                index = open_index(self.disk, self.log, clean=True)
+                index = self.open(self.disk, clean=True)
         index.close()
 
     def index_msg_timestamp(self, at: int) -> int:
         return max(value for step, value in self.checkpoints if step <= at)
 
+    def open(self, disk: SimulatedDisk, *, clean: bool, index_msg_timestamp: int = 0) -> IndexFiles:
+        return IndexFiles(
+            disk,
+            ROOT / "index",
+            ROOT / "mqstore" / "index-point",
+            self.log.log,
+            self.size,
+            self.log.clock,
+            clean=clean,
+            index_msg_timestamp=index_msg_timestamp,
+        )
 
-def open_index(
-    disk: SimulatedDisk, log: KeyLog, *, clean: bool, index_msg_timestamp: int = 0
-) -> IndexFiles:
-    return IndexFiles(
-        disk,
-        ROOT / "index",
-        ROOT / "mqstore" / "index-point",
-        log.log,
-        SIZE,
-        log.clock,
-        clean=clean,
-        index_msg_timestamp=index_msg_timestamp,
-    )
+    def contents_at_last(
+        self, disk: SimulatedDisk, *, clean: bool, index_msg_timestamp: int = 0
+    ) -> list[bytes]:
+        """Of the files after an opening, the rest of the log, and a close."""
+        index = self.open(disk, clean=clean, index_msg_timestamp=index_msg_timestamp)
+        self.log.feed(index)
+        index.close()
+        return index_contents(disk, ROOT / "index")
 
+    def expected(self) -> list[bytes]:
+        return plain_index_files(self.log.log, self.put, self.size)
 
-def index_rest(disk: SimulatedDisk, log: KeyLog, *, clean: bool, index_msg_timestamp: int = 0) -> list[bytes]:
-    index = open_index(disk, log, clean=clean, index_msg_timestamp=index_msg_timestamp)
-    log.feed(index)
-    index.close()
-    return index_contents(disk, ROOT / "index")
-
-
-def assert_recoverable(disk: SimulatedDisk, medium: Medium, log: KeyLog, expected: list[bytes]) -> None:
-    """From some states of `medium`, which is that of `disk` before its first step, after each of its steps."""
-    for at, step in enumerate(disk.steps, start=1):
-        medium.apply(step)
+    def assert_states(self, medium: Medium, at: int, expected: list[bytes], *, clean: bool = False) -> int:
+        """Open some of the states that the medium may hold; returns how many."""
         units = medium.units()
         for number in range(STATES_PER_STEP):
             choices = choose(units, number, STATES_PER_STEP, str(at))
-            if choices is not None:
-                again = SimulatedDisk(medium.image(units, choices), clock=log.clock)
-                assert index_rest(again, log, clean=False) == expected, f"step {at}, state {number}"
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_after_any_crash_the_files_are_those_of_a_broker(seed: int) -> None:
-    """Whatever the disk kept of what was not synced."""
-    workload = Workload(seed)
-    workload.run()
-    expected = plain_index_files(workload.log.log, workload.put, SIZE)
-    assert len(expected) > 3
-    states = 0
-    for at, step in enumerate(workload.disk.steps, start=1):
-        workload.medium.apply(step)
-        units = workload.medium.units()
-        for number in range(STATES_PER_STEP):
-            choices = choose(units, number, STATES_PER_STEP, f"{seed}/{at}")
             if choices is None:
-                break
-            disk = SimulatedDisk(workload.medium.image(units, choices), clock=workload.log.clock)
-            timestamp = workload.index_msg_timestamp(at)
-            name = f"seed {seed}, step {at}, state {number}"
-            assert index_rest(disk, workload.log, clean=False, index_msg_timestamp=timestamp) == expected, name
-            assert index_rest(disk, workload.log, clean=True) == expected, name
-            states += 1
-    assert states > 100
+                return number
+            disk = SimulatedDisk(medium.image(units, choices), clock=self.log.clock)
+            timestamp = self.index_msg_timestamp(at)
+            name = f"step {at}, state {number}"
+            assert self.contents_at_last(disk, clean=clean, index_msg_timestamp=timestamp) == expected, name
+            assert self.contents_at_last(disk, clean=True) == expected, name
+        return STATES_PER_STEP
+
+    def assert_recoverable(self, disk: SimulatedDisk, medium: Medium, expected: list[bytes]) -> int:
+        """From the states after each step of `disk`; `medium` is that before the first. Returns how many."""
+        states = 0
+        for at, step in enumerate(disk.steps, start=1):
+            medium.apply(step)
+            states += self.assert_states(medium, at, expected)
+        return states
+
+
+@pytest.fixture(params=[SMALL, LARGE], ids=["small", "large"])
+def size(request: pytest.FixtureRequest) -> IndexFileSize:
+    chosen: IndexFileSize = request.param
+    return chosen
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_after_a_crash_in_a_recovery_too(seed: int) -> None:
-    """The opening that cuts the files is itself cut short, at each of its steps."""
-    workload = Workload(seed)
+def test_after_any_crash_the_files_are_those_of_a_broker(seed: int, size: IndexFileSize) -> None:
+    """Whatever the disk kept of what was not synced."""
+    workload = Workload(seed, size)
     workload.run()
-    expected = plain_index_files(workload.log.log, workload.put, SIZE)
+    expected = workload.expected()
+    assert len(expected) > 1
+    assert workload.assert_recoverable(workload.disk, workload.medium, expected) > 100
+    workload.assert_states(workload.medium, len(workload.disk.steps), expected, clean=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_after_a_crash_in_a_recovery_too(seed: int, size: IndexFileSize) -> None:
+    """The opening that cuts the files is itself cut short, at each of its steps."""
+    workload = Workload(seed, size)
+    workload.run()
+    expected = workload.expected()
     steps = workload.disk.steps
-    at = workload.chance.randrange(len(steps) // 2, len(steps))
-    for step in steps[:at]:
+    for step in steps[: workload.chance.randrange(len(steps) // 2, len(steps))]:
         workload.medium.apply(step)
     units = workload.medium.units()
     everything = tuple(unit.options - 1 for unit in units)
-    image = workload.medium.image(units, everything)
-    disk = SimulatedDisk(image, clock=workload.log.clock)
+    disk = SimulatedDisk(workload.medium.image(units, everything), clock=workload.log.clock)
     medium = Medium(disk)
-    assert index_rest(disk, workload.log, clean=False) == expected
-    assert_recoverable(disk, medium, workload.log, expected)
+    workload.checkpoints = [(0, 0)]
+    assert workload.contents_at_last(disk, clean=False) == expected
+    workload.assert_recoverable(disk, medium, expected)
+    workload.assert_states(medium, 0, expected, clean=True)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_after_a_crash_that_took_the_logs_tail_as_well(seed: int) -> None:
-    """The index was ahead of the durable log; other messages follow in the log."""
-    workload = Workload(seed)
-    workload.run()
-    image = workload.disk.image()
-    cut_at = workload.chance.randrange(len(workload.put) // 2, len(workload.put))
-    workload.log.cut(workload.put[cut_at])
-    del workload.put[cut_at:]
-    disk = SimulatedDisk(image, clock=workload.log.clock)
-    medium = Medium(disk)
-    index = open_index(disk, workload.log, clean=False)
-    workload.put_some()
-    expected = plain_index_files(workload.log.log, workload.put, SIZE)
-    assert_recoverable(disk, medium, workload.log, expected)
-    workload.log.feed(index)
-    index.close()
-    assert index_contents(disk, ROOT / "index") == expected
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_cut_of_the_log_while_it_is_open(seed: int) -> None:
-    """`truncate`, and a crash at each of its steps."""
-    workload = Workload(seed)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_the_logs_tail_is_cut(seed: int, size: IndexFileSize, is_open: bool, is_followed: bool) -> None:
+    """While the index is open, or before, as a crash did; other messages follow. And a crash in all that."""
+    workload = Workload(seed, size)
     workload.run()
     disk = SimulatedDisk(workload.disk.image(), clock=workload.log.clock)
     medium = Medium(disk)
-    index = open_index(disk, workload.log, clean=True)
+    workload.checkpoints = [(0, 0)]
+    index = workload.open(disk, clean=True) if is_open else None
     cut_at = workload.chance.randrange(1, len(workload.put))
     workload.log.cut(workload.put[cut_at])
-    index.truncate(workload.put[cut_at])
+    if index is not None:
+        index.truncate(workload.put[cut_at])
+    else:
+        index = workload.open(disk, clean=False)
     del workload.put[cut_at:]
-    workload.put_some()
-    expected = plain_index_files(workload.log.log, workload.put, SIZE)
-    assert_recoverable(disk, medium, workload.log, expected)
+    if is_followed:
+        workload.put_some()
+    expected = workload.expected()
+    workload.assert_recoverable(disk, medium, expected)
+    done = len(disk.steps)
     workload.log.feed(index)
     index.close()
     assert index_contents(disk, ROOT / "index") == expected
+    for step in disk.steps[done:]:
+        medium.apply(step)
+    workload.assert_states(medium, 0, expected, clean=True)

@@ -36,8 +36,9 @@ def stored(properties: dict[str, str], *, sys_flag: int = 0, queue_id: int = 2) 
     """A record of SCHEDULE_TOPIC_XXXX."""
     topic_field, magic = encode_topic(SCHEDULE_TOPIC)
     record = encode_record(
-        magic, topic_field, b"body", encode_properties(properties), queue_id, 7, 5, 4096, sys_flag, 1_726_740_000_000, BORN_HOST.encode(),
-        1_726_740_000_123, Host.parse("192.168.1.10:10911").encode(), 1, 0, True,
+        magic, topic_field, b"body", encode_properties(properties), queue_id, 7, 5, 4096, sys_flag,
+        1_726_740_000_000, BORN_HOST.encode(), 1_726_740_000_123,
+        Host.parse("192.168.1.10:10911").encode(), 1, 0, True,
     )  # fmt: skip
     return StoredMessage(memoryview(record))
 

@@ -69,7 +69,9 @@ def test_saving_the_same_again_writes_nothing(watched: WatchedFileSystem, path: 
 @pytest.mark.parametrize("length", [0, 5, 24, 40, 4_095])
 def test_a_file_that_is_too_short_is_made_whole(watched: WatchedFileSystem, path: Path, length: int) -> None:
     """A broker maps 4,096 bytes; what it held is kept."""
-    watched.write(path, encode_checkpoint(Checkpoint(1, 2, 3, 4, 5)).ljust(4_096, b"\0")[: length - length % 8])
+    watched.write(
+        path, encode_checkpoint(Checkpoint(1, 2, 3, 4, 5)).ljust(4_096, b"\0")[: length - length % 8]
+    )
     checkpoint = CheckpointFile(watched, path)
     found = checkpoint.load()
     checkpoint.save(10, 9)

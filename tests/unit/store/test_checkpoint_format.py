@@ -32,8 +32,9 @@ def test_what_a_shorter_file_lacks_counts_as_zero(length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("physic", "logics", "trusted"), [(10_000, 9_000, 6_000), (9_000, 10_000, 6_000), (2_999, 9_000, 0), (0, 0, 0)]
+    ("physic", "logics", "trusted"),
+    [(10_000, 9_000, 6_000), (9_000, 10_000, 6_000), (2_999, 9_000, 0), (0, 0, 0)],
 )
 def test_the_older_timestamp_less_three_seconds_is_trusted(physic: int, logics: int, trusted: int) -> None:
-    """Never below 0. (StoreCheckpoint#getMinTimestamp)"""
+    """Never below 0: StoreCheckpoint#getMinTimestamp."""
     assert Checkpoint(physic, logics, 5).min_timestamp == trusted

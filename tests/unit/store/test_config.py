@@ -107,7 +107,9 @@ def test_an_unknown_key_is_refused_with_a_suggestion(key: str, words: str) -> No
 def test_settings_are_read_from_toml(tmp_path: Path) -> None:
     """The top level of the file; a host is written as text."""
     path = tmp_path / "mqstore.toml"
-    path.write_text('flush_disk_type = "SYNC_FLUSH"\nfile_reserved_time = 24\nstore_host = "10.0.0.1:10911"\n')
+    path.write_text(
+        'flush_disk_type = "SYNC_FLUSH"\nfile_reserved_time = 24\nstore_host = "10.0.0.1:10911"\n'
+    )
     config = StoreConfig.from_toml(path)
     assert (config.is_sync_flush, config.file_reserved_time) == (True, 24)
     assert config.store_host == Host.parse("10.0.0.1:10911")

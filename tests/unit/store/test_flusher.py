@@ -15,7 +15,6 @@ from mqstore.store import flusher as flusher_module
 from mqstore.store.errors import StorePoisoned
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
-from mqstore.store.mapped_file import file_name
 from support.small_log import SEGMENT_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem
 
@@ -160,9 +159,7 @@ def test_a_failed_sync_is_final(
     assert found.body == b"durable"
 
 
-def test_what_is_durable_is_not_waited_for(
-    small: SmallLog, flusher: Flusher, slow_disk: SlowDisk
-) -> None:
+def test_what_is_durable_is_not_waited_for(small: SmallLog, flusher: Flusher, slow_disk: SlowDisk) -> None:
     """Not even while another sync hangs or after one has failed."""
     place = small.append()
     small.log.flushed_offset = small.log.max_offset
@@ -214,7 +211,9 @@ def test_async_flush_waits_for_enough_pages_or_for_its_time(
     assert watched.count("sync") == before
 
 
-def test_waiting_futures_share_one_sync(small: SmallLog, flusher: Flusher, watched: WatchedFileSystem) -> None:
+def test_waiting_futures_share_one_sync(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
+) -> None:
     """Each gets its outcome once its bytes are durable; the owner is told that some wait."""
     told: list[bool] = []
     flusher.on_pending = lambda: told.append(True)

@@ -17,7 +17,9 @@ RECORDS = st.fixed_dictionaries(
     {
         "body": st.binary(max_size=40),
         "topic": st.sampled_from(["t", "orders", "%RETRY%" + "g" * 121]),
-        "properties": st.sampled_from([b"", b"A\x01b\x02", b"A\x01b", b"__CRC32#\x010123456789\x02", b"A\x01\0"]),
+        "properties": st.sampled_from(
+            [b"", b"A\x01b\x02", b"A\x01b", b"__CRC32#\x010123456789\x02", b"A\x01\0"]
+        ),
         "born_host": st.sampled_from([bytes(8), bytes(20)]),
         "store_host": st.sampled_from([bytes(8), bytes(20)]),
         "append_crc": st.booleans(),
@@ -51,10 +53,14 @@ def logs(draw: st.DrawFn) -> tuple[bytes, int]:
     data = b""
     for fields in draw(st.lists(RECORDS, max_size=6)):
         data += encode(fields, base_offset + len(data))
-    data += draw(st.sampled_from([b"", encode_blank(50).ljust(50, b"\0"), bytes(30), b"\xda\xa3\x20\xa7" * 9]))
+    data += draw(
+        st.sampled_from([b"", encode_blank(50).ljust(50, b"\0"), bytes(30), b"\xda\xa3\x20\xa7" * 9])
+    )
     harmed = bytearray(data)
     if harmed:
-        for at, value in draw(st.lists(st.tuples(st.integers(0, len(data) - 1), st.integers(0, 255)), max_size=3)):
+        for at, value in draw(
+            st.lists(st.tuples(st.integers(0, len(data) - 1), st.integers(0, 255)), max_size=3)
+        ):
             harmed[at] = value
     return bytes(harmed), base_offset
 
@@ -79,7 +85,9 @@ def test_scan_is_the_plain_scan(log: tuple[bytes, int], data: st.DataObject) -> 
     start = data.draw(st.integers(0, len(content)))
     end = data.draw(st.integers(start, len(content)))
     for begin, stop in ((0, len(content)), (0, end), (start, end)):
-        assert kernels.scan(array(content), begin, stop, base_offset) == plain_scan(content, begin, stop, base_offset)
+        assert kernels.scan(array(content), begin, stop, base_offset) == plain_scan(
+            content, begin, stop, base_offset
+        )
 
 
 @settings(max_examples=200)

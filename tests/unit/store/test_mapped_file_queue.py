@@ -103,13 +103,17 @@ def test_a_file_of_another_length_is_refused(
     path = directory / file_name(which * SIZE)
     watched.write(path, bytes(length))
     before = list(watched.steps)
-    with pytest.raises(SegmentSizeMismatch, match="open the directory with the mapped_file_size_commit_log") as caught:
+    with pytest.raises(
+        SegmentSizeMismatch, match="open the directory with the mapped_file_size_commit_log"
+    ) as caught:
         make(watched, directory)
     assert (caught.value.path, caught.value.expected_bytes, caught.value.found_bytes) == (path, SIZE, length)
     assert watched.steps == before
 
 
-def test_an_empty_last_file_is_a_creation_that_was_cut_short(watched: WatchedFileSystem, directory: Path) -> None:
+def test_an_empty_last_file_is_a_creation_that_was_cut_short(
+    watched: WatchedFileSystem, directory: Path
+) -> None:
     """A writer removes it; a reader passes over it."""
     row(watched, directory, 1)
     path = directory / file_name(SIZE)
@@ -132,7 +136,7 @@ def test_an_empty_file_before_the_last_is_refused(watched: WatchedFileSystem, di
 
 
 def test_a_missing_file_in_the_middle_is_damage(watched: WatchedFileSystem, directory: Path) -> None:
-    """It is told, and nothing behind the gap is deleted. (RocketMQ loads such a row.)"""
+    """It is told, and nothing behind the gap is deleted; RocketMQ loads such a row."""
     row(watched, directory, 3)
     watched.delete(directory / file_name(SIZE))
     with pytest.raises(CorruptRecord, match=f"expected a file {file_name(SIZE)} before it") as caught:
@@ -179,7 +183,9 @@ def test_destroying_removes_files_and_an_empty_directory(
 
 
 @pytest.mark.parametrize("start_offset", [1, 0, 3 * SIZE])
-def test_a_file_is_added_only_at_the_end(watched: WatchedFileSystem, directory: Path, start_offset: int) -> None:
+def test_a_file_is_added_only_at_the_end(
+    watched: WatchedFileSystem, directory: Path, start_offset: int
+) -> None:
     """Anything else is a programmer's mistake."""
     queue = row(watched, directory, 2)
     with pytest.raises(AssertionError):

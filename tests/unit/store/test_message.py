@@ -11,7 +11,9 @@ from mqstore.store.message import Message
 def test_repr_shows_what_differs_from_the_defaults() -> None:
     """Topic and body always; the others only when set."""
     assert repr(Message("orders", b"x")) == "Message(topic='orders', body=b'x')"
-    message = Message("orders", b"x", tags="paid", keys=("o-1", "o-2"), queue_id=3, born_host=Host.parse("1.2.3.4:5"))
+    message = Message(
+        "orders", b"x", tags="paid", keys=("o-1", "o-2"), queue_id=3, born_host=Host.parse("1.2.3.4:5")
+    )
     assert repr(message) == (
         "Message(topic='orders', body=b'x', tags='paid', keys=('o-1', 'o-2'), queue_id=3, "
         "born_host=Host('1.2.3.4:5'))"

@@ -77,7 +77,14 @@ def test_what_was_put_comes_back(
 ) -> None:
     """Every field of the producer's message, whichever CRC the record has."""
     message = Message(
-        "orders", body, tags=tags, keys=keys, queue_id=3, properties=properties, born_host=born_host, **numbers
+        "orders",
+        body,
+        tags=tags,
+        keys=keys,
+        queue_id=3,
+        properties=properties,
+        born_host=born_host,
+        **numbers,
     )
     found = stored(message, enabled_append_prop_crc=append_crc)
     assert (found.topic, found.queue_id, found.body, found.tags) == ("orders", 3, body, tags)
@@ -146,7 +153,9 @@ def test_a_bad_topic_is_refused(topic: Any, limit: int, words: str) -> None:
 @pytest.mark.parametrize("body", [None, "text", 7, [1, 2]])
 def test_a_missing_body_is_refused(body: Any) -> None:
     """None, and what is no bytes; an empty body is legal."""
-    with pytest.raises(MessageIllegal, match=f"the body is a {type(body).__name__}, but must be bytes") as caught:
+    with pytest.raises(
+        MessageIllegal, match=f"the body is a {type(body).__name__}, but must be bytes"
+    ) as caught:
         encoder().encode(Message("orders", body))
     assert caught.value.value == body
     assert encoder().encode(Message("orders", b"")).waits

@@ -100,7 +100,11 @@ def test_every_field_comes_back(
     assert (header.magic == MESSAGE_MAGIC_CODE_V2) == (len(topic) > 127)
     assert (encoded[layout.body], encoded[layout.topic].decode()) == (body, topic)
     stored = encoded[layout.properties]
-    assert stored[:-20].removesuffix(b"\x02") == properties.removesuffix(b"\x02") if append_crc else stored == properties
+    assert (
+        stored[:-20].removesuffix(b"\x02") == properties.removesuffix(b"\x02")
+        if append_crc
+        else stored == properties
+    )
     assert {name: getattr(header, name) for name in numbers} == numbers
     assert (header.born_host, header.store_host) == (fields["born_host"], fields["store_host"])
     at = store_timestamp_position(header.sys_flag)

@@ -4,7 +4,7 @@ A log is written and flushed in part; then the bytes behind are made into what a
 leave, and the log is opened again. Every case runs on both file systems.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,15 +104,22 @@ def crashed(file_system: FileSystem, root: Path) -> Crashed:
     return made
 
 
-def check_ends_at(crashed: Crashed, end_offset: int, bodies: list[bytes], **arguments: object) -> RecoveryReport:
-    """Recovery finds this end and these bodies; nothing but zeros follows, a second run changes nothing,
-    and the next record goes there."""
+def check_ends_at(
+    crashed: Crashed, end_offset: int, bodies: list[bytes], **arguments: object
+) -> RecoveryReport:
+    """Recovery finds this end and these bodies.
+
+    Nothing but zeros follows, a second run changes nothing, and the next record goes there.
+    """
     small, report = crashed.recover(**arguments)  # type: ignore[arg-type]
     assert (report.end_offset, report.records) == (end_offset, len(bodies))
     assert (small.log.max_offset, small.log.flushed_offset) == (end_offset, end_offset)
     assert small.bodies() == bodies
     for segment in small.log.files.files:
-        assert not segment.array[max(0, end_offset - segment.start_offset) :].any() or segment.end_offset <= end_offset
+        assert (
+            not segment.array[max(0, end_offset - segment.start_offset) :].any()
+            or segment.end_offset <= end_offset
+        )
     content = crashed.content()
     again, second = crashed.recover(**arguments)  # type: ignore[arg-type]
     assert second == report._replace(erased_bytes=0)
@@ -182,7 +189,6 @@ def test_progress_rises_to_the_end(crashed: Crashed, monkeypatch: pytest.MonkeyP
 
 
 # -- state 3: a torn tail -----------------------------------------------------------------------------
-
 
 
 @pytest.mark.parametrize(
@@ -283,7 +289,7 @@ def test_a_record_of_another_place_ends_the_log(crashed: Crashed) -> None:
     check_ends_at(crashed, crashed.end_offset, [b"one", b"two", b"three"])
 
 
-# -- states 4 and 5: segments created ahead, or not yet ---------------------------------------------------
+# -- states 4 and 5: segments created ahead, or not yet -----------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -326,7 +332,7 @@ def test_a_blank_before_an_empty_segment_ends_the_log_at_that_segment(crashed: C
     assert small.append(b"next").physical_offset == SEGMENT_BYTES
 
 
-# -- state 6: damage ------------------------------------------------------------------------------------
+# -- state 6: damage ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
@@ -411,7 +417,7 @@ def test_a_torn_last_record_is_cut_when_nothing_is_known(crashed: Crashed) -> No
     check_ends_at(crashed, last.physical_offset, [b"one", b"two", b"three"], durable_offset=None)
 
 
-# -- reading only -----------------------------------------------------------------------------------------
+# -- reading only -------------------------------------------------------------------------------------
 
 
 def tear(crashed: Crashed) -> None:
@@ -428,7 +434,9 @@ def empty_file(crashed: Crashed) -> None:
 
 
 @pytest.mark.parametrize("spoil", [tear, add_blank, Crashed.add_zero_segment, empty_file])
-def test_reading_only_finds_the_end_and_changes_nothing(crashed: Crashed, spoil: Callable[[Crashed], None]) -> None:
+def test_reading_only_finds_the_end_and_changes_nothing(
+    crashed: Crashed, spoil: Callable[[Crashed], None]
+) -> None:
     """The torn tail is left to the next writer."""
     end_offset = crashed.end_offset
     spoil(crashed)
@@ -471,7 +479,7 @@ def test_reading_beside_a_live_writer_is_not_taken_for_damage(
     assert small.bodies() == [b"one", b"two", b"three", b"four", b"five"]
 
 
-# -- where to begin -----------------------------------------------------------------------------------------
+# -- where to begin -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -537,7 +545,7 @@ def test_an_empty_log_is_begun_at_its_beginning(file_system: FileSystem, root: P
         assert start(crashed, point, Checkpoint(), clean=False) == 0
 
 
-# -- all tails at once ------------------------------------------------------------------------------------------
+# -- all tails at once --------------------------------------------------------------------------------
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])

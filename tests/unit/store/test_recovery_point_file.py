@@ -64,7 +64,9 @@ def test_a_newer_version_is_refused(watched: WatchedFileSystem, path: Path) -> N
     content = struct.pack(">4siqq", b"MQSP", 2, 1, 1)
     crc = crcmod.predefined.mkPredefinedCrcFun("crc-32c")(content)
     watched.write(path, content + struct.pack(">I", crc))
-    with pytest.raises(UnknownVersion, match="has version 2, and this release knows versions up to 1") as caught:
+    with pytest.raises(
+        UnknownVersion, match="has version 2, and this release knows versions up to 1"
+    ) as caught:
         RecoveryPointFile(watched, path).load()
     assert (caught.value.path, caught.value.found) == (path, 2)
 

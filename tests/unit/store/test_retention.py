@@ -120,7 +120,9 @@ def test_a_round_deletes_so_many_at_most(make: Callable[..., Kept]) -> None:
 
 @pytest.mark.parametrize("used_percent", [50, 99])
 @pytest.mark.parametrize("pinned_segment", [0, 1, 2])
-def test_what_is_pinned_stays_even_when_room_is_short(kept: Kept, pinned_segment: int, used_percent: int) -> None:
+def test_what_is_pinned_stays_even_when_room_is_short(
+    kept: Kept, pinned_segment: int, used_percent: int
+) -> None:
     """A delayed message still to be delivered keeps its segment and all behind it."""
     kept.pinned_offset = pinned_segment * SEGMENT_BYTES + 100
     kept.watched.used_percent = used_percent

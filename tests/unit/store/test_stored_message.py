@@ -46,7 +46,12 @@ def test_every_field_is_read(small: SmallLog) -> None:
     small.append()
     offset = small.log.max_offset
     found = put(small, MESSAGE)
-    assert (found.topic, found.queue_id, found.queue_offset, found.physical_offset) == ("orders", 2, 0, offset)
+    assert (found.topic, found.queue_id, found.queue_offset, found.physical_offset) == (
+        "orders",
+        2,
+        0,
+        offset,
+    )
     crc = zlib.crc32(b"some body") & 0x7FFF_FFFF
     assert (found.body, bytes(found.body_view), found.body_crc) == (b"some body", b"some body", crc)
     assert (found.tags, found.keys, found.unique_key) == ("paid", ("o-1", "o-2"), "U")
@@ -62,14 +67,29 @@ def test_every_field_is_read(small: SmallLog) -> None:
 def test_a_message_without_extras_has_none(small: SmallLog) -> None:
     """No tags, no keys, no id, no properties; the record CRC is not shown as one."""
     found = put(small, Message("orders", b""))
-    assert (found.tags, found.keys, found.unique_key, found.properties, found.body) == (None, (), None, {}, b"")
+    assert (found.tags, found.keys, found.unique_key, found.properties, found.body) == (
+        None,
+        (),
+        None,
+        {},
+        b"",
+    )
 
 
 def test_it_can_be_put_again(small: SmallLog) -> None:
     """`to_message` gives back all that the producer said; only the store's own fields differ."""
     first = put(small, MESSAGE)
     second = put(small, first.to_message())
-    for name in ("topic", "queue_id", "body", "properties", "flag", "sys_flag", "born_timestamp", "born_host"):
+    for name in (
+        "topic",
+        "queue_id",
+        "body",
+        "properties",
+        "flag",
+        "sys_flag",
+        "born_timestamp",
+        "born_host",
+    ):
         assert getattr(second, name) == getattr(first, name)
     assert (second.queue_offset, second.reconsume_times) == (1, 3)
 
