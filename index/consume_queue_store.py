@@ -159,14 +159,16 @@ class ConsumeQueueStore:
         )
         packed = memoryview(entries)
         filled = []
-        for index, count, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
-            topic = chunk.data[topic_at : topic_at + topic_length].tobytes()
-            queue = self._queue_to_fill(topic, queue_id)
-            if queue is not None:
-                part = packed[index * ENTRY_BYTES : (index + count) * ENTRY_BYTES]
-                if queue.append_entries(queue_offset, part, follow_log=self.follow_log):
+        try:
+            for index, count, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
+                topic = chunk.data[topic_at : topic_at + topic_length].tobytes()
+                queue = self._queue_to_fill(topic, queue_id)
+                if queue is not None:
+                    # Before it is filled: entries that an error cuts short stay, and are not new the next time.
                     filled.append(queue)
-        if filled:
+                    part = packed[index * ENTRY_BYTES : (index + count) * ENTRY_BYTES]
+                    queue.append_entries(queue_offset, part, follow_log=self.follow_log)
+        finally:
             with self._guard:
                 self._dirty.update(filled)
         if last_store_timestamp >= 0:

@@ -11,11 +11,13 @@ Source: DefaultMessageStore of Apache RocketMQ.
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
 from mqstore.arrivals import ArrivalListener, Arrivals
+from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.get_message import GetMessageResult, MessageReader
 from mqstore.index.offset_by_time import offset_in_queue_by_time
 from mqstore.opening import OpenedParts, OpeningProgress, open_parts, refresh_parts
@@ -26,7 +28,7 @@ from mqstore.schedule.delivery_service import DeliveryService
 from mqstore.schedule.send_back import SendBack, SendBackResult
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreClosed, StoreReadOnly
+from mqstore.store.errors import StoreClosed, StoreFull, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import Message
@@ -337,9 +339,16 @@ class MessageStore:
             queues=len(queues),
             messages=sum(queue.max_offset - queue.min_offset for queue in counts if queue is not None),
             refusal=None if refusal is None else str(refusal),
-            errors={service.name: str(service.error) for service in self._services if service.error},
+            errors=self._errors(),
             delay_levels=list(self.delivery.status()),
         )
+
+    def _errors(self) -> dict[str, str]:
+        """What failed last time, by service and dispatcher."""
+        parts = self._parts
+        dispatchers = (parts.dispatcher, *(feed.dispatcher for feed in parts.key_feeds))
+        workers: tuple[Service | Dispatcher, ...] = (*dispatchers, *self._services)
+        return {worker.name: str(worker.error) for worker in workers if worker.error}
 
     def close(self) -> None:
         """Stop the services, make everything durable and give the directory back. Safe to call twice.
@@ -427,8 +436,12 @@ class MessageStore:
                 feed.index.delete_expired(min_offset)
 
     def _catch_up(self) -> None:
-        """Make what is visible in the log visible in the queues: the reader helps the dispatcher."""
+        """Make what is visible in the log visible in the queues: the reader helps the dispatcher.
+
+        On a disk that is full or fails, the queues stay behind and reads go on; `stats` tells.
+        """
         if self._closed:
             raise StoreClosed(self.path)
         if not self.read_only:
-            self._parts.dispatcher.catch_up(self.commit_log.visible_offset)
+            with suppress(StoreFull, OSError):
+                self._parts.dispatcher.catch_up(self.commit_log.visible_offset)

@@ -3,7 +3,7 @@
 In this order, so that a refusal (a wrong setting, a held lock, a bad state file, damage) comes before
 anything is changed:
 
-    settings -> lock -> state files -> list the log and the queues -> find the end of the log
+    settings -> lock -> state files -> list the log, the queues, the index files -> find the end of the log
     -> cut a torn tail -> `abort` on disk -> cut the queues back to it -> dispatch what they miss
 
 Reading only: no lock, nothing is created or changed, and the end of the log is only noted.
@@ -18,6 +18,7 @@ from mqstore.consumer_offsets import ConsumerOffsets
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.index_file import IndexFileSize
+from mqstore.index.index_file_row import IndexFileRow
 from mqstore.index.index_files import IndexFiles
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_lookup import KeyLookup
@@ -146,6 +147,8 @@ class _Opening:
         commit_log.load()
         clean = not abort.exists()
         consume_queues = self._load_consume_queues(commit_log.min_offset, clean=clean)
+        if self._keeps_index_files:
+            IndexFileRow(file_system, layout.index, self._index_file_size, writable=False).load()
         report = self._recover(commit_log, recovery_point, checkpoint, clean=clean)
         if not self.read_only:
             for directory in (layout.commit_log, layout.own, layout.config):
@@ -279,22 +282,31 @@ class _Opening:
         is_created = is_users and self.config.auto_create_topic_enable
         return self.config.default_topic_queue_nums if is_created else 1
 
+    @property
+    def _keeps_index_files(self) -> bool:
+        key_index = self.config.key_index
+        if not self.config.key_index_enable or key_index == "lmdb":
+            return False
+        # Beside lmdb they are there for a broker: a reader needs them not, and no broker opens a memory.
+        return key_index == "index_file" or (
+            not self.read_only and isinstance(self.file_system, OsFileSystem)
+        )
+
+    @property
+    def _index_file_size(self) -> IndexFileSize:
+        return IndexFileSize(self.config.max_hash_slot_num, self.config.max_index_num)
+
     def _open_index_files(
         self, commit_log: CommitLog, checkpoint: CheckpointFile, *, clean: bool
     ) -> IndexFiles | None:
-        key_index = self.config.key_index
-        if not self.config.key_index_enable or key_index == "lmdb":
-            return None
-        # Beside lmdb they are there for a broker: a reader needs them not, and no broker opens a memory.
-        is_for_brokers = not self.read_only and isinstance(self.file_system, OsFileSystem)
-        if key_index == "both" and not is_for_brokers:
+        if not self._keeps_index_files:
             return None
         return IndexFiles(
             self.file_system,
             self.layout.index,
             self.layout.index_point,
             commit_log,
-            IndexFileSize(self.config.max_hash_slot_num, self.config.max_index_num),
+            self._index_file_size,
             self.clock,
             clean=clean,
             index_msg_timestamp=checkpoint.checkpoint.index_msg_timestamp,

@@ -17,7 +17,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     key_index_behind_bytes: visible, not yet in the key index; None without one.
     queues: number of consume queues; messages: entries in them.
     refusal: why puts are refused at the moment, None when they are not.
-    errors: by service, what its last step failed with.
+    errors: by service and dispatcher, what its last step failed with.
     delay_levels: one per level that has, or had, something to deliver.
     """
 

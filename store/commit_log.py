@@ -146,15 +146,21 @@ class CommitLog:
     # -- appending ------------------------------------------------------------------------------------
 
     def append(self, message: EncodedMessage) -> Appended:
-        """Append one record. Raises StoreFull (nothing written), StorePoisoned, StoreClosed."""
+        """Append one record. Raises StoreFull (nothing written), StorePoisoned, StoreClosed.
+
+        A disk that fails while a segment is added or room is reserved poisons the log, as a failed sync does.
+        """
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal()
-            size_bytes = len(message.record)
             current = self._current
-            if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
-                current = self._roll()
-            return self._write(current, message)
+            size_bytes = len(message.record)
+            try:
+                if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
+                    current = self._roll()
+                return self._write(current, message)
+            except OSError as error:
+                raise self._poisoned_by(error) from error
 
     def append_all(self, messages: Sequence[EncodedMessage]) -> list[Appended]:
         """Append records one after another under one lock, all of them or none.
@@ -164,17 +170,19 @@ class CommitLog:
         with self._lock:
             if self._refusal is not None:
                 raise self._refusal()
-            self._reserve_for(messages)
-            appended = []
-            for message in messages:
-                current = self._current
-                if (
-                    current is None
-                    or current.wrote_position + len(message.record) + BLANK_MIN_BYTES > current.size_bytes
-                ):
-                    current = self._roll()
-                appended.append(self._write(current, message))
-            return appended
+            try:
+                self._reserve_for(messages)
+                return [self._write(self._segment_for(message), message) for message in messages]
+            except OSError as error:
+                raise self._poisoned_by(error) from error
+
+    def _segment_for(self, message: EncodedMessage) -> MappedFile:
+        """The segment that the record goes into."""
+        current = self._current
+        size_bytes = len(message.record)
+        if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
+            return self._roll()
+        return current
 
     def _write(self, current: MappedFile, message: EncodedMessage) -> Appended:
         queue = (message.topic, message.queue_id)
@@ -277,8 +285,14 @@ class CommitLog:
     def poison(self, cause: BaseException) -> None:
         """Accept no more appends: a sync failed. Reads go on."""
         with self._lock:
-            if not self.is_poisoned:
-                self._refusal = _Poisoned(self.path.parent, cause)
+            self._poisoned_by(cause)
+
+    def _poisoned_by(self, cause: BaseException) -> StoreError:
+        """As `poison`, under _lock; returns the error to raise."""
+        refusal = self._refusal
+        if not isinstance(refusal, _Poisoned):
+            self._refusal = refusal = _Poisoned(self.path.parent, cause)
+        return refusal()
 
     @property
     def is_poisoned(self) -> bool:

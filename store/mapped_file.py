@@ -175,6 +175,16 @@ class MappedFile:
         self._rest()
         return erased
 
+    def write_again(self, start: int, stop: int) -> None:
+        """Write what is there from `start` to `stop` once more, so that the next sync has it to write.
+
+        Blocks without data are left alone, for they may be holes.
+        """
+        for block in range(start - start % _BLOCK_BYTES, stop, _BLOCK_BYTES):
+            at, end = max(start, block), min(block + _BLOCK_BYTES, stop)
+            if self.array[at:end].any():
+                self.region.write(at, bytes(self.view[at:end]))
+
     def _erase_blocks(self, start: int, stop: int) -> int:
         """Zero the blocks that hold data; returns their bytes.
 

@@ -141,10 +141,16 @@ class MappedFileQueue:
                 self._file_system.sync_directory(directory)
             self._has_new_names = False
 
-    def settle(self, from_offset: int) -> None:
-        """Make durable what an earlier process may have left to the kernel: bytes from there on, and names."""
+    def settle(self, from_offset: int, end_offset: int, *, again: bool) -> None:
+        """Make durable what an earlier process may have left to the kernel: bytes from there on, and names.
+
+        again: write them once more before the sync, since one that had failed may have left them clean.
+        """
         for mapped_file in self.files:
             if mapped_file.end_offset > from_offset:
+                if again:
+                    start = max(0, from_offset - mapped_file.start_offset)
+                    mapped_file.write_again(start, min(end_offset - mapped_file.start_offset, self.file_size_bytes))
                 mapped_file.sync()
         if self.files:
             self._file_system.sync_directory(self.directory)

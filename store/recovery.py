@@ -19,6 +19,8 @@ zeroed and synced, so that it cannot come back as a record; damage is an error, 
 
 After 2 the kernel has what the disk may not: what a killed process wrote, and its zeros behind the end. So all
 from the last offset that is known to be durable on is synced, names too, before anyone is told that it is there.
+It is written again first: after a sync that failed the kernel may hold it as clean, and would sync nothing. (Not
+in a broker's directory, where up to a segment would be written.)
 
 It does not touch consume queues (index/) and runs before any writer or reader. Reading only, it changes
 nothing. Durability: the cut is durable on return. A recovery that is interrupted can be run again.
@@ -133,7 +135,8 @@ def recover(
     erased_bytes = 0
     if writable:
         erased_bytes = _cut(log, end_offset)
-        log.files.settle(start_offset if durable_offset is None else durable_offset)
+        settled_offset = start_offset if durable_offset is None else durable_offset
+        log.files.settle(settled_offset, end_offset, again=durable_offset is not None)
     log.set_end(end_offset, walk.last_store_timestamp)
     return RecoveryReport(
         start_offset, end_offset, walk.records, walk.last_store_timestamp, erased_bytes, damage

@@ -28,6 +28,8 @@ CONFIG = StoreConfig(
     mapped_file_size_commit_log=1_048_576,
     max_message_size=900_000,
     mapped_file_size_consume_queue=6_000,
+    max_hash_slot_num=500,
+    max_index_num=2_000,
 )
 # A day after the last record of the three.
 CLOCK_MS = 1_795_225_047_656 + 86_400_000

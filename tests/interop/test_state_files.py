@@ -65,18 +65,18 @@ def test_the_other_side_holds_the_same_state(
     assert_same_state(written, back)
 
 
-@pytest.mark.parametrize("name", ["topics", "subscriptionGroup", "consumerOffset", "delayOffset"])
-def test_a_torn_file_is_read_from_its_backup(
-    sides: tuple[StoreProcess, StoreProcess], tmp_path: Path, name: str
+def test_torn_files_are_read_from_their_backups(
+    sides: tuple[StoreProcess, StoreProcess], tmp_path: Path
 ) -> None:
-    """A state file cut in half: both sides fall back to what was saved before."""
+    """State files cut in half, as a crash may leave them: both sides fall back to what was saved before."""
     writer, reader = sides
     written = write_state(writer, tmp_path)
     writer.close()
-    path = tmp_path / "config" / f"{name}.json"
-    backup = Path(f"{path}.bak")
-    backup.write_bytes(path.read_bytes())
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    for name in "topics", "subscriptionGroup", "consumerOffset", "delayOffset":
+        path = tmp_path / "config" / f"{name}.json"
+        whole = path.read_bytes()
+        path.with_name(f"{name}.json.bak").write_bytes(whole)
+        path.write_bytes(whole[: len(whole) // 2])
     reader.open(tmp_path, **DELAYS, start=False)
     found = reader.state()
     reader.close()
@@ -120,7 +120,7 @@ def assert_same_state(one: dict[str, Any], other: dict[str, Any]) -> None:
         for bean in made:
             key = bean.get("topicName") or bean["groupName"]
             known = one[name][key].keys() & other[name][key].keys()
-            assert len(known) >= 8
+            assert len(known) >= 7
             assert not differences(
                 *({field: side[name][key][field] for field in known} for side in (one, other))
             )

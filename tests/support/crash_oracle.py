@@ -56,6 +56,13 @@ def judge(
     store: MessageStore, disk: SimulatedDisk, promises: Promises, *, is_power_cut: bool
 ) -> list[str]:
     """What is wrong with a store that has just been opened after a crash; [] when nothing is."""
+    try:
+        return _judge(store, disk, promises, is_power_cut=is_power_cut)
+    except Exception as error:  # noqa: BLE001 - whatever it raises when asked is wrong
+        return [f"asked, it raises {type(error).__name__}: {error}"]
+
+
+def _judge(store: MessageStore, disk: SimulatedDisk, promises: Promises, *, is_power_cut: bool) -> list[str]:
     seen = _look(store, disk)
     required = promises.required(is_power_cut=is_power_cut)
     return [
@@ -76,6 +83,15 @@ def judge_afterwards(
     store: MessageStore, disk: SimulatedDisk, promises: Promises, clock: ManualClock, *, is_power_cut: bool
 ) -> list[str]:
     """Let the store go on: put, wait until all is due, deliver. What is wrong then."""
+    try:
+        return _judge_afterwards(store, disk, promises, clock, is_power_cut=is_power_cut)
+    except Exception as error:  # noqa: BLE001 - whatever it raises when it goes on is wrong
+        return [f"going on, it raises {type(error).__name__}: {error}"]
+
+
+def _judge_afterwards(
+    store: MessageStore, disk: SimulatedDisk, promises: Promises, clock: ManualClock, *, is_power_cut: bool
+) -> list[str]:
     seen = _look(store, disk)
     required = promises.required(is_power_cut=is_power_cut)
     ends: dict[tuple[str, int], int] = {}

@@ -141,8 +141,10 @@ def _lazy_delays(witness: Witness, chance: random.Random) -> None:
         witness.pull("group", "a")
         witness.store._persistence.persist_delay_offsets()
         witness.put("b", 2_000)
-        witness.store._persistence.persist_state()
+        witness.put("a", 90)
         witness.pull("group", "b")
+        witness.pull("group", "a")
+        witness.store._persistence.persist_state()
     witness.flush()
 
 

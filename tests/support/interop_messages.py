@@ -58,12 +58,20 @@ class Traffic:
     """A stream of messages from one seed.
 
     long_topics: whether the store knows V2 records. as_broker: also what only a broker writes: empty tags,
-    and store hosts of its own.
+    and store hosts of its own. largest: bytes of the largest body.
     """
 
-    def __init__(self, seed: int | str, *, long_topics: bool = True, as_broker: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        long_topics: bool = True,
+        as_broker: bool = False,
+        largest: int = MAX_BODY_BYTES,
+    ) -> None:
         self._random = Random(seed)
         self._as_broker = as_broker
+        self._largest = largest
         self._count = 0
         self.topics = _TOPICS + (_LONG_TOPICS if long_topics else ())
 
@@ -103,12 +111,12 @@ class Traffic:
             envelope["topic"] = "TopicA"
         return envelope | {"flag": 0, "properties": {}, "prepared_transaction_offset": 0, "batch": elements}
 
-    def _content(self, largest: int = MAX_BODY_BYTES) -> Json:
+    def _content(self, largest: int | None = None) -> Json:
         """What the elements of a batch have each of their own."""
         random = self._random
         self._count += 1
         return {
-            "body": _encode(self._body(largest)),
+            "body": _encode(self._body(self._largest if largest is None else largest)),
             "properties": self._properties(),
             "flag": random.choice((0, 0, 1, -1, 2**31 - 1, -(2**31))),
         }

@@ -91,6 +91,29 @@ class Operations:
             "entries": entries,
         }
 
+    def news(self, **request: int) -> Json:
+        at, end = request["from"], self.store.max_offset
+        segment_bytes = self.store.config.mapped_file_size_commit_log
+        messages = []
+        while at < end:
+            message = self.store.look_message_by_offset(at)
+            if message is None:
+                at += segment_bytes - at % segment_bytes
+            else:
+                messages.append(_described(message))
+                at += message.store_size
+        self.store.get_max_offset_in_queue("", 0)
+        queues = [
+            [
+                topic,
+                queue_id,
+                self.store.get_min_offset_in_queue(topic, queue_id),
+                self.store.get_max_offset_in_queue(topic, queue_id),
+            ]
+            for topic, queue_id in self.store.consume_queues.queues()
+        ]
+        return {"messages": messages, "end": end, "queues": queues}
+
     def messages(self, physical_offsets: list[int]) -> list[Json | None]:
         found = map(self.store.look_message_by_offset, physical_offsets)
         return [None if message is None else _described(message) for message in found]
@@ -130,6 +153,7 @@ class Operations:
                 group, physical_offset, delay_level, max_reconsume_times=max_reconsume_times
             )
         except StoreError as error:
+            sys.stderr.write(f"send_back refused: {error}\n")
             return int(error.response_code)
         return int(result.response_code)
 

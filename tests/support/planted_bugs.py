@@ -230,7 +230,7 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     ),
     "queues-not-cut": PlantedBug(
         "after a crash the consume queues are believed to their ends",
-        _replaced(ConsumeQueueStore, "truncate", lambda queues, physical_offset: None),
+        _replaced(ConsumeQueueStore, "truncate", lambda queues, physical_offset, commit_log: None),
         ("long-queue-async", "rolling-async"),
     ),
     "abort-ignored": PlantedBug(

@@ -18,7 +18,7 @@ from mqstore.store.errors import StoreLocked
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
 from support.manual_clock import ManualClock
 
-__all__ = ["Image", "SimulatedDisk", "SimulatedRegion", "Step"]
+__all__ = ["Image", "ShortWrite", "SimulatedDisk", "SimulatedRegion", "Step"]
 
 _BLOCK_BYTES = 4096
 
@@ -38,6 +38,14 @@ class Step(NamedTuple):
     data: bytes = b""
     size: int = 0
     target: Path | None = None
+
+
+class ShortWrite(Exception):
+    """Raised by `before`: half of the bytes are written, and then comes `error`."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Image(NamedTuple):
@@ -138,7 +146,7 @@ class SimulatedDisk:
     def __init__(self, image: Image | None = None, *, clock: Clock | None = None) -> None:
         self.clock = clock or ManualClock()
         self.steps: list[Step] = []
-        # Called with (what, path) before each step; it may raise, or let another thread run.
+        # Called with (what, path) before each step, read, list and map; it may raise, or let another thread run.
         self.before: Callable[[str, Path], None] = lambda what, path: None
         self.used_percent = 50
         image = image or Image({}, set())
@@ -157,8 +165,12 @@ class SimulatedDisk:
 
     def kill(self) -> None:
         """End the process: its locks vanish, and what it wrote stays in the kernel's memory."""
-        self._locked.clear()
+        self.kill_locks()
         self.before = lambda what, path: None
+
+    def kill_locks(self) -> None:
+        """Let go of all locks, as the end of a process does."""
+        self._locked.clear()
 
     # -- the seam -------------------------------------------------------------------------------------
 
@@ -172,14 +184,24 @@ class SimulatedDisk:
             inode = self._new_inode(bytearray(size_bytes))
             names[path.name] = inode
             self.steps.append(Step("create", path, inode.number, size=size_bytes))
+        else:
+            self.before("map", path)
         return SimulatedRegion(self, path, inode or self._inode(path), writable=writable)
 
     def read(self, path: Path) -> bytes:
+        self.before("read", path)
         return bytes(self._inode(path).content)
 
     def write(self, path: Path, data: bytes) -> None:
         names = self._names(path.parent, path)
-        self.before("replace", path)
+        try:
+            self.before("replace", path)
+        except ShortWrite as short:
+            self._replace(names, path, data[: len(data) // 2])
+            raise short.error from None
+        self._replace(names, path, data)
+
+    def _replace(self, names: dict[str, _Inode], path: Path, data: bytes) -> None:
         inode = names.get(path.name)
         if inode is None:
             inode = names[path.name] = self._new_inode(bytearray())
@@ -241,6 +263,7 @@ class SimulatedDisk:
         self.steps.append(Step("sync_directory", path))
 
     def list(self, path: Path) -> list[FileEntry]:
+        self.before("list", path)
         names = self._directories.get(path, {})
         files = [FileEntry(name, len(inode.content), False) for name, inode in names.items()]
         directories = (FileEntry(name, 0, True) for name in self._children.get(path, ()) if name)

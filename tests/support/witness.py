@@ -123,7 +123,9 @@ class Witness:
     def close(self) -> None:
         self.store.close()
         self._observe()
-        self._keep_offsets()
+        # After a failed sync it has written nothing more.
+        if not self.store.commit_log.is_poisoned:
+            self._keep_offsets()
 
     def kill(self) -> None:
         """The process ends here; the machine goes on."""
@@ -250,7 +252,7 @@ class Witness:
             and "REAL_TOPIC" in record.properties
             and record.physical_offset + record.size <= log.flushed_offset
         )
-        self.note(Expired(log.files.files[-1].start_offset, delivered))
+        self.note(Expired(log.files.files[-1].start_offset if log.files.files else 0, delivered))
         self.store._retain()
 
 

@@ -187,7 +187,7 @@ def test_truncate_cuts_every_queue(filled: FilledQueues) -> None:
     places = [filled.put(topic=f"topic-{at % 5}") for at in range(40)]
     before = filled.files()
     opened = filled.open_queues()
-    opened.truncate(places[17].physical_offset)
+    opened.truncate(places[17].physical_offset, filled.log)
     assert sum(opened.next_queue_offset(*queue) for queue in opened.queues()) == 17
     chunk = filled.log.chunk(places[17].physical_offset, 10**6)
     assert chunk is not None

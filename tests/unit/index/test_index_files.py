@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mqstore.index import index_files
 from mqstore.index.index_file import IndexFile, IndexFileSize
 from mqstore.index.index_files import IndexFiles
+from mqstore.index.index_recovery import Reached
 from mqstore.store.errors import SegmentSizeMismatch, StoreClosed, StoreFull, StoreReadOnly
 from mqstore.store.file_system import BytesLike, FileSystem
 from mqstore.store.mapped_file import MappedFile
@@ -227,7 +228,7 @@ def append_as_broker(indexed: IndexedLog, count: int) -> None:
     end = indexed.log.log.max_offset
     indexed.put_messages(count)
     index = indexed.open()
-    index._reached, index._rows_done = end, 0  # where a broker begins: at the end of the log
+    index._reached = Reached(end)  # where a broker begins: at the end of the log
     indexed.log.feed_from(index, end)
     index.close()
     indexed.file_system.delete(indexed.point_path)
@@ -326,8 +327,8 @@ def test_goes_on_in_the_middle_of_a_record(indexed: IndexedLog, stored: list[str
     ).reshape(-1, 3)
     if stored:
         index._file_with_room().put(rows)
-    assert index._count_rows_done(offset) == done
-    index._go_on_from(0)
+    assert index._recovery._count_rows_done(offset) == done
+    index._reached = index._recovery.reached_from(Reached(0))
     indexed.log.feed(index)
     assert indexed.as_found(index, "a") == indexed.as_found(index, "b") == [offset]
     assert index.entry_count == len(stored) + 2 - done

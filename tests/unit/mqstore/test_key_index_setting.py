@@ -1,5 +1,6 @@
 """Which key indexes a store keeps: `key_index`, with the same answers from each, over stops of all kinds."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -7,6 +8,7 @@ import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
 from mqstore.store.checkpoint_file import CheckpointFile
+from mqstore.store.errors import SegmentSizeMismatch
 from mqstore.store.file_system import FileSystem
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.os_file_system import OsFileSystem
@@ -111,6 +113,19 @@ def test_the_checkpoint_tells_which_index_file_is_full(tmp_path: Path) -> None:
     with open_store(tmp_path, file_system, "both") as store:
         put(store, 10)
     assert checkpoint.load().index_msg_timestamp == ManualClock().now_ms()
+
+
+@pytest.mark.parametrize("key_index", ["index_file", "both"])
+def test_other_sizes_are_refused_before_anything_is_changed(key_index: KeyIndex, tmp_path: Path) -> None:
+    """The error says which settings to change."""
+    file_system = OsFileSystem()
+    with open_store(tmp_path, file_system, key_index) as store:
+        put(store, 5)
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.name != "lock")
+    with pytest.raises(SegmentSizeMismatch, match="max_index_num"):
+        MessageStore.open(tmp_path / "store", replace(config(key_index), max_index_num=21), start=False)
+    after = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.name != "lock")
+    assert after == before
 
 
 def test_without_an_index_nothing_is_found() -> None:

@@ -8,6 +8,8 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
  * A process that keeps one of Apache RocketMQ's stores and does what it is told, one JSON object a line.
@@ -23,6 +25,8 @@ public final class Driver {
         // Whatever RocketMQ prints must not get between the answers.
         PrintStream answers = new PrintStream(System.out, false, "UTF-8");
         System.setOut(System.err);
+        // A request of version 0 would count as one of a client too old to say how often it wants to retry.
+        System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         Driver driver = new Driver();
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
@@ -68,6 +72,8 @@ public final class Driver {
                 return store.range();
             case "queues":
                 return store.queues();
+            case "news":
+                return store.news(request.getLongValue("from"));
             case "messages":
                 return store.messages(request.getJSONArray("physical_offsets"));
             case "get":

@@ -41,6 +41,7 @@ final class Store {
     private static final long PATIENCE_MS = 60_000;
     /** Where a record states its physical offset. */
     private static final int PHYSICAL_OFFSET_POSITION = 28;
+    private static final int BLANK_MAGIC_CODE = 0xCBD43194;
 
     private final BrokerController broker;
     private final DefaultMessageStore store;
@@ -160,6 +161,41 @@ final class Store {
             part.release();
         }
         return entries;
+    }
+
+    /** All records from an offset on, in the order of the log, the end of the log, and each queue's range. */
+    JSONObject news(long from) {
+        List<JSONObject> messages = new ArrayList<>();
+        long segmentBytes = broker.getMessageStoreConfig().getMappedFileSizeCommitLog();
+        long end = store.getMaxPhyOffset();
+        for (long at = from; at < end; ) {
+            if (isBlank(at)) {
+                at += segmentBytes - at % segmentBytes;
+            } else {
+                MessageExt message = store.lookMessageByOffset(at);
+                messages.add(Messages.described(message));
+                at += message.getStoreSize();
+            }
+        }
+        List<Object[]> queues = new ArrayList<>();
+        store.getConsumeQueueTable().forEach((topic, ofTopic) -> ofTopic.keySet().forEach(queueId -> {
+            long maxOffset = ((ConsumeQueue) ofTopic.get(queueId)).getMaxOffsetInQueue();
+            queues.add(new Object[] {topic, queueId, store.getMinOffsetInQueue(topic, queueId), maxOffset});
+        }));
+        JSONObject news = new JSONObject();
+        news.put("messages", messages);
+        news.put("end", end);
+        news.put("queues", queues);
+        return news;
+    }
+
+    private boolean isBlank(long physicalOffset) {
+        SelectMappedBufferResult bytes = store.getCommitLogData(physicalOffset);
+        try {
+            return bytes.getByteBuffer().getInt(4) == BLANK_MAGIC_CODE;
+        } finally {
+            bytes.release();
+        }
     }
 
     /** The records at these physical offsets, all fields; null where there is none. */

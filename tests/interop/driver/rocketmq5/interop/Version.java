@@ -38,9 +38,9 @@ final class Version {
         schedule().start();
     }
 
+    /** Not by shutdown(), after which it could not be started again. */
     void stopDelivery() {
         schedule().stop();
-        schedule().shutdown();
     }
 
     String delayOffsets() {

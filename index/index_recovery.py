@@ -1,0 +1,217 @@
+"""Recovery of the index files: makes them agree with the log, from where they are durable or from nothing.
+
+What may be found when they are opened, and the rule for each:
+
+    1  the last writer closed them      all entries count
+    2  it did not: killed, power cut    back to the index point (index_point_file.py), up to which they were
+                                        durable; without one, RocketMQ's rule: a file that ends later than
+                                        checkpoint.indexMsgTimestamp goes
+    3  made from another log            the last entry or the anchor is no record of this log: all go
+    4  ahead of the log                 the log lost its tail: cut there
+    5  with a hole                      somebody wrote to the log without them, or a broker dropped a file:
+                                        cut where the first key is missing
+    6  in the middle of a record        it had more keys than fitted its file: its other keys follow
+
+Then the dispatcher goes on where the entries end: no key is missed and none is there twice. Holes are looked
+for behind the index point, up to which the files are known to be complete, and without one between files.
+
+It changes the row in memory only: its owner writes the point, and lets the disk follow (index_files.py).
+Threads: its owner calls it under a lock.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mqstore.index.index_file import Rows
+from mqstore.index.index_file_row import IndexFileRow
+from mqstore.index.index_point_format import IndexPoint
+from mqstore.store.commit_log import CommitLog
+
+__all__ = ["IndexRecovery", "Reached"]
+
+_HASH, _PHYSICAL_OFFSET = 0, 2
+# More rows than any record has keys; see kernels.key_entries.
+_ROWS: Final = 1 << 16
+_WALK_BYTES: Final = 4 << 20
+
+
+class Reached(NamedTuple):
+    """How far the entries go.
+
+    All keys of records below `offset` are in, and so many of the record at it. anchor_offset,
+    anchor_store_timestamp: the last record below `offset`, by which the log is known again; -1: not known.
+    """
+
+    offset: int
+    rows_done: int = 0
+    anchor_offset: int = -1
+    anchor_store_timestamp: int = -1
+
+
+class IndexRecovery:
+    """Brings the files of `row` into agreement with a log."""
+
+    def __init__(self, row: IndexFileRow, commit_log: CommitLog) -> None:
+        self._row = row
+        self._commit_log = commit_log
+
+    def run(self, point: IndexPoint | None, *, clean: bool, index_msg_timestamp: int) -> Reached:
+        """The rules at the head of this file."""
+        row, log = self._row, self._commit_log
+        if not self._drop_what_is_not_durable(point, clean=clean, index_msg_timestamp=index_msg_timestamp):
+            point = None
+        row.drop_damaged()
+        if not self._is_of_this_log(point):
+            row.keep(0)
+            point = None
+        reached = Reached(log.min_offset)
+        if point is not None and point.dispatched_offset > log.max_offset:
+            reached = Reached(log.max_offset)
+        elif point is not None and point.dispatched_offset > log.min_offset:
+            reached = Reached(point.dispatched_offset, 0, point.anchor_offset, point.anchor_store_timestamp)
+        self.cut(log.max_offset)
+        if not self._ends_in_this_log():
+            row.keep(0)
+            reached = Reached(log.min_offset)
+        missing = self._first_missing_key(reached.offset)
+        if missing is not None:
+            self.cut(missing)
+            reached = Reached(missing)
+        return self.reached_from(reached)
+
+    def _drop_what_is_not_durable(
+        self, point: IndexPoint | None, *, clean: bool, index_msg_timestamp: int
+    ) -> bool:
+        """Rules 1 and 2; whether the point is to be believed."""
+        is_true = point is not None and self._row.agrees_with(point, clean=clean)
+        if not clean:
+            if point is not None and is_true:
+                self._row.cut_to_point(point)
+            else:
+                self._row.drop_newer_than(index_msg_timestamp)
+        return is_true
+
+    # -- the log that they are of ---------------------------------------------------------------------
+
+    def _is_of_this_log(self, point: IndexPoint | None) -> bool:
+        last = self._row.last
+        known = [(last.header.end_physical_offset, last.header.end_timestamp_ms)] if last is not None else []
+        if point is not None:
+            known.append((point.anchor_offset, point.anchor_store_timestamp))
+        return all(self._is_record(*each) for each in known)
+
+    def _is_record(self, physical_offset: int, store_timestamp: int) -> bool:
+        """Whether the log has such a record, or cannot tell."""
+        log = self._commit_log
+        if not log.min_offset <= physical_offset < log.max_offset:
+            return True
+        message = log.look_message_by_offset(physical_offset)
+        return message is not None and message.store_timestamp == store_timestamp
+
+    def _ends_in_this_log(self) -> bool:
+        """Whether the last entry is a key of its record, of its second, or the log cannot tell."""
+        last, log = self._row.last, self._commit_log
+        if last is None or last.header.end_physical_offset < log.min_offset:
+            return True
+        end_offset, floor_ms = last.header.end_physical_offset, last.floor_timestamp_of(last.index_count - 1)
+        is_its_time = floor_ms < 0 or 0 <= log.store_timestamp_at(end_offset) - floor_ms < 1_000
+        return is_its_time and self._count_rows_done(end_offset) > 0
+
+    def cut(self, physical_offset: int) -> None:
+        """Drop, in memory, the entries of records at or above `physical_offset`."""
+        last_offset = self._row.last_offset_below(physical_offset)
+        end_timestamp_ms = self._commit_log.store_timestamp_at(last_offset) if last_offset >= 0 else -1
+        self._row.cut(physical_offset, end_timestamp_ms)
+
+    # -- holes ----------------------------------------------------------------------------------------
+
+    def _first_missing_key(self, complete_to: int) -> int | None:
+        """Offset of the first record at or above `complete_to` whose keys are not in the files.
+
+        Looked for in front of each file's first entry that is at or above. (Entries of one file are without
+        holes behind the point: whoever appends to a file begins where it ends, or misses what comes first.)
+        """
+        start = least = complete_to
+        for file in self._row.files:
+            if file.header.end_physical_offset < least:
+                continue
+            first = file.offset_of(file.count_below(least))
+            # At both ends of a gap between files lies a record that may have been cut by it.
+            if least > start and not self._has_all_keys(start):
+                return start
+            missing = self._first_key_between(start, least, first)
+            if missing is not None:
+                return missing
+            if not self._has_all_keys(first):
+                return first
+            start = file.header.end_physical_offset
+            least = start + 1
+        return None
+
+    def _has_all_keys(self, physical_offset: int) -> bool:
+        """Whether the files have each key of a record; of one that is gone they need none."""
+        return set(self._codes_wanted(physical_offset)) <= set(self._codes_stored(physical_offset))
+
+    def _first_key_between(self, start: int, least_offset: int, below_offset: int) -> int | None:
+        """Offset of the first record with a key in a range, seen from the record at `start` on."""
+        for rows in self._walk(start, below_offset):
+            offsets = rows[:, _PHYSICAL_OFFSET]
+            found = offsets[offsets >= least_offset]
+            if len(found):
+                return int(found[0])
+        return None
+
+    # -- where the entries end ------------------------------------------------------------------------
+
+    def reached_from(self, reached: Reached) -> Reached:
+        """How far the entries go, which are known to go as far as `reached`."""
+        last = self._row.last
+        if last is None or last.header.end_physical_offset < reached.offset:
+            return reached
+        end_offset = last.header.end_physical_offset
+        return Reached(end_offset, self._count_rows_done(end_offset))
+
+    def _count_rows_done(self, physical_offset: int) -> int:
+        """How many of a record's keys, from the first on, the entries end with."""
+        wanted, stored = self._codes_wanted(physical_offset), self._codes_stored(physical_offset)
+        counts = range(min(len(wanted), len(stored)), 0, -1)
+        return next((count for count in counts if stored[-count:] == wanted[:count]), 0)
+
+    def _codes_wanted(self, physical_offset: int) -> list[int]:
+        """The hashes of a record's keys, in order."""
+        message = self._commit_log.look_message_by_offset(physical_offset)
+        if message is None:
+            return []
+        walked = self._walk(physical_offset, physical_offset + message.store_size)
+        return [code for rows in walked for code in rows[:, _HASH].tolist()]
+
+    def _codes_stored(self, physical_offset: int) -> list[int]:
+        """The hashes that the files have for a record, in order."""
+        return [code for file in self._row.files for code in file.hashes_of(physical_offset)]
+
+    def _walk(self, start: int, below_offset: int) -> Iterator[Rows]:
+        """Keys of the records from `start` on, lent until the next piece. Damage ends it."""
+        from mqstore.index import kernels
+
+        buffer = np.empty((_ROWS, 3), np.int64)
+        offset = start
+        while offset < below_offset:
+            chunk = self._commit_log.chunk(offset, min(_WALK_BYTES, below_offset - offset))
+            if chunk is None:
+                return
+            used, count, _, _, ending = kernels.java_key_entries(chunk.data, offset, buffer, 0)
+            if used == 0 and ending == kernels.ENDING_NO_RECORD:
+                # Cut by the limit, perhaps.
+                message = self._commit_log.look_message_by_offset(offset)
+                if message is None or message.store_size <= len(chunk.data):
+                    return
+                chunk = self._commit_log.chunk(offset, message.store_size)
+                assert chunk is not None
+                used, count, _, _, ending = kernels.java_key_entries(chunk.data, offset, buffer, 0)
+            yield buffer[:count]
+            offset = chunk.segment_end if ending == kernels.ENDING_BLANK else offset + used
+
+    def __repr__(self) -> str:
+        return f"IndexRecovery({self._row!r})"

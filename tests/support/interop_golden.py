@@ -1,0 +1,96 @@
+"""Makes the golden directories of each RocketMQ version: tests/golden/rocketmq-<version>-{clean,killed}.
+
+    make interop ARGS=--collect-only && PYTHONPATH=tests .venv/bin/python -m support.interop_golden
+
+Each is a small store, closed or killed, packed as .tar.zst, and what RocketMQ itself found in it when it
+opened it again, as .manifest.jsonl.zst: a line for the log, for the state files, for each queue and for each
+message. They are made again only where a version is added, for every run gives other times.
+tests/golden/test_rocketmq_versions.py reads them, without Java.
+"""
+
+import json
+import tarfile
+import tempfile
+from pathlib import Path
+
+import zstandard
+
+from support.interop_messages import Traffic
+from support.interop_picture import take_picture
+from support.interop_process import ROCKETMQ_VERSIONS, RocketMq
+from support.interop_stores import create_topics_and_groups, put_all
+
+__all__ = ["SETTINGS", "main"]
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+MESSAGES = 400
+# Still smaller files than elsewhere, so that few messages fill many of them.
+SETTINGS = {
+    "mapped_file_size_commit_log": 131_072,
+    "mapped_file_size_consume_queue": 400,
+    "max_message_size": 20_000,
+}
+
+
+def main() -> None:
+    """Make all of them."""
+    for version in ROCKETMQ_VERSIONS:
+        for stop in "clean", "killed":
+            make(version, stop)
+
+
+def make(version: str, stop: str) -> None:
+    """Make one directory and its manifest."""
+    store, name = RocketMq(version), f"rocketmq-{version}-{stop}"
+    traffic = Traffic(name, long_topics=store.has_long_topics, as_broker=True, largest=SETTINGS["max_message_size"])
+    with tempfile.TemporaryDirectory() as parent:
+        path = Path(parent) / name
+        store.open(path, **SETTINGS)
+        create_topics_and_groups(store, traffic.topics)
+        put = put_all(store, traffic.messages(MESSAGES))
+        commit(store)
+        store.ask("persist")
+        store.kill() if stop == "killed" else store.close()
+        pack(path, GOLDEN / f"{name}.tar.zst")
+        store.open(path, **SETTINGS)
+        picture, state = take_picture(store, put), store.state()
+        store.kill()
+    lines = [
+        {"log": picture.log},
+        {"state": {name: state[name] for name in ("consumerOffset", "delayOffset")}},
+        *({"queue": queue} for queue in picture.queues.values()),
+        *({"message": message} for message in picture.messages.values()),
+    ]
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    (GOLDEN / f"{name}.manifest.jsonl.zst").write_bytes(zstandard.compress(text.encode(), 19))
+
+
+def commit(store: RocketMq) -> None:
+    """Some consumer offsets, none beyond its queue."""
+    for queue in take_picture(store).queues.values():
+        place = {"topic": queue["topic"], "queue_id": queue["queue_id"]}
+        store.ask("commit", group="group-1", **place, offset=queue["max_offset"] // 2)
+
+
+def pack(directory: Path, target: Path) -> None:
+    """Pack what a store reads; not the databases and metrics of the broker around it."""
+    with (
+        zstandard.open(target, "wb", cctx=zstandard.ZstdCompressor(19)) as stream,
+        tarfile.open(fileobj=stream, mode="w|") as archive,
+    ):
+        for path in sorted(directory.rglob("*")):
+            relative = path.relative_to(directory)
+            if path.is_file() and relative.parts[0] not in {"rocksdbstore", "compaction", "timerlog"}:
+                archive.add(path, f"{directory.name}/{relative}", filter=anonymous)
+
+
+def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without the user who made it."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+if __name__ == "__main__":
+    main()
