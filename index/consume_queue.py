@@ -285,7 +285,11 @@ class ConsumeQueue:
         if mapped_file is None:
             return _NOTHING
         position = queue_offset * ENTRY_BYTES - mapped_file.start_offset
-        return mapped_file.view[position : position + count * ENTRY_BYTES]
+        try:
+            return mapped_file.view[position : position + count * ENTRY_BYTES]
+        except FileNotFoundError:
+            # Deleted by retention (of another process, perhaps) before it was first mapped here.
+            return _NOTHING
 
     def entry_at(self, queue_offset: int) -> tuple[int, int, int] | None:
         """(physical offset, size, tags code) of one entry; None outside min_offset to max_offset."""

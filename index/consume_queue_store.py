@@ -164,7 +164,7 @@ class ConsumeQueueStore:
                 topic = chunk.data[topic_at : topic_at + topic_length].tobytes()
                 queue = self._queue_to_fill(topic, queue_id)
                 if queue is not None:
-                    # Before it is filled: entries that an error cuts short stay, and are not new the next time.
+                    # Noted before: entries that an error cuts short stay, and are not new the next time.
                     filled.append(queue)
                     part = packed[index * ENTRY_BYTES : (index + count) * ENTRY_BYTES]
                     queue.append_entries(queue_offset, part, follow_log=self.follow_log)
@@ -200,6 +200,11 @@ class ConsumeQueueStore:
                 queue.flush()
         except OSError as error:
             self._sync_error = error
+            raise
+        except BaseException:
+            # An interrupt, or too few descriptors: what was not reached stays to be flushed.
+            with self._guard:
+                self._dirty |= dirty
             raise
 
     # -- recovery and retention -----------------------------------------------------------------------

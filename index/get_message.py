@@ -73,14 +73,15 @@ class MessageReader:
         queue = self._consume_queues.find(topic, queue_id)
         if queue is None:
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
-        min_offset, max_offset = queue.min_offset, queue.max_offset
+        # A reader beside a live writer may see entries of records that lie behind its end of the log.
+        min_offset, max_offset = queue.min_offset, queue.end_below(self._commit_log.visible_offset)
         refused = _outside(offset, min_offset, max_offset)
         if refused is not None:
             status, next_begin_offset = refused
             return GetMessageResult(status, next_begin_offset, min_offset, max_offset, [])
         # Examined at most, filtered or not; the first file ends it too.
         count = max(-(-self._max_filter_bytes // ENTRY_BYTES), max_msg_nums)
-        entries = queue.view_from(offset, count)
+        entries = queue.view_from(offset, min(count, max_offset - offset))
         if not entries:
             next_begin_offset = queue.roll_next_file(offset)
             return GetMessageResult(

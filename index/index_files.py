@@ -184,11 +184,11 @@ class IndexFiles:
         self._unflushed_entries = 0
 
     def _point(self) -> IndexPoint:
-        offset, _, *anchor = self._reached
-        last = self._row.last
+        reached, last = self._reached, self._row.last
+        point = IndexPoint(reached.offset, reached.anchor_offset, reached.anchor_store_timestamp)
         if last is None or last.is_empty:
-            return IndexPoint(offset, *anchor)
-        return IndexPoint(offset, *anchor, last.name_number, last.header)
+            return point
+        return point._replace(file_name=last.name_number, header=last.header)
 
     # -- asking ---------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ Durability: as each method says; `close` makes everything durable. A forked chil
 Source: DefaultMessageStore of Apache RocketMQ.
 """
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -73,6 +74,8 @@ class MessageStore:
         self.recovery = parts.recovery
         self._parts = parts
         self._closed = False
+        self._released = False
+        self._refresh_lock = threading.Lock()
         self._arrivals = Arrivals()
         self._flusher = Flusher(parts.commit_log, config)
         self._puts = PutPath(
@@ -142,7 +145,7 @@ class MessageStore:
     def _make_services(self) -> tuple[Service, ...]:
         """What goes on in the background, in the order in which it is stopped."""
         config, log, persistence = self.config, self.commit_log, self._persistence
-        group_commit = Service("group-commit", 1_000, self._flusher.resolve_pending)
+        group_commit = Service("group-commit", 1_000, self._flusher.commit_group)
         reserve = Service("reserve", 1_000, log.reserve_ahead)
         self._flusher.on_pending = group_commit.wake
         log.on_low_space = reserve.wake
@@ -178,10 +181,11 @@ class MessageStore:
         return self._puts.put_all(messages)
 
     def put_message_async(self, message: Message) -> "Future[PutMessageResult]":
-        """Store one message without waiting for the disk; the future is done once it is durable.
+        """Store one message without waiting for the disk.
 
-        The message has its place in the log when this returns. Raises as `put_message`, except that a
-        failing disk shows in the future.
+        In SYNC_FLUSH the future is done once the message is durable, in ASYNC_FLUSH at once. The message
+        has its place in the log when this returns. Raises as `put_message`, except that a failing disk
+        shows in the future.
         """
         return self._puts.put_later(message)
 
@@ -241,7 +245,7 @@ class MessageStore:
         """Number that the next entry of a queue will get; 0 when there is no such queue."""
         self._catch_up()
         queue = self.consume_queues.find(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
+        return 0 if queue is None else queue.end_below(self.commit_log.visible_offset)
 
     def wait_for_messages(self, topic: str, queue_id: int, offset: int, timeout_ms: int) -> bool:
         """Wait until the queue has an entry at `offset`; False when the time is up."""
@@ -312,7 +316,8 @@ class MessageStore:
         """Reading only: take notice of what the writer has added since."""
         if self.read_only:
             self._check_open()
-            refresh_parts(self._parts)
+            with self._refresh_lock:
+                refresh_parts(self._parts)
 
     def stats(self) -> StoreStats:
         """How the store is doing."""
@@ -355,8 +360,9 @@ class MessageStore:
 
         After a failed sync nothing more is written, and the next opening recovers.
         """
-        if self._closed:
+        if self._released:
             return
+        # Each step may be done twice: a close that was interrupted can be called again.
         self._closed = True
         self._arrivals.close()
         self.delivery.stop()
@@ -365,8 +371,10 @@ class MessageStore:
         try:
             if not self.read_only:
                 self._close_writer()
-        finally:
+        except Exception:
             self._release()
+            raise
+        self._release()
 
     def _close_writer(self) -> None:
         log = self.commit_log
@@ -384,6 +392,9 @@ class MessageStore:
         self._parts.abort.delete()
 
     def _release(self) -> None:
+        self._released = True
+        for mapped_file in self.commit_log.files.files:
+            mapped_file.rest()
         for feed in self._parts.key_feeds:
             feed.index.close()
         if self._parts.lock is not None:
@@ -425,7 +436,9 @@ class MessageStore:
 
     def _needed_from_offset(self) -> int:
         """From where on the log is still needed: by delivery, or by what is not dispatched yet."""
-        return min(self.delivery.min_undelivered_physical_offset(), self._parts.dispatcher.dispatched_offset)
+        # In this order: what is dispatched after the first question is seen by the second.
+        dispatched_offset = self._parts.dispatcher.dispatched_offset
+        return min(dispatched_offset, self.delivery.min_undelivered_physical_offset())
 
     def _retain(self) -> None:
         """One round of retention; what is derived follows the log."""

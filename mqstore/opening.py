@@ -339,7 +339,8 @@ def refresh_parts(parts: OpenedParts) -> None:
     """Take notice of what a live writer has added to a store that was opened for reading only."""
     log = parts.commit_log
     end_offset = log.max_offset
+    # The queues first: what they point to is then in the log that is looked at afterwards.
+    parts.consume_queues.load(log.min_offset)
     log.load()
     # Everything before the old end was walked already; 0: nothing behind it is to be searched.
     recover(log, max(end_offset, log.min_offset), 0, writable=False)
-    parts.consume_queues.load(log.min_offset)

@@ -169,6 +169,8 @@ class PutPath:
         status = _PUT_OK
         if self._is_sync_flush and encoded.waits:
             status = self._wait(appended.physical_offset + appended.size_bytes)
+        elif self._is_sync_flush:
+            self._flusher.wake()
         if self._arrivals.wanted:
             self._announce(encoded, appended)
         return self._result(encoded, appended, status, self._commit_log.flushed_offset)

@@ -156,7 +156,10 @@ class CommitLog:
             current = self._current
             size_bytes = len(message.record)
             try:
-                if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
+                if (
+                    current is None
+                    or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes
+                ):
                     current = self._roll()
                 return self._write(current, message)
             except OSError as error:
@@ -321,7 +324,10 @@ class CommitLog:
         )
         if stop <= position:
             return None
-        return LogChunk(offset, mapped_file.array[position:stop], mapped_file.end_offset)
+        try:
+            return LogChunk(offset, mapped_file.array[position:stop], mapped_file.end_offset)
+        except FileNotFoundError:
+            return None
 
     def record_at(self, physical_offset: int, size_bytes: int) -> memoryview | None:
         """The bytes of a record whose place and size an index tells; None when they are not all visible."""
@@ -330,7 +336,11 @@ class CommitLog:
         if mapped_file is None or end > min(self.visible_offset, mapped_file.end_offset):
             return None
         position = physical_offset - mapped_file.start_offset
-        return mapped_file.view[position : position + size_bytes]
+        try:
+            return mapped_file.view[position : position + size_bytes]
+        except FileNotFoundError:
+            # Deleted by retention (of another process, perhaps) before it was first mapped here.
+            return None
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
         """The message whose record begins at `physical_offset`; None when none does.

@@ -46,14 +46,16 @@ class Flusher:
         self._log = log
         self._least_pages = config.flush_commit_log_least_pages
         self._thorough_interval_s = config.flush_commit_log_thorough_interval / 1000
+        self._is_sync_flush = config.is_sync_flush
         self._timeout_s = config.sync_flush_timeout / 1000
-        self._sync_lock = threading.Lock()
+        # Re-entrant only because its release tells whether the lock is ours (`wait_for`).
+        self._sync_lock = threading.RLock()
         self._last_thorough_s = time.monotonic()
         # Store time of the newest message known to be durable; read by the checkpoint.
         self.flushed_store_timestamp = log.last_store_timestamp
         # Appended by putters, taken by whoever calls `resolve_pending`.
         self._pending: deque[_Pending[Any]] = deque()
-        # Called after each `resolve_later`; the owner's service then calls `resolve_pending`.
+        # Called after each `resolve_later`; the owner's service then calls `commit_group`.
         self.on_pending: Callable[[], None] | None = None
 
     @property
@@ -81,14 +83,17 @@ class Flusher:
         """
         if self._log.flushed_offset >= end_offset:
             return True
-        if not self._sync_lock.acquire(timeout=self._timeout_s):
-            return False
+        # An interrupt (Ctrl-C) may come between the acquiring and the next line, so whether the lock is held
+        # is not kept in a variable: releasing one that is not ours raises RuntimeError.
         try:
-            if self._log.flushed_offset < end_offset:
+            if self._sync_lock.acquire(timeout=self._timeout_s) and self._log.flushed_offset < end_offset:
                 self._flush_locked()
             return self._log.flushed_offset >= end_offset
         finally:
-            self._sync_lock.release()
+            try:  # noqa: SIM105 - suppress() is a call, in which an interrupt could come before the release
+                self._sync_lock.release()
+            except RuntimeError:
+                pass
 
     def run_once(self) -> None:
         """One round of ASYNC_FLUSH: sync if enough pages are dirty, or it is time to be thorough."""
@@ -113,6 +118,8 @@ class Flusher:
                 for mapped_file in log.files.files:
                     if mapped_file.end_offset > log.flushed_offset and mapped_file.start_offset < target:
                         mapped_file.sync()
+                        if mapped_file.is_full:
+                            mapped_file.rest()
             except OSError as error:
                 log.poison(error)
                 raise (log.refusal or AssertionError("poisoned without a refusal")) from error
@@ -129,6 +136,16 @@ class Flusher:
             # Nobody may come to resolve it: the last sync of a store that is being closed is over.
             self.resolve_pending()
         elif self.on_pending is not None:
+            self.on_pending()
+
+    def commit_group(self) -> None:
+        """What the owner's service does when woken: sync for the futures, and for puts that do not wait."""
+        if not self.resolve_pending() and self._is_sync_flush and self.behind_bytes:
+            self.flush()
+
+    def wake(self) -> None:
+        """Have what was appended synced soon: a put in SYNC_FLUSH that does not wait is seen only then."""
+        if self.on_pending is not None:
             self.on_pending()
 
     def resolve_pending(self) -> int:

@@ -151,6 +151,15 @@ def _record_crc_matches(data, at, stop):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _ends_in_digits(data, stop):  # type: ignore[no-untyped-def]
+    """Whether the last ten characters of the properties' last value are digits."""
+    for at in range(stop - 11, stop - 1):
+        if data[at] < 48 or data[at] > 57:
+            return False
+    return data[stop - 1] == 2
+
+
+@_compiled
 def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-def]
     """Size of the whole, unharmed record at `at`, or -1.
 
@@ -167,6 +176,9 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
             named = named and data[stop - CRC_PROPERTY_BYTES + byte] == _CRC_NAME[byte]
         if named:
             return total if _record_crc_matches(data, at, stop) else np.int64(-1)
+        # Under another name its digits would not be the record's CRC: the name is what was damaged.
+        if _ends_in_digits(data, stop) and _record_crc_matches(data, at, stop):
+            return np.int64(-1)
     if body_length > 0 and crc32(data, body_at, body_at + body_length) != read_int(data, at + 8):
         return np.int64(-1)
     return total

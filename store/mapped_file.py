@@ -203,9 +203,14 @@ class MappedFile:
         self.region.sync()
         self._rest()
 
+    def rest(self) -> None:
+        """Give the descriptor back until it is needed again; the mapping stays."""
+        if self._region is not None:
+            self._region.rest()
+
     def _rest(self) -> None:
         if self._rests:
-            self.region.rest()
+            self.rest()
 
     def __repr__(self) -> str:
         positions = f"wrote_position={self.wrote_position}, size_bytes={self.size_bytes}"

@@ -10,6 +10,7 @@ bytes after `sync` of their file.
 """
 
 import re
+import threading
 from pathlib import Path
 
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
@@ -53,6 +54,8 @@ class MappedFileQueue:
         self._ends_at_gap = is_derived and after_crash
         # Whether a file was added whose name may not be durable; only in derived rows.
         self._has_new_names = False
+        # Held while `files` is read and replaced: the writer appends while retention deletes.
+        self._files_lock = threading.RLock()
 
     def load(self) -> None:
         """Find the files of the directory; may be called again to see what another process added.
@@ -60,6 +63,10 @@ class MappedFileQueue:
         A last file of length zero is a creation that a crash interrupted: it is removed (or, reading
         only, passed over). Raises SegmentSizeMismatch for any other length, CorruptRecord for a gap.
         """
+        with self._files_lock:
+            self._load()
+
+    def _load(self) -> None:
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_segment(entry)]
         for entry in reversed(entries[self._count_that_came_to_be(entries) :]):
             if self._writable:
@@ -131,15 +138,22 @@ class MappedFileQueue:
             self._has_new_names = True
         else:
             self._file_system.sync_directory(self.directory)
-        self.files = (*self.files, added)
+        with self._files_lock:
+            self.files = (*self.files, added)
         return added
 
     def sync_names(self) -> None:
         """Make the names of new files durable, and those of the two directories above theirs."""
-        if self._has_new_names:
+        if not self._has_new_names:
+            return
+        # Before the syncs: a file that is added meanwhile sets it again.
+        self._has_new_names = False
+        try:
             for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
                 self._file_system.sync_directory(directory)
-            self._has_new_names = False
+        except BaseException:
+            self._has_new_names = True
+            raise
 
     def settle(self, from_offset: int, end_offset: int, *, again: bool) -> None:
         """Make durable what an earlier process may have left to the kernel: bytes from there on, and names.
@@ -150,22 +164,26 @@ class MappedFileQueue:
             if mapped_file.end_offset > from_offset:
                 if again:
                     start = max(0, from_offset - mapped_file.start_offset)
-                    mapped_file.write_again(start, min(end_offset - mapped_file.start_offset, self.file_size_bytes))
+                    mapped_file.write_again(
+                        start, min(end_offset - mapped_file.start_offset, self.file_size_bytes)
+                    )
                 mapped_file.sync()
         if self.files:
             self._file_system.sync_directory(self.directory)
 
     def delete_first(self) -> None:
         """Remove the oldest file. Views of it stay valid."""
-        first, *rest = self.files
-        self.files = tuple(rest)
+        with self._files_lock:
+            first, *rest = self.files
+            self.files = tuple(rest)
         self._file_system.delete(first.path)
         self._file_system.sync_directory(self.directory)
 
     def delete_from(self, start_offset: int) -> None:
         """Remove the files that begin at or after `start_offset`, the newest first."""
-        doomed = [mapped_file for mapped_file in self.files if mapped_file.start_offset >= start_offset]
-        self.files = self.files[: len(self.files) - len(doomed)]
+        with self._files_lock:
+            doomed = [mapped_file for mapped_file in self.files if mapped_file.start_offset >= start_offset]
+            self.files = self.files[: len(self.files) - len(doomed)]
         for mapped_file in reversed(doomed):
             self._file_system.delete(mapped_file.path)
         if doomed:

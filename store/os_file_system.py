@@ -112,13 +112,20 @@ class OsMappedRegion:
 
     def rest(self) -> None:
         with self._guard:
-            if self._descriptor is not None:
-                os.close(self._descriptor)
-                self._descriptor = None
+            # Forgotten before it is closed: an interrupt in between leaks it, and never closes it twice.
+            descriptor, self._descriptor = self._descriptor, None
+            if descriptor is not None:
+                os.close(descriptor)
 
     def _open(self) -> int:
         if self._descriptor is None:
-            self._descriptor = _open(self._path, create=False, writable=self._writable)
+            try:
+                self._descriptor = _open(self._path, create=False, writable=self._writable)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    # Not a failed sync: nothing was lost, and it works again once descriptors are free.
+                    raise StoreFull(self._path, 0, os.strerror(error.errno)) from error
+                raise
         return self._descriptor
 
     def __del__(self) -> None:

@@ -374,7 +374,12 @@ def _refuse_torn_end(record: memoryview, text: slice, name: str) -> None:
 def _check_record_crc(record: memoryview, layout: RecordLayout) -> None:
     ending = bytes(record[-CRC_PROPERTY_BYTES:])
     has_crc = layout.properties.stop - layout.properties.start >= CRC_PROPERTY_BYTES
-    if has_crc and ending.startswith(_CRC_NAME):
+    if not has_crc:
+        return
+    if ending.startswith(_CRC_NAME):
         expected = crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))
         if ending != expected:
             raise RecordIllegal(f"record CRC {expected[9:19].decode()}", repr(ending[9:19]))
+    # Under another name its digits would not be the record's CRC: the name is what was damaged.
+    elif ending[9:19].isdigit() and ending[9:] == crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))[9:]:
+        raise RecordIllegal(f"{_CRC_NAME!r} before the record's CRC", repr(ending[:9]))

@@ -17,10 +17,10 @@ behind the offset that is known to have been durable, and damage (6) if before i
 is known (only a broker has written here), a whole record behind the end means damage. A torn tail is
 zeroed and synced, so that it cannot come back as a record; damage is an error, and nothing is changed.
 
-After 2 the kernel has what the disk may not: what a killed process wrote, and its zeros behind the end. So all
-from the last offset that is known to be durable on is synced, names too, before anyone is told that it is there.
-It is written again first: after a sync that failed the kernel may hold it as clean, and would sync nothing. (Not
-in a broker's directory, where up to a segment would be written.)
+After 2 the kernel has what the disk may not: what a killed process wrote, and its zeros behind the end. So
+all from the last offset that is known to be durable on is synced, names too, before anyone is told that it
+is there. It is written again first: after a sync that failed the kernel may hold it as clean, and would
+sync nothing. (Not in a broker's directory, where up to a segment would be written.)
 
 It does not touch consume queues (index/) and runs before any writer or reader. Reading only, it changes
 nothing. Durability: the cut is durable on return. A recovery that is interrupted can be run again.

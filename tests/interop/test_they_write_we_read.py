@@ -21,6 +21,8 @@ from support.interop_process import Mqstore, RocketMq
 from support.interop_stores import SETTINGS, create_topics_and_groups, put_all
 
 MESSAGES = 10_000
+# Reading only, with their index files; writing, with an index of our own beside theirs.
+MODES = ({"read_only": True, "key_index": "index_file"}, {"read_only": False})
 
 
 @pytest.mark.parametrize("stop", ["closed", "killed"])
@@ -43,8 +45,8 @@ def test_everything_is_read_as_they_read_it(
     questions = Questions.about(their_picture, seed)
     their_answers = answers_of(theirs, questions, with_keys=stop == "closed")
     theirs.close()
-    for read_only in (True, False):
-        ours.open(tmp_path / "ours", **SETTINGS, read_only=read_only, start=False)
+    for mode in MODES:
+        ours.open(tmp_path / "ours", **SETTINGS, **mode, start=False)
         assert not differences(their_picture, take_picture(ours, put))
         assert_same_answers(questions, their_answers, answers_of(ours, questions))
         ours.close()

@@ -29,7 +29,7 @@ class Workload(NamedTuple):
 def _puts_of_all_kinds(witness: Witness, chance: random.Random) -> None:
     witness.open()
     witness.put("a", 60)
-    witness.put("b", chance.randrange(100, 2_000), tags="red", properties={"colour": "red"})
+    witness.put("b", chance.randrange(100, 2_000), tags="red", properties={"colour": "r" * 1_100})
     witness.put_all(*(("a", chance.randrange(7, 900), {"queue_id": at % 2}) for at in range(5)))
     witness.put(_V2_TOPIC, 300, born_host=_IPV6)
     witness.put("a", 0 + 40, wait_store_msg_ok=False)

@@ -30,6 +30,8 @@ SETTINGS = {
     "mapped_file_size_commit_log": 131_072,
     "mapped_file_size_consume_queue": 400,
     "max_message_size": 20_000,
+    "max_hash_slot_num": 5_000,
+    "max_index_num": 20_000,
 }
 
 
@@ -43,7 +45,8 @@ def main() -> None:
 def make(version: str, stop: str) -> None:
     """Make one directory and its manifest."""
     store, name = RocketMq(version), f"rocketmq-{version}-{stop}"
-    traffic = Traffic(name, long_topics=store.has_long_topics, as_broker=True, largest=SETTINGS["max_message_size"])
+    largest = SETTINGS["max_message_size"]
+    traffic = Traffic(name, long_topics=store.has_long_topics, as_broker=True, largest=largest)
     with tempfile.TemporaryDirectory() as parent:
         path = Path(parent) / name
         store.open(path, **SETTINGS)

@@ -28,8 +28,8 @@ BUILD = ROOT / "build" / "interop"
 ROCKETMQ_VERSIONS = ("5.5.0", "5.1.4", "4.9.7")
 """As pinned in tests/interop/pom.xml."""
 
-# Small index files; no timer wheel, which would make each store 80 MB larger.
-_ROCKETMQ_STORE = {"maxHashSlotNum": 5_000, "maxIndexNum": 20_000, "timerWheelEnable": "false"}
+# No timer wheel, which would make each store 80 MB larger.
+_ROCKETMQ_STORE = {"timerWheelEnable": "false"}
 _ROCKETMQ_BROKER = {"brokerIP1": "127.0.0.1"}
 
 # What is the table in each state file.
@@ -206,7 +206,7 @@ class RocketMq(StoreProcess):
 
 
 # Settings that RocketMQ does not have, or has elsewhere (the store host is the message's).
-_OURS_ALONE = frozenset({"read_only", "start", "store_host"})
+_OURS_ALONE = frozenset({"key_index", "read_only", "start", "store_host"})
 
 
 def _camel_case(name: str) -> str:

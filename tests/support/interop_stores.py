@@ -11,6 +11,8 @@ SETTINGS: dict[str, Any] = {
     "mapped_file_size_commit_log": 1_048_576,
     "mapped_file_size_consume_queue": 6_000,
     "max_message_size": MAX_BODY_BYTES,
+    "max_hash_slot_num": 5_000,
+    "max_index_num": 20_000,
 }
 """Small files, so that rolling, BLANK records and many files are met on every run."""
 

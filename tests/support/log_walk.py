@@ -1,4 +1,4 @@
-"""A walk over the log of a simulated disk, record by record, in plain Python.
+"""A walk over the log on any file system, record by record, in plain Python.
 
 Written from the record's description, without the decoder and the kernels of mqstore: the oracle of the crash
 tests must not share a mistake with what it judges.
@@ -10,7 +10,8 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from support.simulated_disk import SimulatedDisk
+from mqstore.store.file_system import FileSystem
+
 
 __all__ = ["SCHEDULE_TOPIC", "LogRecord", "java_hash", "walk_log"]
 
@@ -46,7 +47,7 @@ class LogEnd(NamedTuple):
     bytes_behind: int
 
 
-def walk_log(disk: SimulatedDisk, directory: Path) -> tuple[list[LogRecord], LogEnd]:
+def walk_log(disk: FileSystem, directory: Path) -> tuple[list[LogRecord], LogEnd]:
     """All records from the first segment on, up to the first thing that is none."""
     records: list[LogRecord] = []
     end, bytes_behind, ended = 0, 0, False

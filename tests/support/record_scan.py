@@ -44,9 +44,12 @@ def plain_whole_record_size(data: bytes, at: int, base_offset: int) -> int:
         return -1
     body, _, properties = fields
     ending = record[-20:]
-    if ending.startswith(b"__CRC32#\x01") and len(properties) >= 20:
-        digits = f"{plain_crc32(record[:-20]):010d}"[::-1].encode()
+    digits = f"{plain_crc32(record[:-20]):010d}"[::-1].encode()
+    if len(properties) >= 20 and ending.startswith(b"__CRC32#\x01"):
         return total_size if ending[9:] == digits + b"\x02" else -1
+    if len(properties) >= 20 and ending[9:] == digits + b"\x02":
+        # Its own CRC under another name: the name is damaged.
+        return -1
     if body and plain_crc32(body) != _int(record, 8, 4):
         return -1
     return total_size

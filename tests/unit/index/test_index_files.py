@@ -313,6 +313,19 @@ def test_the_log_lost_its_tail(indexed: IndexedLog, cut_at: int) -> None:
     assert indexed.contents() == indexed.expected()
 
 
+def test_what_is_below_the_lost_tail_stays(indexed: IndexedLog) -> None:
+    """After a power cut that took the end of the log, the entries of the rest are not made again."""
+    indexed.put_messages(20)
+    indexed.index_all()
+    indexed.log.cut(indexed.put[15])
+    del indexed.put[15:]
+    index = indexed.open()
+    assert indexed.put[13] <= index.dispatched_offset <= indexed.log.log.max_offset
+    index.close()
+    indexed.index_all()
+    assert indexed.contents() == indexed.expected()
+
+
 @pytest.mark.parametrize(
     ("stored", "done"),
     [([], 0), (["a"], 1), (["a", "b"], 2), (["a", "a"], 1), (["a", "b", "a", "b"], 2), (["b", "a"], 1)],
