@@ -1,10 +1,10 @@
 # One command for each thing, the same here and in CI. Each does its own set-up: see .ci/setup.
-#   make demo ARGS="..."    make test ARGS="-k checkpoint -x"
+#   make demo ARGS="..."    make test ARGS="-k checkpoint -x"    make interop SEED=7 N=20
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench clean
+.PHONY: help setup demo test interop lint types bench clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -22,6 +22,15 @@ demo: setup ## run 336,776 flights through topics, retries and dead letters, the
 # loadgroup: tests that share a costly thing (a Spark session) say so with xdist_group, and share a worker.
 test: setup ## all tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark $(ARGS)
+
+# Not part of `make test`, for it needs Maven and a JDK; prepare says what to install where one is missing.
+# SEED is the seed of all content, and the first of N seeds for the differential fuzzing.
+SEED ?= 1
+N ?= 1
+interop: ## Apache RocketMQ's own code reads what we write, and the reverse
+	@tests/interop/prepare
+	@$(MAKE) setup
+	@SEED=$(SEED) N=$(N) $(BIN)/python -m pytest tests/interop -n 3 -p no:benchmark $(ARGS)
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .

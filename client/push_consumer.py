@@ -29,7 +29,7 @@ from mqstore.client.first_offset import ConsumeFromWhere, first_offset
 from mqstore.client.received_message import ReceivedMessage
 from mqstore.message_store import MessageStore
 from mqstore.store import names
-from mqstore.store.errors import StoreError
+from mqstore.store.errors import StoreClosed, StoreError
 from mqstore.store.status import GetMessageStatus, ResponseCode
 
 __all__ = ["DEFAULT_MAX_RECONSUME_TIMES", "MessageListener", "PushConsumer", "SendBackRefused"]
@@ -116,8 +116,8 @@ class PushConsumer:
         self._next_offsets: dict[QueueKey, int] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self.last_error: StoreError | None = None
-        """Why the thread of `start` is pausing; None while all goes well."""
+        self.last_error: Exception | None = None
+        """Why the thread of `start` is pausing, or has ended; None while all goes well."""
 
     def __repr__(self) -> str:
         return f"<PushConsumer of {self.group!r} on {sorted(self._subscriptions)}>"
@@ -127,10 +127,20 @@ class PushConsumer:
     def run_once(self) -> int:
         """Pull once from every queue; the number of messages handed to the listener.
 
-        Raises StoreError when the store refuses a pull or a send-back. Then, and when the listener
-        raises what is no Exception (KeyboardInterrupt), everything finished before is committed.
+        Raises StoreError when the store refuses a pull or a send-back: the first error, after the other
+        queues had their turn. Then, and when the listener raises what is no Exception
+        (KeyboardInterrupt), everything finished before is committed.
         """
-        return sum(self.pull_once(key.topic, key.queue_id) for key in self._queues())
+        handed_out = 0
+        first_error: Exception | None = None
+        for key in self._queues():
+            try:
+                handed_out += self.pull_once(key.topic, key.queue_id)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one queue, the others go on
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        return handed_out
 
     def _queues(self) -> list[QueueKey]:
         """The queues that exist by now: the retry topic is created by the first send-back."""
@@ -222,8 +232,11 @@ class PushConsumer:
     # -- a thread of its own ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Run in a thread until `stop`. A StoreError pauses it for 3 s and is kept in `last_error`."""
-        if self._thread is None:
+        """Run in a thread until `stop`, or until the store is closed.
+
+        An error is kept in `last_error` and pauses the thread for 3 s.
+        """
+        if self._thread is None or not self._thread.is_alive():
             self._stopping.clear()
             self._thread = threading.Thread(target=self._run, name=f"consumer-{self.group}", daemon=True)
             self._thread.start()
@@ -240,7 +253,10 @@ class PushConsumer:
             try:
                 handed_out = self.run_once()
                 self.last_error = None
-            except StoreError as error:
+            except StoreClosed as error:
+                self.last_error = error
+                return
+            except Exception as error:  # noqa: BLE001 - a round that fails must not end the thread
                 self.last_error = error
                 self._stopping.wait(_PAUSE_AFTER_ERROR_SECONDS)
                 continue

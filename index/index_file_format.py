@@ -45,6 +45,7 @@ __all__ = [
     "HEADER_BYTES",
     "NO_ENTRY",
     "SLOT_BYTES",
+    "TAGS_PREFIX",
     "IndexEntry",
     "IndexHeader",
     "chain",
@@ -85,6 +86,8 @@ DEFAULT_SLOT_COUNT: Final = 5_000_000
 """RocketMQ's maxHashSlotNum."""
 DEFAULT_ENTRY_COUNT: Final = 20_000_000
 """RocketMQ's maxIndexNum; one less is usable."""
+TAGS_PREFIX: Final = "T#"
+"""What brokers from 5.5.0 on put before a message's tags to index them like a key."""
 NO_ENTRY: Final = 0
 """Ends a chain; the value of an empty slot."""
 

@@ -59,21 +59,24 @@ class IndexFiles:
         clean: bool,
         index_msg_timestamp: int = 0,
         read_only: bool = False,
+        with_tags: bool = True,
     ) -> None:
         """Open the index files of a log whose end is known (recovery is done).
 
         clean: the last writer, a broker or a store, closed the directory. index_msg_timestamp: as the
-        checkpoint has it. Raises SegmentSizeMismatch, StoreFull.
+        checkpoint has it. with_tags: put in tags too, as brokers from 5.5.0 on do.
+        Raises SegmentSizeMismatch, StoreFull.
         """
         self._commit_log = commit_log
         self._clock = clock
         self._read_only = read_only
+        self._with_tags = with_tags
         self._lock = threading.Lock()
         # Store time up to which a broker may take the files for durable: its checkpoint.indexMsgTimestamp.
         self.flushed_timestamp = index_msg_timestamp
         # All of these under _lock.
         self._row = IndexFileRow(file_system, directory, size, writable=not read_only)
-        self._recovery = IndexRecovery(self._row, commit_log)
+        self._recovery = IndexRecovery(self._row, commit_log, with_tags=with_tags)
         self._point_file = IndexPointFile(file_system, point_path)
         self._is_closed = False
         self._rows: Rows = np.empty((_ROWS, 3), np.int64)
@@ -115,7 +118,7 @@ class IndexFiles:
             while ending == kernels.ENDING_NO_ROOM:
                 offset = chunk.base_offset + consumed
                 used, count, last_at, last_timestamp, ending = kernels.java_key_entries(
-                    chunk.data[consumed:], offset, self._rows, 0
+                    chunk.data[consumed:], offset, self._rows, 0, self._with_tags
                 )
                 try:
                     self._take(self._rows[:count])

@@ -14,6 +14,7 @@ What may be found when they are opened, and the rule for each:
 
 Then the dispatcher goes on where the entries end: no key is missed and none is there twice. Holes are looked
 for behind the index point, up to which the files are known to be complete, and without one between files.
+Only keys make a hole: tags, which older brokers do not index, may be missing.
 
 It changes the row in memory only: its owner writes the point, and lets the disk follow (index_files.py).
 Threads: its owner calls it under a lock.
@@ -53,7 +54,9 @@ class Reached(NamedTuple):
 class IndexRecovery:
     """Brings the files of `row` into agreement with a log."""
 
-    def __init__(self, row: IndexFileRow, commit_log: CommitLog) -> None:
+    def __init__(self, row: IndexFileRow, commit_log: CommitLog, *, with_tags: bool) -> None:
+        """with_tags: whether tags are put in too. Files that lack them count as complete all the same."""
+        self._with_tags = with_tags
         self._row = row
         self._commit_log = commit_log
 
@@ -117,7 +120,8 @@ class IndexRecovery:
             return True
         end_offset, floor_ms = last.header.end_physical_offset, last.floor_timestamp_of(last.index_count - 1)
         is_its_time = floor_ms < 0 or 0 <= log.store_timestamp_at(end_offset) - floor_ms < 1_000
-        return is_its_time and self._count_rows_done(end_offset) > 0
+        wanted = self._codes_wanted(end_offset, with_tags=True)
+        return is_its_time and last.hashes_of(end_offset)[-1] in wanted
 
     def cut(self, physical_offset: int) -> None:
         """Drop, in memory, the entries of records at or above `physical_offset`."""
@@ -152,11 +156,12 @@ class IndexRecovery:
 
     def _has_all_keys(self, physical_offset: int) -> bool:
         """Whether the files have each key of a record; of one that is gone they need none."""
-        return set(self._codes_wanted(physical_offset)) <= set(self._codes_stored(physical_offset))
+        wanted = self._codes_wanted(physical_offset, with_tags=False)
+        return set(wanted) <= set(self._codes_stored(physical_offset))
 
     def _first_key_between(self, start: int, least_offset: int, below_offset: int) -> int | None:
         """Offset of the first record with a key in a range, seen from the record at `start` on."""
-        for rows in self._walk(start, below_offset):
+        for rows in self._walk(start, below_offset, with_tags=False):
             offsets = rows[:, _PHYSICAL_OFFSET]
             found = offsets[offsets >= least_offset]
             if len(found):
@@ -175,23 +180,24 @@ class IndexRecovery:
 
     def _count_rows_done(self, physical_offset: int) -> int:
         """How many of a record's keys, from the first on, the entries end with."""
-        wanted, stored = self._codes_wanted(physical_offset), self._codes_stored(physical_offset)
+        wanted = self._codes_wanted(physical_offset, with_tags=self._with_tags)
+        stored = self._codes_stored(physical_offset)
         counts = range(min(len(wanted), len(stored)), 0, -1)
         return next((count for count in counts if stored[-count:] == wanted[:count]), 0)
 
-    def _codes_wanted(self, physical_offset: int) -> list[int]:
+    def _codes_wanted(self, physical_offset: int, *, with_tags: bool) -> list[int]:
         """The hashes of a record's keys, in order."""
         message = self._commit_log.look_message_by_offset(physical_offset)
         if message is None:
             return []
-        walked = self._walk(physical_offset, physical_offset + message.store_size)
+        walked = self._walk(physical_offset, physical_offset + message.store_size, with_tags=with_tags)
         return [code for rows in walked for code in rows[:, _HASH].tolist()]
 
     def _codes_stored(self, physical_offset: int) -> list[int]:
         """The hashes that the files have for a record, in order."""
         return [code for file in self._row.files for code in file.hashes_of(physical_offset)]
 
-    def _walk(self, start: int, below_offset: int) -> Iterator[Rows]:
+    def _walk(self, start: int, below_offset: int, *, with_tags: bool) -> Iterator[Rows]:
         """Keys of the records from `start` on, lent until the next piece. Damage ends it."""
         from mqstore.index import kernels
 
@@ -201,7 +207,7 @@ class IndexRecovery:
             chunk = self._commit_log.chunk(offset, min(_WALK_BYTES, below_offset - offset))
             if chunk is None:
                 return
-            used, count, _, _, ending = kernels.java_key_entries(chunk.data, offset, buffer, 0)
+            used, count, _, _, ending = kernels.java_key_entries(chunk.data, offset, buffer, 0, with_tags)
             if used == 0 and ending == kernels.ENDING_NO_RECORD:
                 # Cut by the limit, perhaps.
                 message = self._commit_log.look_message_by_offset(offset)
@@ -209,7 +215,7 @@ class IndexRecovery:
                     return
                 chunk = self._commit_log.chunk(offset, message.store_size)
                 assert chunk is not None
-                used, count, _, _, ending = kernels.java_key_entries(chunk.data, offset, buffer, 0)
+                used, count, _, _, ending = kernels.java_key_entries(chunk.data, offset, buffer, 0, with_tags)
             yield buffer[:count]
             offset = chunk.segment_end if ending == kernels.ENDING_BLANK else offset + used
 

@@ -430,6 +430,8 @@ _KEYS = np.frombuffer(KEYS.encode(), np.uint8)
 _UNIQ_KEY = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
 _KEY_SEPARATOR = ord(KEY_SEPARATOR)
 _TOPIC_SEPARATOR = np.frombuffer(b"#", np.uint8)
+# Stands between `topic#` and the tags.
+_TAGS_SEPARATOR = np.frombuffer(index_file_format.TAGS_PREFIX.encode(), np.uint8)
 _FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325
 _FNV_PRIME = 0x100_0000_01B3
 
@@ -469,9 +471,9 @@ def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: 
 
 @compiled
 def _put_keys(  # type: ignore[no-untyped-def]
-    data, topic_code, is_java, properties_at, properties_length, timestamp, offset, rows, row_count
+    data, topic_code, is_java, with_tags, properties_at, properties_length, timestamp, offset, rows, row_count
 ):
-    """A row for the unique key and for each word of KEYS, repeated ones too; returns the rows in use."""
+    """A row for the unique key, each word of KEYS, repeated ones too, and the tags; returns rows in use."""
     key_at, length = find_property(data, properties_at, properties_length, _UNIQ_KEY)
     if length > 0:
         code = _finished(_hash_on(data, key_at, length, topic_code, is_java), is_java)
@@ -486,11 +488,17 @@ def _put_keys(  # type: ignore[no-untyped-def]
             code = _finished(_hash_on(data, key_at, key_end - key_at, topic_code, is_java), is_java)
             row_count = _put_key(rows, row_count, code, timestamp, offset)
         key_at = key_end + 1
+    if with_tags:
+        tags_at, length = find_property(data, properties_at, properties_length, _TAGS)
+        if length > 0:
+            code = _hash_on(_TAGS_SEPARATOR, 0, 2, topic_code, is_java)
+            code = _finished(_hash_on(data, tags_at, length, code, is_java), is_java)
+            row_count = _put_key(rows, row_count, code, timestamp, offset)
     return row_count
 
 
 @compiled
-def _walk_keys(data, base_offset, rows, row_count, is_java):  # type: ignore[no-untyped-def]
+def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type: ignore[no-untyped-def]
     end = len(data)
     at = np.int64(0)
     last_at = np.int64(-1)
@@ -516,6 +524,7 @@ def _walk_keys(data, base_offset, rows, row_count, is_java):  # type: ignore[no-
                 data,
                 topic_code,
                 is_java,
+                with_tags,
                 properties_at,
                 properties_length,
                 last_store_timestamp,
@@ -538,13 +547,16 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
     Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
     -1; its store time in epoch ms, or -1; one of ENDING_...).
     """
-    return _walk_keys(data, base_offset, rows, row_count, False)
+    return _walk_keys(data, base_offset, rows, row_count, False, False)
 
 
 @compiled
-def java_key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
-    """As `key_entries`, with the hash of RocketMQ's index files (index_file_format.key_hash)."""
-    return _walk_keys(data, base_offset, rows, row_count, True)
+def java_key_entries(data, base_offset, rows, row_count, with_tags):  # type: ignore[no-untyped-def]
+    """As `key_entries`, with the hash of RocketMQ's index files (index_file_format.key_hash).
+
+    with_tags: a record's tags follow its keys, as the key TAGS_PREFIX + tags.
+    """
+    return _walk_keys(data, base_offset, rows, row_count, True, with_tags)
 
 
 # -- index files ----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Literal
 
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.store.commit_log import CommitLog
+from mqstore.store.errors import ConfigIllegal
 
 __all__ = ["Boundary", "offset_in_queue_by_time"]
 
@@ -29,7 +30,12 @@ def offset_in_queue_by_time(
     """LOWER: the first entry stored at or after `timestamp_ms`, or the queue's end.
 
     UPPER: the last entry stored at or before it, or the queue's first. Times are store times in epoch ms.
+    Raises ConfigIllegal for another boundary.
     """
+    if boundary not in ("LOWER", "UPPER"):
+        raise ConfigIllegal(
+            f"boundary is {boundary!r}, but must be 'LOWER' or 'UPPER'", key="boundary", value=boundary
+        )
 
     def store_timestamp(queue_offset: int) -> int:
         entry = queue.entry_at(queue_offset)

@@ -7,6 +7,7 @@ The states in which an open may find them, and the rule for each:
     3  ahead of the log, or torn   after a crash: cut back to the start offset, then as 2
     4  gone, while the log is not  rebuilt from the log's first record
     5  not in step with the log    entries were lost where they had been durable: as 4
+    6  there without a log         the log was deleted: as 4, which leaves none and counts from 0 again
 
 1 to 3 take the start offset for granted: up to there the queues had been made durable. A queue that 2 or 3
 finds at another entry than the log's next message for it shows 5.
@@ -45,8 +46,10 @@ def bring_up_to_date(
     on_rebuild: called before the queues are deleted. on_progress: called with the offset reached.
     Raises StoreFull, CorruptRecord.
     """
-    is_gone = not consume_queues.queues() and commit_log.max_offset > commit_log.min_offset
-    if not is_gone:
+    has_records = commit_log.max_offset > commit_log.min_offset
+    is_gone = has_records and not consume_queues.queues()
+    is_orphaned = commit_log.max_offset == 0 and bool(consume_queues.queues())
+    if not (is_gone or is_orphaned):
         if not clean:
             consume_queues.truncate(start_offset, commit_log)
         dispatcher = Dispatcher(

@@ -18,7 +18,7 @@ from mqstore.store import state_file_format
 from mqstore.store.bean import Bean
 from mqstore.store.clock import Clock
 from mqstore.store.data_version import DataVersion
-from mqstore.store.errors import StoreReadOnly
+from mqstore.store.errors import StoreError, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.state_file import StateFile
 
@@ -73,7 +73,10 @@ class BeanTable(Generic[BeanT]):
             return self._table.get(name) or self._put(name, bean)
 
     def replace(self, name: str, bean: BeanT) -> BeanT:
-        """Put `bean` under `name`, durably. Raises StoreReadOnly, StoreFull, OSError: nothing changed."""
+        """Put `bean` under `name`, durably.
+
+        Raises StoreReadOnly, StoreClosed, StoreFull, OSError: nothing changed.
+        """
         if self._read_only:
             raise StoreReadOnly(self._file.path)
         with self._lock:
@@ -90,6 +93,10 @@ class BeanTable(Generic[BeanT]):
     def persist(self) -> bool:
         """Write the file if something changed; durable on return. Raises OSError or StoreFull."""
         return not self._read_only and self._file.save_snapshot(self._encode)
+
+    def refuse(self, reason: Callable[[], StoreError]) -> None:
+        """From now on write nothing more: `replace` and `persist` raise what `reason` makes."""
+        self._file.refuse(reason)
 
     def _put(self, name: str, bean: BeanT) -> BeanT:
         self._table[name] = bean

@@ -15,6 +15,7 @@ Durability: a commit lasts after the next `persist`, up to the bound.
 Source: spec/schedule_and_retry.md section 7; ConsumerOffsetManager of Apache RocketMQ.
 """
 
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from mqstore.store import state_file_format
 from mqstore.store.clock import Clock
 from mqstore.store.data_version import DataVersion
-from mqstore.store.errors import QueueIllegal, StoreReadOnly
+from mqstore.store.errors import QueueIllegal, StoreError, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.state_file import StateFile
 from mqstore.subscription_groups import SubscriptionGroups
@@ -92,9 +93,9 @@ class ConsumerOffsets:
 
         Ignored while a reset is pending. An unknown group or topic comes to be as at any other first use.
         Raises SubscriptionGroupNotExist, TopicNotExist, GroupIllegal, TopicIllegal, QueueIllegal,
-        StoreReadOnly.
+        StoreReadOnly, StoreClosed.
         """
-        self._check(group, topic, queue_id, offset)
+        queue_id, offset = self._checked(group, topic, queue_id, offset)
         key = topic + _SEPARATOR + group
         with self._lock:
             if queue_id not in self._resets.get(key, ()):
@@ -116,7 +117,7 @@ class ConsumerOffsets:
         Until `take_reset`, commits for the queue are ignored and `query` answers `offset`.
         Raises as `commit` does.
         """
-        self._check(group, topic, queue_id, offset)
+        queue_id, offset = self._checked(group, topic, queue_id, offset)
         key = topic + _SEPARATOR + group
         with self._lock:
             self._resets.setdefault(key, {})[queue_id] = offset
@@ -146,9 +147,17 @@ class ConsumerOffsets:
         """
         return not self._read_only and self._file.save_snapshot(lambda: self._encode(durable_bound))
 
-    def _check(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def refuse(self, reason: Callable[[], StoreError]) -> None:
+        """From now on write nothing more: `commit`, `reset` and `persist` raise what `reason` makes."""
+        self._file.refuse(reason)
+
+    def _checked(self, group: str, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
+        """(queue_id, offset) as plain ints, once all is checked."""
         if self._read_only:
             raise StoreReadOnly(self._file.path)
+        self._file.check_open()
+        if type(queue_id) is not int or type(offset) is not int:
+            queue_id, offset = _whole_number("queue_id", queue_id), _whole_number("offset", offset)
         if self._subscription_groups.lookup(group) is None:
             self._subscription_groups.find(group)
         if self._topics.lookup(topic) is None:
@@ -159,6 +168,7 @@ class ConsumerOffsets:
                 value=min(queue_id, offset),
                 limit=0,
             )
+        return queue_id, offset
 
     def _put(self, key: str, queue_id: int, offset: int) -> None:
         self._table.setdefault(key, {})[queue_id] = offset
@@ -197,6 +207,16 @@ class ConsumerOffsets:
 
     def __repr__(self) -> str:
         return f"<ConsumerOffsets of {len(self)} queues in {str(self._file.path)!r}>"
+
+
+def _whole_number(name: str, value: object) -> int:
+    """`value` as an int, where it is a whole number of whatever type (numpy's, say), but no truth value."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise QueueIllegal(f"{name} is {value!r}, but must be a whole number from 0", value=value, limit=0)
 
 
 def _topics_by_group(table: dict[str, dict[int, int]]) -> dict[str, list[str]]:

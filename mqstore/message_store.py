@@ -397,6 +397,9 @@ class MessageStore:
             mapped_file.rest()
         for feed in self._parts.key_feeds:
             feed.index.close()
+        # Another writer may own the files as soon as the lock is gone.
+        for state in (self.topics, self.subscription_groups, self.consumer_offsets):
+            state.refuse(lambda: StoreClosed(self.path))
         if self._parts.lock is not None:
             self._parts.lock.release()
 

@@ -311,6 +311,7 @@ class _Opening:
             clean=clean,
             index_msg_timestamp=checkpoint.checkpoint.index_msg_timestamp,
             read_only=self.read_only,
+            with_tags=self.config.index_tags,
         )
 
     def _feed_keys(self, commit_log: CommitLog, index_files: IndexFiles | None) -> tuple[KeyFeed, ...]:

@@ -22,7 +22,7 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.errors import NoPermission, QueueIllegal
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import NO_PROPERTIES, Message
-from mqstore.store.message_encoder import EncodedMessage, MessageEncoder
+from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
 from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS
 from mqstore.store.properties_format import DELAY
 from mqstore.store.put_result import PutMessageResult
@@ -70,6 +70,7 @@ class PutPath:
 
     def put_all(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
+        messages = list(messages)
         encoded = [self._prepare(message, creates_topic=False) for message in messages]
         for message in messages:
             if self._lookup(message.topic) is None:
@@ -106,24 +107,25 @@ class PutPath:
     # -- steps ----------------------------------------------------------------------------------------
 
     def _prepare(self, message: Message, *, creates_topic: bool = True) -> EncodedMessage:
-        topic = message.topic
-        config = self._lookup(topic)
         try:
-            needs_care = (
+            topic = message.topic
+            config = self._lookup(topic)
+            if (
                 config is None
                 or message.queue_id >= config.write_queue_nums
                 or not config.perm & _WRITE
                 or topic in NOT_ALLOWED_SEND_TOPICS
-            )
-        except TypeError:
-            # A queue id that is no number: the encoder refuses it.
-            needs_care = True
-        if needs_care:
-            return self._prepare_slowly(message, config, creates_topic=creates_topic)
-        if message.delay_level or (message.properties is not NO_PROPERTIES and DELAY in message.properties):
-            self._encode(message)
-            message = rewrite(message, self._delay_levels)
-        return self._encode(message)
+            ):
+                return self._prepare_slowly(message, config, creates_topic=creates_topic)
+            if message.delay_level or (
+                message.properties is not NO_PROPERTIES and DELAY in message.properties
+            ):
+                self._encode(message)
+                message = rewrite(message, self._delay_levels)
+            return self._encode(message)
+        except (TypeError, AttributeError):
+            refuse_mistyped(message)
+            raise
 
     def _prepare_slowly(
         self, message: Message, config: TopicConfig | None, *, creates_topic: bool

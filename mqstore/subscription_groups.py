@@ -115,7 +115,7 @@ class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
 
 
 def _checked(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
-    """`config`, if its name is legal and its numbers are within their limits."""
+    """`config`, if its name is legal, its numbers are within their limits, and all can be read back."""
     names.check_group(config.group_name)
     for name in ("retry_max_times", "retry_queue_nums"):
         count = getattr(config, name)
@@ -125,4 +125,7 @@ def _checked(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
                 value=count,
                 limit=_MAX_COUNT,
             )
+    if mistyped := config.mistyped_field():
+        name, value, reason = mistyped
+        raise GroupIllegal(f"{name} of group {config.group_name!r} is {value!r}: {reason}", value=value)
     return config

@@ -158,7 +158,7 @@ class TopicConfigs(BeanTable[TopicConfig]):
             before,
             read_queue_nums=count if read_queue_nums is None else read_queue_nums,
             write_queue_nums=count if write_queue_nums is None else write_queue_nums,
-            perm=int(perm),
+            perm=int(perm) if isinstance(perm, Perm) else perm,
             order=order,
             attributes=before.attributes if attributes is None else dict(attributes),
         )
@@ -176,7 +176,7 @@ def _config(topic: str, queue_nums: int, *, perm: int = _READ_WRITE, topic_sys_f
 
 
 def _checked(config: TopicConfig) -> TopicConfig:
-    """`config`, if its name is legal and its numbers are within their limits."""
+    """`config`, if its name is legal, its numbers are within their limits, and all can be read back."""
     names.check_topic(config.topic_name)
     for name in ("read_queue_nums", "write_queue_nums"):
         count = getattr(config, name)
@@ -186,11 +186,14 @@ def _checked(config: TopicConfig) -> TopicConfig:
                 value=count,
                 limit=MAX_QUEUE_NUMS,
             )
-    if not 0 <= config.perm <= _ALL_BITS:
+    if type(config.perm) is not int or not 0 <= config.perm <= _ALL_BITS:
         raise TopicIllegal(
-            f"perm of topic {config.topic_name!r} is {config.perm}, but must be a sum of 8 priority, "
+            f"perm of topic {config.topic_name!r} is {config.perm!r}, but must be a sum of 8 priority, "
             "4 read, 2 write, 1 inherit",
             value=config.perm,
             limit=_ALL_BITS,
         )
+    if mistyped := config.mistyped_field():
+        name, value, reason = mistyped
+        raise TopicIllegal(f"{name} of topic {config.topic_name!r} is {value!r}: {reason}", value=value)
     return config

@@ -31,6 +31,16 @@ class Bean(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         bean = msgspec.convert(known, cls, strict=False)
         return msgspec.structs.replace(bean, unknown=unknown) if unknown else bean
 
+    def mistyped_field(self) -> tuple[str, object, str] | None:
+        """(name, value, why) of a field that `decode` would refuse; None when all would be read back."""
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            try:
+                msgspec.convert(value, field.type)
+            except msgspec.ValidationError as error:
+                return field.name, value, str(error)
+        return None
+
     def encode(self) -> dict[str, Any]:
         """As a state file keeps it, in alphabetical order."""
         state = dict(self.unknown)

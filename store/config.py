@@ -125,6 +125,9 @@ class StoreConfig:
     The answers are the same. Cost of both over lmdb: a few percent of puts with keys, 20 MB of memory and
     24 MB of disk from the first key on, 20 bytes a key."""
 
+    index_tags: bool = True
+    """Put a message's tags into `index/` too, as brokers from 5.5.0 on do; older ones do not need them."""
+
     max_hash_slot_num: int = 5_000_000
     """Slots of a file in `index/`: 4 bytes each, on disk and, of the newest file, in memory."""
 

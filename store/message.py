@@ -1,7 +1,7 @@
 """A message as a producer hands it in.
 
 What was stored of it is a `StoredMessage` (stored_message.py). Checks are made when it is put
-(message_check.py), so that building one costs next to nothing.
+(message_encoder.py), so that building one costs next to nothing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,10 @@ Threads: any; the caches are plain dicts whose entries are immutable and never w
 Source of the checks: spec of the commit log, section 11, in its order.
 """
 
+import reprlib
 import struct
+from collections.abc import Iterable, Mapping
+from types import UnionType
 
 import msgspec
 
@@ -27,10 +30,17 @@ from mqstore.store.record_format import (
 )
 from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, takes_queue_offset
 
-__all__ = ["EncodedMessage", "MessageEncoder"]
+__all__ = ["EncodedMessage", "MessageEncoder", "refuse_mistyped"]
 
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _CACHE_ENTRIES = 16_384
+_KINDS: dict[str, type | UnionType] = {
+    "tags": str | None,
+    "keys": str | Iterable,
+    "delay_level": int,
+    "properties": Mapping,
+    "born_host": Host | None,
+}
 _CRC_NAME = names.CRC32.encode() + b"\x01"
 
 
@@ -84,9 +94,7 @@ class MessageEncoder:
             )
         queue_id = message.queue_id
         if type(queue_id) is not int or not 0 <= queue_id < 2**31:
-            raise QueueIllegal(
-                f"queue_id is {queue_id!r}, but must be from 0 to 2147483647", value=queue_id, limit=0
-            )
+            raise _queue_illegal(queue_id)
         properties = self._encode_properties(message, is_own=is_own)
         append_crc = self._append_crc
         if is_own and len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES >= len(properties):
@@ -228,6 +236,46 @@ def _check_number(name: str, value: int, bits: int) -> None:
             value=value,
             limit=f"{bits} bits",
         )
+
+
+def refuse_mistyped(message: object) -> None:
+    """Raise for what in `message` is of a wrong type; return when nothing is.
+
+    For whoever caught a TypeError or AttributeError: that a field can be worked with is not asked before.
+    Raises MessageIllegal, TopicIllegal, QueueIllegal.
+    """
+    if not isinstance(message, Message):
+        raise MessageIllegal(
+            f"{reprlib.repr(message)} is a {type(message).__name__}, but must be a Message(topic, body)",
+            value=message,
+            limit="a Message",
+        )
+    check_topic(message.topic)
+    _as_bytes(message.body)
+    if type(message.queue_id) is not int:
+        raise _queue_illegal(message.queue_id)
+    for name, kinds in _KINDS.items():
+        _check_kind(name, getattr(message, name), kinds)
+    if not isinstance(message.keys, str):
+        for key in message.keys:
+            _check_kind("keys has an element that", key, str)
+    for name, value in message.properties.items():
+        _check_kind(f"property {name}", value, str)
+    _refuse_number(message)
+
+
+def _check_kind(name: str, value: object, kinds: type | UnionType) -> None:
+    if not isinstance(value, kinds):
+        wanted = str(kinds) if isinstance(kinds, UnionType) else kinds.__name__
+        raise MessageIllegal(
+            f"{name} is {reprlib.repr(value)}, but must be: {wanted}", value=value, limit=wanted
+        )
+
+
+def _queue_illegal(queue_id: object) -> QueueIllegal:
+    return QueueIllegal(
+        f"queue_id is {queue_id!r}, but must be from 0 to 2147483647", value=queue_id, limit=0
+    )
 
 
 def _refuse_number(message: Message) -> None:

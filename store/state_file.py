@@ -31,7 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from mqstore.store.errors import StateFileCorrupt
+from mqstore.store.errors import StateFileCorrupt, StoreError
 from mqstore.store.file_system import FileSystem
 
 __all__ = ["StateFile"]
@@ -51,6 +51,7 @@ class StateFile:
         # Written under the lock. None: X.json is missing or not to be trusted, so it is not kept as .bak.
         self._current: bytes | None = None
         self._loaded = False
+        self._refusal: Callable[[], StoreError] | None = None
         self.was_restored = False
         """Whether the last load had to take the state from `.bak`."""
 
@@ -81,9 +82,11 @@ class StateFile:
     def save_snapshot(self, snapshot: Callable[[], bytes]) -> bool:
         """As `save`, with the bytes taken while no other save can come between.
 
-        Raises OSError or StoreFull; the state on disk is then the old one or the new one, whole.
+        Raises OSError or StoreFull; the state on disk is then the old one or the new one, whole. Raises
+        what `refuse` was told.
         """
         with self._lock:
+            self.check_open()
             if not self._loaded:
                 raise AssertionError(f"{self.path} is saved before it was loaded: call load() first")
             text = snapshot()
@@ -91,6 +94,19 @@ class StateFile:
                 return False
             self._replace(text)
             return True
+
+    def refuse(self, reason: Callable[[], StoreError]) -> None:
+        """From now on refuse saves with the error that `reason` makes; waits for a save that is under way.
+
+        For a store that gives its directory back: the file may belong to another writer afterwards.
+        """
+        with self._lock:
+            self._refusal = reason
+
+    def check_open(self) -> None:
+        """Raise what `refuse` was told, if it was."""
+        if self._refusal is not None:
+            raise self._refusal()
 
     def _attempt(
         self, path: Path, decode: Callable[[bytes], State]

@@ -22,6 +22,7 @@ Json = dict[str, Any]
 GOLDEN = Path(__file__).parent
 NAMES = sorted(path.name.removesuffix(".manifest.jsonl.zst") for path in GOLDEN.glob("*.manifest.jsonl.zst"))
 
+
 def manifest(name: str, kind: str) -> list[Any]:
     """What the manifest says of one kind: log, state, queue or message."""
     with zstandard.open(GOLDEN / f"{name}.manifest.jsonl.zst", "rt", encoding="utf-8") as lines:

@@ -5,11 +5,18 @@ them out (norecursedirs in pyproject.toml).
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from support.interop_process import ROCKETMQ_VERSIONS, Mqstore, RocketMq, prepared_versions
+
+SEED = int(os.environ.get("SEED", "1"))
+
+
+def pytest_report_header() -> str:
+    """Names the seed in the report of each run."""
+    return f"all content comes from SEED={SEED}; again: make interop SEED={SEED}"
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +50,7 @@ FAILED = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.when == "call":
         item.stash[FAILED] = report.failed
@@ -53,4 +60,4 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def seed() -> int:
     """What all content is made from: SEED from the environment."""
-    return int(os.environ.get("SEED", "1"))
+    return SEED

@@ -99,7 +99,7 @@ class Twin:
         return self._ordinals.get(physical_offset, f"no record at {physical_offset}")
 
     def pull(self, request: list[Any]) -> Json:
-        (answer,) = self.store.ask("get", requests=[request])
+        answer: Json = self.store.ask("get", requests=[request])[0]
         found = [self.ordinal(offset) for offset in answer.pop("physical_offsets")]
         return answer | {"records": found}
 
@@ -126,8 +126,8 @@ class Twin:
 class Run:
     """A run of random operations on both twins."""
 
-    def __init__(self, theirs: Twin, ours: Twin, seed: int, *, long_topics: bool) -> None:
-        self.twins = theirs, ours
+    def __init__(self, twins: tuple[Twin, Twin], seed: int, *, long_topics: bool) -> None:
+        self.twins = twins
         self.random = Random(f"differential {seed}")
         self.traffic = Traffic(f"differential {seed}", long_topics=long_topics)
         self.due = 0
@@ -249,12 +249,10 @@ def same(theirs: Any, ours: Any) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_operations(theirs: RocketMq, ours: Mqstore, tmp_path: Path, seed: int) -> None:
     """After each of 2,000 operations both stores hold the same; repeat with: make interop SEED=<seed>."""
-    settings = SETTINGS | {"message_delay_level": DELAYS, "enabled_append_prop_crc": theirs.closes_properties}
-    twins = [
-        Twin(store, tmp_path / str(at), settings | {"start": False})
-        for at, store in enumerate((theirs, ours))
-    ]
-    run = Run(*twins, seed, long_topics=theirs.has_long_topics)
+    settings = SETTINGS | {"message_delay_level": DELAYS, "start": False}
+    settings["enabled_append_prop_crc"] = theirs.closes_properties
+    twins = Twin(theirs, tmp_path / "theirs", settings), Twin(ours, tmp_path / "ours", settings)
+    run = Run(twins, seed, long_topics=theirs.has_long_topics)
     for twin in twins:
         twin.open()
         create_topics_and_groups(twin.store, run.traffic.topics)

@@ -24,7 +24,7 @@ from support.promises import Promises
 from support.simulated_disk import Image, SimulatedDisk
 from support.witness import ROOT, Witness, crash_config
 
-__all__ = ["Figures", "State", "Violation", "explore", "replay", "state_named", "workload_steps"]
+__all__ = ["Figures", "State", "Violation", "explore", "open_on_reused_space", "replay", "state_named", "workload_steps"]
 
 # What is done with a state: 0 crash again, 1 to 3 go on and judge once more, the others only judge.
 _KINDS = 8
@@ -164,6 +164,26 @@ def replay(name: str) -> None:
         _judge(state, witness)
     else:
         _examine(state, witness)
+
+
+def open_on_reused_space() -> None:
+    """Open a log behind whose end whole records lie that were written for other places. Raises Violation."""
+    clock = ManualClock()
+    disk = SimulatedDisk(clock=clock)
+    witness = Witness(disk, clock, crash_config())
+    witness.open()
+    stale = [witness.put("a", size) for size in (60, 90)]
+    witness.flush()
+    end = witness.store.max_offset
+    image = disk.image()
+    segment = ROOT / "commitlog" / f"{0:020d}"
+    data = bytearray(image.files[segment])
+    data[end : 2 * end] = data[:end]
+    promises = witness.before.copy()
+    promises.add(event for _, event in witness.events)
+    reused = Image(image.files | {segment: data}, image.directories)
+    assert [put.queue_offset for put in stale] == [0, 1]
+    _judge(State("reused space", reused, promises, is_power_cut=True), witness)
 
 
 def _examine(state: State, witness: Witness) -> Figures:

@@ -5,6 +5,7 @@ test reads the same whoever writes and whoever reads. A process serves many stor
 started again by itself after it was killed. `make interop` puts RocketMQ's classes where they are looked for.
 """
 
+import abc
 import json
 import os
 import subprocess
@@ -61,7 +62,7 @@ class Refused(Exception):
     """The store could not do what it was asked; the text is its own."""
 
 
-class StoreProcess:
+class StoreProcess(abc.ABC):
     """A process that keeps one store at a time and answers requests about it."""
 
     name = ""
@@ -70,12 +71,12 @@ class StoreProcess:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
+    @abc.abstractmethod
     def open(self, path: Path, **settings: Any) -> dict[str, int]:
         """Open the store in `path`; settings are those of StoreConfig. Answers the range of the log."""
-        raise NotImplementedError
 
-    def _command(self) -> list[str]:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _command(self) -> list[str]: ...
 
     def _environment(self) -> dict[str, str]:
         return dict(os.environ)

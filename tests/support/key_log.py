@@ -52,11 +52,12 @@ class KeyLog:
         *,
         topic: str = "T",
         unique: str | None = None,
+        tags: str | None = None,
         sys_flag: int = 0,
     ) -> int:
         """Append one message; returns its physical offset."""
         properties = {} if unique is None else {"UNIQ_KEY": unique}
-        message = Message(topic, b"body", keys=keys, properties=properties, sys_flag=sys_flag)
+        message = Message(topic, b"body", tags=tags, keys=keys, properties=properties, sys_flag=sys_flag)
         return self.log.append(self._encoder.encode(message)).physical_offset
 
     def feed(self, index: KeyLookup, limit_bytes: int = 1 << 20) -> int:

@@ -48,13 +48,17 @@ class _File:
         return bytes(self.data)
 
 
-def plain_index_files(log: CommitLog, offsets: Iterable[int], size: IndexFileSize) -> list[bytes]:
+def plain_index_files(
+    log: CommitLog, offsets: Iterable[int], size: IndexFileSize, *, with_tags: bool = True
+) -> list[bytes]:
     """The files that a broker would have written behind the records at `offsets`."""
     files: list[_File] = []
     for offset in offsets:
         message = log.look_message_by_offset(offset)
         assert message is not None
-        for key in keys_of(message):
+        # A rollback record has none of both.
+        tags = [f"T#{message.tags}"] if message.tags and message.sys_flag & 0xC != 0xC else []
+        for key in [*keys_of(message), *(tags if with_tags else [])]:
             if not files or files[-1].is_full:
                 end = (files[-1].header[1], files[-1].header[3]) if files else (0, 0)
                 files.append(_File(size, *end))

@@ -20,6 +20,7 @@ from mqstore.schedule import due_entries
 from mqstore.store import kernels, recovery
 from mqstore.store.abort_file import AbortFile
 from mqstore.store.commit_log import CommitLog
+from mqstore.store.errors import StorePoisoned
 from mqstore.store.flusher import Flusher
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.mapped_file_queue import MappedFileQueue
@@ -33,11 +34,16 @@ __all__ = ["PLANTED_BUGS", "PlantedBug"]
 
 
 class PlantedBug(NamedTuple):
-    """`plant()` is a context in which the defect is there."""
+    """`plant()` is a context in which the defect is there. `faults`: it shows when a sync fails.
+
+    `reuse`: it shows where stale records lie in the space that the log goes on in.
+    """
 
     claim: str
     plant: Callable[[], contextlib.AbstractContextManager[object]]
-    where: tuple[str, ...]
+    where: tuple[str, ...] = ()
+    faults: bool = False
+    reuse: bool = False
 
 
 def _replaced(owner: Any, name: str, replacement: Any) -> Callable[[], contextlib.AbstractContextManager[object]]:
@@ -92,6 +98,28 @@ def _without_steps(owner: Any, method: str, *steps: str) -> Iterator[None]:
 
     with mock.patch.object(owner, method, crippled):
         yield
+
+
+def _sync_and_try_again(flusher: Flusher) -> int:
+    log = flusher._log
+    target = log.max_offset
+    try:
+        for file in log.files.files:
+            file.sync()
+    except OSError as error:
+        raise StorePoisoned(log.path, error) from error
+    log.flushed_offset = target
+    return target
+
+
+def _sync_whatever_happens(flusher: Flusher) -> int:
+    log = flusher._log
+    target = log.max_offset
+    for file in log.files.files:
+        with contextlib.suppress(OSError):
+            file.sync()
+    log.flushed_offset = target
+    return target
 
 
 # -- order of what is persisted -----------------------------------------------------------------------
@@ -167,6 +195,16 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         _replaced(Flusher, "_flush_locked", _sync_last_segment_only),
         ("rolling",),
     ),
+    "failed-sync-repeated": PlantedBug(
+        "a sync of the log that failed is tried again",
+        _replaced(Flusher, "_flush_locked", _sync_and_try_again),
+        faults=True,
+    ),
+    "failed-sync-swallowed": PlantedBug(
+        "a sync of the log that failed counts as done (rocketmq issue 2706)",
+        _replaced(Flusher, "_flush_locked", _sync_whatever_happens),
+        faults=True,
+    ),
     "acknowledge-before-sync": PlantedBug(
         "a put is acknowledged before the sync that covers it", _replaced(PutPath, "_wait", _never_wait), ("puts",)
     ),
@@ -223,9 +261,14 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         _replaced(kernels, "scan", _lenient_scan(ignores_record_crc=True)),
         ("puts", "rolling-async"),
     ),
+    "place-ignored": PlantedBug(
+        "recovery believes a record that was written for another place (rocketmq issue 10017)",
+        _replaced(kernels, "scan", _lenient_scan(ignores_place=True)),
+        reuse=True,
+    ),
     "kept-tail-not-synced": PlantedBug(
         "what recovery finds after a kill is called durable without a sync",
-        _replaced(MappedFileQueue, "settle", lambda files, from_offset: None),
+        _replaced(MappedFileQueue, "settle", lambda files, from_offset, end_offset, *, again: None),
         ("kills-async", "kills"),
     ),
     "queues-not-cut": PlantedBug(

@@ -7,9 +7,11 @@ where the failed messages went. Statuses that a small store cannot produce come 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mqstore.client import push_consumer
 from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
 from mqstore.client.first_offset import ConsumeFromWhere
 from mqstore.client.push_consumer import PushConsumer
@@ -17,7 +19,7 @@ from mqstore.client.received_message import ReceivedMessage
 from mqstore.index.get_message import GetMessageResult
 from mqstore.message_store import MessageStore
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import MessageNotFound
+from mqstore.store.errors import MessageNotFound, StoreClosed
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.message import Message
 from mqstore.store.status import GetMessageStatus
@@ -328,6 +330,85 @@ def test_start_and_stop_consume_in_a_thread(store: MessageStore) -> None:
     finally:
         subject.stop()
     assert committed(store) == 1
+
+
+def test_a_queue_that_fails_does_not_hold_up_the_others(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every queue has its turn in the round; then the first error is raised."""
+    put(store, b"a")
+    put(store, b"b", queue_id=1)
+    get_message = store.get_message
+
+    def fail_on_queue_0(group: str, topic: str, queue_id: int, *rest: Any) -> GetMessageResult:
+        if queue_id == 0:
+            raise ValueError(f"{topic} is damaged")
+        return get_message(group, topic, queue_id, *rest)
+
+    monkeypatch.setattr(store, "get_message", fail_on_queue_0)
+    listener = Listener()
+    with pytest.raises(ValueError, match="orders is damaged"):
+        consumer(store, listener).run_once()
+    assert [body for _, _, body in listener.seen] == [b"b"]
+    assert (committed(store), committed(store, queue_id=1)) == (0, 1)
+
+
+def wait_for_end() -> None:
+    """Wait until the thread of `start` has ended by itself."""
+    for thread in threading.enumerate():
+        if thread.name == f"consumer-{GROUP}":
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def test_the_thread_ends_with_the_store_and_can_be_started_again(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """StoreClosed ends it and is kept; start makes a new thread."""
+    put(store, b"a")
+    arrived = threading.Event()
+
+    def note(message: ReceivedMessage) -> ConsumeStatus:
+        arrived.set()
+        return SUCCESS
+
+    def closed(*_: object) -> None:
+        raise StoreClosed(Path("/store"))
+
+    subject = consumer(store, Listener(note))
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "get_message", closed)
+        subject.start()
+        wait_for_end()
+    assert isinstance(subject.last_error, StoreClosed)
+    subject.start()
+    try:
+        assert arrived.wait(10)
+    finally:
+        subject.stop()
+
+
+def test_an_error_of_any_kind_pauses_the_thread(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept in last_error, and the thread lives on until it is stopped."""
+    monkeypatch.setattr(push_consumer, "_PAUSE_AFTER_ERROR_SECONDS", 0.001)
+    put(store, b"a")
+    again = threading.Event()
+    failed: list[object] = []
+
+    def fail(*_: object) -> None:
+        failed.append(_)
+        if len(failed) > 10:
+            again.set()
+        raise TypeError("broken")
+
+    monkeypatch.setattr(store, "get_message", fail)
+    subject = consumer(store, Listener())
+    subject.start()
+    try:
+        assert again.wait(10)
+        assert isinstance(subject.last_error, TypeError)
+    finally:
+        subject.stop()
 
 
 def test_sizes_below_one_are_refused(store: MessageStore) -> None:

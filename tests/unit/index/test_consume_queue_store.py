@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import ENTRY
 from mqstore.store.commit_log import LogChunk
 from mqstore.store.errors import SegmentSizeMismatch
@@ -230,3 +231,23 @@ def test_the_schedule_queue_holds_deliver_times(filled: FilledQueues) -> None:
     (code,) = queue.entries_from(0, 1)["tags_code"].tolist()
     assert code == filled.small.clock.now_ms() + 10_000
     assert ENTRY.size == 20
+
+
+def test_a_flush_that_is_interrupted_forgets_no_queue(
+    filled: FilledQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the next recovery point would speak of entries that were never synced."""
+    for queue_id in range(3):
+        filled.put(queue_id=queue_id)
+
+    def interrupted(_: ConsumeQueue) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsumeQueue, "flush", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            filled.queues.flush()
+    flushed: list[int] = []
+    monkeypatch.setattr(ConsumeQueue, "flush", lambda queue: flushed.append(queue.queue_id))
+    filled.queues.flush()
+    assert sorted(flushed) == [0, 1, 2]

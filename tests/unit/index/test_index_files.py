@@ -37,6 +37,7 @@ class IndexedLog:
         self.size = size
         self.log = KeyLog()
         self.put: list[int] = []
+        self.tags: str | None = "TagA"
 
     @property
     def directory(self) -> Path:
@@ -51,7 +52,9 @@ class IndexedLog:
         for number in range(len(self.put), len(self.put) + count):
             keys = [f"k{number}", f"mod-{number % 3}", "all"][: number % 4]
             self.log.clock.advance(700)
-            self.put.append(self.log.put(keys, unique=f"u{number}" if number % 5 else None))
+            unique = f"u{number}" if number % 5 else None
+            tags = self.tags if number % 7 > 4 else None
+            self.put.append(self.log.put(keys, unique=unique, tags=tags))
 
     def open(
         self, *, clean: bool = True, read_only: bool = False, index_msg_timestamp: int = 0
@@ -159,6 +162,32 @@ def test_goes_on_where_it_was_closed(indexed: IndexedLog, first_count: int) -> N
     assert indexed.contents() == indexed.expected()
 
 
+def test_tags_may_be_left_out_and_put_in_from_then_on(indexed: IndexedLog) -> None:
+    """As older brokers do not index them: what they wrote is complete, and goes on."""
+    indexed.put_messages(20)
+    without = IndexFiles(
+        indexed.file_system,
+        indexed.directory,
+        indexed.point_path,
+        indexed.log.log,
+        indexed.size,
+        indexed.log.clock,
+        clean=True,
+        with_tags=False,
+    )
+    indexed.log.feed(without)
+    without.close()
+    older = plain_index_files(indexed.log.log, indexed.put, SIZE, with_tags=False)
+    assert indexed.contents() == older
+    indexed.file_system.delete(indexed.point_path)
+    indexed.put_messages(10)
+    index = indexed.open()
+    indexed.log.feed(index)
+    indexed.assert_answers(index)
+    index.close()
+    assert indexed.contents()[: len(older) - 1] == older[:-1]
+
+
 def test_no_file_is_made_for_messages_without_keys(indexed: IndexedLog) -> None:
     """But it is remembered that they were seen."""
     for _ in range(3):
@@ -237,6 +266,7 @@ def append_as_broker(indexed: IndexedLog, count: int) -> None:
 @pytest.mark.parametrize("lost", range(5))
 def test_a_missing_file_is_made_again(indexed: IndexedLog, lost: int) -> None:
     """As a broker drops the files that it does not trust, and goes on in a new one."""
+    indexed.tags = None
     indexed.put_messages(20)
     indexed.index_all()
     indexed.file_system.delete(indexed.point_path)

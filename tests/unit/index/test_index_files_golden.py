@@ -1,4 +1,7 @@
-"""Index files of Apache RocketMQ 5.3.3: written by us behind the same log, and taken up where it stopped."""
+"""Index files of Apache RocketMQ 5.3.3: written by us behind the same log, and taken up where it stopped.
+
+That version does not index tags yet.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +52,7 @@ def index_rest(
         ManualClock(),
         clean=clean,
         index_msg_timestamp=index_msg_timestamp,
+        with_tags=False,
     )
     start_offset = index.dispatched_offset
     Dispatcher(log, index, start_offset, "index files").catch_up(log.max_offset)

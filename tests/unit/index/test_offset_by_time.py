@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.offset_by_time import Boundary, offset_in_queue_by_time
+from mqstore.store.errors import ConfigIllegal
 from mqstore.store.memory_file_system import MemoryFileSystem
 from support.filled_queues import FilledQueues
 from support.manual_clock import ManualClock
@@ -94,3 +95,10 @@ def test_records_that_are_gone_count_as_older() -> None:
     assert first_kept > 0
     assert offset_in_queue_by_time(queue, filled.log, 0) == first_kept
     assert offset_in_queue_by_time(queue, filled.log, 11_990) == 1199
+
+
+def test_another_boundary_is_refused() -> None:
+    """It names the two that there are."""
+    filled, queue = stored_at([T1])
+    with pytest.raises(ConfigIllegal, match="boundary is 'MID', but must be 'LOWER' or 'UPPER'"):
+        offset_in_queue_by_time(queue, filled.log, T1, "MID")  # type: ignore[arg-type]

@@ -145,6 +145,24 @@ def test_a_queue_that_lost_its_files_is_noticed(filled: FilledQueues) -> None:
     assert filled.files() == before
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_queues_without_a_log_are_deleted(file_system: FileSystem, root: Path, *, clean: bool) -> None:
+    """The log's directory was deleted: nothing is left to point to, and numbers begin at 0 again."""
+    FilledQueues(file_system, root / "old").put()
+    filled = FilledQueues(file_system, root / "new")
+    queues = filled.open_queues(root / "old" / "consumequeue")
+    assert queues.next_queue_offset("orders", 0) == 1
+    told: list[str] = []
+    dispatcher = bring_up_to_date(filled.log, queues, 0, clean=clean, on_rebuild=lambda: told.append("x"))
+    assert told == ["x"]
+    assert queues.queues() == []
+    assert queues.next_queue_offset("orders", 0) == 0
+    assert filled.files(root / "old" / "consumequeue") == {}
+    filled.append()
+    assert dispatcher.run_once() > 0
+    assert queues.next_queue_offset("orders", 0) == 1
+
+
 def test_a_log_that_lost_its_first_segments(filled: FilledQueues) -> None:
     """Queues begin above 0 with pre-blank entries, and every message that is kept is found."""
     old = {

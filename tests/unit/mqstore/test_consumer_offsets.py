@@ -5,10 +5,17 @@ That the file never stands beyond the bound that it is given is checked by readi
 
 import threading
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from mqstore.consumer_offsets import CONSUMER_OFFSET_FILE_NAME, ConsumerOffset, ConsumerOffsets
+from mqstore.consumer_offsets import (
+    CONSUMER_OFFSET_FILE_NAME,
+    NO_OFFSET,
+    ConsumerOffset,
+    ConsumerOffsets,
+)
 from mqstore.store import state_file_format
 from mqstore.store.errors import (
     QueueIllegal,
@@ -126,6 +133,30 @@ def test_a_negative_number_is_refused(queue_id: int, offset: int) -> None:
     with pytest.raises(QueueIllegal, match="neither may be below 0"):
         offsets.commit("g", "orders", queue_id, offset)
     assert len(offsets) == 0
+
+
+@pytest.mark.parametrize("value", [1.0, "1", True, None])
+def test_a_number_of_another_type_is_refused(value: Any) -> None:
+    """By commit and reset, as queue and as offset; nothing is noted, for it could not be read back."""
+    offsets = open_offsets(MemoryFileSystem(), Path("/config"))
+    for move in (offsets.commit, offsets.reset):
+        for queue_id, offset in ((0, value), (value, 0)):
+            with pytest.raises(QueueIllegal, match=f"is {value!r}, but must be a whole number") as caught:
+                move("unknown", "TopicTest", queue_id, offset)
+            assert caught.value.value == value
+    assert len(offsets) == 0
+    assert offsets.query("unknown", "TopicTest", 0) == NO_OFFSET
+
+
+def test_numbers_of_numpy_are_kept_as_int() -> None:
+    """What counts entries in an array may be committed as it is, and is read back."""
+    file_system = MemoryFileSystem()
+    offsets = open_offsets(file_system, Path("/config"))
+    offsets.commit("GroupA", "TopicTest", np.int32(1), np.int64(5))  # type: ignore[arg-type]
+    offsets.reset("GroupA", "TopicTest", np.int32(2), np.int64(6))  # type: ignore[arg-type]
+    assert {type(number) for row in offsets for number in (row.queue_id, row.offset)} == {int}
+    assert offsets.persist(unbounded)
+    assert list(open_offsets(file_system, Path("/config"))) == list(offsets)
 
 
 def test_a_reset_holds_until_it_is_taken() -> None:

@@ -120,6 +120,14 @@ def test_put_messages_stores_all_in_order(small: SmallStore) -> None:
         assert store.put_messages([]) == []
 
 
+def test_put_messages_takes_messages_as_they_are_made(small: SmallStore) -> None:
+    """A generator is gone through once, and its topic is created as for a list."""
+    with small.open() as store:
+        store.put_messages(Message("made", body) for body in (b"a", b"b"))  # type: ignore[arg-type]
+        assert "made" in store.topics
+        assert bodies(store, "made") == [b"a", b"b"]
+
+
 @pytest.mark.parametrize(
     ("offset", "status", "next_begin_offset"),
     [
@@ -262,6 +270,16 @@ BAD_MESSAGES: list[tuple[Message, type[StoreError], str]] = [
     (Message("orders", b"x", flag=2**31), MessageIllegal, "flag is 2147483648"),
     (Message("orders", b"x", properties={"DELAY": "soon"}), MessageIllegal, "property DELAY is 'soon'"),
     (Message("SCHEDULE_TOPIC_XXXX", b"x"), NoPermission, "does not allow to put"),
+    (Message(["orders"], b"x"), TopicIllegal, r"topic \['orders'\] is a list"),  # type: ignore[arg-type]
+    (Message("orders", b"x", tags=["a"]), MessageIllegal, r"tags is \['a'\]"),  # type: ignore[arg-type]
+    (Message("orders", b"x", keys=5), MessageIllegal, "keys is 5"),  # type: ignore[arg-type]
+    (Message("orders", b"x", keys=[5]), MessageIllegal, "keys has an element that is 5"),  # type: ignore[list-item]
+    (Message("orders", b"x", properties=None), MessageIllegal, "properties is None"),  # type: ignore[arg-type]
+    (Message("orders", b"x", properties={"DELAY": 3}), MessageIllegal, "property DELAY is 3"),  # type: ignore[dict-item]
+    (Message("orders", b"x", delay_level="3"), MessageIllegal, "delay_level is '3'"),  # type: ignore[arg-type]
+    (Message("orders", b"x", sys_flag="1"), MessageIllegal, "sys_flag is '1'"),  # type: ignore[arg-type]
+    (Message("orders", b"x", born_host=5), MessageIllegal, "born_host is 5"),  # type: ignore[arg-type]
+    ("x", MessageIllegal, r"'x' is a str, but must be a Message"),  # type: ignore[list-item]
     (Message("orders", bytes(60_001), delay_level=3), MessageTooLarge, "60001 bytes"),
     (Message("orders", b"x", queue_id=9, delay_level=3), QueueIllegal, "has 8 queues"),
 ]
@@ -703,9 +721,18 @@ def test_after_closing_everything_is_refused(small: SmallStore) -> None:
         lambda: store.consumer_send_msg_back("billing", put.physical_offset),
         store.deliver_due,
         store.flush,
+        lambda: store.topics.create("late"),
+        store.topics.persist,
+        lambda: store.subscription_groups.create("late"),
+        lambda: store.consumer_offsets.commit("billing", "orders", 0, 1),
+        lambda: store.consumer_offsets.reset("billing", "orders", 0, 1),
+        lambda: store.consumer_offsets.persist(lambda topic, queue_id: 1),
     ):
         with pytest.raises(StoreClosed, match="is closed: open it again"):
             use()
+    with small.open() as again:
+        assert again.topics.get("late") is again.subscription_groups.get("late") is None
+        assert again.consumer_offsets.query("billing", "orders", 0) == -1
     assert repr(store) == f"MessageStore({str(small.path)!r}, closed, max_offset={put.store_size})"
 
 
@@ -1016,3 +1043,42 @@ def test_a_public_call_is_a_callable_with_documentation() -> None:
     ]
     assert len(public) > 15
     assert all(value.__doc__ for value in public)
+
+
+def test_a_reader_ahead_of_its_view_of_the_log_skips_nothing(small: SmallStore) -> None:
+    """Queues that were looked at after the log hold entries of records that the reader does not see yet."""
+    with small.open() as writer:
+        writer.put_message(Message("orders", b"seen"))
+        writer.flush()
+        with small.open(read_only=True) as reader:
+            writer.put_message(Message("orders", b"not yet"))
+            writer.flush()
+            reader.consume_queues.load(reader.commit_log.min_offset)
+            result = reader.get_message("g", "orders", 0, 1)
+            assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_OVERFLOW_ONE, 1)
+            assert reader.get_max_offset_in_queue("orders", 0) == 1
+            reader.refresh()
+            assert [message.body for message in reader.get_message("g", "orders", 0, 1).messages] == [
+                b"not yet"
+            ]
+
+
+def test_a_close_that_was_interrupted_can_be_called_again(
+    small: SmallStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the disk is waited for leaves the lock held, and the second close gives it back."""
+    store = small.open()
+    store.put_message(Message("orders", b"kept"))
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.commit_log.files, "delete_from", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.close()
+    with pytest.raises(StoreLocked):
+        small.open()
+    store.close()
+    with small.open() as again:
+        assert again.get_max_offset_in_queue("orders", 0) == 1

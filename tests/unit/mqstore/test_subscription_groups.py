@@ -1,6 +1,8 @@
 """The consumer groups: RocketMQ's file both ways, how groups come to be, and refusals that change nothing."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,6 +133,24 @@ def test_an_illegal_number_creates_nothing(count: int) -> None:
         groups.create("g", retry_max_times=count)
     assert caught.value.value == count
     assert "g" not in groups
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"consume_enable": "yes"}, "consume_enable of group 'g' is 'yes'"),
+        ({"consume_message_orderly": 1}, "consume_message_orderly of group 'g' is 1"),
+        ({"attributes": {"a": 1}}, "attributes of group 'g' is {'a': 1}"),
+    ],
+)
+def test_a_setting_of_another_type_creates_nothing(settings: dict[str, Any], words: str) -> None:
+    """It would be written and could not be read back."""
+    file_system = MemoryFileSystem()
+    groups = open_groups(file_system, Path("/config"))
+    with pytest.raises(GroupIllegal, match=re.escape(words)):
+        groups.create("g", **settings)
+    assert "g" not in groups
+    assert file_system.list(Path("/config")) == []
 
 
 def test_reading_only_changes_nothing_on_disk() -> None:

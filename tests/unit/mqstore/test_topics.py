@@ -1,6 +1,8 @@
 """The topics: RocketMQ's file both ways, how topics come to be, and refusals that change nothing."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,13 +152,32 @@ def test_an_illegal_number_of_queues_creates_nothing(count: int) -> None:
     assert "a" not in topics
 
 
-@pytest.mark.parametrize("perm", [-1, 16])
-def test_an_illegal_perm_creates_nothing(perm: int) -> None:
+@pytest.mark.parametrize("perm", [-1, 16, 6.5, "6", True])
+def test_an_illegal_perm_creates_nothing(perm: Any) -> None:
     """Four bits."""
     topics = open_topics(MemoryFileSystem(), Path("/config"))
     with pytest.raises(TopicIllegal, match="8 priority, 4 read, 2 write, 1 inherit"):
         topics.create("a", perm=perm)
     assert "a" not in topics
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"order": "yes"}, "order of topic 'a' is 'yes'"),
+        ({"order": 1}, "order of topic 'a' is 1"),
+        ({"attributes": {"a": 1}}, "attributes of topic 'a' is {'a': 1}"),
+        ({"attributes": {1: "a"}}, "attributes of topic 'a' is {1: 'a'}"),
+    ],
+)
+def test_a_setting_of_another_type_creates_nothing(settings: dict[str, Any], words: str) -> None:
+    """It would be written and could not be read back."""
+    file_system = MemoryFileSystem()
+    topics = open_topics(file_system, Path("/config"))
+    with pytest.raises(TopicIllegal, match=re.escape(words)):
+        topics.create("a", **settings)
+    assert "a" not in topics
+    assert file_system.list(Path("/config")) == []
 
 
 def test_perm_bits() -> None:

@@ -190,3 +190,23 @@ def test_a_file_is_added_only_at_the_end(
     queue = row(watched, directory, 2)
     with pytest.raises(AssertionError):
         queue.append_file(start_offset)
+
+
+def test_a_file_added_while_names_are_synced_is_synced_next_time(file_system: FileSystem, root: Path) -> None:
+    """The sync under way may have missed it."""
+    watched = WatchedFileSystem(file_system)
+    directory = root / "consumequeue" / "orders" / "0"
+    queue = MappedFileQueue(
+        watched, directory, SIZE, reserve_window_bytes=4096, writable=True, size_key="size", is_derived=True
+    )
+    queue.append_file(0)
+
+    def add_another(step: str, path: Path) -> None:
+        if step == "sync_directory" and path == directory.parent and len(queue.files) == 1:
+            queue.append_file(SIZE)
+
+    watched.before = add_another
+    queue.sync_names()
+    before = watched.count("sync_directory", directory)
+    queue.sync_names()
+    assert watched.count("sync_directory", directory) == before + 1
