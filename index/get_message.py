@@ -138,7 +138,8 @@ class MessageReader:
                 if not messages:
                     status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 continue
-            if _SIZE_AND_OFFSET.unpack_from(record) != (size, physical_offset):  # I7
+            is_short = size < _SIZE_AND_OFFSET.size or len(record) < size
+            if is_short or _SIZE_AND_OFFSET.unpack_from(record) != (size, physical_offset):  # I7
                 raise self._not_its_record(physical_offset, size)
             if tag_filter is not None and not tag_filter.matches(record):
                 if not messages:

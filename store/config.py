@@ -119,7 +119,7 @@ class StoreConfig:
     key_index_enable: bool = True
     """Index messages by their keys, for `query_message` (RocketMQ: messageIndexEnable)."""
 
-    key_index: Literal["lmdb", "index_file", "both"] = "both"
+    key_index: Literal["lmdb", "index_file", "both"] = "lmdb"
     """Where keys are indexed. lmdb: in `mqstore/keys/`, which a broker ignores. index_file: in RocketMQ's
     `index/`, for a broker that opens the directory after us. both: in both, and `query_message` asks lmdb.
     The answers are the same. Cost of both over lmdb: a few percent of puts with keys, 20 MB of memory and

@@ -63,7 +63,7 @@ class StoredMessage:
         """The topic that the record is stored under."""
         topic = self._topic
         if topic is None:
-            self._topic = topic = str(self.record[self.layout.topic], "utf-8")
+            self._topic = topic = str(self.record[self.layout.topic], "utf-8", "replace")
         return topic
 
     @property

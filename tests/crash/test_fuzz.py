@@ -1,0 +1,161 @@
+"""Fuzzing: whatever the bytes on the disk are, they are understood or refused with the error that has a name.
+
+Goal: no decoder, state file or recovery raises anything else, hangs, or allocates by a length that it read. Method:
+hypothesis makes bytes, and changes to those of a good store; the store is opened on them, read, and written to.
+"""
+
+import contextlib
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from mqstore import Message, StoreError
+from mqstore.store import kernels, state_file_format
+from mqstore.store.checkpoint_format import decode_checkpoint
+from mqstore.store.properties_format import parse_properties
+from mqstore.store.record_format import RecordIllegal, check_record
+from mqstore.store.recovery_point_format import decode_recovery_point
+from support.reference_store import SEGMENT, changed, opened, reference, replaced, walked_from_its_start
+from support.simulated_disk import Image
+from support.witness import ROOT
+
+quickly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+CLOSED, END = reference()
+KILLED, _ = reference(closed=False)
+STATE_FILES = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+LONGS = st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31), 88, 91, 0xDAA320A7 - 2**32])
+# (where, bytes put there)
+EDITS = st.lists(
+    st.tuples(
+        st.integers(0, 1_200), st.one_of(st.binary(min_size=1, max_size=40), LONGS.map(lambda n: struct.pack(">i", n)))
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def edited(data: bytearray, edits: list[tuple[int, bytes]]) -> None:
+    for at, piece in edits:
+        at %= max(1, len(data) - len(piece))
+        data[at : at + len(piece)] = piece
+
+
+def opens_or_refuses(image: Image) -> None:
+    """Open, read all there is, put, deliver, close: each works, or raises a StoreError."""
+    try:
+        store = opened(image)
+    except StoreError:
+        return
+    for topic, queue_id in store.consume_queues.queues():
+        try:
+            offset = store.get_min_offset_in_queue(topic, queue_id)
+            result = store.get_message("fuzz", topic, queue_id, offset)
+            assert result.next_begin_offset >= 0
+        except StoreError:
+            continue
+    for attempt in (
+        lambda: store.put_message(Message("a", b"next", delay_level=1)),
+        lambda: store.query_message("a", "k1"),
+        store.deliver_due,
+        store.close,
+    ):
+        try:
+            attempt()
+        except StoreError:
+            continue
+
+
+@quickly
+@given(EDITS)
+def test_a_changed_log(edits: list[tuple[int, bytes]]) -> None:
+    """In any of its bytes, durable or not, walked from its first."""
+    for image in (KILLED, walked_from_its_start(KILLED, END), CLOSED):
+        opens_or_refuses(changed(image, lambda data: edited(data, edits)))
+
+
+@quickly
+@given(EDITS, st.booleans())
+def test_a_changed_consume_queue(edits: list[tuple[int, bytes]], closed: bool) -> None:
+    """Entries that point anywhere, of any size."""
+    image = CLOSED if closed else KILLED
+    for path in [path for path in image.files if "consumequeue" in path.parts]:
+        opens_or_refuses(changed(image, lambda data: edited(data, edits), path))
+
+
+@quickly
+@given(st.sampled_from(STATE_FILES), st.one_of(st.binary(max_size=200), EDITS), st.booleans())
+@example("topics.json", b"[" * 100_000, False)
+@example("consumerOffset.json", b'{"offsetTable":{"a@g":{0:99999999999999999999999}}}', False)
+@example("delayOffset.json", b'{"offsetTable":{1:-5,"x":3}}', False)
+def test_a_state_file_of_any_bytes(name: str, damage: bytes | list[tuple[int, bytes]], backup_too: bool) -> None:
+    """Alone, or with a .bak that is no better."""
+    image = CLOSED
+    path = ROOT / "config" / name
+    for target in (path, path.with_name(name + ".bak"))[: 1 + backup_too]:
+        if isinstance(damage, bytes):
+            image = replaced(image, target, damage)
+        else:
+            data = bytearray(image.files.get(target, image.files[path]))
+            edited(data, damage)
+            image = replaced(image, target, data)
+    opens_or_refuses(image)
+
+
+@quickly
+@given(st.sampled_from(["checkpoint", "mqstore/recovery-point", "abort"]), st.binary(max_size=60))
+def test_a_mark_of_any_bytes(name: str, data: bytes) -> None:
+    """The files that tell where recovery begins."""
+    opens_or_refuses(replaced(KILLED, ROOT / name, data))
+
+
+@quickly
+@given(st.integers(-1, 2**40), st.integers(-1, 2**40))
+def test_a_recovery_point_that_lies(log_offset: int, queues_offset: int) -> None:
+    """With a CRC that is right."""
+    from mqstore.store.recovery_point_format import RecoveryPoint, encode_recovery_point
+
+    point = encode_recovery_point(RecoveryPoint(log_offset, queues_offset))
+    opens_or_refuses(replaced(KILLED, ROOT / "mqstore" / "recovery-point", point))
+
+
+@quickly
+@given(st.binary(max_size=300), st.integers(0, 2**40))
+def test_bytes_that_are_no_record(data: bytes, offset: int) -> None:
+    """The plain check and the compiled one agree that they are none, and stay within the bytes."""
+    with pytest.raises(RecordIllegal):
+        check_record(memoryview(data), offset)
+    array = np.frombuffer(data, np.uint8)
+    stop, records, _, _ = kernels.scan(array, 0, len(data), offset)
+    assert 0 <= stop <= len(data)
+    assert records == 0
+    assert kernels.find_record(array, 0, len(data), offset) == -1
+
+
+@quickly
+@given(EDITS)
+def test_a_changed_record(edits: list[tuple[int, bytes]]) -> None:
+    """Whole or not: both checks say the same."""
+    data = bytearray(CLOSED.files[SEGMENT][:END])
+    edited(data, edits)
+    array = np.frombuffer(data, np.uint8)
+    try:
+        whole = check_record(memoryview(data), 0).total_size
+    except RecordIllegal:
+        whole = -1
+    assert kernels.whole_record_size(array, 0, len(data), 0) == whole
+
+
+@quickly
+@given(st.binary(max_size=120))
+def test_small_formats_of_any_bytes(data: bytes) -> None:
+    """Properties, the checkpoint, the recovery point, the text of state files."""
+    parse_properties(data)
+    decode_checkpoint(data)
+    assert decode_recovery_point(data) is None or data[:4] == b"MQSP"
+    with contextlib.suppress(ValueError):
+        assert isinstance(state_file_format.decode(data), dict)
+
+
