@@ -52,6 +52,12 @@ types: setup ## mypy --strict on the installed package
 	    --python-executable bin/python -p mqstore \
 	    | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|client|tools)/#\1/#'
 
+# Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/.
+STATES ?= 20000
+KILLS ?= 1000
+crash: setup ## power cuts, kills, faults and planted bugs at full length; writes the figures
+	@$(BIN)/python tests/crash/run.py --states $(STATES) --kills $(KILLS) $(ARGS)
+
 bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/ and the table in README.md
 	@$(BIN)/python -m pytest benchmarks -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-disable-gc \
 	    --benchmark-columns=median,iqr,rounds --benchmark-json=benchmarks/results/latest.json $(ARGS)

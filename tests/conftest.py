@@ -2,7 +2,7 @@
 
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,10 +60,10 @@ def file_system(request: pytest.FixtureRequest) -> FileSystem:
 
 
 @pytest.fixture
-def root(file_system: FileSystem, tmp_path: Path) -> Iterator[Path]:
+def root(file_system: FileSystem, tmp_path: Path) -> Path:
     """An existing, empty directory on `file_system`."""
     file_system.make_directories(tmp_path)
-    yield tmp_path
+    return tmp_path
 
 
 @pytest.fixture

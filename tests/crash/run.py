@@ -2,8 +2,10 @@
 
 usage: run.py [--states 20000] [--kills 1000] [--workers 2]
 
-The figures go to build/crash_safety_figures.json, and those of a run of full length (20,000 states, 1,000 kills) to
-docs/crash_safety_figures.json and into docs/crash_safety.md too. Exit code 1 for anything lost, reused, early or not
+The figures go to build/crash_safety_figures.json, and those of a run of full length (20,000 states, 1,000
+kills) to
+docs/crash_safety_figures.json and into docs/crash_safety.md too. Exit code 1 for anything lost, reused,
+early or not
 caught; each violation names
 the state that replays it: run.py --replay NAME.
 """
@@ -37,7 +39,9 @@ def main() -> int:
     if arguments.replay:
         return replay_state(arguments.replay)
     started = time.monotonic()
-    campaign = Campaign(arguments.states, arguments.kills, arguments.workers, lambda line: print(line, flush=True))
+    campaign = Campaign(
+        arguments.states, arguments.kills, arguments.workers, lambda line: print(line, flush=True)
+    )
     campaign.run()
     figures = campaign.figures() | {
         "seconds": round(time.monotonic() - started),

@@ -1,7 +1,9 @@
 """Corruption: a log whose bytes have changed is told from a torn tail, and never believed.
 
-Method: a small reference log, durable to its end, in which every single bit is flipped in turn; and records that lie:
-stale ones in reused space, ones that belong elsewhere, lengths that promise more than there is. What must come of it
+Method: a small reference log, durable to its end, in which every single bit is flipped in turn; and records
+that lie:
+stale ones in reused space, ones that belong elsewhere, lengths that promise more than there is. What must
+come of it
 is an error with file, position, expected and found, and a directory in which not a byte has changed.
 """
 
@@ -20,6 +22,7 @@ from support.manual_clock import ManualClock
 from support.reference_store import SEGMENT, changed, flipped, opened, reference, walked_from_its_start
 from support.simulated_disk import SimulatedDisk
 from support.witness import ROOT, Witness, crash_config
+
 
 def test_every_single_bit_flip_in_a_live_record_is_detected() -> None:
     """By both checks: the compiled one that recovery runs, and the plain one that names what differs."""
@@ -49,7 +52,9 @@ def test_every_single_bit_flip_in_a_live_record_is_detected() -> None:
 
 @pytest.mark.parametrize("at", range(0, 90, 7))
 def test_damage_before_the_tail_is_an_error_and_changes_nothing(at: int) -> None:
-    """After a crash, with the recovery point at the end of the log: the walk begins where the damage may be."""
+    """After a crash, with the recovery point at the end of the log: the walk begins where the damage may
+    be.
+    """
     image, end = reference(closed=False)
     image = walked_from_its_start(image, end)
     records, _ = walk_log(SimulatedDisk(image), ROOT / "commitlog")

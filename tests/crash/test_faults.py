@@ -1,6 +1,7 @@
 """A fault at every call: the n-th operation on the disk fails, once or from then on.
 
-Goal: no acknowledged message is lost, every error has its type, and the directory opens again. Method: a small life of
+Goal: no acknowledged message is lost, every error has its type, and the directory opens again. Method: a
+small life of
 a store (support/fault_runs.py), here with every 13th operation failing; `make crash` takes every one.
 """
 

@@ -1,7 +1,9 @@
 """Fuzzing: whatever the bytes on the disk are, they are understood or refused with the error that has a name.
 
-Goal: no decoder, state file or recovery raises anything else, hangs, or allocates by a length that it read. Method:
-hypothesis makes bytes, and changes to those of a good store; the store is opened on them, read, and written to.
+Goal: no decoder, state file or recovery raises anything else, hangs, or allocates by a length that it read.
+Method:
+hypothesis makes bytes, and changes to those of a good store; the store is opened on them, read, and written
+to.
 """
 
 import contextlib
@@ -30,7 +32,8 @@ LONGS = st.sampled_from([0, 1, -1, 2**31 - 1, -(2**31), 88, 91, 0xDAA320A7 - 2**
 # (where, bytes put there)
 EDITS = st.lists(
     st.tuples(
-        st.integers(0, 1_200), st.one_of(st.binary(min_size=1, max_size=40), LONGS.map(lambda n: struct.pack(">i", n)))
+        st.integers(0, 1_200),
+        st.one_of(st.binary(min_size=1, max_size=40), LONGS.map(lambda n: struct.pack(">i", n))),
     ),
     min_size=1,
     max_size=4,
@@ -38,8 +41,8 @@ EDITS = st.lists(
 
 
 def edited(data: bytearray, edits: list[tuple[int, bytes]]) -> None:
-    for at, piece in edits:
-        at %= max(1, len(data) - len(piece))
+    for number, piece in edits:
+        at = number % max(1, len(data) - len(piece))
         data[at : at + len(piece)] = piece
 
 
@@ -90,7 +93,9 @@ def test_a_changed_consume_queue(edits: list[tuple[int, bytes]], closed: bool) -
 @example("topics.json", b"[" * 100_000, False)
 @example("consumerOffset.json", b'{"offsetTable":{"a@g":{0:99999999999999999999999}}}', False)
 @example("delayOffset.json", b'{"offsetTable":{1:-5,"x":3}}', False)
-def test_a_state_file_of_any_bytes(name: str, damage: bytes | list[tuple[int, bytes]], backup_too: bool) -> None:
+def test_a_state_file_of_any_bytes(
+    name: str, damage: bytes | list[tuple[int, bytes]], backup_too: bool
+) -> None:
     """Alone, or with a .bak that is no better."""
     image = CLOSED
     path = ROOT / "config" / name
@@ -157,5 +162,3 @@ def test_small_formats_of_any_bytes(data: bytes) -> None:
     assert decode_recovery_point(data) is None or data[:4] == b"MQSP"
     with contextlib.suppress(ValueError):
         assert isinstance(state_file_format.decode(data), dict)
-
-

@@ -1,6 +1,7 @@
 """The baton: several threads of which exactly one runs at a time, in an order that a seed decides.
 
-A thread gives the baton away in `pass_on`, which the simulated disk calls before each step, and where it waits for a
+A thread gives the baton away in `pass_on`, which the simulated disk calls before each step, and where it
+waits for a
 BatonLock. So the interleaving of putters and the leader of a group commit is the same in every run.
 """
 

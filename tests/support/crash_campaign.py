@@ -5,7 +5,8 @@
     planted     each planted bug is hunted until a state gives it away (planted_bugs.py)
     kills       two loops of fork and SIGKILL on real files (kill_loop.py)
 
-Each piece of work is a function of plain arguments, so that any process can do it; what it returns are counts and
+Each piece of work is a function of plain arguments, so that any process can do it; what it returns are
+counts and
 sentences. A sentence names the state that replays it.
 """
 
@@ -86,8 +87,12 @@ def _hunt(name: str) -> Outcome:
     return Outcome(Counter(), [], {name: caught})
 
 
-def sweep_faults(flush_disk_type: str, kind_index: int, *, for_good: bool, first: int = 1, stride: int = 1) -> int:
-    """Let operation `first`, and every `stride`-th behind it, fail; returns the number of runs. Raises Violation."""
+def sweep_faults(
+    flush_disk_type: str, kind_index: int, *, for_good: bool, first: int = 1, stride: int = 1
+) -> int:
+    """Let operation `first`, and every `stride`-th behind it, fail; returns the number of runs. Raises
+    Violation.
+    """
     logging.disable(logging.CRITICAL)
     nth, runs = first, 0
     kind = FAULT_KINDS[kind_index]
@@ -136,7 +141,8 @@ class Campaign:
         """Do it; the results are in the attributes."""
         with ProcessPoolExecutor(self._workers) as pool:
             pending: set[Future[Outcome]] = {
-                pool.submit(_kill, self._kills // 2 + self._kills % 2 * number, 1 + number) for number in range(2)
+                pool.submit(_kill, self._kills // 2 + self._kills % 2 * number, 1 + number)
+                for number in range(2)
             }
             pending |= {pool.submit(_hunt, name) for name in PLANTED_BUGS}
             pending |= {
@@ -186,5 +192,3 @@ class Campaign:
             "planted_bugs": len(PLANTED_BUGS),
             "planted_bugs_caught": len(self.caught),
         }
-
-

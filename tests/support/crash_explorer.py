@@ -1,4 +1,5 @@
-"""The explorer: runs a workload once, and opens the store on the states that a crash at each step could leave.
+"""The explorer: runs a workload once, and opens the store on the states that a crash at each step could
+leave.
 
     run         the workload, every step of the disk recorded, every promise noted
     for each step, in order:
@@ -6,7 +7,8 @@
         for some of them: go on, deliver, and ask the oracle again
         for some of them: record that opening and what follows as well, crash in it, and open once more
 
-A state is named `workload/run/step/seed-of-seeds` (and `/step/seed-of-seeds` once more for a double crash), which
+A state is named `workload/run/step/seed-of-seeds` (and `/step/seed-of-seeds` once more for a double crash),
+which
 is all that `replay` needs to build it again.
 """
 
@@ -24,7 +26,16 @@ from support.promises import Promises
 from support.simulated_disk import Image, SimulatedDisk
 from support.witness import ROOT, Witness, crash_config
 
-__all__ = ["Figures", "State", "Violation", "explore", "open_on_reused_space", "replay", "state_named", "workload_steps"]
+__all__ = [
+    "Figures",
+    "State",
+    "Violation",
+    "explore",
+    "open_on_reused_space",
+    "replay",
+    "state_named",
+    "workload_steps",
+]
 
 # What is done with a state: 0 crash again, 1 to 3 go on and judge once more, the others only judge.
 _KINDS = 8
@@ -98,9 +109,7 @@ class _Run:
             if choices in known:
                 continue
             known.add(choices)
-            everything = all(
-                choice == unit.options - 1 for choice, unit in zip(choices, units, strict=True)
-            )
+            everything = all(choice == unit.options - 1 for choice, unit in zip(choices, units, strict=True))
             image = self._medium.image(units, choices)
             yield State(f"{salt}/{seed}-of-{budget}", image, self._promises.copy(), not everything)
 

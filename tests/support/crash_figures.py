@@ -28,8 +28,10 @@ def figures_table(figures: dict[str, Any]) -> str:
     lines.append(f"| planted bugs caught | {figures['planted_bugs_caught']}/{figures['planted_bugs']} |")
     lines += [
         "",
-        f"{figures['seconds']} s with {figures['workers']} workers on {figures['machine']}, "
-        f"Python {figures['python']}: `{figures['command']}`.",
+        (
+            f"{figures['seconds']} s with {figures['workers']} workers on {figures['machine']}, "
+            f"Python {figures['python']}: `{figures['command']}`."
+        ),
         "",
         "| planted bug | caught by state: what showed it |",
         "| --- | --- |",

@@ -10,7 +10,8 @@
     offsets       no consumer stands beyond what was committed or beyond its queue, nor behind what was kept
     topics        a topic that was created durably is there
 
-`judge` asks all that of a store as it was opened; `judge_afterwards` lets it go on and asks again. Both return what
+`judge` asks all that of a store as it was opened; `judge_afterwards` lets it go on and asks again. Both
+return what
 is wrong as sentences. The log is read by log_walk.py, without the code under test.
 """
 
@@ -52,9 +53,7 @@ def _look(store: MessageStore, disk: SimulatedDisk) -> _Seen:
     return _Seen(store, disk, *walk_log(disk, ROOT / "commitlog"), delays_ms)
 
 
-def judge(
-    store: MessageStore, disk: SimulatedDisk, promises: Promises, *, is_power_cut: bool
-) -> list[str]:
+def judge(store: MessageStore, disk: SimulatedDisk, promises: Promises, *, is_power_cut: bool) -> list[str]:
     """What is wrong with a store that has just been opened after a crash; [] when nothing is."""
     try:
         return _judge(store, disk, promises, is_power_cut=is_power_cut)
@@ -216,7 +215,9 @@ def _difference(found: list[tuple[int, bytes]], expected: list[tuple[int, bytes]
     for ours, theirs in zip(found, expected, strict=False):
         if ours != theirs:
             (at, entry), (wanted_at, wanted) = ours, theirs
-            return f"entry {at} is {_ENTRY.unpack(entry)}, but the log has {wanted_at} {_ENTRY.unpack(wanted)}"
+            return (
+                f"entry {at} is {_ENTRY.unpack(entry)}, but the log has {wanted_at} {_ENTRY.unpack(wanted)}"
+            )
     return f"{len(found)} entries, but the log has {len(expected)}"
 
 
@@ -269,7 +270,9 @@ def _offsets(seen: _Seen, promises: Promises) -> list[str]:
         if row.offset > end:
             wrong.append(f"{key} stands at {row.offset}, but its queue ends at {end}")
         if row.offset > promises.committed.get(key, 0):
-            wrong.append(f"{key} stands at {row.offset}, but at most {promises.committed.get(key)} was committed")
+            wrong.append(
+                f"{key} stands at {row.offset}, but at most {promises.committed.get(key)} was committed"
+            )
     for key, offset in promises.kept.items():
         if found.get(key, -1) < offset:
             wrong.append(f"{key} stands at {found.get(key)}, but {offset} was kept")

@@ -1,6 +1,7 @@
 """The workloads of the crash simulator: what a witness does while every step of the disk is recorded.
 
-Each takes a witness that has opened nothing yet, and a source of chance for sizes and orders; the same seed does
+Each takes a witness that has opened nothing yet, and a source of chance for sizes and orders; the same seed
+does
 the same steps. `WORKLOADS` names them; the comment beside each says what only it brings about.
 """
 
@@ -211,7 +212,9 @@ def _long_queue(witness: Witness, chance: random.Random) -> None:
 
 
 def _kills(witness: Witness, chance: random.Random) -> None:
-    """The process is killed again and again, and the machine goes on: nothing of that is durable by itself."""
+    """The process is killed again and again, and the machine goes on: nothing of that is durable by
+    itself.
+    """
     for _ in range(5):
         witness.open()
         for at in range(chance.randrange(1, 4)):
@@ -251,4 +254,3 @@ WORKLOADS: dict[str, Workload] = {
     "kills": Workload(_kills, {}),
     "kills-async": Workload(_kills, _ASYNC),
 }
-

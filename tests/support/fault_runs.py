@@ -2,10 +2,12 @@
 
 The rules that must hold whatever fails, and when:
 
-    typed       a put, a read or a delivery raises a leaf of StoreError; opening, flushing, closing and the state
+    typed       a put, a read or a delivery raises a leaf of StoreError; opening, flushing, closing and the
+    state
                 files may also raise the OSError (it passes the seam, and says which file)
     final       after a failed sync of the log no second one is tried
-    kept        the directory opens again without the fault, in the same process and after a power cut, and the
+    kept        the directory opens again without the fault, in the same process and after a power cut, and
+    the
                 oracle finds nothing wrong
 """
 
@@ -54,7 +56,9 @@ class _Life:
         self._is_typed(lambda: witness.put("a", 300))
         self._is_typed(lambda: witness.put_all(*(("a", 2_400, {}) for _ in range(14))))
         self._is_typed(lambda: witness.put("b", 100, delay_level=1))
-        self._is_typed(lambda: [witness.send_back("group", stored) for stored in witness.pull("group", "a")[:1]])
+        self._is_typed(
+            lambda: [witness.send_back("group", stored) for stored in witness.pull("group", "a")[:1]]
+        )
         witness.pass_time(2_000)
         self._is_typed(witness.deliver)
         self._may_fail(witness.store._persistence.persist_state)
@@ -95,7 +99,9 @@ def run_with_fault(kind: FaultKind, nth: int, *, for_good: bool, flush_disk_type
     clock = ManualClock()
     disk = SimulatedDisk(clock=clock)
     medium = Medium(disk)
-    witness = Witness(disk, clock, crash_config(flush_disk_type=flush_disk_type, message_delay_level="1s 5s 10s"))
+    witness = Witness(
+        disk, clock, crash_config(flush_disk_type=flush_disk_type, message_delay_level="1s 5s 10s")
+    )
     fault = Fault(disk, kind, nth, for_good=for_good)
     _Life(witness, fault, name).live()
     if fault.struck is None:

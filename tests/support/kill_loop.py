@@ -1,8 +1,12 @@
-"""The kill loop: a forked child puts and says what was acknowledged, and is killed with SIGKILL, again and again.
+"""The kill loop: a forked child puts and says what was acknowledged, and is killed with SIGKILL, again and
+again.
 
-The parent is the oracle: it reads what the child says from a pipe and keeps it, and from time to time opens the
-directory and compares. A third of the kills strike while the child is still opening (and recovering from the kill
-before). The seed decides how many acknowledgements are waited for; the moment at which a signal strikes is nobody's
+The parent is the oracle: it reads what the child says from a pipe and keeps it, and from time to time opens
+the
+directory and compares. A third of the kills strike while the child is still opening (and recovering from the
+kill
+before). The seed decides how many acknowledgements are waited for; the moment at which a signal strikes is
+nobody's
 to decide, so runs differ. What it cannot show is a power cut: the kernel keeps the pages.
 """
 
@@ -31,7 +35,9 @@ _LOOK_EVERY = 100
 
 
 class KillFigures(NamedTuple):
-    """Counts: kills, messages acknowledged by those killed, copies delivered, records in the log at the end."""
+    """Counts: kills, messages acknowledged by those killed, copies delivered, records in the log at the
+    end.
+    """
 
     kills: int
     acknowledged: int
@@ -95,7 +101,9 @@ def _put_until_killed(path: Path, run: str, reader: int, writer: int) -> None:
         store = MessageStore.open(path, CONFIG)
         os.write(1, b"open\n")
         for thread in range(3):
-            threading.Thread(target=killed_putter.put_for_ever, args=(store, run, thread), daemon=True).start()
+            threading.Thread(
+                target=killed_putter.put_for_ever, args=(store, run, thread), daemon=True
+            ).start()
         threading.Event().wait()
     finally:
         os._exit(1)
@@ -147,7 +155,9 @@ def _delivered(records: list[LogRecord]) -> int:
         for record in records
         if record.topic == SCHEDULE_TOPIC
     }
-    copies = [record for record in records if record.topic != SCHEDULE_TOPIC and "REAL_TOPIC" in record.properties]
+    copies = [
+        record for record in records if record.topic != SCHEDULE_TOPIC and "REAL_TOPIC" in record.properties
+    ]
     for record in copies:
         assert record.store_timestamp >= due[record.properties["KEYS"]], "a delivery was early"
     return len(copies)

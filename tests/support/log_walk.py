@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from mqstore.store.file_system import FileSystem
 
-
 __all__ = ["SCHEDULE_TOPIC", "LogRecord", "java_hash", "walk_log"]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"

@@ -2,16 +2,19 @@
 
 It follows the steps of a SimulatedDisk one by one and keeps apart what is durable and what is pending:
 
-    bytes       each write, cut at 512-byte sectors, until the file's sync. A sector holds its durable bytes plus
+    bytes       each write, cut at 512-byte sectors, until the file's sync. A sector holds its durable bytes
+    plus
                 any number of the pending writes to it, in their order, the last of them possibly only in part
                 (the page was written back while it was being filled). Sectors are independent of each other.
     whole file  `replace`: the old content, none, some first sectors of the new, the new one with its first
                 sector zero (the length went first), or all of it, until the file's sync.
     length      of a created file: none or all, until the file's sync or its directory's.
-    names       each creation, rename and deletion may be there or not, in any combination, until the directory's
+    names       each creation, rename and deletion may be there or not, in any combination, until the
+    directory's
                 sync; also the names of directories, unless they were made durably, with all that is in them.
 
-Everything pending is a unit with a number of options, 0 for "not there" and the highest for "all there". A state
+Everything pending is a unit with a number of options, 0 for "not there" and the highest for "all there". A
+state
 is one choice for each unit; `choose` makes the choices from a seed, all of them in turn where they are few.
 """
 
@@ -104,7 +107,9 @@ class _NameChange(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Something pending: `options` ways for it to be there; `times` of its steps, one for each pending change."""
+    """Something pending: `options` ways for it to be there; `times` of its steps, one for each pending
+    change.
+    """
 
     kind: str
     key: tuple[object, ...]
@@ -156,9 +161,7 @@ class Medium:
 
     def _on_rename(self, step: Step) -> None:
         assert step.target is not None
-        self._change(
-            step.path, _NameChange(self.time, step.target.name, step.inode, source=step.path.name)
-        )
+        self._change(step.path, _NameChange(self.time, step.target.name, step.inode, source=step.path.name))
 
     def _on_delete(self, step: Step) -> None:
         self._change(step.path, _NameChange(self.time, step.path.name, None))
@@ -259,7 +262,8 @@ def choose(units: Sequence[Unit], seed: int, budget: int, salt: str) -> tuple[in
     """The choices of state number `seed` out of `budget`; None when there are fewer states than that.
 
     Where all combinations fit the budget they come one after the other. Else the first are the clear cases
-    (nothing, everything, names without bytes, bytes without names), then those that kept an early part of what
+    (nothing, everything, names without bytes, bytes without names), then those that kept an early part of
+    what
     was done, and those where each unit went its own way.
     """
     combinations = math.prod(unit.options for unit in units)

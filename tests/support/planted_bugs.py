@@ -1,6 +1,7 @@
 """The planted bugs: defects that the crash tests must catch, or they prove nothing.
 
-Each changes one decision of the store while it is planted, and is of a kind that real stores have had (some of them
+Each changes one decision of the store while it is planted, and is of a kind that real stores have had (some
+of them
 were found here). `where` names the workloads in which it may show. The store itself knows nothing of this.
 """
 
@@ -46,7 +47,9 @@ class PlantedBug(NamedTuple):
     reuse: bool = False
 
 
-def _replaced(owner: Any, name: str, replacement: Any) -> Callable[[], contextlib.AbstractContextManager[object]]:
+def _replaced(
+    owner: Any, name: str, replacement: Any
+) -> Callable[[], contextlib.AbstractContextManager[object]]:
     return lambda: mock.patch.object(owner, name, replacement)
 
 
@@ -93,7 +96,7 @@ def _without_steps(owner: Any, method: str, *steps: str) -> Iterator[None]:
     def crippled(*arguments: Any, **settings: Any) -> Any:
         with contextlib.ExitStack() as stack:
             for step in steps:
-                stack.enter_context(mock.patch.object(SimulatedDisk, step, lambda disk, path: None))
+                stack.enter_context(mock.patch.object(SimulatedDisk, step, return_value=None))
             return genuine(*arguments, **settings)
 
     with mock.patch.object(owner, method, crippled):
@@ -185,7 +188,9 @@ def _offset_given_twice() -> contextlib.AbstractContextManager[object]:
 
 def _half_a_second_early() -> contextlib.AbstractContextManager[object]:
     genuine = due_entries.due_prefix
-    return mock.patch.object(due_entries, "due_prefix", lambda deliver_ms, now_ms: genuine(deliver_ms, now_ms + 500))
+    return mock.patch.object(
+        due_entries, "due_prefix", lambda deliver_ms, now_ms: genuine(deliver_ms, now_ms + 500)
+    )
 
 
 PLANTED_BUGS: dict[str, PlantedBug] = {
@@ -206,10 +211,14 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         faults=True,
     ),
     "acknowledge-before-sync": PlantedBug(
-        "a put is acknowledged before the sync that covers it", _replaced(PutPath, "_wait", _never_wait), ("puts",)
+        "a put is acknowledged before the sync that covers it",
+        _replaced(PutPath, "_wait", _never_wait),
+        ("puts",),
     ),
     "own-puts-do-not-wait": PlantedBug(
-        "deliveries and copies sent back are not waited for (as in RocketMQ)", _own_puts_do_not_wait, ("ladder",)
+        "deliveries and copies sent back are not waited for (as in RocketMQ)",
+        _own_puts_do_not_wait,
+        ("ladder",),
     ),
     "rename-before-sync": PlantedBug(
         "a state file is renamed before its bytes are durable",

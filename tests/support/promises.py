@@ -1,6 +1,7 @@
 """The promises of a store: what it has said up to a moment, and hence what must be true after a crash there.
 
-Kept outside of the store, by the witness of a workload (witness.py), as events with the number of the disk's steps
+Kept outside of the store, by the witness of a workload (witness.py), as events with the number of the disk's
+steps
 at that time. `Promises` is their sum. What follows from it is judged by crash_oracle.py.
 """
 
@@ -35,7 +36,8 @@ class Promises:
         self.topics_of: dict[int, set[str]] = {}
         self.acknowledged: list[Acknowledged] = []
         self.flushed_offset = 0
-        # (group, topic, queue id) -> the greatest offset that a consumer asked for, and the one known to be kept.
+        # (group, topic, queue id) -> the greatest offset that a consumer asked for, and the one known to be
+        # kept.
         self.committed: dict[tuple[str, str, int], int] = {}
         self.kept: dict[tuple[str, str, int], int] = {}
         self.created_topics: dict[str, int] = {}
@@ -157,7 +159,9 @@ class TopicCreated(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """Retention may delete what lies below `offset`, and these delayed messages have been delivered durably."""
+    """Retention may delete what lies below `offset`, and these delayed messages have been delivered
+    durably.
+    """
 
     offset: int
     delivered: frozenset[tuple[int, int]]

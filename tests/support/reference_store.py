@@ -1,4 +1,6 @@
-"""The reference store: a few messages of all kinds in one segment, and what becomes of it when bytes change."""
+"""The reference store: a few messages of all kinds in one segment, and what becomes of it when bytes
+change.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,16 @@ from support.manual_clock import ManualClock
 from support.simulated_disk import Image, SimulatedDisk
 from support.witness import ROOT, Witness, crash_config
 
-__all__ = ["RECOVERY_POINT", "SEGMENT", "changed", "flipped", "opened", "reference", "replaced", "walked_from_its_start"]
+__all__ = [
+    "RECOVERY_POINT",
+    "SEGMENT",
+    "changed",
+    "flipped",
+    "opened",
+    "reference",
+    "replaced",
+    "walked_from_its_start",
+]
 
 SEGMENT = ROOT / "commitlog" / f"{0:020d}"
 RECOVERY_POINT = ROOT / "mqstore" / "recovery-point"

@@ -1,10 +1,12 @@
 """The simulated disk: a file system in memory that keeps the list of all that was done to it.
 
 The third implementation of the seam (store/file_system.py). Each step that changes the disk is appended to
-`steps`, in order; a publish is two, its first 8 bytes last. What the medium may hold of them after a power cut
+`steps`, in order; a publish is two, its first 8 bytes last. What the medium may hold of them after a power
+cut
 is told by medium.py. The disk itself shows what a running process sees: everything at once.
 
-It also watches two rules of the seam: mapped bytes are written only where room was reserved before (I4), and a
+It also watches two rules of the seam: mapped bytes are written only where room was reserved before (I4), and
+a
 rename stays in its directory. Killing a process is `kill`: locks vanish, the bytes stay.
 Threads: none of its own; the workloads let one thread run at a time (baton.py).
 """
@@ -26,8 +28,10 @@ _BLOCK_BYTES = 4096
 class Step(NamedTuple):
     """One change. `inode` tells files apart that had the same name one after the other.
 
-    kind: create (mapped, `size`), write (mapped), replace (a small file's whole content), sync, lost_sync (the
-    kernel said that it failed, and forgot what was dirty), rename (to `target`), delete, make_directory (`size` 1: its
+    kind: create (mapped, `size`), write (mapped), replace (a small file's whole content), sync, lost_sync
+    (the
+    kernel said that it failed, and forgot what was dirty), rename (to `target`), delete, make_directory
+    (`size` 1: its
     name is durable), delete_directory, sync_directory, reserve.
     """
 
@@ -146,7 +150,8 @@ class SimulatedDisk:
     def __init__(self, image: Image | None = None, *, clock: Clock | None = None) -> None:
         self.clock = clock or ManualClock()
         self.steps: list[Step] = []
-        # Called with (what, path) before each step, read, list and map; it may raise, or let another thread run.
+        # Called with (what, path) before each step, read, list and map; it may raise, or let another thread
+        # run.
         self.before: Callable[[str, Path], None] = lambda what, path: None
         self.used_percent = 50
         image = image or Image({}, set())

@@ -1,11 +1,11 @@
 """The witness: a producer and consumer that notes what the store promises it, outside of the store.
 
-All messages of the crash tests are put through it. Each body begins with a number of six digits and is made from
+All messages of the crash tests are put through it. Each body begins with a number of six digits and is made
+from
 it, so that whatever is found after a crash can be told to be whole, known and in its place.
 """
 
 import random
-from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -95,12 +95,12 @@ class Witness:
         store._send_back._choice = random.Random(1)
         self._store = store
         self._offsets = {}
-        self.note(Reopened({(row.group, row.topic, row.queue_id): row.offset for row in store.consumer_offsets}))
+        self.note(
+            Reopened({(row.group, row.topic, row.queue_id): row.offset for row in store.consumer_offsets})
+        )
         known = {(message.physical_offset, message.size) for message in self.before.acknowledged}
         known |= {
-            (event.physical_offset, event.size)
-            for _, event in self.events
-            if isinstance(event, Acknowledged)
+            (event.physical_offset, event.size) for _, event in self.events if isinstance(event, Acknowledged)
         }
         records, _ = walk_log(self.disk, ROOT / "commitlog")
         for record in records:
@@ -254,5 +254,3 @@ class Witness:
         )
         self.note(Expired(log.files.files[-1].start_offset if log.files.files else 0, delivered))
         self.store._retain()
-
-
