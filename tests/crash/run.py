@@ -3,11 +3,8 @@
 usage: run.py [--states 20000] [--kills 1000] [--workers 2]
 
 The figures go to build/crash_safety_figures.json, and those of a run of full length (20,000 states, 1,000
-kills) to
-docs/crash_safety_figures.json and into docs/crash_safety.md too. Exit code 1 for anything lost, reused,
-early or not
-caught; each violation names
-the state that replays it: run.py --replay NAME.
+kills) to docs/crash_safety_figures.json and into docs/crash_safety.md too. Exit code 1 for anything lost,
+reused, early or not caught; each violation names the state that replays it: run.py --replay NAME.
 """
 
 import argparse

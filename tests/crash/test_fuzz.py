@@ -1,9 +1,8 @@
 """Fuzzing: whatever the bytes on the disk are, they are understood or refused with the error that has a name.
 
-Goal: no decoder, state file or recovery raises anything else, hangs, or allocates by a length that it read.
-Method:
-hypothesis makes bytes, and changes to those of a good store; the store is opened on them, read, and written
-to.
+Goal: no decoder, state file or recovery raises anything else, hangs, or allocates by a length that it
+read. Method: hypothesis makes bytes, and changes to those of a good store; the store is opened on them,
+read, and written to.
 """
 
 import contextlib

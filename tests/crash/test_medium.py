@@ -1,8 +1,7 @@
 """The medium of the crash simulator: what a power cut may leave, for the smallest histories there are.
 
-Goal: a simulator that leaves out a state proves less than it says. Method: a few steps on a simulated disk,
-and all
-the states of it, listed by hand.
+Goal: a simulator that leaves out a state proves less than it says. Method: a few steps on a simulated
+disk, and all the states of it, listed by hand.
 """
 
 from pathlib import Path

@@ -1,9 +1,8 @@
 """The planted bugs: each defect must be given away by some state, or the crash tests prove nothing.
 
-Method: one decision of the store is changed for the time of a test (support/planted_bugs.py), and the same
-explorer
-and oracle as everywhere else are let loose on it. Here those that show within moments; `make crash` hunts
-all.
+Method: one decision of the store is changed for the time of a test (support/planted_bugs.py), and the
+same explorer and oracle as everywhere else are let loose on it. Here those that show within moments;
+`make crash` hunts all.
 """
 
 import pytest

@@ -1,10 +1,8 @@
 """Power cuts and kills, simulated: a slice of what `make crash` does at full length.
 
 Method: each workload is run once with every step of the disk recorded; at some of the steps the store is
-opened on a
-few of the states that a crash could leave, and the oracle, which sits outside the store, judges it. A
-failure names
-the state; `python tests/crash/run.py --replay NAME` opens it again.
+opened on a few of the states that a crash could leave, and the oracle, which sits outside the store,
+judges it. A failure names the state; `python tests/crash/run.py --replay NAME` opens it again.
 """
 
 import json

@@ -46,7 +46,7 @@ def test_everything_is_read_as_they_read_it(
     their_answers = answers_of(theirs, questions, with_keys=stop == "closed")
     theirs.close()
     for mode in MODES:
-        ours.open(tmp_path / "ours", **SETTINGS, **mode, start=False)
+        ours.open(tmp_path / "ours", **(SETTINGS | mode), start=False)
         assert not differences(their_picture, take_picture(ours, put))
         assert_same_answers(questions, their_answers, answers_of(ours, questions))
         ours.close()

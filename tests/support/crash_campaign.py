@@ -6,8 +6,7 @@
     kills       two loops of fork and SIGKILL on real files (kill_loop.py)
 
 Each piece of work is a function of plain arguments, so that any process can do it; what it returns are
-counts and
-sentences. A sentence names the state that replays it.
+counts and sentences. A sentence names the state that replays it.
 """
 
 import logging
@@ -66,7 +65,8 @@ def hunt(name: str) -> str | None:
                 _explore_all(bug.where)
         except Violation as violation:
             # A defect that does not fit the store any more would be caught for that, and prove nothing.
-            assert not isinstance(violation.__cause__, TypeError | AttributeError), violation
+            if isinstance(violation.__cause__, TypeError | AttributeError):
+                raise
             return f"{violation.name}: {violation.wrong[0]}"
         except AssertionError as error:
             return str(error)
@@ -90,9 +90,7 @@ def _hunt(name: str) -> Outcome:
 def sweep_faults(
     flush_disk_type: str, kind_index: int, *, for_good: bool, first: int = 1, stride: int = 1
 ) -> int:
-    """Let operation `first`, and every `stride`-th behind it, fail; returns the number of runs. Raises
-    Violation.
-    """
+    """Let operation `first`, and every `stride`-th behind it, fail; returns the count. Raises Violation."""
     logging.disable(logging.CRITICAL)
     nth, runs = first, 0
     kind = FAULT_KINDS[kind_index]

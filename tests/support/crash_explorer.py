@@ -1,5 +1,4 @@
-"""The explorer: runs a workload once, and opens the store on the states that a crash at each step could
-leave.
+"""The explorer: runs a workload once, and opens the store on what a crash at each step could leave.
 
     run         the workload, every step of the disk recorded, every promise noted
     for each step, in order:
@@ -7,9 +6,8 @@ leave.
         for some of them: go on, deliver, and ask the oracle again
         for some of them: record that opening and what follows as well, crash in it, and open once more
 
-A state is named `workload/run/step/seed-of-seeds` (and `/step/seed-of-seeds` once more for a double crash),
-which
-is all that `replay` needs to build it again.
+A state is named `workload/run/step/seed-of-seeds` (and `/step/seed-of-seeds` once more for a double
+crash), which is all that `replay` needs to build it again.
 """
 
 import math

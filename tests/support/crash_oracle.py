@@ -11,8 +11,7 @@
     topics        a topic that was created durably is there
 
 `judge` asks all that of a store as it was opened; `judge_afterwards` lets it go on and asks again. Both
-return what
-is wrong as sentences. The log is read by log_walk.py, without the code under test.
+return what is wrong as sentences. The log is read by log_walk.py, without the code under test.
 """
 
 import struct

@@ -1,8 +1,7 @@
 """The workloads of the crash simulator: what a witness does while every step of the disk is recorded.
 
-Each takes a witness that has opened nothing yet, and a source of chance for sizes and orders; the same seed
-does
-the same steps. `WORKLOADS` names them; the comment beside each says what only it brings about.
+Each takes a witness that has opened nothing yet, and a source of chance for sizes and orders; the same
+seed does the same steps. `WORKLOADS` names them; the comment beside each says what only it brings about.
 """
 
 import random
@@ -212,9 +211,7 @@ def _long_queue(witness: Witness, chance: random.Random) -> None:
 
 
 def _kills(witness: Witness, chance: random.Random) -> None:
-    """The process is killed again and again, and the machine goes on: nothing of that is durable by
-    itself.
-    """
+    """The process is killed again and again, and the machine goes on: none of that is durable by itself."""
     for _ in range(5):
         witness.open()
         for at in range(chance.randrange(1, 4)):

@@ -3,12 +3,10 @@
 The rules that must hold whatever fails, and when:
 
     typed       a put, a read or a delivery raises a leaf of StoreError; opening, flushing, closing and the
-    state
-                files may also raise the OSError (it passes the seam, and says which file)
+                state files may also raise the OSError (it passes the seam, and says which file)
     final       after a failed sync of the log no second one is tried
     kept        the directory opens again without the fault, in the same process and after a power cut, and
-    the
-                oracle finds nothing wrong
+                the oracle finds nothing wrong
 """
 
 import random

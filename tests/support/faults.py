@@ -1,8 +1,8 @@
 """Faults: the n-th operation on a simulated disk fails, once or from then on.
 
-What fails is what can fail on a real disk: everything but the filling of mapped memory, which the seam has
-reserved
-room for. The errors are those that OsFileSystem would let through: a full disk is StoreFull where it says so.
+What fails is what can fail on a real disk: everything but the filling of mapped memory, which the seam
+has reserved room for. The errors are those that OsFileSystem would let through: a full disk is StoreFull
+where it says so.
 """
 
 import errno

@@ -13,6 +13,8 @@ SETTINGS: dict[str, Any] = {
     "max_message_size": MAX_BODY_BYTES,
     "max_hash_slot_num": 5_000,
     "max_index_num": 20_000,
+    # So that RocketMQ can look keys up in what mqstore wrote.
+    "key_index": "both",
 }
 """Small files, so that rolling, BLANK records and many files are met on every run."""
 

@@ -1,13 +1,10 @@
-"""The kill loop: a forked child puts and says what was acknowledged, and is killed with SIGKILL, again and
-again.
+"""The kill loop: a forked child says what was acknowledged and is killed with SIGKILL, again and again.
 
-The parent is the oracle: it reads what the child says from a pipe and keeps it, and from time to time opens
-the
-directory and compares. A third of the kills strike while the child is still opening (and recovering from the
-kill
-before). The seed decides how many acknowledgements are waited for; the moment at which a signal strikes is
-nobody's
-to decide, so runs differ. What it cannot show is a power cut: the kernel keeps the pages.
+The parent is the oracle: it reads what the child says from a pipe and keeps it, and from time to time
+opens the directory and compares. A third of the kills strike while the child is still opening (and
+recovering from the kill before). The seed decides how many acknowledgements are waited for; the moment at
+which a signal strikes is nobody's to decide, so runs differ. What it cannot show is a power cut: the
+kernel keeps the pages.
 """
 
 import dataclasses
@@ -35,9 +32,7 @@ _LOOK_EVERY = 100
 
 
 class KillFigures(NamedTuple):
-    """Counts: kills, messages acknowledged by those killed, copies delivered, records in the log at the
-    end.
-    """
+    """Counts: kills, messages acknowledged before them, copies delivered, records in the log at the end."""
 
     kills: int
     acknowledged: int

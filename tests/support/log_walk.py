@@ -1,7 +1,7 @@
 """A walk over the log on any file system, record by record, in plain Python.
 
-Written from the record's description, without the decoder and the kernels of mqstore: the oracle of the crash
-tests must not share a mistake with what it judges.
+Written from the record's description, without the decoder and the kernels of mqstore: the oracle of the
+crash tests must not share a mistake with what it judges.
 """
 
 import functools

@@ -3,19 +3,17 @@
 It follows the steps of a SimulatedDisk one by one and keeps apart what is durable and what is pending:
 
     bytes       each write, cut at 512-byte sectors, until the file's sync. A sector holds its durable bytes
-    plus
-                any number of the pending writes to it, in their order, the last of them possibly only in part
-                (the page was written back while it was being filled). Sectors are independent of each other.
+                plus any number of the pending writes to it, in their order, the last of them possibly only
+                in part (the page was written back while it was being filled). Sectors are independent.
     whole file  `replace`: the old content, none, some first sectors of the new, the new one with its first
                 sector zero (the length went first), or all of it, until the file's sync.
     length      of a created file: none or all, until the file's sync or its directory's.
     names       each creation, rename and deletion may be there or not, in any combination, until the
-    directory's
-                sync; also the names of directories, unless they were made durably, with all that is in them.
+                directory's sync; also directories, with all in them, unless they were made durably.
 
-Everything pending is a unit with a number of options, 0 for "not there" and the highest for "all there". A
-state
-is one choice for each unit; `choose` makes the choices from a seed, all of them in turn where they are few.
+Everything pending is a unit with a number of options, 0 for "not there" and the highest for "all there".
+A state is one choice for each unit; `choose` makes the choices from a seed, all of them in turn where
+they are few.
 """
 
 import math
@@ -107,9 +105,7 @@ class _NameChange(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Something pending: `options` ways for it to be there; `times` of its steps, one for each pending
-    change.
-    """
+    """Something pending: `options` ways for it to be there; `times` of its steps, one for each change."""
 
     kind: str
     key: tuple[object, ...]
@@ -261,10 +257,9 @@ class Medium:
 def choose(units: Sequence[Unit], seed: int, budget: int, salt: str) -> tuple[int, ...] | None:
     """The choices of state number `seed` out of `budget`; None when there are fewer states than that.
 
-    Where all combinations fit the budget they come one after the other. Else the first are the clear cases
-    (nothing, everything, names without bytes, bytes without names), then those that kept an early part of
-    what
-    was done, and those where each unit went its own way.
+    Where all combinations fit the budget they come one after the other. Else the first are the clear
+    cases (nothing, everything, names without bytes, bytes without names), then those that kept an early
+    part of what was done, and those where each unit went its own way.
     """
     combinations = math.prod(unit.options for unit in units)
     if combinations <= budget:

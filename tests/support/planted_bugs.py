@@ -1,8 +1,8 @@
 """The planted bugs: defects that the crash tests must catch, or they prove nothing.
 
-Each changes one decision of the store while it is planted, and is of a kind that real stores have had (some
-of them
-were found here). `where` names the workloads in which it may show. The store itself knows nothing of this.
+Each changes one decision of the store while it is planted, and is of a kind that real stores have had
+(some of them were found here). `where` names the workloads in which it may show. The store itself knows
+nothing of this.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
 """The promises of a store: what it has said up to a moment, and hence what must be true after a crash there.
 
-Kept outside of the store, by the witness of a workload (witness.py), as events with the number of the disk's
-steps
-at that time. `Promises` is their sum. What follows from it is judged by crash_oracle.py.
+Kept outside of the store, by the witness of a workload (witness.py), as events with the number of the
+disk's steps at that time. `Promises` is their sum. What follows from it is judged by crash_oracle.py.
 """
 
 import copy
@@ -159,9 +158,7 @@ class TopicCreated(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """Retention may delete what lies below `offset`, and these delayed messages have been delivered
-    durably.
-    """
+    """Retention may delete what lies below `offset`; these delayed messages are delivered durably."""
 
     offset: int
     delivered: frozenset[tuple[int, int]]

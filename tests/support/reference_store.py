@@ -1,6 +1,4 @@
-"""The reference store: a few messages of all kinds in one segment, and what becomes of it when bytes
-change.
-"""
+"""The reference store: a few messages of all kinds in one segment, and how its bytes are changed."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,14 +1,12 @@
 """The simulated disk: a file system in memory that keeps the list of all that was done to it.
 
-The third implementation of the seam (store/file_system.py). Each step that changes the disk is appended to
-`steps`, in order; a publish is two, its first 8 bytes last. What the medium may hold of them after a power
-cut
-is told by medium.py. The disk itself shows what a running process sees: everything at once.
+The third implementation of the seam (store/file_system.py). Each step that changes the disk is appended
+to `steps`, in order; a publish is two, its first 8 bytes last. What the medium may hold of them after a
+power cut is told by medium.py. The disk itself shows what a running process sees: everything at once.
 
-It also watches two rules of the seam: mapped bytes are written only where room was reserved before (I4), and
-a
-rename stays in its directory. Killing a process is `kill`: locks vanish, the bytes stay.
-Threads: none of its own; the workloads let one thread run at a time (baton.py).
+It also watches two rules of the seam: mapped bytes are written only where room was reserved before (I4),
+and a rename stays in its directory. Killing a process is `kill`: locks vanish, the bytes stay. Threads:
+none of its own; the workloads let one thread run at a time (baton.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -29,10 +27,8 @@ class Step(NamedTuple):
     """One change. `inode` tells files apart that had the same name one after the other.
 
     kind: create (mapped, `size`), write (mapped), replace (a small file's whole content), sync, lost_sync
-    (the
-    kernel said that it failed, and forgot what was dirty), rename (to `target`), delete, make_directory
-    (`size` 1: its
-    name is durable), delete_directory, sync_directory, reserve.
+    (the kernel said that it failed, and forgot what was dirty), rename (to `target`), delete,
+    make_directory (`size` 1: its name is durable), delete_directory, sync_directory, reserve.
     """
 
     kind: str

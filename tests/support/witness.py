@@ -1,8 +1,7 @@
 """The witness: a producer and consumer that notes what the store promises it, outside of the store.
 
-All messages of the crash tests are put through it. Each body begins with a number of six digits and is made
-from
-it, so that whatever is found after a crash can be told to be whole, known and in its place.
+All messages of the crash tests are put through it. Each body begins with a number of six digits and is
+made from it, so that whatever is found after a crash can be told to be whole, known and in its place.
 """
 
 import random
