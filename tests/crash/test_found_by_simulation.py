@@ -189,7 +189,7 @@ def test_erasing_a_torn_tail_touches_no_block_without_data() -> None:
 
 
 def test_what_a_failed_sync_left_in_memory_is_written_again() -> None:
-    """ASYNC_FLUSH EIO at 56: the pages counted as clean, the next sync succeeded, and the disk had nothing."""
+    """ASYNC_FLUSH EIO at 56: the pages counted as clean, the next sync succeeded, the disk had nothing."""
     machine = Machine(flush_disk_type="ASYNC_FLUSH")
     witness = machine.witness
     witness.open()
