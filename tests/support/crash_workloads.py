@@ -235,11 +235,15 @@ def _kills(witness: Witness, chance: random.Random) -> None:
 _ASYNC = {"flush_disk_type": "ASYNC_FLUSH"}
 _LEVELS = {"message_delay_level": "1s 5s 10s"}
 
+_INDEX_FILES = {"key_index": "index_file", "max_hash_slot_num": 50, "max_index_num": 40}
+
 WORKLOADS: dict[str, Workload] = {
     "puts": Workload(_puts_of_all_kinds, {}),
     "puts-async": Workload(_puts_of_all_kinds, _ASYNC),
     "rolling": Workload(_rolling_segments, {}),
     "rolling-async": Workload(_rolling_segments, _ASYNC),
+    "rolling-index-files": Workload(_rolling_segments, _INDEX_FILES | _ASYNC),
+    "kills-index-files": Workload(_kills, _INDEX_FILES),
     "group-commit": Workload(_group_commit, {}),
     "ladder": Workload(_retry_ladder, {}),
     "delays": Workload(_delays, _LEVELS),
