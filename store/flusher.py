@@ -1,7 +1,8 @@
 """The flusher: makes what was appended durable, and tells those who wait for it.
 
-Leader and followers share one lock: whoever gets it syncs everything appended so far, so the others find
-their own bytes already durable when their turn comes. One fdatasync serves all that came before it.
+One thread leads at a time: it holds the sync lock and syncs everything appended so far, while those who come
+meanwhile sleep (sync_waiters.py). Then it wakes all whose bytes are durable now, and one more, who leads the
+next sync. One fdatasync serves all that came before it, and nobody holds a lock that an append needs.
 
 A sync that fails is final (the kernel may have dropped the pages and would report success next time):
 the log is poisoned, every waiter gets StorePoisoned, reads go on, and no second sync is ever tried.
@@ -23,10 +24,14 @@ from typing import Any, Generic, TypeVar
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError
+from mqstore.store.sync_waiters import SyncWaiters
 
 __all__ = ["Flusher"]
 
 _PAGE_BYTES = 4_096
+# A leader that an interrupt (Ctrl-C) ends between its sync and the waking of the others leaves them asleep;
+# after this time each looks for itself.
+_LONGEST_SLEEP_S = 0.1
 Outcome = TypeVar("Outcome")
 
 
@@ -48,8 +53,9 @@ class Flusher:
         self._thorough_interval_s = config.flush_commit_log_thorough_interval / 1000
         self._is_sync_flush = config.is_sync_flush
         self._timeout_s = config.sync_flush_timeout / 1000
-        # Re-entrant only because its release tells whether the lock is ours (`wait_for`).
+        # Held by the leader. Re-entrant only because its release tells whether the lock is ours (`_lead`).
         self._sync_lock = threading.RLock()
+        self._waiters = SyncWaiters()
         self._last_thorough_s = time.monotonic()
         # Store time of the newest message known to be durable; read by the checkpoint.
         self.flushed_store_timestamp = log.last_store_timestamp
@@ -73,27 +79,53 @@ class Flusher:
 
         Raises StorePoisoned when this or an earlier sync failed.
         """
-        with self._sync_lock:
-            return self._flush_locked()
+        try:
+            with self._sync_lock:
+                return self._flush_locked()
+        finally:
+            self._wake_waiters()
 
     def wait_for(self, end_offset: int) -> bool:
         """Wait until the log is durable up to `end_offset`, syncing as leader where none is at work.
 
         False when that took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
-        if self._log.flushed_offset >= end_offset:
-            return True
-        # An interrupt (Ctrl-C) may come between the acquiring and the next line, so whether the lock is held
-        # is not kept in a variable: releasing one that is not ours raises RuntimeError.
+        log = self._log
+        deadline_s = time.monotonic() + self._timeout_s
+        asleep = None
+        while log.flushed_offset < end_offset and not self._lead(end_offset):
+            # Somebody leads. Join first, then look once more: a leader that ended in between woke nobody.
+            if asleep is None:
+                asleep = self._waiters.join(end_offset)
+                continue
+            remaining_s = deadline_s - time.monotonic()
+            if remaining_s <= 0:
+                return log.flushed_offset >= end_offset
+            if asleep.acquire(timeout=min(remaining_s, _LONGEST_SLEEP_S)):
+                asleep = None
+        return True
+
+    def _lead(self, end_offset: int) -> bool:
+        """Sync as leader unless another does; whether the log is durable up to `end_offset` now."""
+        # An interrupt may come between the acquiring and the next line, so whether the lock is held is not
+        # kept in a variable: releasing one that is not ours raises RuntimeError.
         try:
-            if self._sync_lock.acquire(timeout=self._timeout_s) and self._log.flushed_offset < end_offset:
+            if self._sync_lock.acquire(blocking=False) and self._log.flushed_offset < end_offset:
                 self._flush_locked()
             return self._log.flushed_offset >= end_offset
         finally:
-            try:  # noqa: SIM105 - suppress() is a call, in which an interrupt could come before the release
+            try:
                 self._sync_lock.release()
             except RuntimeError:
                 pass
+            else:
+                self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        if self._log.is_poisoned:
+            self._waiters.wake_all()
+        else:
+            self._waiters.wake(self._log.flushed_offset)
 
     def run_once(self) -> None:
         """One round of ASYNC_FLUSH: sync if enough pages are dirty, or it is time to be thorough."""

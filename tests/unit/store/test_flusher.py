@@ -185,6 +185,28 @@ def test_waiting_ends_after_the_timeout(watched: WatchedFileSystem, root: Path) 
     assert flusher.wait_for(end)
 
 
+def test_a_leader_that_wakes_nobody_does_not_leave_the_others_asleep(
+    small: SmallLog, flusher: Flusher, slow_disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may end it between sync and waking: those who sleep look for themselves after a while."""
+    monkeypatch.setattr(flusher, "_wake_waiters", lambda: None)
+    appended = threading.Semaphore(0)
+
+    def put(index: int) -> bool:
+        if index:
+            slow_disk.started.wait(60)
+        place = small.append(b"%d" % index)
+        appended.release()
+        return flusher.wait_for(place.physical_offset + place.size_bytes)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = [pool.submit(put, index) for index in range(THREADS)]
+        for _ in range(THREADS):
+            assert appended.acquire(timeout=60)
+        slow_disk.release()
+        assert all(result.result(60) for result in results)
+
+
 def test_async_flush_waits_for_enough_pages_or_for_its_time(
     watched: WatchedFileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
