@@ -18,8 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
@@ -35,8 +34,7 @@ _LONGEST_SLEEP_S = 0.1
 Outcome = TypeVar("Outcome")
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending(Generic[Outcome]):
+class _Pending(NamedTuple, Generic[Outcome]):
     """A put that waits for the disk without a thread of its own."""
 
     end_offset: int

@@ -30,7 +30,10 @@ class Service:
 
     def wake(self) -> None:
         """Run the next step now."""
-        self._wake.set()
+        # Thousands of puts in flight wake a thread that was woken already; asking first costs a tenth of it. A
+        # flag that is seen here is cleared only before the next step begins.
+        if not self._wake.is_set():
+            self._wake.set()
 
     def stop(self) -> None:
         """Let the running step finish, and end."""
