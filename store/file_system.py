@@ -112,6 +112,14 @@ class FileSystem(Protocol):
         """All bytes of a small file. Raises FileNotFoundError."""
         ...
 
+    def read_at(self, path: Path, position: int, length_bytes: int) -> bytes:
+        """Up to `length_bytes` bytes from `position` on; fewer where the file ends.
+
+        Unlike a mapping, a sector that cannot be read is an OSError and not a SIGBUS: for tools that look at
+        a failing disk. Raises FileNotFoundError.
+        """
+        ...
+
     def write(self, path: Path, data: bytes) -> None:
         """Create or truncate a small file and write it; durable after `sync` and `sync_directory`."""
         ...

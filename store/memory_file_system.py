@@ -96,6 +96,10 @@ class MemoryFileSystem:
         with self._guard:
             return bytes(self._file(path))
 
+    def read_at(self, path: Path, position: int, length_bytes: int) -> bytes:
+        with self._guard:
+            return bytes(memoryview(self._file(path))[position : position + length_bytes])
+
     def write(self, path: Path, data: bytes) -> None:
         with self._guard:
             self._need_parent(path)

@@ -212,6 +212,13 @@ class OsFileSystem:
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
 
+    def read_at(self, path: Path, position: int, length_bytes: int) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, length_bytes, position)
+        finally:
+            os.close(descriptor)
+
     def write(self, path: Path, data: bytes) -> None:
         try:
             path.write_bytes(data)

@@ -84,6 +84,16 @@ def test_a_mapping_for_reading_cannot_be_written(file_system: FileSystem, path: 
     assert bytes(reader.view[:5]) == b"seen\0"
 
 
+def test_a_part_of_a_file_is_read_without_mapping_it(file_system: FileSystem, path: Path) -> None:
+    """Fewer bytes where the file ends, none behind it; a missing file is an error."""
+    with pytest.raises(FileNotFoundError):
+        file_system.read_at(path, 0, 1)
+    file_system.write(path, bytes(range(100)))
+    assert file_system.read_at(path, 10, 5) == bytes(range(10, 15))
+    assert file_system.read_at(path, 98, 50) == bytes([98, 99])
+    assert file_system.read_at(path, 100, 1) == b""
+
+
 @pytest.mark.parametrize("record", [b"12345678", b"123456789", bytes(range(200)), bytearray(b"a record")])
 def test_a_published_record_is_there_as_a_whole(file_system: FileSystem, path: Path, record: bytes) -> None:
     """At any position, and nothing beside it is touched."""

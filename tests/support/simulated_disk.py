@@ -193,6 +193,10 @@ class SimulatedDisk:
         self.before("read", path)
         return bytes(self._inode(path).content)
 
+    def read_at(self, path: Path, position: int, length_bytes: int) -> bytes:
+        self.before("read", path)
+        return bytes(memoryview(self._inode(path).content)[position : position + length_bytes])
+
     def write(self, path: Path, data: bytes) -> None:
         names = self._names(path.parent, path)
         try:

@@ -79,6 +79,9 @@ class WatchedFileSystem:
     def read(self, path: Path) -> bytes:
         return self.inner.read(path)
 
+    def read_at(self, path: Path, position: int, length_bytes: int) -> bytes:
+        return self.inner.read_at(path, position, length_bytes)
+
     def write(self, path: Path, data: bytes) -> None:
         self._note("write", path)
         self.inner.write(path, data)
