@@ -160,7 +160,7 @@ class PushConsumer:
             self.group, topic, queue_id, offset, self._pull_batch_size, self._subscriptions[topic]
         )
         if result.messages:
-            messages = [ReceivedMessage(message.record) for message in result.messages]
+            messages = [ReceivedMessage.of(message.record) for message in result.messages]
             self._consume(key, messages)
         # Filtered, removed or missing entries lie between the last message and here; nothing is cached.
         self._advance(key, result.next_begin_offset, may_go_back=result.status in _OFFSET_MOVED)

@@ -5,8 +5,6 @@ listener subscribed to, and that is what `topic` says here (DefaultMQPushConsume
 #resetRetryAndNamespace). Everything else is as stored.
 """
 
-from functools import cached_property
-
 from mqstore.store import names
 from mqstore.store.properties_format import RETRY_TOPIC
 from mqstore.store.stored_message import StoredMessage
@@ -14,17 +12,18 @@ from mqstore.store.stored_message import StoredMessage
 __all__ = ["ReceivedMessage"]
 
 
-class ReceivedMessage(StoredMessage):
+class ReceivedMessage(StoredMessage, eq=False, gc=False):
     """A stored message whose `topic` is the original one; `stored_topic` is where it lies."""
 
-    @cached_property
+    @property
     def stored_topic(self) -> str:
         """The topic of the record, `%RETRY%group` for a message that came back."""
-        return str(self.record[self.layout.topic], "utf-8")
+        return super().topic
 
-    @cached_property
+    @property
     def topic(self) -> str:
         """The topic that the message was first sent to."""
-        if not names.is_retry_topic(self.stored_topic):
-            return self.stored_topic
-        return self.properties.get(RETRY_TOPIC, self.stored_topic)
+        stored_topic = self.stored_topic
+        if not names.is_retry_topic(stored_topic):
+            return stored_topic
+        return self.properties.get(RETRY_TOPIC, stored_topic)

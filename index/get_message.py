@@ -16,6 +16,7 @@ and as long as its messages are held.
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 import msgspec
 import numpy as np
@@ -32,6 +33,8 @@ from mqstore.store.stored_message import StoredMessage
 
 __all__ = ["GetMessageResult", "MessageReader"]
 
+# Below that many messages a compiled loop gains nothing, and need not be loaded.
+_FEW = 4
 # Size and physical offset as a record itself states them.
 _SIZE_AND_OFFSET = struct.Struct(f">i{PHYSICAL_OFFSET_POSITION - 4}xq")
 
@@ -95,7 +98,9 @@ class MessageReader:
     ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
         """Walk `entries`; returns the status, how many of them are done with, and the messages."""
         if tag_filter is None:
-            return self._collect(ENTRY.iter_unpack(entries), 0, tag_filter, max_msg_nums)
+            messages, collected_bytes = self._collect_ordinary(entries, max_msg_nums)
+            rest = ENTRY.iter_unpack(entries[len(messages) * ENTRY_BYTES :])
+            return self._collect(rest, len(messages), None, max_msg_nums, messages, collected_bytes)
         table = np.frombuffer(entries, ENTRY_DTYPE)
         may_match = tag_filter.may_match(table["tags_code"])
         # Nothing in front of the first that may match can stop the walk.
@@ -103,7 +108,30 @@ class MessageReader:
         if not may_match[first]:
             return GetMessageStatus.NO_MATCHED_MESSAGE, len(table), []
         selected = _select(ENTRY.iter_unpack(entries[first * ENTRY_BYTES :]), may_match[first:].tolist())
-        return self._collect(selected, first, tag_filter, max_msg_nums)
+        return self._collect(selected, first, tag_filter, max_msg_nums, [], 0)
+
+    def _collect_ordinary(self, entries: memoryview, max_msg_nums: int) -> tuple[list[StoredMessage], int]:
+        """The messages of the first entries as long as nothing is special about them, and their bytes.
+
+        What it leaves, `_collect` goes on with. The compiled loop checks each record as that does.
+        """
+        log = self._commit_log
+        max_count = min(max_msg_nums, self._max_count)
+        segment = log.files.file_for(ENTRY.unpack_from(entries)[0])
+        if max_count < _FEW or segment is None:
+            return [], 0
+        from mqstore.index import kernels
+
+        try:
+            view, data = segment.view, segment.array
+        except FileNotFoundError:
+            return [], 0
+        end = min(log.visible_offset - segment.start_offset, segment.size_bytes)
+        places = np.empty((4, max_count), np.int64)
+        count, collected_bytes = kernels.locate_records(
+            np.frombuffer(entries, np.uint8), data, segment.start_offset, end, self._max_bytes, places
+        )
+        return list(map(StoredMessage, repeat(view), *places[:, :count].tolist())), collected_bytes
 
     def _collect(
         self,
@@ -111,13 +139,16 @@ class MessageReader:
         examined: int,
         tag_filter: TagFilter | None,
         max_msg_nums: int,
+        messages: list[StoredMessage],
+        collected_bytes: int,
     ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
-        """The loop of the spec; a tags code of None says that the entry's hash does not match."""
+        """The loop of the spec; a tags code of None says that the entry's hash does not match.
+
+        messages, collected_bytes: what was found before `entries`; messages is added to.
+        """
         record_at = self._commit_log.record_at
         max_count, max_bytes = min(max_msg_nums, self._max_count), self._max_bytes
-        status = GetMessageStatus.NO_MATCHED_MESSAGE
-        messages: list[StoredMessage] = []
-        collected_bytes = 0
+        status = GetMessageStatus.FOUND if messages else GetMessageStatus.NO_MATCHED_MESSAGE
         # Behind a record that is gone, all up to the end of its segment are gone as well.
         gone_before = 0
         for physical_offset, size, tags_code in entries:
@@ -145,7 +176,7 @@ class MessageReader:
                 if not messages:
                     status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
-            messages.append(StoredMessage(record))
+            messages.append(StoredMessage.of(record))
             collected_bytes += size
             status = GetMessageStatus.FOUND
             gone_before = 0

@@ -54,6 +54,7 @@ __all__ = [
     "java_hash",
     "java_key_entries",
     "key_entries",
+    "locate_records",
     "record_layout",
 ]
 
@@ -415,6 +416,43 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
         at += total_size
     entries, places = _pack_by_queue(rows, row_count, queues, queue_count, base_offset)
     return entries, _runs(places, queues), at, total_size < NO_RECORD, last_store_timestamp
+
+
+@compiled
+def locate_records(entries, data, start_offset, end, max_bytes, places):  # type: ignore[no-untyped-def]
+    """Where the records of consecutive queue entries lie in one segment; (how many, their bytes together).
+
+    entries: uint8, packed, of which at most places.shape[1] are looked at. data: the segment, whose first
+    byte has physical offset `start_offset`; its bytes before `end` may be read. max_bytes: the records'
+    sizes together; the first is taken whatever its size. places: int64[4, n], filled with the positions in
+    `data` where record and body begin and end: record start, record stop, body start, body stop.
+
+    Ends before the first entry that is out of the ordinary, whatever it may be: a blank one, one of another
+    segment, one whose record is not all there or states another size or physical offset.
+    """
+    taken_bytes = np.int64(0)
+    count = min(len(entries) // ENTRY_BYTES, places.shape[1])
+    for index in range(count):
+        physical_offset = read_long(entries, index * ENTRY_BYTES)
+        size = read_int(entries, index * ENTRY_BYTES + 8)
+        at = physical_offset - start_offset
+        if at < 0 or size < FIXED_BYTES or at + size > end or (index and taken_bytes + size > max_bytes):
+            return index, taken_bytes
+        total_size, topic_at, _, _, _ = record_layout(data, at, at + size)
+        if total_size != size or read_long(data, at + PHYSICAL_OFFSET_POSITION) != physical_offset:
+            return index, taken_bytes
+        sys_flag = read_int(data, at + 36)
+        body_at = at + HEADER_BYTES
+        if sys_flag & BORN_HOST_V6:
+            body_at += 12
+        if sys_flag & STORE_HOST_V6:
+            body_at += 12
+        places[0, index] = at
+        places[1, index] = at + size
+        places[2, index] = body_at
+        places[3, index] = topic_at - (1 if read_int(data, at + 4) == MESSAGE_MAGIC_CODE else 2)
+        taken_bytes += size
+    return count, taken_bytes
 
 
 # -- keys -----------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class MemoryKeyIndex:
         data, at = chunk.data.data, 0
         while at + FIXED_BYTES <= len(data):
             size = _PREFIX.unpack_from(data, at)[0]
-            message = StoredMessage(data[at : at + size])
+            message = StoredMessage.of(data[at : at + size])
             if not FIXED_BYTES <= size <= len(data) - at or not message.is_whole:
                 return
             if message.physical_offset != chunk.base_offset + at:

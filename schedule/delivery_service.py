@@ -266,7 +266,7 @@ class DeliveryService:
         record = log.record_at(physical_offset, size_bytes)
         if record is None:
             raise MessageNotFound(physical_offset, log.min_offset, log.max_offset)
-        stored = StoredMessage(record)
+        stored = StoredMessage.of(record)
         try:
             header = check_record(record, physical_offset)
             found = (stored.topic, header.queue_id, header.queue_offset, header.total_size)

@@ -44,6 +44,7 @@ __all__ = ["Appended", "CommitLog", "LogChunk"]
 
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
+_SIZE_MAGIC_AND_OFFSET = struct.Struct(">ii20xq")
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -347,16 +348,24 @@ class CommitLog:
 
         Safe for any number: magic, stored physical offset and size are checked.
         """
-        prefix = self.record_at(physical_offset, HEADER_BYTES)
-        if prefix is None or _LONG.unpack_from(prefix, 28)[0] != physical_offset:
+        mapped_file = self.files.file_for(physical_offset)
+        if mapped_file is None:
             return None
-        total_size, magic = _INT.unpack_from(prefix)[0], _INT.unpack_from(prefix, 4)[0]
-        if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2) or total_size < HEADER_BYTES:
+        start_offset = mapped_file.start_offset
+        start, visible = physical_offset - start_offset, self.visible_offset - start_offset
+        stop = min(visible, mapped_file.size_bytes)
+        if start + HEADER_BYTES > stop:
             return None
-        record = self.record_at(physical_offset, total_size)
-        if record is None or len(record) < total_size:
+        try:
+            view = mapped_file.view
+        except FileNotFoundError:
             return None
-        message = StoredMessage(record)
+        total_size, magic, stored_offset = _SIZE_MAGIC_AND_OFFSET.unpack_from(view, start)
+        if stored_offset != physical_offset or magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
+            return None
+        if not HEADER_BYTES <= total_size <= stop - start:
+            return None
+        message = StoredMessage(view, start, start + total_size)
         return message if message.is_whole else None
 
     def store_timestamp_at(self, physical_offset: int) -> int:

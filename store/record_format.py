@@ -113,7 +113,11 @@ _HEADERS = tuple(
 _PLACE = struct.Struct(">qqiq")
 _LONG = struct.Struct(">q")
 _SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
+_SIZE_MAGIC_AND_SYS_FLAG = struct.Struct(">ii28xi")
+# Indexed by the two bits of the sys flag that say whose host is IPv6.
+_HOSTS_EXTRA_BYTES = (0, IPV6_EXTRA_BYTES, IPV6_EXTRA_BYTES, 2 * IPV6_EXTRA_BYTES)
 _DIGITS = struct.Struct("10s")
 _CRC_NAME = CRC32.encode() + b"\x01"
 _CRC_BLANK = _CRC_NAME + bytes(10) + b"\x02"
@@ -122,6 +126,7 @@ assert _HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIEL
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
 assert len(_CRC_NAME) + 10 + 1 == CRC_PROPERTY_BYTES
 assert PREFIX.size == BLANK_MIN_BYTES == 8
+assert BORN_HOST_V6 | STORE_HOST_V6 == 3 << 4
 
 
 class RecordHeader(NamedTuple):
@@ -145,11 +150,14 @@ class RecordHeader(NamedTuple):
 
 
 class RecordLayout(NamedTuple):
-    """Where the variable parts of a record lie, as positions in it."""
+    """Where the variable parts of a record lie, as positions in the bytes it was decoded from."""
 
-    body: slice
-    topic: slice
-    properties: slice
+    body_start: int
+    body_stop: int
+    topic_start: int
+    topic_stop: int
+    properties_start: int
+    properties_stop: int
 
 
 class RecordIllegal(ValueError):
@@ -308,27 +316,36 @@ def decode_header(record: bytes | memoryview) -> RecordHeader:
     return RecordHeader._make(header.unpack_from(record))
 
 
-def decode_layout(record: bytes | memoryview, header: RecordHeader) -> RecordLayout:
-    """Where body, topic and properties lie. Raises RecordIllegal when the lengths do not add up."""
-    size = len(record)
-    body_at = HEADER_BYTES - 16 + len(header.born_host) + len(header.store_host)
-    body_end = body_at + _checked_length(header.body_length, size - body_at - 2)
-    if header.magic == MESSAGE_MAGIC_CODE:
-        topic_at = body_end + 1
+def decode_layout(data: bytes | memoryview, start: int, stop: int) -> RecordLayout:
+    """Where body, topic and properties of the record data[start:stop] lie.
+
+    Raises RecordIllegal when the bytes are too few, no record of V1 or V2, or their lengths do not add up.
+    """
+    if stop - start < FIXED_BYTES:
+        raise RecordIllegal(f"at least {FIXED_BYTES} bytes", f"{stop - start}")
+    total_size, magic, sys_flag = _SIZE_MAGIC_AND_SYS_FLAG.unpack_from(data, start)
+    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
+        raise RecordIllegal("a record's magic DAA320A7 or DAA320AB", f"{magic & 0xFFFF_FFFF:08X}")
+    body_start = start + HEADER_BYTES + _HOSTS_EXTRA_BYTES[sys_flag >> 4 & 3]
+    # Behind the body there is room for the two lengths, and behind the topic for one.
+    if body_start + 2 > stop:
+        raise RecordIllegal(f"at least {body_start + 2 - start} bytes", f"{stop - start}")
+    (body_length,) = _INT.unpack_from(data, body_start - 4)
+    body_stop = body_start + _checked_length(body_length, stop - body_start - 3)
+    if magic == MESSAGE_MAGIC_CODE:
+        topic_start = body_stop + 1
         # Signed in Java, so a length above 127 is a negative one.
-        topic_length = record[body_end] if record[body_end] < 128 else record[body_end] - 256
+        topic_length = data[body_stop] if data[body_stop] < 128 else data[body_stop] - 256
     else:
-        topic_at = body_end + 2
-        topic_length = _SHORT.unpack_from(record, body_end)[0]
-    topic_end = topic_at + _checked_length(topic_length, size - topic_at - 2)
-    properties_at = topic_end + 2
-    properties_length = _SHORT.unpack_from(record, topic_end)[0]
-    properties_end = properties_at + _checked_length(properties_length, size - properties_at)
-    if properties_end != header.total_size:
-        raise RecordIllegal(f"a record of {properties_end} bytes", f"a total size of {header.total_size}")
-    return RecordLayout(
-        slice(body_at, body_end), slice(topic_at, topic_end), slice(properties_at, properties_end)
-    )
+        topic_start = body_stop + 2
+        (topic_length,) = _SHORT.unpack_from(data, body_stop)
+    topic_stop = topic_start + _checked_length(topic_length, stop - topic_start - 2)
+    (properties_length,) = _SHORT.unpack_from(data, topic_stop)
+    properties_start = topic_stop + 2
+    properties_stop = properties_start + _checked_length(properties_length, stop - properties_start)
+    if properties_stop != start + total_size:
+        raise RecordIllegal(f"a record of {properties_stop - start} bytes", f"a total size of {total_size}")
+    return RecordLayout(body_start, body_stop, topic_start, topic_stop, properties_start, properties_stop)
 
 
 def _checked_length(length: int, room_bytes: int) -> int:
@@ -353,27 +370,27 @@ def check_record(record: memoryview, physical_offset: int) -> RecordHeader:
     if not HEADER_BYTES <= header.total_size <= len(record):
         raise RecordIllegal(f"a total size from {HEADER_BYTES} to {len(record)}", str(header.total_size))
     record = record[: header.total_size]
-    layout = decode_layout(record, header)
+    layout = decode_layout(record, 0, header.total_size)
     if header.physical_offset != physical_offset:  # I2
         raise RecordIllegal(f"physical offset {physical_offset}", str(header.physical_offset))
-    crc = body_crc(record[layout.body])
+    crc = body_crc(record[layout.body_start : layout.body_stop])
     if header.body_length and crc != header.body_crc:
         raise RecordIllegal(f"body CRC {header.body_crc}", str(crc))
-    _refuse_torn_end(record, layout.topic, "topic")
-    _refuse_torn_end(record, layout.properties, "properties string")
+    _refuse_torn_end(record, layout.topic_start, layout.topic_stop, "topic")
+    _refuse_torn_end(record, layout.properties_start, layout.properties_stop, "properties string")
     _check_record_crc(record, layout)
     return header
 
 
-def _refuse_torn_end(record: memoryview, text: slice, name: str) -> None:
+def _refuse_torn_end(record: memoryview, start: int, stop: int, name: str) -> None:
     # A page that never reached the disk is all zero: neither text ends in that.
-    if text.stop > text.start and record[text.stop - 1] == 0:
+    if stop > start and record[stop - 1] == 0:
         raise RecordIllegal(f"a {name} that is whole", "zeros at its end")
 
 
 def _check_record_crc(record: memoryview, layout: RecordLayout) -> None:
     ending = bytes(record[-CRC_PROPERTY_BYTES:])
-    has_crc = layout.properties.stop - layout.properties.start >= CRC_PROPERTY_BYTES
+    has_crc = layout.properties_stop - layout.properties_start >= CRC_PROPERTY_BYTES
     if not has_crc:
         return
     if ending.startswith(_CRC_NAME):

@@ -30,8 +30,8 @@ class Service:
 
     def wake(self) -> None:
         """Run the next step now."""
-        # Thousands of puts in flight wake a thread that was woken already; asking first costs a tenth of it. A
-        # flag that is seen here is cleared only before the next step begins.
+        # Thousands of puts in flight wake a thread that was woken already; asking first costs a tenth of it.
+        # A flag that is seen here is cleared only before the next step begins.
         if not self._wake.is_set():
             self._wake.set()
 

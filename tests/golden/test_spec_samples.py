@@ -121,7 +121,7 @@ def test_sample_a() -> None:
     """V1, two IPv4 hosts, 137 bytes: every field, both ways."""
     record = encode("TopicTest", b"Hello RocketMQ", PROPERTIES_OF_A, queue_id=3, queue_offset=5)
     assert record == SAMPLE_A
-    message = StoredMessage(memoryview(SAMPLE_A))
+    message = StoredMessage.of(memoryview(SAMPLE_A))
     check_record(message.record, 0)
     assert (message.store_size, message.topic, message.queue_id, message.flag) == (137, "TopicTest", 3, 0)
     assert (message.queue_offset, message.physical_offset, message.sys_flag) == (5, 0, 0)
@@ -143,7 +143,7 @@ def test_sample_a_with_the_record_crc() -> None:
     assert record[4:0x70] + record[0x72:-20] == SAMPLE_A[4:0x70] + SAMPLE_A[0x72:]
     assert zlib.crc32(record[:-20]) & 0x7FFF_FFFF == 631_185_506
     check_record(memoryview(record), 0)
-    assert StoredMessage(memoryview(record)).properties == PROPERTIES_OF_A
+    assert StoredMessage.of(memoryview(record)).properties == PROPERTIES_OF_A
 
 
 def test_sample_b() -> None:
@@ -159,7 +159,7 @@ def test_sample_b() -> None:
         store_host=Host.parse("[2001:db8::2]:10911").encode(),
     )
     assert record == SAMPLE_B
-    message = StoredMessage(memoryview(SAMPLE_B))
+    message = StoredMessage.of(memoryview(SAMPLE_B))
     check_record(message.record, 0)
     assert (message.topic, message.body, message.properties) == ("T", b"b", {})
     assert (message.born_timestamp, str(message.born_host)) == (1, "[2001:db8::1]:1")
@@ -175,7 +175,7 @@ def test_sample_c() -> None:
     assert record[:12].hex(" ") == "00 00 00 dd da a3 20 ab 0c dc 16 83"
     assert record[0x58:0x5B].hex(" ") == "78 00 80"
     assert record[28:36] == (137).to_bytes(8, "big")
-    message = StoredMessage(memoryview(record))
+    message = StoredMessage.of(memoryview(record))
     check_record(message.record, 137)
     assert (message.topic, message.body, message.reconsume_times) == (topic, b"x", 1)
 

@@ -10,6 +10,7 @@ __all__ = [
     "consume_queue_entries",
     "find_property",
     "java_hash",
+    "locate_records",
     "record_layout",
     "walk",
 ]
@@ -99,6 +100,27 @@ def consume_queue_entries(data: bytes, base_offset: int, delay_ms_by_level: list
             entries.append(QueueEntry(topic, _int(record, 12), _long(record, 20), entry))
         consumed = at + total
     return Walked(entries, consumed, at_blank, last_store_timestamp)
+
+
+def locate_records(
+    entries: bytes, data: bytes, start_offset: int, end: int, max_count: int, max_bytes: int
+) -> tuple[list[tuple[int, int, int, int]], int]:
+    """Record start and stop, body start and stop of the first entries with nothing special; their bytes."""
+    places: list[tuple[int, int, int, int]] = []
+    taken_bytes = 0
+    for physical_offset, size, _ in list(struct.iter_unpack(">qiq", entries))[:max_count]:
+        at = physical_offset - start_offset
+        record = data[at : at + size] if at >= 0 and size >= 91 and at + size <= end else b""
+        total, *_ = record_layout(record, 0, size)
+        if not record or total != size or _long(record, 28) != physical_offset:
+            break
+        if places and taken_bytes + size > max_bytes:
+            break
+        body_at = 88 + (12 if _int(record, 36) & 0x10 else 0) + (12 if _int(record, 36) & 0x20 else 0)
+        body_stop = at + body_at + _int(record, body_at - 4)
+        places.append((at, at + size, at + body_at, body_stop))
+        taken_bytes += size
+    return places, taken_bytes
 
 
 def walk(data: bytes, base_offset: int) -> list[tuple[int, int, bytes, bytes]]:

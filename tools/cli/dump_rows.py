@@ -171,7 +171,7 @@ def _record(path: Path, view: memoryview, position: int, segment_offset: int) ->
         header = check_record(view[position:], segment_offset + position)
     except RecordIllegal as error:
         raise CorruptRecord(path, position, error.expected, error.found) from error
-    message = StoredMessage(view[position : position + header.total_size])
+    message = StoredMessage.of(view[position : position + header.total_size])
     return RecordRow(
         physical_offset=header.physical_offset,
         kind="V1" if header.magic == MESSAGE_MAGIC_CODE else "V2",

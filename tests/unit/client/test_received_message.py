@@ -29,6 +29,6 @@ def test_the_original_topic(stored_topic: str, properties: dict[str, str], topic
         put = store.put_message(Message(stored_topic, b"x", properties=properties))
         stored = store.look_message_by_offset(put.physical_offset)
         assert stored is not None
-        received = ReceivedMessage(stored.record)
+        received = ReceivedMessage.of(stored.record)
         assert (received.topic, received.stored_topic) == (topic, stored_topic)
         assert received.queue_offset == stored.queue_offset

@@ -226,3 +226,37 @@ def test_lengths_that_do_not_add_up_are_no_record() -> None:
     assert check(row) == len(row)
     for at, change in changes:
         assert check(row[:at] + change + row[at + len(change) :]) == kernels.NO_RECORD
+
+
+@given(
+    st.lists(fields, min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 7), st.integers(-2, 2), st.integers(-2, 2)), max_size=8),
+    st.sampled_from([0, 2**40]),
+    st.integers(0, 200),
+    st.integers(0, 9),
+    st.integers(0, 900),
+)
+@settings(deadline=None)
+def test_records_are_located_as_the_twin_does(
+    rows: list[dict[str, object]],
+    asked: list[tuple[int, int, int]],
+    start_offset: int,
+    cut_bytes: int,
+    max_count: int,
+    max_bytes: int,
+) -> None:
+    """Entries in any order, some of them shifted, longer or shorter, or of records that are not all there."""
+    data = build(rows, start_offset)
+    walked = [entry.entry for entry in plain.consume_queue_entries(data, start_offset, LEVELS).entries]
+    entries = b""
+    for index, shift, longer in asked or [(index, 0, 0) for index in range(len(walked))]:
+        if walked:
+            offset, size, code = struct.unpack(">qiq", walked[index % len(walked)])
+            entries += struct.pack(">qiq", max(offset + shift, 0), size + longer, code)
+    end = max(len(data) - cut_bytes, 0)
+    places = np.full((4, max_count), -1)
+    count, taken_bytes = kernels.locate_records(
+        as_array(entries), as_array(data), start_offset, end, max_bytes, places
+    )
+    located = plain.locate_records(entries, data, start_offset, end, max_count, max_bytes)
+    assert ([tuple(column) for column in places[:, :count].T.tolist()], taken_bytes) == located

@@ -89,7 +89,7 @@ pieces = st.sampled_from([b"TAGS", b"X", b"\x01", b"\x02", b"a", b"\xc3\xa9"])
 def test_matches_reads_tags_as_the_message_does(properties: bytes) -> None:
     """Any properties string: the quick look and the full parser agree on the tag."""
     row = stored(properties)
-    tags = StoredMessage(row).tags
+    tags = StoredMessage.of(row).tags
     assert TagFilter(frozenset({tags or "none"})).matches(row) is (tags is not None)
     assert not TagFilter(frozenset({"other"})).matches(row)
 

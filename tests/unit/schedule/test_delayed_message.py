@@ -40,7 +40,7 @@ def stored(properties: dict[str, str], *, sys_flag: int = 0, queue_id: int = 2) 
         1_726_740_000_000, BORN_HOST.encode(), 1_726_740_000_123,
         Host.parse("192.168.1.10:10911").encode(), 1, 0, True,
     )  # fmt: skip
-    return StoredMessage(memoryview(record))
+    return StoredMessage.of(memoryview(record))
 
 
 # -- rewrite --------------------------------------------------------------------------------------------

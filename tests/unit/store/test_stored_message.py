@@ -107,11 +107,11 @@ def test_bytes_that_are_no_record_are_told(small: SmallLog) -> None:
     """`is_whole` says so without raising; the fields raise."""
     found = put(small, MESSAGE)
     assert found.is_whole
-    assert not StoredMessage(found.record[:-1]).is_whole
-    assert not StoredMessage(memoryview(bytes(200))).is_whole
-    assert not StoredMessage(memoryview(b"")).is_whole
-    with pytest.raises(RecordIllegal, match="at least 88 bytes"):
-        _ = StoredMessage(memoryview(b"")).topic
+    assert not StoredMessage.of(found.record[:-1]).is_whole
+    assert not StoredMessage.of(memoryview(bytes(200))).is_whole
+    assert not StoredMessage.of(memoryview(b"")).is_whole
+    with pytest.raises(RecordIllegal, match="at least 91 bytes"):
+        _ = StoredMessage.of(memoryview(b"")).topic
 
 
 def test_repr_says_where_it_lies(small: SmallLog) -> None:
