@@ -3,13 +3,15 @@
 Arrays: `data` is uint8, C-contiguous, one segment or a part of it; positions are int64 within it. A kernel
 never reads at or beyond `end`, which must not exceed len(data); it writes nothing.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs
-it; compiled code is cached on disk. The plain twins are in tests/support/record_scan.py.
+it; compiled code is cached on disk. CRCs: checksum/kernels.py. The plain twins are in
+tests/support/record_scan.py.
 Source of the rules: CommitLog#checkMessageAndReturnSize; layout: record_format.py.
 """
 
 import numba
 import numpy as np
 
+from mqstore.store.checksum.kernels import crc32
 from mqstore.store.properties_format import CRC32
 from mqstore.store.record_format import (
     BLANK_MAGIC_CODE,
@@ -19,7 +21,7 @@ from mqstore.store.record_format import (
     MESSAGE_MAGIC_CODE_V2,
 )
 
-__all__ = ["BLANK_FOUND", "END_OF_DATA", "NO_RECORD", "crc32", "find_record", "scan"]
+__all__ = ["BLANK_FOUND", "END_OF_DATA", "NO_RECORD", "find_record", "scan"]
 
 # Why a scan stopped.
 END_OF_DATA = 0
@@ -29,34 +31,20 @@ NO_RECORD = 2
 _CRC_NAME = np.frombuffer(CRC32.encode() + b"\x01", np.uint8)
 
 
-def _crc_tables() -> np.ndarray:
-    """Eight tables for CRC-32 (reflected 0xEDB88320), eight bytes a step."""
-    tables = np.zeros((8, 256), np.uint32)
-    for byte in range(256):
-        crc = byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
-        tables[0, byte] = crc
-    for row in range(1, 8):
-        previous = tables[row - 1]
-        tables[row] = previous >> np.uint32(8) ^ tables[0][previous & np.uint32(0xFF)]
-    return tables
-
-
-_TABLES = _crc_tables()
 _compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
-_inlined = numba.njit(nogil=True, cache=True, boundscheck=False, inline="always")
 
 
 @_compiled
 def read_int(data, at):  # type: ignore[no-untyped-def]
-    """The signed 4-byte integer at `at`."""
+    """The signed 4-byte integer at `at`, which must not be negative."""
+    # An unsigned index needs no look at its sign, and so the four loads become one.
+    first = np.uint64(at)
     return np.int64(
         np.int32(
-            np.uint32(data[at]) << np.uint32(24)
-            | np.uint32(data[at + 1]) << np.uint32(16)
-            | np.uint32(data[at + 2]) << np.uint32(8)
-            | np.uint32(data[at + 3])
+            np.uint32(data[first]) << np.uint32(24)
+            | np.uint32(data[first + np.uint64(1)]) << np.uint32(16)
+            | np.uint32(data[first + np.uint64(2)]) << np.uint32(8)
+            | np.uint32(data[first + np.uint64(3)])
         )
     )
 
@@ -65,36 +53,6 @@ def read_int(data, at):  # type: ignore[no-untyped-def]
 def read_long(data, at):  # type: ignore[no-untyped-def]
     """The signed 8-byte integer at `at`."""
     return read_int(data, at) << np.int64(32) | (read_int(data, at + 4) & np.int64(0xFFFFFFFF))
-
-
-@_compiled
-def crc32(data, start, stop):  # type: ignore[no-untyped-def]
-    """CRC-32 of data[start:stop], as zlib's, without the sign bit."""
-    tables = _TABLES
-    crc = np.uint32(0xFFFFFFFF)
-    at = start
-    while at + 8 <= stop:
-        one = crc ^ (
-            np.uint32(data[at])
-            | np.uint32(data[at + 1]) << np.uint32(8)
-            | np.uint32(data[at + 2]) << np.uint32(16)
-            | np.uint32(data[at + 3]) << np.uint32(24)
-        )
-        crc = (
-            tables[7, one & np.uint32(0xFF)]
-            ^ tables[6, one >> np.uint32(8) & np.uint32(0xFF)]
-            ^ tables[5, one >> np.uint32(16) & np.uint32(0xFF)]
-            ^ tables[4, one >> np.uint32(24)]
-            ^ tables[3, data[at + 4]]
-            ^ tables[2, data[at + 5]]
-            ^ tables[1, data[at + 6]]
-            ^ tables[0, data[at + 7]]
-        )
-        at += 8
-    while at < stop:
-        crc = tables[0, (crc ^ np.uint32(data[at])) & np.uint32(0xFF)] ^ crc >> np.uint32(8)
-        at += 1
-    return np.int64((crc ^ np.uint32(0xFFFFFFFF)) & np.uint32(0x7FFFFFFF))
 
 
 @_compiled
@@ -142,12 +100,16 @@ def _sizes_agree(data, at, end):  # type: ignore[no-untyped-def]
 @_compiled
 def _record_crc_matches(data, at, stop):  # type: ignore[no-untyped-def]
     """Whether the ten digits at the end of a record are its CRC, least significant first."""
-    crc = crc32(data, at, stop - CRC_PROPERTY_BYTES)
-    for digit in range(10):
-        if np.int64(data[stop - 11 + digit]) != 48 + crc % 10:
-            return False
-        crc //= 10
-    return data[stop - 1] == 2
+    stored = np.int64(0)
+    weight = np.int64(1)
+    first = np.uint64(stop - 11)
+    is_whole = data[np.uint64(stop - 1)] == 2
+    for index in range(10):
+        digit = np.int64(data[first + np.uint64(index)]) - 48
+        is_whole &= 0 <= digit <= 9
+        stored += digit * weight
+        weight *= 10
+    return is_whole and stored == crc32(data, at, stop - CRC_PROPERTY_BYTES)
 
 
 @_compiled

@@ -1,6 +1,5 @@
 """The compiled loops against their plain twins, over whole logs, harmed logs and random bytes."""
 
-import zlib
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from mqstore.store import kernels
 from mqstore.store.record_format import RecordIllegal, check_record, encode_blank, encode_record, encode_topic
-from support.record_scan import plain_crc32, plain_find, plain_scan, plain_whole_record_size
+from support.record_scan import plain_find, plain_scan, plain_whole_record_size
 
 RECORDS = st.fixed_dictionaries(
     {
@@ -67,14 +66,6 @@ def logs(draw: st.DrawFn) -> tuple[bytes, int]:
 
 def array(data: bytes) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)
-
-
-@given(st.binary(max_size=600), st.integers(0, 20), st.integers(0, 20))
-def test_crc32_is_zlibs(data: bytes, skip: int, cut: int) -> None:
-    """Of any part, at any alignment, without the sign bit."""
-    start, stop = min(skip, len(data)), max(min(skip, len(data)), len(data) - cut)
-    assert kernels.crc32(array(data), start, stop) == zlib.crc32(data[start:stop]) & 0x7FFF_FFFF
-    assert kernels.crc32(array(data), start, stop) == plain_crc32(data[start:stop])
 
 
 @settings(max_examples=300)
