@@ -1,17 +1,17 @@
 """Fixtures for all tests: the golden directories, both file systems, and a clock that stands still."""
 
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import zstandard
 from hypothesis import settings
 
 from mqstore.store.file_system import FileSystem
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.os_file_system import OsFileSystem
+from support.golden_archive import unpack
+from support.golden_manifest import GOLDEN
 from support.manual_clock import ManualClock
 
 # No test asserts a wall-clock time, and the first call of a compiled loop takes its time.
@@ -19,7 +19,6 @@ from support.manual_clock import ManualClock
 settings.register_profile("mqstore", deadline=None, print_blob=True)
 settings.load_profile("mqstore")
 
-GOLDEN = Path(__file__).parent / "golden"
 # Any fixed moment will do; this one is that of the spec's samples.
 START_MS = 1_726_740_000_000
 
@@ -29,18 +28,12 @@ def golden_directory(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str]
     """The unpacked store directory of a golden archive, by its name; shared, so not to be written to."""
     unpacked: dict[str, Path] = {}
 
-    def unpack(name: str) -> Path:
+    def directory(name: str) -> Path:
         if name not in unpacked:
-            target = tmp_path_factory.mktemp(name)
-            with (
-                zstandard.open(GOLDEN / f"{name}.tar.zst", "rb") as stream,
-                tarfile.open(fileobj=stream, mode="r|") as archive,
-            ):
-                archive.extractall(target, filter="data")
-            (unpacked[name],) = target.iterdir()
+            unpacked[name] = unpack(GOLDEN / f"{name}.tar.zst", tmp_path_factory.mktemp(name))
         return unpacked[name]
 
-    return unpack
+    return directory
 
 
 @pytest.fixture

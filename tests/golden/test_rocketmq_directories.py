@@ -1,11 +1,13 @@
 """Three directories written by Apache RocketMQ 5.3.3 itself: opened, and compared with their manifests.
 
-`clean` was shut down, `killed` got kill -9 (abort file, an all-zero segment, checkpoint behind), `propcrc` has
-the record CRC. Each is opened as it is, reading only, and as a copy that is recovered for writing. Every field
-of all 1,995 records and every one of the 1,949 queue entries must be what RocketMQ said it wrote.
+`clean` was shut down, `killed` got kill -9 (abort file, an all-zero segment, checkpoint behind), `propcrc`
+has the record CRC. Each is opened as it is, reading only, and as a copy that is recovered for writing. Every
+field of all 1,995 records and every one of the 1,949 queue entries must be what RocketMQ said it wrote.
 """
 
 import hashlib
+import itertools
+import shutil
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -62,7 +64,9 @@ class Opened:
         return stored[:-CRC_PROPERTY_BYTES] if self.has_record_crc else stored
 
 
-@pytest.fixture(scope="module", params=[(name, mode) for name in GOLDEN_NAMES for mode in MODES], ids=" ".join)
+@pytest.fixture(
+    scope="module", params=[(name, mode) for name in GOLDEN_NAMES for mode in MODES], ids=" ".join
+)
 def opened(
     request: pytest.FixtureRequest,
     golden_directory: Callable[[str], Path],
@@ -80,8 +84,6 @@ def opened(
 
 
 def copy_of(path: Path, target: Path) -> Path:
-    import shutil
-
     return Path(shutil.copytree(path, target / path.name))
 
 
@@ -91,7 +93,7 @@ def digests(path: Path) -> dict[str, str]:
     return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-# -- the log --------------------------------------------------------------------------------------------------
+# -- the log ------------------------------------------------------------------------------------------
 
 
 def test_the_log_holds_every_record_and_no_other(opened: Opened) -> None:
@@ -147,7 +149,9 @@ def test_tags_keys_and_unique_keys_are_the_manifests(opened: Opened) -> None:
 
 def test_hosts_are_ipv4_and_ipv6(opened: Opened) -> None:
     """The bits of sysFlag say which; the ports are those of the writer."""
-    hosts = {(str(m.born_host), str(m.store_host), m.sys_flag & 0x30) for m in map(opened.message, opened.expected)}
+    hosts = {
+        (str(m.born_host), str(m.store_host), m.sys_flag & 0x30) for m in map(opened.message, opened.expected)
+    }
     assert {(born.startswith("["), store.startswith("["), bits) for born, store, bits in hosts} == {
         (False, False, 0x00),
         (True, False, 0x10),
@@ -168,7 +172,7 @@ def test_batches_are_split_as_the_broker_splits_them(opened: Opened) -> None:
         assert len(messages) == row["msgnum"]
         assert sum(message.store_size for message in messages) == row["size"]
         assert messages[0].physical_offset == row["phy"]
-        for before, after in zip(messages, messages[1:], strict=False):
+        for before, after in itertools.pairwise(messages):
             assert after.physical_offset == before.physical_offset + before.store_size
             assert after.queue_offset == before.queue_offset + 1
         sent = encode_batch(client_element(opened, message, row["properties"]) for message in messages)
@@ -209,7 +213,7 @@ def test_encoding_a_decoded_record_gives_the_same_bytes(opened: Opened) -> None:
         assert encoded == message.record, expected
 
 
-# -- the queues -----------------------------------------------------------------------------------------------------
+# -- the queues ---------------------------------------------------------------------------------------
 
 
 def queues_of(records: tuple[ExpectedRecord, ...]) -> dict[tuple[str, int], list[ExpectedRecord]]:
@@ -290,7 +294,7 @@ def test_every_queue_is_found_by_time(opened: Opened) -> None:
             assert upper == max(0, sum(stored <= time for stored in times) - 1)
 
 
-# -- keys ---------------------------------------------------------------------------------------------------------------
+# -- keys ---------------------------------------------------------------------------------------------
 
 
 def test_every_key_finds_its_messages(opened: Opened) -> None:
@@ -308,7 +312,7 @@ def test_every_key_finds_its_messages(opened: Opened) -> None:
         assert [message.physical_offset for message in found] == sorted(offsets), (topic, key)
 
 
-# -- what opening leaves behind ---------------------------------------------------------------------------------------
+# -- what opening leaves behind -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
@@ -333,15 +337,15 @@ def test_recovery_changes_no_record_and_no_entry(name: str, golden_copy: Callabl
     after = digests(path)
     kept = {file: digest for file, digest in before.items() if file.startswith(("commitlog", "consumequeue"))}
     kept.pop("commitlog/00000000000002097152", None)
-    assert {file: digest for file, digest in after.items() if file.startswith(("commitlog", "consumequeue"))} == kept
+    assert {
+        file: digest for file, digest in after.items() if file.startswith(("commitlog", "consumequeue"))
+    } == kept
     assert "abort" not in after
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_queues_rebuilt_from_the_log_are_rocketmqs(name: str, golden_copy: Callable[[str], Path]) -> None:
     """All queues deleted: what is built anew is byte-identical to what the broker had written."""
-    import shutil
-
     path = golden_copy(name)
     before = digests(path / "consumequeue")
     shutil.rmtree(path / "consumequeue")
@@ -354,7 +358,11 @@ def test_a_recovered_directory_goes_on(name: str, golden_copy: Callable[[str], P
     """The next message of each queue gets the next offset, is found at once, and is there after reopening."""
     path = golden_copy(name)
     clock = ManualClock(CLOCK_MS)
-    queues = {queue: records for queue, records in queues_of(expected_records(name)).items() if queue[0] != SCHEDULE_TOPIC}
+    queues = {
+        queue: records
+        for queue, records in queues_of(expected_records(name)).items()
+        if queue[0] != SCHEDULE_TOPIC
+    }
     with MessageStore.open(path, CONFIG, clock=clock, start=False) as store:
         for (topic, queue_id), records in queues.items():
             put = store.put_message(Message(topic, b"next", queue_id=queue_id, keys="next"))
@@ -388,7 +396,9 @@ def test_delayed_messages_of_the_broker_are_delivered(name: str, golden_copy: Ca
             offset += message.store_size
         originals = [store.look_message_by_offset(record.physical_offset) for record in waiting]
         wanted = [
-            (m.properties["REAL_TOPIC"], m.properties["REAL_QID"], m.properties, m.body) for m in originals if m
+            (m.properties["REAL_TOPIC"], m.properties["REAL_QID"], m.properties, m.body)
+            for m in originals
+            if m
         ]
     assert sorted(delivered, key=repr) == sorted(wanted, key=repr)
 

@@ -1,12 +1,15 @@
-"""What the golden directories hold: one `ExpectedRecord` for every record that RocketMQ 5.3.3 wrote there.
+"""What RocketMQ said of each golden directory: `tests/golden/<name>.manifest.jsonl.zst`, line by line.
 
-A row of the manifest is a put. A row of kind `batch` stands for five records, of which it gives the ids, the
-sum of the sizes, the first queue offset, and length and CRC of the client's batch body; the elements' own
-properties and bodies are checked against the latter (test_rocketmq_directories.py).
+Each object has one key, its kind. Directories of 5.5.0, 5.1.4 and 4.9.7 (interop_golden.py) have `log`,
+`state`, `queue` and `message`: what that version found when it opened the directory again. Directories of
+5.3.3 have `put`: what it answered to each put. A put of kind `batch` stands for five records, of which it
+gives the ids, the sum of the sizes, the first queue offset, and length and CRC of the client's batch body;
+the elements' own properties and bodies are checked against the latter (test_rocketmq_directories.py).
 """
 
 import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +19,26 @@ from mqstore.store.message_id import decode_message_id
 from mqstore.store.properties_format import parse_properties
 from mqstore.store.sys_flag import takes_queue_offset
 
-__all__ = ["GOLDEN_NAMES", "ExpectedRecord", "expected_records", "manifest_rows"]
+__all__ = [
+    "GOLDEN",
+    "GOLDEN_NAMES",
+    "VERSION_NAMES",
+    "ExpectedRecord",
+    "expected_records",
+    "manifest",
+    "manifest_rows",
+    "write_manifest",
+]
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 GOLDEN_NAMES = ("rocketmq-5.3.3-clean", "rocketmq-5.3.3-killed", "rocketmq-5.3.3-propcrc")
-_GOLDEN = Path(__file__).parents[1] / "golden"
+"""Directories of 1,995 records."""
+VERSION_NAMES = tuple(
+    f"rocketmq-{version}-{stop}" for version in ("4.9.7", "5.1.4", "5.5.0") for stop in ("clean", "killed")
+)
+"""Directories of 400 messages and what became of them."""
+
+Json = dict[str, Any]
 
 
 class ExpectedRecord(NamedTuple):
@@ -52,19 +71,30 @@ class ExpectedRecord(NamedTuple):
 
 
 @functools.cache
-def manifest_rows(name: str) -> tuple[dict[str, Any], ...]:
-    """The puts of one directory, in their order."""
-    with zstandard.open(_GOLDEN / f"{name}.manifest.json.zst", "rt", encoding="utf-8") as stream:
-        return tuple(json.load(stream))
+def manifest(name: str, kind: str) -> tuple[Any, ...]:
+    """What the manifest of one directory says of one kind, in its order."""
+    with zstandard.open(GOLDEN / f"{name}.manifest.jsonl.zst", "rt", encoding="utf-8") as lines:
+        return tuple(line[kind] for line in map(json.loads, lines) if kind in line)
+
+
+def write_manifest(name: str, lines: Iterable[Json]) -> None:
+    """Write the manifest of one directory."""
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    (GOLDEN / f"{name}.manifest.jsonl.zst").write_bytes(zstandard.compress(text.encode(), 22))
+
+
+def manifest_rows(name: str) -> tuple[Json, ...]:
+    """The puts of one directory of 5.3.3, in their order."""
+    return manifest(name, "put")
 
 
 @functools.cache
 def expected_records(name: str) -> tuple[ExpectedRecord, ...]:
-    """The records of one directory, in the order of the log."""
+    """The records of one directory of 5.3.3, in the order of the log."""
     return tuple(record for row in manifest_rows(name) for record in _records(row))
 
 
-def _records(row: dict[str, Any]) -> list[ExpectedRecord]:
+def _records(row: Json) -> list[ExpectedRecord]:
     is_single = row["kind"] == "single"
     return [
         ExpectedRecord(

@@ -2,19 +2,19 @@
 
     make interop ARGS=--collect-only && PYTHONPATH=tests .venv/bin/python -m support.interop_golden
 
-Each is a small store, closed or killed, packed as .tar.zst, and what RocketMQ itself found in it when it
-opened it again, as .manifest.jsonl.zst: a line for the log, for the state files, for each queue and for each
-message. They are made again only where a version is added, for every run gives other times.
+Each is a small store, closed or killed, without the databases and metrics of the broker around it
+(golden_archive.py), and what RocketMQ itself found in it when it opened it again (golden_manifest.py): a line
+for the log, for the state files, for each queue and for each message. They are made again only where a
+version is added, for every run gives other times.
 tests/golden/test_rocketmq_versions.py reads them, without Java.
 """
 
-import json
-import tarfile
+import shutil
 import tempfile
 from pathlib import Path
 
-import zstandard
-
+from support.golden_archive import pack
+from support.golden_manifest import GOLDEN, write_manifest
 from support.interop_messages import Traffic
 from support.interop_picture import take_picture
 from support.interop_process import ROCKETMQ_VERSIONS, RocketMq
@@ -22,8 +22,6 @@ from support.interop_stores import create_topics_and_groups, put_all
 
 __all__ = ["SETTINGS", "main"]
 
-ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "tests" / "golden"
 MESSAGES = 400
 # Still smaller files than elsewhere, so that few messages fill many of them.
 SETTINGS = {
@@ -55,6 +53,8 @@ def make(version: str, stop: str) -> None:
         commit(store)
         store.ask("persist")
         store.kill() if stop == "killed" else store.close()
+        for others in "rocksdbstore", "compaction", "timerlog":
+            shutil.rmtree(path / others, ignore_errors=True)
         pack(path, GOLDEN / f"{name}.tar.zst")
         store.open(path, **SETTINGS)
         picture, state = take_picture(store, put), store.state()
@@ -65,8 +65,7 @@ def make(version: str, stop: str) -> None:
         *({"queue": queue} for queue in picture.queues.values()),
         *({"message": message} for message in picture.messages.values()),
     ]
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    (GOLDEN / f"{name}.manifest.jsonl.zst").write_bytes(zstandard.compress(text.encode(), 19))
+    write_manifest(name, lines)
 
 
 def commit(store: RocketMq) -> None:
@@ -74,25 +73,6 @@ def commit(store: RocketMq) -> None:
     for queue in take_picture(store).queues.values():
         place = {"topic": queue["topic"], "queue_id": queue["queue_id"]}
         store.ask("commit", group="group-1", **place, offset=queue["max_offset"] // 2)
-
-
-def pack(directory: Path, target: Path) -> None:
-    """Pack what a store reads; not the databases and metrics of the broker around it."""
-    with (
-        zstandard.open(target, "wb", cctx=zstandard.ZstdCompressor(19)) as stream,
-        tarfile.open(fileobj=stream, mode="w|") as archive,
-    ):
-        for path in sorted(directory.rglob("*")):
-            relative = path.relative_to(directory)
-            if path.is_file() and relative.parts[0] not in {"rocksdbstore", "compaction", "timerlog"}:
-                archive.add(path, f"{directory.name}/{relative}", filter=anonymous)
-
-
-def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Without the user who made it."""
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    return entry
 
 
 if __name__ == "__main__":

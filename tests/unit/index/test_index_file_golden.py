@@ -1,29 +1,25 @@
 """Index files that Apache RocketMQ 5.3.3 wrote: every entry is reached, and every key finds its message."""
 
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from mqstore.index import index_file_format as index_file
+from support.golden_manifest import GOLDEN_NAMES, manifest_rows
 
 SLOT_COUNT, ENTRY_COUNT = 500, 2_000
-NAMES = ["rocketmq-5.3.3-clean", "rocketmq-5.3.3-killed", "rocketmq-5.3.3-propcrc"]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=GOLDEN_NAMES)
 def files_and_rows(
     request: pytest.FixtureRequest, golden_directory: Callable[[str], Path]
 ) -> tuple[list[bytes], list[dict[str, Any]]]:
     """The index files of a golden directory, and the messages that were put into it."""
     paths = sorted((golden_directory(request.param) / "index").iterdir())
-    manifest = Path(__file__).parents[2] / "golden" / f"{request.param}.manifest.json.zst"
-    with zstandard.open(manifest, "rt", encoding="utf-8") as text:
-        return [path.read_bytes() for path in paths], json.load(text)
+    return [path.read_bytes() for path in paths], list(manifest_rows(request.param))
 
 
 def keys(row: dict[str, Any]) -> Iterator[str]:

@@ -17,15 +17,15 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileSystem
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.recovery import recover
+from support.golden_manifest import GOLDEN_NAMES
 from support.manual_clock import ManualClock
 from support.plain_index_files import index_contents
 
-NAMES = ["rocketmq-5.3.3-clean", "rocketmq-5.3.3-killed", "rocketmq-5.3.3-propcrc"]
 CONFIG = StoreConfig(mapped_file_size_commit_log=1_048_576, max_message_size=65_536)
 SIZE = IndexFileSize(500, 2_000)
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=GOLDEN_NAMES)
 def broker(request: pytest.FixtureRequest, golden_directory: Callable[[str], Path]) -> Path:
     """A directory that a broker left."""
     return golden_directory(request.param)

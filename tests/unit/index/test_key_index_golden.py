@@ -4,13 +4,11 @@ Every key of every message in the manifest must be found, at exactly its offsets
 no other entries; both implementations must agree.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.key_index import LmdbKeyIndex
@@ -18,20 +16,19 @@ from mqstore.index.memory_key_index import MemoryKeyIndex
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.os_file_system import OsFileSystem
+from support.golden_manifest import GOLDEN_NAMES, manifest_rows
 from support.manual_clock import ManualClock
-from support.sources import ROOT
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1_048_576, max_message_size=65_536)
 BATCH_MESSAGES = 5
 
 
-@pytest.mark.parametrize("name", ["rocketmq-5.3.3-clean", "rocketmq-5.3.3-killed", "rocketmq-5.3.3-propcrc"])
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_every_key_of_the_manifest_is_found(
     name: str, golden_directory: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """And only those: 2,897 entries in each directory."""
-    with zstandard.open(ROOT / "tests/golden" / f"{name}.manifest.json.zst", "rb") as stream:
-        rows = json.loads(stream.read())
+    rows = manifest_rows(name)
     directory = golden_directory(name) / "commitlog"
     log = CommitLog(OsFileSystem(), directory, CONFIG, ManualClock(), writable=False)
     log.load()

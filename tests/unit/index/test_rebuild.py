@@ -22,6 +22,7 @@ from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.recovery import recover
 from support.filled_queues import FilledQueues
+from support.golden_manifest import GOLDEN_NAMES
 from support.small_log import SEGMENT_BYTES
 
 
@@ -45,7 +46,7 @@ def middle_of(filled: FilledQueues) -> int:
     return entry[0]
 
 
-@pytest.mark.parametrize("name", ["rocketmq-5.3.3-clean", "rocketmq-5.3.3-killed", "rocketmq-5.3.3-propcrc"])
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_a_broker_s_queues_are_rebuilt_byte_for_byte(
     golden_directory: Callable[[str], Path], tmp_path: Path, name: str
 ) -> None:

@@ -4,14 +4,12 @@ Method: segments built by hand, by hypothesis and by RocketMQ, read as Spark's w
 Spark), against the plain-Python twin in tests/support/plain_records.py and RocketMQ's manifests.
 """
 
-import json
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, In, InputPartition, IsNotNull
@@ -23,10 +21,9 @@ from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition, pla
 from mqstore.tools.spark.reader import FilteringReader, MqstoreReader
 from mqstore.tools.spark.schema import SCHEMA
 from mqstore.tools.spark.segment import read_segment
+from support.golden_manifest import GOLDEN_NAMES, manifest_rows
 from support.plain_records import V2, Row, host_bytes, read_rows, record, write_segment
 
-GOLDEN = ["rocketmq-5.3.3-clean", "rocketmq-5.3.3-killed", "rocketmq-5.3.3-propcrc"]
-MANIFESTS = Path(__file__).parents[3] / "golden"
 SIZE = 64 * 1024
 
 
@@ -70,7 +67,7 @@ def _log(*parts: dict[str, object]) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_golden_directories_equal_the_twin(name: str, golden_directory: Callable[[str], Path]) -> None:
     """All columns of all 1,995 records that RocketMQ wrote."""
     store = golden_directory(name)
@@ -79,13 +76,11 @@ def test_golden_directories_equal_the_twin(name: str, golden_directory: Callable
     assert _rows(store) == expected
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_golden_directories_equal_their_manifests(name: str, golden_directory: Callable[[str], Path]) -> None:
     """What RocketMQ itself said of each single put."""
-    compressed = (MANIFESTS / f"{name}.manifest.json.zst").read_bytes()
-    manifest = json.loads(zstandard.ZstdDecompressor().stream_reader(compressed).read())
     rows = {row["physicalOffset"]: row for row in _rows(golden_directory(name))}
-    singles = [put for put in manifest if put["kind"] == "single"]
+    singles = [put for put in manifest_rows(name) if put["kind"] == "single"]
     assert len(singles) > 1800
     for put in singles:
         row = rows[put["phy"]]
