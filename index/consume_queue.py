@@ -74,6 +74,7 @@ class ConsumeQueue:
         """after_crash: entries may be missing at the end; `truncate` follows."""
         self.topic = topic
         self.queue_id = queue_id
+        self.directory = directory
         # Queue offset of the first entry that stands for a message still in the log. Written under _lock.
         self.min_offset = 0
         # Queue offset that the next message will get. Written under _lock, after the bytes.

@@ -139,4 +139,5 @@ def _properties(stored: bytes) -> dict[str, str]:
         separator = chunk.find("\x01")
         if 0 < separator < len(chunk) - 1:
             properties[chunk[:separator]] = chunk[separator + 1 :]
+    properties.pop("__CRC32#", None)
     return properties

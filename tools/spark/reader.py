@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.partitions import SegmentPartition, plan_segments
+from mqstore.tools.spark.schema import FIELDS
 from mqstore.tools.spark.selection import Selection
 
 __all__ = ["FilteringReader", "MqstoreReader"]
@@ -40,14 +41,14 @@ class MqstoreReader(DataSourceReader):
         """The wanted records of one segment, a batch for each 2 MiB piece of it."""
         if not isinstance(partition, SegmentPartition):  # what Spark makes of an empty list of partitions
             return
-        from mqstore.tools.spark.columns import build_column
+        from mqstore.index.columns.records import build_column
         from mqstore.tools.spark.segment import read_segment
 
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for piece in read_segment(partition, fail_on_data_loss=self._options.fail_on_data_loss):
             records = self._selection.apply(piece)
             if len(records):
-                columns = [build_column(field.name, records, field.type) for field in schema]
+                columns = [build_column(FIELDS[field.name], records, field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

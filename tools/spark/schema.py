@@ -9,6 +9,7 @@ Names come from the RocketMQ and Kafka connectors. `keys` is the raw KEYS proper
 """
 
 import difflib
+import re
 
 from pyspark.sql.types import (
     BinaryType,
@@ -24,7 +25,7 @@ from pyspark.sql.types import (
 
 from mqstore.store.errors import ConfigIllegal
 
-__all__ = ["SCHEMA", "SchemaIllegal", "check_schema"]
+__all__ = ["FIELDS", "SCHEMA", "SchemaIllegal", "check_schema"]
 
 SCHEMA = StructType(
     [
@@ -46,6 +47,10 @@ SCHEMA = StructType(
         StructField("storeSize", IntegerType(), nullable=False),
     ]
 )
+
+
+FIELDS = {name: re.sub("(?=[A-Z])", "_", name).lower() for name in SCHEMA.fieldNames()}
+"""What index/columns/records.py calls each column: Spark's `queueId` is `queue_id`."""
 
 
 class SchemaIllegal(ConfigIllegal):

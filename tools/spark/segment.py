@@ -24,9 +24,9 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.index.columns import kernels
+from mqstore.index.columns.records import Records
 from mqstore.store.errors import CorruptRecord
-from mqstore.tools.spark import kernels
-from mqstore.tools.spark.columns import Records
 from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition
 
 __all__ = ["read_segment"]

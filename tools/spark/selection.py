@@ -18,7 +18,7 @@ from mqstore.tools.spark.options import ReadOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mqstore.tools.spark.columns import Records
+    from mqstore.index.columns.records import Records
 
 __all__ = ["Selection"]
 

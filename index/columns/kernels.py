@@ -1,8 +1,9 @@
-"""Compiled loops that turn the bytes of a segment into columns.
+"""Compiled loops that turn the bytes of a segment into columns: for Arrow, and through it for Spark.
 
 `buffer` is a uint8 array that holds a piece of one segment; its first byte is at a record boundary.
 `layout` is an int32 array of shape (LAYOUT_FIELDS, n): column i says where the parts of record i are in
-`buffer`. `walk` fills it and checks every length in it, so the other kernels trust it and check nothing.
+`buffer`. `walk` and `lay_out` fill it and check every length in it, so the other kernels trust it and check
+nothing.
 All numbers in `buffer` are big-endian. The caller makes the output arrays large enough: their sizes are
 said at each kernel. The plain-Python twin is tests/support/plain_records.py.
 
@@ -15,12 +16,15 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.properties_format import CRC32
+
 __all__ = [
     "BODY_LENGTH",
     "BODY_START",
     "ENDING_BLANK",
     "ENDING_MORE",
     "ENDING_NOT_A_RECORD",
+    "INLINE_BYTES",
     "LAYOUT_FIELDS",
     "MIN_RECORD_BYTES",
     "POSITION",
@@ -33,6 +37,8 @@ __all__ = [
     "count_pairs",
     "find_property",
     "find_record",
+    "lay_out",
+    "lend_bytes",
     "split_pairs",
     "take_bytes",
     "take_int32",
@@ -63,6 +69,7 @@ ENDING_BLANK: Final = 1  # a BLANK record: the segment ends here
 ENDING_NOT_A_RECORD: Final = 2  # zeros (never written), a torn record, or damage
 
 MIN_RECORD_BYTES: Final = 91
+INLINE_BYTES: Final = 12  # Arrow keeps values up to this length in the view
 _FIXED_BYTES: Final = 48  # up to the born host, whose length varies
 _MAGIC_V1: Final = np.int32(-626843481)
 _MAGIC_V2: Final = np.int32(-626843477)
@@ -71,6 +78,7 @@ _BORN_HOST_V6: Final = 0x10
 _STORE_HOST_V6: Final = 0x20
 _NAME_END: Final = 1  # properties: name 0x01 value 0x02
 _PAIR_END: Final = 2
+_RECORD_CRC: Final = np.frombuffer(CRC32.encode(), np.uint8)
 
 
 @numba.njit(inline="always")
@@ -155,6 +163,50 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
 
 
 @numba.njit(nogil=True, cache=True)
+def lay_out(
+    buffer: Bytes, end: int, start_offset: int, physical_offsets: Int64s, sizes: Int32s, layout: Int32s
+) -> int:
+    """Lay out the records that queue entries point at; how many, up to the first that is not there.
+
+    `buffer` is a whole segment, `start_offset` the physical offset of its first byte, `end` how much of it
+    may be read. `layout` needs as many columns as there are `physical_offsets`, and `sizes`.
+    """
+    for n in range(physical_offsets.size):
+        at = physical_offsets[n] - start_offset
+        size = np.int64(sizes[n])
+        if at < 0 or size < MIN_RECORD_BYTES or at + size > end or _int32(buffer, at) != size:
+            return n
+        magic = _int32(buffer, at + 4)
+        if magic not in (_MAGIC_V1, _MAGIC_V2) or _int64(buffer, at + 28) != physical_offsets[n]:
+            return n
+        if not _lay_out(buffer, at, size, magic == _MAGIC_V2, layout, n):
+            return n
+    return physical_offsets.size
+
+
+@numba.njit(nogil=True, cache=True)
+def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int, views: Int32s) -> None:
+    """Fill Arrow's views of binary data that stays in `buffer`: 4 ints a value, 4 * starts.size in all.
+
+    Up to 12 bytes lie in the view itself; longer ones as length, first 4 bytes, buffer index, position.
+    """
+    inline = views.view(np.uint8)
+    for n in range(starts.size):
+        start = np.int64(starts[n])
+        length = np.int64(lengths[n])
+        views[4 * n] = length
+        if length <= INLINE_BYTES:
+            views[4 * n + 1] = views[4 * n + 2] = views[4 * n + 3] = 0
+            for at in range(length):
+                inline[16 * n + 4 + at] = buffer[start + at]
+        else:
+            for at in range(4):
+                inline[16 * n + 4 + at] = buffer[start + at]
+            views[4 * n + 2] = buffer_index
+            views[4 * n + 3] = start
+
+
+@numba.njit(nogil=True, cache=True)
 def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> int:
     """Position of the first record header in `buffer` that carries its own physical offset, or -1."""
     for at in range(length - _FIXED_BYTES + 1):
@@ -219,7 +271,8 @@ def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int
 
     Pairs of record n are columns first_pairs[n] to first_pairs[n + 1] of `pairs`, whose rows are name
     start, name length, value start, value length. `first_pairs` is one longer than `starts`; `pairs`
-    has `count_pairs` columns. A chunk without a name, a 0x01 and a value is no pair and left out.
+    has `count_pairs` columns. A chunk without a name, a 0x01 and a value is no pair and left out, and so is
+    the record's own CRC.
     """
     count: Int = 0
     first_pairs[0] = 0
@@ -233,7 +286,7 @@ def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int
             if byte == _NAME_END and separator < 0:
                 separator = at
             elif byte == _PAIR_END:
-                if chunk_start < separator < at - 1:
+                if chunk_start < separator < at - 1 and not _is_record_crc(text[chunk_start:separator]):
                     first = start + chunk_start
                     count = _put_pair(
                         buffer, pairs, first_pairs[n], count, first, start + separator, start + at
@@ -242,6 +295,16 @@ def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int
                 separator = -1
         first_pairs[n + 1] = count
     return count
+
+
+@numba.njit(nogil=True, cache=True)
+def _is_record_crc(name: Bytes) -> bool:
+    if name.size != _RECORD_CRC.size:
+        return False
+    for at in range(name.size):
+        if name[at] != _RECORD_CRC[at]:
+            return False
+    return True
 
 
 @numba.njit(nogil=True, cache=True)
@@ -275,20 +338,30 @@ def _has_name(buffer: Bytes, pairs: Int32s, slot: Int, name: Bytes) -> bool:
 @numba.njit(nogil=True, cache=True)
 def find_property(
     buffer: Bytes,
-    first_pairs: Int32s,
-    pairs: Int32s,
+    starts: Int32s,
+    lengths: Int32s,
     name: Bytes,
     value_starts: Int32s,
     value_lengths: Int32s,
 ) -> None:
-    """Find the value of property `name` in each record's pairs; length -1 where there is none.
+    """Find the value of property `name` in each properties string; length -1 where it has none.
 
-    Outputs are one shorter than `first_pairs`.
+    By the rules of `split_pairs`, but without splitting. Outputs are as long as `starts`.
     """
-    for n in range(value_starts.size):
+    for n in range(starts.size):
         value_starts[n] = 0
         value_lengths[n] = -1
-        for slot in range(first_pairs[n], first_pairs[n + 1]):
-            if _has_name(buffer, pairs, slot, name):
-                value_starts[n] = pairs[2, slot]
-                value_lengths[n] = pairs[3, slot]
+        at = np.int64(starts[n])
+        stop = at + lengths[n]
+        while at < stop:
+            value_start = at + name.size + 1
+            is_named = value_start < stop and buffer[value_start - 1] == _NAME_END
+            for index in range(name.size):
+                is_named = is_named and buffer[at + index] == name[index]
+            end = value_start if is_named else at
+            while end < stop and buffer[end] != _PAIR_END:
+                end += 1
+            if is_named and end > value_start:
+                value_starts[n] = value_start
+                value_lengths[n] = end - value_start
+            at = end + 1

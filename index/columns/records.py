@@ -1,7 +1,8 @@
-"""Columns: the records that a walk laid out, as Arrow arrays of the types that Spark expects.
+"""Records: what was laid out of one piece of a segment, and the Arrow columns made of it.
 
-`Records` is a view of one piece of a segment; each function in `build` makes one column of it. Arrays
-are copies in Arrow's own memory, so the buffer may be reused for the next piece.
+`build_column` makes one column. Arrays are copies in Arrow's own memory, so the buffer may be reused for the
+next piece; `Records.lent` alone lends from it.
+Columns have the names that `StoredMessage` gives the fields; tools/spark/schema.py has Spark's.
 Loops over records are in kernels.py; strings with few distinct values (hosts) are made once per value.
 """
 
@@ -14,16 +15,40 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mqstore.index.columns import kernels
 from mqstore.store.host import Host
-from mqstore.tools.spark import kernels
+from mqstore.store.properties_format import KEYS, TAGS
 
-__all__ = ["Records", "build_column"]
+__all__ = ["SCHEMA", "Records", "build_column"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 _MAX_MS = (2**63 - 1) // 1000
+_TIME = pa.timestamp("ms", tz="UTC")
+
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("queue_id", pa.int32(), nullable=False),
+        pa.field("queue_offset", pa.int64(), nullable=False),
+        pa.field("physical_offset", pa.int64(), nullable=False),
+        pa.field("tags", pa.string()),
+        pa.field("keys", pa.string()),
+        pa.field("body", pa.binary(), nullable=False),
+        pa.field("properties", pa.map_(pa.string(), pa.string()), nullable=False),
+        pa.field("flag", pa.int32(), nullable=False),
+        pa.field("sys_flag", pa.int32(), nullable=False),
+        pa.field("born_timestamp", _TIME, nullable=False),
+        pa.field("store_timestamp", _TIME, nullable=False),
+        pa.field("born_host", pa.string(), nullable=False),
+        pa.field("store_host", pa.string(), nullable=False),
+        pa.field("reconsume_times", pa.int32(), nullable=False),
+        pa.field("store_size", pa.int32(), nullable=False),
+    ]
+)
+"""All columns; `keys` is the property as stored, its keys parted by blanks."""
 
 
 class Pairs(NamedTuple):
@@ -76,6 +101,14 @@ class Records:
         """A string array of the given pieces."""
         return pa.Array.from_buffers(pa.string(), starts.size, [None, *self.pieces(starts, lengths)])
 
+    def lent(self, starts: Int32s, lengths: Int32s) -> pa.Array:
+        """A binary_view array of the given pieces, which stay in the buffer and keep it alive."""
+        views = np.empty(4 * starts.size, np.int32)
+        kernels.lend_bytes(self.buffer, starts, lengths, 0, views)
+        return pa.Array.from_buffers(
+            pa.binary_view(), starts.size, [None, pa.py_buffer(views), pa.py_buffer(self.buffer)]
+        )
+
     @property
     def topics(self) -> pa.Array:
         """The topics as binary."""
@@ -88,7 +121,7 @@ class Records:
 
     @cached_property
     def pairs(self) -> Pairs:
-        """The properties of all records; three columns are made of them."""
+        """The properties of all records."""
         starts = self.layout[kernels.PROPERTIES_START]
         lengths = self.layout[kernels.PROPERTIES_LENGTH]
         pairs = np.empty((4, kernels.count_pairs(self.buffer, starts, lengths)), np.int32)
@@ -100,13 +133,18 @@ class Records:
         """Start and length of a property's value in each record; length -1 where it has none."""
         value_starts = np.empty(len(self), np.int32)
         value_lengths = np.empty(len(self), np.int32)
+        starts = self.layout[kernels.PROPERTIES_START]
+        lengths = self.layout[kernels.PROPERTIES_LENGTH]
         name_bytes = np.frombuffer(name.encode(), np.uint8)
-        kernels.find_property(self.buffer, *self.pairs, name_bytes, value_starts, value_lengths)
+        kernels.find_property(self.buffer, starts, lengths, name_bytes, value_starts, value_lengths)
         return value_starts, value_lengths
 
 
 def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Array:
-    """The column `name` (schema.py) of `records`; `arrow_type` is what Spark expects for it."""
+    """The column `name` of `records`, of the type of SCHEMA or what Spark has instead.
+
+    arrow_type: binary_view for bodies that are lent; timestamps in ms or us; the fields of a map.
+    """
     return _COLUMNS[name](records, arrow_type)
 
 
@@ -114,8 +152,9 @@ def _topic(records: Records, _: pa.DataType) -> pa.Array:
     return records.string(records.layout[kernels.TOPIC_START], records.layout[kernels.TOPIC_LENGTH])
 
 
-def _body(records: Records, _: pa.DataType) -> pa.Array:
-    return records.binary(records.layout[kernels.BODY_START], records.layout[kernels.BODY_LENGTH])
+def _body(records: Records, arrow_type: pa.DataType) -> pa.Array:
+    make = records.lent if arrow_type == pa.binary_view() else records.binary
+    return make(records.layout[kernels.BODY_START], records.layout[kernels.BODY_LENGTH])
 
 
 def _store_size(records: Records, _: pa.DataType) -> pa.Array:
@@ -142,6 +181,8 @@ def _long_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
 
 def _timestamp(epoch_ms: Int64s, arrow_type: pa.DataType) -> pa.Array:
     """Spark counts microseconds; a time that does not fit into them becomes the last that does."""
+    if arrow_type.unit == "ms":
+        return pa.array(epoch_ms).view(arrow_type)
     return pa.array(np.clip(epoch_ms, -_MAX_MS, _MAX_MS) * 1000).view(arrow_type)
 
 
@@ -196,19 +237,21 @@ def _properties(records: Records, arrow_type: pa.DataType) -> pa.Array:
 
 _COLUMNS: dict[str, Callable[[Records, pa.DataType], pa.Array]] = {
     "topic": _topic,
-    "queueId": _int_at(12),
-    "queueOffset": _long_at(20),
-    "physicalOffset": _long_at(28),
-    "tags": _property("TAGS"),
-    "keys": _property("KEYS"),
+    "queue_id": _int_at(12),
+    "queue_offset": _long_at(20),
+    "physical_offset": _long_at(28),
+    "tags": _property(TAGS),
+    "keys": _property(KEYS),
     "body": _body,
     "properties": _properties,
     "flag": _int_at(16),
-    "sysFlag": _int_at(36),
-    "bornTimestamp": _born_timestamp,
-    "storeTimestamp": _store_timestamp,
-    "bornHost": _born_host,
-    "storeHost": _store_host,
-    "reconsumeTimes": _reconsume_times,
-    "storeSize": _store_size,
+    "sys_flag": _int_at(36),
+    "born_timestamp": _born_timestamp,
+    "store_timestamp": _store_timestamp,
+    "born_host": _born_host,
+    "store_host": _store_host,
+    "reconsume_times": _reconsume_times,
+    "store_size": _store_size,
 }
+
+assert list(_COLUMNS) == SCHEMA.names

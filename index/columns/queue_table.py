@@ -1,0 +1,109 @@
+"""The queue table: a range of one queue as an Arrow table.
+
+The entries of the queue say where the records lie; each is verified to be the record of its entry, its
+lengths too (not its CRCs), and its fields are gathered by compiled loops. A batch of the table covers records
+of one segment, at most `_BATCH_RECORDS` of them and `_BATCH_BYTES`.
+
+It does not walk the log (tools/spark/segment.py) and knows nothing of groups. Threads: any; no lock is taken.
+A segment that retention deletes meanwhile stays readable while a table lends from it.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from mqstore.index.columns import kernels
+from mqstore.index.columns.records import SCHEMA, Records, build_column
+from mqstore.index.consume_queue import ConsumeQueue
+from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.errors import ConfigIllegal, CorruptRecord
+from mqstore.store.mapped_file import MappedFile
+
+__all__ = ["queue_table", "table_schema"]
+
+_BATCH_RECORDS = 65_536
+# Offsets within an array of bytes have 31 bits.
+_BATCH_BYTES = 1 << 30
+
+Entries = npt.NDArray[np.void]
+
+
+def table_schema(columns: Sequence[str] | None, *, lend_bodies: bool) -> pa.Schema:
+    """SCHEMA, or the columns asked for in their order. Raises ConfigIllegal for one that there is not."""
+    fields = []
+    for name in SCHEMA.names if columns is None else columns:
+        if name not in SCHEMA.names:
+            close = get_close_matches(name, SCHEMA.names, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(SCHEMA.names)}"
+            raise ConfigIllegal(f"a queue has no column {name!r}: {hint}", key="columns", value=name)
+        fields.append(SCHEMA.field(name))
+    if lend_bodies:
+        fields = [field.with_type(pa.binary_view()) if field.name == "body" else field for field in fields]
+    return pa.schema(fields)
+
+
+def queue_table(
+    commit_log: CommitLog, queue: ConsumeQueue, begin_offset: int, end_offset: int, schema: pa.Schema
+) -> pa.Table:
+    """The messages of entries `begin_offset` to `end_offset` (not included) as far as there are any.
+
+    Raises CorruptRecord when an entry points at bytes that are not its record.
+    """
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [build_column(field.name, records, field.type) for field in schema], schema=schema
+        )
+        for records in _records(commit_log, queue, begin_offset, end_offset)
+    ]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _records(
+    commit_log: CommitLog, queue: ConsumeQueue, begin_offset: int, end_offset: int
+) -> Iterator[Records]:
+    offset = max(begin_offset, queue.min_offset)
+    end_offset = min(end_offset, queue.end_below(commit_log.visible_offset))
+    while offset < end_offset:
+        view = queue.view_from(offset, min(end_offset - offset, _BATCH_RECORDS))
+        if not view:  # deleted by retention meanwhile
+            offset = queue.roll_next_file(offset)
+            continue
+        entries = np.frombuffer(view, ENTRY_DTYPE)
+        offset += len(entries)
+        entries = entries[entries["size"] != BLANK_SIZE]
+        while len(entries):
+            physical_offset = int(entries["physical_offset"][0])
+            segment = commit_log.files.file_for(physical_offset)
+            if segment is not None:
+                count = _count_in(segment, entries)
+                yield _lay_out(commit_log, segment, entries[:count])
+                entries = entries[count:]
+            elif physical_offset < commit_log.min_offset:
+                entries = entries[entries["physical_offset"] >= commit_log.min_offset]
+            else:
+                expected = f"a queue entry that points below {commit_log.max_offset}"
+                raise CorruptRecord(queue.directory, offset * ENTRY_BYTES, expected, str(physical_offset))
+
+
+def _count_in(segment: MappedFile, entries: Entries) -> int:
+    """How many of the first entries, which lie in `segment`, make one batch."""
+    ends_before = np.searchsorted(entries["physical_offset"], segment.end_offset)
+    fits = np.searchsorted(np.cumsum(entries["size"], dtype=np.int64), _BATCH_BYTES, side="right")
+    return max(1, int(min(ends_before, fits)))
+
+
+def _lay_out(commit_log: CommitLog, segment: MappedFile, entries: Entries) -> Records:
+    physical_offsets = entries["physical_offset"].astype(np.int64)
+    sizes = entries["size"].astype(np.int32)
+    layout = np.empty((kernels.LAYOUT_FIELDS, len(entries)), np.int32)
+    end = min(commit_log.visible_offset - segment.start_offset, segment.size_bytes)
+    count = kernels.lay_out(segment.array, end, segment.start_offset, physical_offsets, sizes, layout)
+    if count < len(entries):
+        position = int(physical_offsets[count]) - segment.start_offset
+        expected = f"the record of {sizes[count]} bytes of a queue entry"
+        raise CorruptRecord(segment.path, position, expected, "something else")
+    return Records(segment.array, layout)

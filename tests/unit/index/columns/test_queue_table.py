@@ -1,0 +1,143 @@
+"""The queue table: each row says what the message at that place of the queue says, and no row is missing.
+
+Method: queues of any messages, over several segments and queue files, read as a table and pulled one by one
+by the reader that tests/unit/index/test_get_message.py holds to RocketMQ's rules.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqstore.index.columns.queue_table import queue_table, table_schema
+from mqstore.index.columns.records import SCHEMA
+from mqstore.index.consume_queue_format import ENTRY
+from mqstore.store.errors import ConfigIllegal, CorruptRecord
+from mqstore.store.file_system import FileSystem
+from mqstore.store.host import Host
+from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.stored_message import StoredMessage
+from support.filled_queues import FilledQueues
+
+text = st.text(st.characters(exclude_characters="\x00\x01\x02 ", exclude_categories=["Cs"]), min_size=1)
+messages = st.fixed_dictionaries(
+    {"body": st.binary(max_size=40)},
+    optional={
+        "tags": text,
+        "keys": st.lists(text, max_size=2).map(tuple),
+        "properties": st.dictionaries(text.map("user-{}".format), text, max_size=3),
+        "flag": st.integers(-(2**31), 2**31 - 1),
+        "sys_flag": st.sampled_from([0, 1, 4, 8]),
+        "born_timestamp": st.integers(0, 2**62),
+        "born_host": st.sampled_from([Host.parse("10.0.0.1:7"), Host.parse("[2001:db8::1]:7")]),
+        "reconsume_times": st.integers(0, 16),
+    },
+)
+
+
+def table(
+    filled: FilledQueues, begin: int = 0, end: int = 2**62, *columns: str, lend: bool = False
+) -> pa.Table:
+    queue = filled.queues.find_or_create("orders", 0)
+    found = queue_table(filled.log, queue, begin, end, table_schema(columns or None, lend_bodies=lend))
+    found.validate(full=True)
+    return found
+
+
+def row(message: StoredMessage) -> dict[str, Any]:
+    """What a table should say of a message."""
+    values = {name: getattr(message, name) for name in SCHEMA.names}
+    values["keys"] = message.properties.get("KEYS")
+    values["properties"] = list(message.properties.items())
+    return values | {name: str(values[name]) for name in ("born_host", "store_host")}
+
+
+def rows(found: pa.Table) -> list[dict[str, Any]]:
+    """The rows, times as epoch ms."""
+    for name in ("born_timestamp", "store_timestamp"):
+        found = found.set_column(found.schema.get_field_index(name), name, found[name].cast(pa.int64()))
+    return found.to_pylist()
+
+
+def pulled(filled: FilledQueues) -> list[StoredMessage]:
+    result, found = filled.get(), []
+    while result.messages:
+        found += result.messages
+        result = filled.get(result.next_begin_offset)
+    return found
+
+
+@pytest.fixture
+def filled(file_system: FileSystem, root: Path) -> FilledQueues:
+    return FilledQueues(file_system, root)
+
+
+@given(st.lists(messages, max_size=8), st.booleans())
+@settings(deadline=None)
+def test_a_table_says_what_the_messages_say(puts: list[dict[str, Any]], lend: bool) -> None:
+    """Every column, of any message; bodies copied or lent."""
+    filled = FilledQueues(MemoryFileSystem(), Path("/store"))
+    for fields in puts:
+        filled.put(**fields)
+    assert rows(table(filled, lend=lend)) == [row(message) for message in pulled(filled)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"), [(0, 250), (3, 4), (99, 101), (-5, 7), (240, 900), (250, 251), (7, 7), (9, 3)]
+)
+def test_a_range_is_that_of_the_queue(filled: FilledQueues, begin: int, end: int) -> None:
+    """Also across queue files (100 entries) and segments; what lies outside the queue is passed over."""
+    for number in range(250):
+        filled.append(b"%d" % number + bytes(1_000))
+        filled.append(topic="other")
+    filled.dispatcher.catch_up(filled.log.max_offset)
+    assert len(filled.log.files.files) > 1
+    found = table(filled, begin, end, "queue_offset", "body")
+    expected = list(range(max(begin, 0), min(end, 250)))
+    assert found["queue_offset"].to_pylist() == expected
+    assert [int(body[:-1000]) for body in found["body"].to_pylist()] == expected
+
+
+def test_columns_come_in_the_order_asked_for(filled: FilledQueues) -> None:
+    """Those and no others."""
+    filled.put(b"first", tags="created")
+    assert table(filled, 0, 9, "tags", "queue_id").to_pydict() == {"tags": ["created"], "queue_id": [0]}
+
+
+def test_a_column_that_is_not_there_is_named(filled: FilledQueues) -> None:
+    """With the one that was probably meant."""
+    with pytest.raises(ConfigIllegal, match="no column 'queueOffset': did you mean 'queue_offset'"):
+        table_schema(["queueOffset"], lend_bodies=False)
+
+
+def test_messages_that_are_gone_have_no_row(filled: FilledQueues) -> None:
+    """The queue still has entries of the segment that retention deleted."""
+    first = filled.put(b"first")
+    filled.small.fill_to(8)
+    filled.put(b"second", topic="orders")
+    filled.log.files.delete_first()
+    assert first.physical_offset < filled.log.min_offset
+    assert table(filled, 0, 9_999, "body")["body"].to_pylist() == [b"second"]
+
+
+def test_lent_bodies_outlive_their_segment(filled: FilledQueues) -> None:
+    """The table keeps the mapping alive."""
+    filled.put(b"a body that does not fit into the view")
+    found = table(filled, 0, 9, "body", lend=True)
+    filled.log.files.destroy()
+    assert found["body"].to_pylist() == [b"a body that does not fit into the view"]
+
+
+@pytest.mark.parametrize(("shift", "longer"), [(1, 0), (0, 0), (0, -2), (-1, -1)])
+def test_an_entry_that_points_elsewhere_is_an_error(filled: FilledQueues, shift: int, longer: int) -> None:
+    """Nothing is made up from bytes that are not its record."""
+    put = filled.put()
+    filled.append(topic="other")
+    queue = filled.queues.find_or_create("orders", 0)
+    entry = ENTRY.pack(put.physical_offset + put.size_bytes + shift, put.size_bytes + longer, 0)
+    queue.append_entries(1, entry)
+    with pytest.raises(CorruptRecord):
+        queue_table(filled.log, queue, 0, 2, table_schema(None, lend_bodies=False))
