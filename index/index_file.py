@@ -5,8 +5,9 @@ a file is being filled, its slots live in memory; the kernel inserts into that c
 entries that is then copied into the mapping. `write_back` copies the slots that were touched, and the header.
 Between two of these the file on disk is the hash table as it was, with unused entries behind it.
 
-It does not choose keys, names or moments (index_files.py). Room for the slots is reserved before the first
-entry, for the entries in windows: a full disk is StoreFull before a mapped page is touched.
+It does not choose keys, names or moments (index_files.py). Room for entries is reserved in windows, for slots
+where some are written back, so a few keys do not take 20 MB: a full disk is StoreFull before a mapped page is
+touched.
 Threads: one writer, which its owner chooses. A reader may walk from an entry number that the writer gave it
 (`first_entry`) without a lock: entries do not change.
 Durability: of what was written back before `sync` returned. Rebuilt from the commit log by index_files.py.
@@ -22,6 +23,7 @@ import numpy.typing as npt
 
 from mqstore.index.index_file_format import (
     ENTRY_BYTES,
+    GROUP_SHIFT,
     HEADER_BYTES,
     NO_ENTRY,
     SLOT_BYTES,
@@ -43,8 +45,10 @@ __all__ = ["IndexFile", "IndexFileSize", "Rows"]
 Rows = npt.NDArray[np.int64]
 """int64[n, 3]: hash, store time in epoch ms, physical offset, in the order of the log."""
 
-_RESERVE_WINDOW_BYTES: Final = 4 << 20
-_ERASE_BYTES: Final = 1 << 20
+_RESERVE_WINDOW_BYTES: Final = 1 << 20
+_GROUP_BYTES: Final = SLOT_BYTES << GROUP_SHIFT
+# When one group of slots in so many has been written, room for all is taken, in one piece.
+_SCATTERED_GROUPS: Final = 16
 # A difference of so many seconds may stand for more, and one of 0 for less.
 _GREATEST_DIFFERENCE_S: Final = 2**31 - 1
 
@@ -85,8 +89,11 @@ class IndexFile:
             writable=writable,
             create=create,
         )
+        # Entries are reserved from here on.
+        self._file.wrote_position = self._position_of(0)
         if create:
             try:
+                self._file.region.reserve(0, HEADER_BYTES)
                 self._file.reserve(self._position_of(2))
             except BaseException:
                 file_system.delete(path)
@@ -96,6 +103,8 @@ class IndexFile:
         # needed for writing; until then the mapped ones are right.
         self._slots: npt.NDArray[np.uint8] | None = None
         self._touched = np.zeros(0, np.uint8)
+        # Groups of slots for which there is room on the disk. None are known to have it at first.
+        self._reserved = np.zeros(-(-size.slot_count >> GROUP_SHIFT), np.bool_)
 
     def _position_of(self, entry_number: int) -> int:
         return entry_position(entry_number, self._size.slot_count)
@@ -178,34 +187,42 @@ class IndexFile:
 
     def _load_slots(self) -> None:
         if self._slots is None:
-            from mqstore.index import kernels
-
             # (Copying would touch each page of a new file.)
             mapped = self._mapped_slots()
             self._slots = np.zeros_like(mapped) if self.is_empty else mapped.copy()
-            self._touched = np.zeros((self._size.slot_count >> kernels.TOUCHED_SHIFT) + 1, np.uint8)
+            self._touched = np.zeros(len(self._reserved), np.uint8)
 
     def _mapped_slots(self) -> npt.NDArray[np.uint8]:
         return self._file.array[HEADER_BYTES : HEADER_BYTES + SLOT_BYTES * self._size.slot_count]
 
     def write_back(self) -> None:
-        """Bring slots and header on disk up to date with the entries."""
-        for start, stop in self._touched_ranges():
+        """Bring slots and header on disk up to date with the entries. Raises StoreFull; then none were."""
+        self._reserve_touched()
+        for start, stop in self._ranges_of(self._touched):
             assert self._slots is not None
-            self._file.write(HEADER_BYTES + start, self._slots[start:stop].data)
+            self._file.region.write(HEADER_BYTES + start, self._slots[start:stop].data)
         self._touched[:] = 0
-        self._file.write(0, encode_header(self.header))
+        self._file.region.write(0, encode_header(self.header))
 
-    def _touched_ranges(self) -> Iterator[tuple[int, int]]:
-        """Bytes of the slots that differ from those on disk, as (start, stop)."""
-        groups = np.flatnonzero(self._touched)
+    def _reserve_touched(self) -> None:
+        """Make sure that the disk has room for the slots that were touched."""
+        if not self._touched.any():
+            return
+        wanted = self._reserved | (self._touched != 0)
+        if np.count_nonzero(wanted) > len(wanted) // _SCATTERED_GROUPS:
+            wanted[:] = True
+        for start, stop in self._ranges_of(wanted & ~self._reserved):
+            self._file.region.reserve(HEADER_BYTES + start, stop - start)
+        self._reserved = wanted
+
+    def _ranges_of(self, marked: npt.NDArray[np.uint8] | npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+        """Bytes of the slots whose groups are marked, as (start, stop)."""
+        groups = np.flatnonzero(marked)
         if not len(groups):
             return
-        from mqstore.index import kernels
-
-        group_bytes = SLOT_BYTES << kernels.TOUCHED_SHIFT
+        slot_bytes = SLOT_BYTES * self._size.slot_count
         for run in np.split(groups, np.flatnonzero(np.diff(groups) > 1) + 1):
-            yield int(run[0]) * group_bytes, (int(run[-1]) + 1) * group_bytes
+            yield int(run[0]) * _GROUP_BYTES, min((int(run[-1]) + 1) * _GROUP_BYTES, slot_bytes)
 
     def sync(self) -> None:
         """Make durable what was written. An OSError is final."""
@@ -222,21 +239,18 @@ class IndexFile:
         """Go back, in memory, to the entries that were there under `header`; the slots follow from them."""
         from mqstore.index import kernels
 
-        self._slots = np.zeros(SLOT_BYTES * self._size.slot_count, np.uint8)
-        self._touched = np.ones((self._size.slot_count >> kernels.TOUCHED_SHIFT) + 1, np.uint8)
+        slots = np.zeros(SLOT_BYTES * self._size.slot_count, np.uint8)
         entries = self._file.array[self._position_of(0) :]
-        hash_slot_count = kernels.index_slots(entries, header.index_count, self._slots)
+        hash_slot_count = kernels.index_slots(entries, header.index_count, slots)
+        # All that are in use are written again, though they be there: a sync that failed may have lost them.
+        in_use = np.bitwise_or.reduceat(slots | self._mapped_slots(), np.arange(0, len(slots), _GROUP_BYTES))
+        self._touched = (in_use != 0).astype(np.uint8)
+        self._slots = slots
         self.header = header._replace(hash_slot_count=hash_slot_count)
 
     def erase_rest(self) -> None:
         """Make the disk follow `forget_from`, durably: zeros behind the entries, slots, header."""
-        region = self._file.region
-        at = region.next_data(self._position_of(self.header.index_count))
-        while at < region.size_bytes:
-            stop = min(at + _ERASE_BYTES, region.size_bytes)
-            if self._file.array[at:stop].any():
-                self._file.write(at, bytes(stop - at))
-            at = region.next_data(stop) if stop < region.size_bytes else stop
+        self._file.erase_from(self._position_of(self.header.index_count))
         self.write_back()
         self.sync()
 

@@ -42,6 +42,7 @@ __all__ = [
     "DEFAULT_ENTRY_COUNT",
     "DEFAULT_SLOT_COUNT",
     "ENTRY_BYTES",
+    "GROUP_SHIFT",
     "HEADER_BYTES",
     "NO_ENTRY",
     "SLOT_BYTES",
@@ -88,6 +89,8 @@ DEFAULT_ENTRY_COUNT: Final = 20_000_000
 """RocketMQ's maxIndexNum; one less is usable."""
 TAGS_PREFIX: Final = "T#"
 """What brokers from 5.5.0 on put before a message's tags to index them like a key."""
+GROUP_SHIFT: Final = 10
+"""Slots are written back in groups of 2 to the power of this: 4 KiB. Not a property of the file."""
 NO_ENTRY: Final = 0
 """Ends a chain; the value of an empty slot."""
 

@@ -46,7 +46,6 @@ __all__ = [
     "ENDING_NO_RECORD",
     "ENDING_NO_ROOM",
     "NO_RECORD",
-    "TOUCHED_SHIFT",
     "consume_queue_entries",
     "find_property",
     "index_slots",
@@ -603,8 +602,7 @@ _INDEX_ENTRY_BYTES = index_file_format.ENTRY_BYTES
 _SLOT_BYTES = index_file_format.SLOT_BYTES
 _MAX_INT = 0x7FFF_FFFF
 
-TOUCHED_SHIFT = 10
-"""Slots are marked as touched in groups of 2 to the power of this: 4 KiB."""
+_GROUP_SHIFT = index_file_format.GROUP_SHIFT
 
 
 @compiled
@@ -620,7 +618,7 @@ def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore
 
     rows: int64[n, 3], of java_key_entries; the caller has seen to it that so many entries fit the file.
     header: int64[6], the fields of index_file_format.IndexHeader, brought up to date. slots: uint8, the slots
-    as they are on disk, changed. touched: uint8[number of slots >> TOUCHED_SHIFT, rounded up], 1 where slots
+    as they are on disk, changed. touched: uint8[number of slots >> GROUP_SHIFT, rounded up], 1 where slots
     were changed. entries: uint8[20 * n], filled with the entries to append.
     """
     slot_count = len(slots) // _SLOT_BYTES
@@ -640,7 +638,7 @@ def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore
         _write_big_endian(entries, at + 12, _seconds_since(header[0], store_timestamp), 4)
         _write_big_endian(entries, at + 16, previous, 4)
         _write_big_endian(slots, slot_at, number, _SLOT_BYTES)
-        touched[slot >> TOUCHED_SHIFT] = 1
+        touched[slot >> _GROUP_SHIFT] = 1
         if number <= 1:
             header[0] = store_timestamp
             header[2] = physical_offset

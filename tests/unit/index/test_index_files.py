@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mqstore.index import index_files
 from mqstore.index.index_file import IndexFile, IndexFileSize
+from mqstore.index.index_file_format import SLOT_BYTES
 from mqstore.index.index_files import IndexFiles
 from mqstore.index.index_recovery import Reached
 from mqstore.store.errors import SegmentSizeMismatch, StoreClosed, StoreFull, StoreReadOnly
@@ -430,25 +431,69 @@ def test_a_full_disk_is_an_error_and_nothing_is_lost(free_files: int) -> None:
     assert indexed.contents() == indexed.expected()
 
 
+WINDOW_BYTES, GROUP_BYTES = 1 << 20, 4 << 10
+
+
 def test_room_for_entries_is_reserved_in_windows() -> None:
-    """20 bytes an entry, 4 MiB at a time, behind the slots: the file is long, the disk is not."""
+    """20 bytes an entry, 1 MiB at a time: the file is long, the disk is not."""
     file_system = MemoryFileSystem()
     indexed = IndexedLog(file_system, Path("/"), IndexFileSize(1_000, 1_000_000))
     file_system.make_directories(indexed.root)
-    indexed.put_messages(1)
-    indexed.put_messages(1)
+    indexed.put_messages(2)
     index = indexed.open()
-    file_system.free_bytes = 4 << 20
+    file_system.free_bytes = WINDOW_BYTES
     indexed.log.feed(index)
-    assert file_system.free_bytes == 0
-    rows = index_files.np.zeros((300_000, 3), index_files.np.int64)
+    # From behind the slots to the end of the window, and the header.
+    assert file_system.free_bytes == 1_000 * SLOT_BYTES
+    rows = index_files.np.zeros((100_000, 3), index_files.np.int64)
     (file,) = index._row.files
     with pytest.raises(StoreFull):
         file.put(rows)
     assert file.index_count == 3
-    file_system.free_bytes = 4 << 20
-    assert file.put(rows) == 300_000
-    assert file_system.free_bytes == 0
+    file_system.free_bytes = 2 * WINDOW_BYTES
+    assert file.put(rows) == 100_000
+    assert file_system.free_bytes == WINDOW_BYTES
+
+
+def test_a_few_keys_take_little_room() -> None:
+    """Of 20 MB of slots the pages that are in use, until so many are that all are taken in one piece."""
+    file_system = MemoryFileSystem()
+    indexed = IndexedLog(file_system, Path("/"), IndexFileSize(5_000_000, 20_000_000))
+    file_system.make_directories(indexed.root)
+    indexed.put_messages(2)
+    file_system.free_bytes = 100 << 20
+    index = indexed.open()
+    indexed.log.feed(index)
+    index.flush()
+    taken = (100 << 20) - file_system.free_bytes
+    assert 2 * GROUP_BYTES < taken < WINDOW_BYTES + 3 * GROUP_BYTES
+    rows = index_files.np.zeros((400, 3), index_files.np.int64)
+    rows[:, 0] = index_files.np.arange(400) * 12_345
+    (file,) = index._row.files
+    file.put(rows)
+    file.write_back()
+    taken = (100 << 20) - file_system.free_bytes
+    assert 20_000_000 < taken < 20_000_000 + 2 * WINDOW_BYTES
+    index.close()
+
+
+def test_a_disk_that_is_full_when_slots_are_written_back() -> None:
+    """Nothing is written, all is found, and with room again it is written."""
+    file_system = MemoryFileSystem()
+    indexed = IndexedLog(file_system, Path("/"), IndexFileSize(10_000, 1_000))
+    file_system.make_directories(indexed.root)
+    indexed.put_messages(20)
+    index = indexed.open()
+    indexed.log.feed(index)
+    before = indexed.contents()
+    file_system.free_bytes = GROUP_BYTES - 1
+    with pytest.raises(StoreFull):
+        index.flush()
+    assert indexed.contents() == before
+    indexed.assert_answers(index)
+    file_system.free_bytes = 2**30
+    index.close()
+    assert indexed.contents() == indexed.expected()
 
 
 def test_a_full_file_is_synced_before_the_next_begins(file_system: FileSystem, root: Path) -> None:
