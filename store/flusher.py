@@ -54,6 +54,8 @@ class Flusher:
         # Held by the leader. Re-entrant only because its release tells whether the lock is ours (`_lead`).
         self._sync_lock = threading.RLock()
         self._waiters = SyncWaiters()
+        # Whether somebody seems to lead; spares the others asking for the lock. Never trusted for long.
+        self._is_led = False
         self._last_thorough_s = time.monotonic()
         # Store time of the newest message known to be durable; read by the checkpoint.
         self.flushed_store_timestamp = log.last_store_timestamp
@@ -88,19 +90,24 @@ class Flusher:
 
         False when that took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
-        log = self._log
+        if self._log.flushed_offset >= end_offset or (not self._is_led and self._lead(end_offset)):
+            return True
+        return self._sleep_until(end_offset)
+
+    def _sleep_until(self, end_offset: int) -> bool:
+        """Sleep while others lead, and lead when woken for it; False when time is up."""
         deadline_s = time.monotonic() + self._timeout_s
-        asleep = None
-        while log.flushed_offset < end_offset and not self._lead(end_offset):
-            # Somebody leads. Join first, then look once more: a leader that ended in between woke nobody.
-            if asleep is None:
-                asleep = self._waiters.join(end_offset)
-                continue
+        was_woken = True
+        while self._log.flushed_offset < end_offset:
+            asleep = self._waiters.join(end_offset)
+            # Joined first: a leader that ended before that woke nobody, and `_is_led` shows it. Whoever slept
+            # in vain does not believe it.
+            if not (self._is_led and was_woken) and self._lead(end_offset):
+                break
             remaining_s = deadline_s - time.monotonic()
             if remaining_s <= 0:
-                return log.flushed_offset >= end_offset
-            if asleep.acquire(timeout=min(remaining_s, _LONGEST_SLEEP_S)):
-                asleep = None
+                return self._log.flushed_offset >= end_offset
+            was_woken = asleep.acquire(timeout=min(remaining_s, _LONGEST_SLEEP_S))
         return True
 
     def _lead(self, end_offset: int) -> bool:
@@ -120,6 +127,8 @@ class Flusher:
                 self._wake_waiters()
 
     def _wake_waiters(self) -> None:
+        # Before those who sleep are looked at: whoever joins after that sees that nobody leads.
+        self._is_led = False
         if self._log.is_poisoned:
             self._waiters.wake_all()
         else:
@@ -136,6 +145,7 @@ class Flusher:
             self.flush()
 
     def _flush_locked(self) -> int:
+        self._is_led = True
         log = self._log
         if log.is_poisoned:  # I9
             raise log.refusal or AssertionError("poisoned without a refusal")
