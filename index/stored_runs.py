@@ -34,6 +34,7 @@ __all__ = [
     "is_usable",
     "oldest_run_ends",
     "read_state",
+    "rows_between",
     "store",
     "stored_offsets",
 ]
@@ -69,6 +70,17 @@ def _newest_runs(transaction: "Transaction") -> Iterator[tuple[memoryview, memor
 def count_entries(transaction: "Transaction") -> int:
     """Entries of all stored runs."""
     return sum(len(KeyRun.decode(value)) for _, value in _newest_runs(transaction))
+
+
+def rows_between(transaction: "Transaction", least_offset: int, below_offset: int) -> KeyRun:
+    """All stored entries of records in a range of the log."""
+    pieces = [KeyRun(np.empty((0, 3), np.int64))]
+    for key, value in _newest_runs(transaction):
+        if run_key_offset(key) < below_offset:
+            pieces.append(KeyRun.decode(value).between(least_offset, below_offset))
+        if decode_run_header(value).newest_offset < least_offset:
+            break
+    return KeyRun.merged(pieces[::-1])
 
 
 def stored_offsets(

@@ -1,0 +1,104 @@
+"""The check of the key index in LMDB against the log: each entry is a key of its record, and none is missing.
+
+What the index has not stored yet is no finding: it goes on where its stored state ends. Nothing is changed
+(LMDB notes its readers in its lock file). Threads: `digest` any; the rest one.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.index import stored_runs
+from mqstore.index.key_environment import acquire_readable, release
+from mqstore.index.key_index_format import PHYSICAL_OFFSET, KeyIndexState
+from mqstore.index.key_rows import key_rows
+from mqstore.index.key_run import KeyRun
+from mqstore.store.file_system import FileSystem
+from mqstore.store.finding import Finding
+from mqstore.store.log_scan import DamagedStretch, LogScan, Piece
+
+__all__ = ["KeyIndexCheck"]
+
+_SHOWN: Final = 3
+
+
+class KeyIndexCheck:
+    """Compares the stored runs with the log. `close` gives LMDB back."""
+
+    def __init__(self, file_system: FileSystem, directory: Path) -> None:
+        self._path = directory / "data.mdb"
+        self._is_there = file_system.exists(self._path)
+        self._environment = acquire_readable(file_system, directory) if self._is_there else None
+        self._state = (
+            self._environment.read(stored_runs.read_state)
+            if self._environment is not None
+            else KeyIndexState(0)
+        )
+
+    def digest(self, piece: Piece) -> list[Finding]:
+        """Keys of the piece that are missing, and entries in its range that are none of its keys."""
+        if self._environment is None:
+            return []
+        below_offset = min(piece.end_offset, self._state.dispatched_offset)
+        wanted = KeyRun.of_rows(key_rows(piece)).between(0, below_offset).rows
+        stored = self._stored(piece.base_offset, below_offset)
+        if np.array_equal(wanted, stored):
+            return []
+        return [
+            *self._findings("key-missing", _without(wanted, stored), "an entry", "none"),
+            *self._findings("key", _without(stored, wanted), "no entry that is not a key", "one"),
+        ]
+
+    def _stored(self, least_offset: int, below_offset: int) -> npt.NDArray[np.int64]:
+        assert self._environment is not None
+        return self._environment.read(
+            lambda transaction: stored_runs.rows_between(transaction, least_offset, below_offset)
+        ).rows
+
+    def _findings(self, kind: str, rows: npt.NDArray[np.int64], expected: str, found: str) -> list[Finding]:
+        """One finding for all of them, with the places of the first."""
+        if not len(rows):
+            return []
+        offsets = np.unique(rows[:, PHYSICAL_OFFSET])[:_SHOWN].tolist()
+        at = ", ".join(map(str, offsets))
+        return [Finding(kind, self._path, 0, f"{expected} of the records at {at}", found, len(rows))]
+
+    def finish(self, scan: LogScan, *, after_crash: bool) -> list[Finding]:
+        """What lies outside of all pieces: behind the log's end, or between its records."""
+        if not self._is_there:
+            return []
+        if self._environment is None:
+            return [Finding("key-index", self._path, 0, "a key index that can be read", "another file")]
+        findings = []
+        ahead = self._stored(scan.end_offset, stored_runs.END_OF_LOG)
+        if len(ahead):
+            expected = f"no entry behind the log's end {scan.end_offset}"
+            findings.append(
+                Finding("key-ahead", self._path, 0, expected, "one", len(ahead), is_damage=not after_crash)
+            )
+        return findings
+
+    def lost_in(self, stretches: tuple[DamagedStretch, ...]) -> int:
+        """Entries of records that are damaged."""
+        if self._environment is None:
+            return 0
+        return sum(len(self._stored(stretch.start_offset, stretch.end_offset)) for stretch in stretches)
+
+    def close(self) -> None:
+        """Give LMDB back."""
+        if self._environment is not None:
+            release(self._environment, writable=False)
+            self._environment = None
+
+    def __repr__(self) -> str:
+        return f"KeyIndexCheck({str(self._path)!r}, {self._state})"
+
+
+def _without(rows: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Rows that are not among `others`."""
+    kind = np.dtype([("hash", np.int64), ("time", np.int64), ("offset", np.int64)])
+    one = np.ascontiguousarray(rows).view(kind).reshape(-1)
+    other = np.ascontiguousarray(others).view(kind).reshape(-1)
+    return rows[~np.isin(one, other)]

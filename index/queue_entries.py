@@ -1,0 +1,97 @@
+"""The entries of one consume queue as they lie on disk, whatever the state of its files.
+
+For verify: a queue that is opened for use (consume_queue.py) refuses files of a wrong length and finds its
+end by bisection. Here what is missing reads as zeros, and every file is looked at. Nothing is changed or
+mapped.
+Threads: any; the list of files is made once.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.store.file_system import FileSystem
+from mqstore.store.finding import Finding
+from mqstore.store.mapped_file import file_name
+from mqstore.store.segment_files import row_entries
+
+__all__ = ["QueueEntries"]
+
+_PIECE_ENTRIES = 1 << 16
+
+
+class QueueEntries:
+    """Reads entries by their queue offset."""
+
+    def __init__(self, file_system: FileSystem, directory: Path, file_bytes: int) -> None:
+        self.directory = directory
+        self._file_system = file_system
+        self._file_bytes = file_bytes
+        self._sizes = {
+            int(entry.name): min(entry.size_bytes, file_bytes)
+            for entry in row_entries(file_system, directory)
+        }
+
+    @property
+    def min_offset(self) -> int:
+        """Queue offset of the first entry that has room in a file."""
+        return min(self._sizes, default=0) // ENTRY_BYTES
+
+    def place_of(self, queue_offset: int) -> tuple[Path, int]:
+        """File and byte in it where an entry lies or should lie."""
+        position = queue_offset * ENTRY_BYTES
+        start = position - position % self._file_bytes
+        return self.directory / file_name(start), position - start
+
+    def read(self, queue_offset: int, count: int) -> npt.NDArray[np.uint8]:
+        """The bytes of `count` entries, shape (count, 20); zeros where there are none."""
+        data = np.zeros(count * ENTRY_BYTES, np.uint8)
+        done = 0
+        while done < len(data):
+            path, position = self.place_of(queue_offset + done // ENTRY_BYTES)
+            length = min(len(data) - done, self._file_bytes - position)
+            if position < self._sizes.get(int(path.name), 0):
+                part = self._file_system.read_at(path, position, length)
+                data[done : done + len(part)] = np.frombuffer(part, np.uint8)
+            done += length
+        return data.reshape(-1, ENTRY_BYTES)
+
+    def end_offset(self, from_offset: int = 0) -> int:
+        """Queue offset behind the last entry that is not all zero; at least `from_offset`."""
+        for start in sorted(self._sizes, reverse=True):
+            first = max(from_offset, start // ENTRY_BYTES)
+            stop = start // ENTRY_BYTES + -(-self._sizes[start] // ENTRY_BYTES)
+            while stop > first:
+                least = max(first, stop - _PIECE_ENTRIES)
+                is_used = self.read(least, stop - least).any(axis=1)
+                if is_used.any():
+                    return least + int(np.flatnonzero(is_used)[-1]) + 1
+                stop = least
+        return from_offset
+
+    def find_wrong_files(self) -> list[Finding]:
+        """Files of a wrong length, and files that are missing between others."""
+        findings = []
+        entries = row_entries(self._file_system, self.directory)
+        for index, entry in enumerate(entries):
+            path = self.directory / entry.name
+            if entry.size_bytes != self._file_bytes:
+                # A creation that a crash has cut short is removed at the next opening.
+                is_new = entry.size_bytes == 0 and index == len(entries) - 1
+                expected, found = f"{self._file_bytes} bytes", f"{entry.size_bytes}"
+                findings.append(
+                    Finding(
+                        "queue-file-length", path, entry.size_bytes, expected, found, is_damage=not is_new
+                    )
+                )
+            wanted = int(entries[index - 1].name) + self._file_bytes
+            if index and int(entry.name) != wanted:
+                findings.append(
+                    Finding("queue-file-missing", path, 0, f"a file {file_name(wanted)} before it", "none")
+                )
+        return findings
+
+    def __repr__(self) -> str:
+        return f"QueueEntries({str(self.directory)!r}, files={len(self._sizes)})"

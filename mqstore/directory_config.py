@@ -1,0 +1,57 @@
+"""The settings that a store directory was written with, as far as its files tell: for tools that look at it.
+
+The lengths of the files of log, queues and index are read off them, damaged ones outvoted by the others; all
+else is as given, or the default. Nothing is changed.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mqstore.index.index_file_format import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, file_size_bytes
+from mqstore.store.config import StoreConfig
+from mqstore.store.file_system import FileEntry, FileSystem
+from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
+from mqstore.store.segment_files import row_entries, row_file_bytes
+from mqstore.store_layout import StoreLayout
+
+__all__ = ["config_of_directory"]
+
+# So many queue files are looked at; there may be thousands.
+_SAMPLE = 1_000
+
+
+def config_of_directory(
+    file_system: FileSystem, root: Path, settings: Mapping[str, Any] | None = None
+) -> StoreConfig:
+    """`settings`: those that are known, which win. Raises ConfigIllegal."""
+    layout, known = StoreLayout(root), dict(settings or {})
+    log_bytes = row_file_bytes(row_entries(file_system, layout.commit_log))
+    queue_files = itertools.islice(_queue_files(file_system, layout.consume_queues), _SAMPLE)
+    queue_bytes = row_file_bytes(list(queue_files))
+    if log_bytes is not None:
+        known.setdefault("mapped_file_size_commit_log", log_bytes)
+    if queue_bytes is not None and queue_bytes % 20 == 0:
+        known.setdefault("mapped_file_size_consume_queue", queue_bytes)
+    known = _index_sizes(file_system, layout.index) | known
+    if "mapped_file_size_commit_log" in known and "max_message_size" not in known:
+        fitting = known["mapped_file_size_commit_log"] - MAX_RECORD_OVERHEAD_BYTES - BLANK_MIN_BYTES
+        known["max_message_size"] = max(1, min(StoreConfig().max_message_size, fitting))
+    return StoreConfig.from_mapping(known)
+
+
+def _queue_files(file_system: FileSystem, directory: Path) -> Iterator[FileEntry]:
+    for topic in file_system.list(directory):
+        for queue in file_system.list(directory / topic.name) if topic.is_directory else ():
+            if queue.is_directory:
+                yield from row_entries(file_system, directory / topic.name / queue.name)
+
+
+def _index_sizes(file_system: FileSystem, directory: Path) -> dict[str, int]:
+    """Slots and entries of RocketMQ's index files: the default, or 1 to 4 as the default is."""
+    sizes = [entry.size_bytes for entry in file_system.list(directory) if len(entry.name) == 17]
+    if not sizes or max(sizes) in (0, file_size_bytes()):
+        return {}
+    slots = (max(sizes) - HEADER_BYTES) // (SLOT_BYTES + 4 * ENTRY_BYTES)
+    return {"max_hash_slot_num": slots, "max_index_num": 4 * slots}

@@ -1,0 +1,51 @@
+"""Compiled loop over whole records for verify: what the scan of the log leaves open.
+
+Arrays: `data` is uint8, C-contiguous, whole records one after another. Nothing is written. Callers hold no
+lock: the kernel releases the GIL. Import this module inside the function that first needs it. The plain twin
+is in tests/support/record_scan.py.
+"""
+
+import numba
+import numpy as np
+
+from mqstore.index.kernels import record_layout
+from mqstore.store.kernels import crc32, read_int, read_long
+from mqstore.store.record_format import HEADER_BYTES, STORE_TIMESTAMP_POSITION
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+
+__all__ = ["survey"]
+
+
+@numba.njit(nogil=True, cache=True, boundscheck=False)
+def survey(data):  # type: ignore[no-untyped-def]
+    """(records, greatest store timestamp or -1, position of the first wrong body CRC or -1, that CRC).
+
+    A record that has a CRC of its own is whole by that alone; a broker looks at the body's.
+    """
+    at = np.int64(0)
+    records = np.int64(0)
+    greatest = np.int64(-1)
+    wrong_at = np.int64(-1)
+    wrong_crc = np.int64(0)
+    while at < len(data):
+        total_size, _, _, _, _ = record_layout(data, at, len(data))
+        if total_size <= 0:
+            break
+        sys_flag = read_int(data, at + 36)
+        body_at = at + HEADER_BYTES
+        timestamp_at = at + STORE_TIMESTAMP_POSITION
+        if sys_flag & BORN_HOST_V6:
+            body_at += 12
+            timestamp_at += 12
+        if sys_flag & STORE_HOST_V6:
+            body_at += 12
+        greatest = max(greatest, read_long(data, timestamp_at))
+        body_length = read_int(data, body_at - 4)
+        if body_length > 0 and wrong_at < 0:
+            crc = crc32(data, body_at, body_at + body_length)
+            if crc != read_int(data, at + 8):
+                wrong_at = at
+                wrong_crc = crc
+        records += 1
+        at += total_size
+    return records, greatest, wrong_at, wrong_crc

@@ -1,0 +1,336 @@
+"""Verify: checks every byte of a store directory that can be checked, and changes none.
+
+    log                   every record: lengths, magic, its own offset, CRCs; segments one after another
+    consume queues        each entry against its record, no record without one (index/queue_check.py)
+    key index             each entry against its record (index/key_index_check.py, index_file_check.py)
+    small files           state files, checkpoint, recovery point (state_check.py)
+
+One pass over the log, a segment a worker; the kernels release the GIL. What is found is damage, or what is
+normal after a crash and put right by the next opening: a torn tail, queues behind the log. With `live`,
+beside a writer, all differences between the log and what is derived from it are of the second kind.
+
+The writer's lock is held meanwhile, so that nothing changes under the check; where the directory may not be
+written to, nobody can write, and no lock is taken.
+"""
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from mqstore.index.index_file import IndexFileSize
+from mqstore.index.index_file_check import IndexFileCheck
+from mqstore.index.index_point_file import IndexPointFile
+from mqstore.index.key_index_check import KeyIndexCheck
+from mqstore.index.queue_check import LostMessage, QueueCheck, Run
+from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.state_check import StateCheck
+from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import StoreNotFound
+from mqstore.store.file_system import FileSystem
+from mqstore.store.finding import Finding
+from mqstore.store.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
+from mqstore.store.mapped_file import file_name
+from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.record_format import MAX_RECORD_OVERHEAD_BYTES
+from mqstore.store.recovery_point_file import RecoveryPointFile
+from mqstore.store.segment_files import SegmentFile, list_segments, row_entries
+from mqstore.store_layout import StoreLayout
+
+__all__ = ["ScanProgress", "VerifyReport", "nobody_writes", "verify", "verify_locked"]
+
+ScanProgress = Callable[[int, int], None]
+"""Called with (bytes done, bytes in all), from several threads, one at a time."""
+
+_EVERYTHING = 2**62
+
+
+class VerifyReport(NamedTuple):
+    """What verify saw.
+
+    scan: the log, its damaged stretches and where it ends. lost: the messages that lay in them, as far as the
+    queues and their numbering tell. findings: in the order log, queues, keys, small files.
+    """
+
+    path: Path
+    config: StoreConfig
+    segments: tuple[SegmentFile, ...]
+    scan: LogScan
+    records: int
+    newest_timestamp: int
+    findings: tuple[Finding, ...]
+    lost: tuple[LostMessage, ...]
+
+    @property
+    def damages(self) -> tuple[Finding, ...]:
+        """The findings that are damage."""
+        return tuple(finding for finding in self.findings if finding.is_damage)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.damages
+
+
+def verify(
+    path: Path,
+    config: StoreConfig,
+    *,
+    file_system: FileSystem | None = None,
+    clock: Clock | None = None,
+    workers: int | None = None,
+    live: bool = False,
+    on_progress: ScanProgress | None = None,
+) -> VerifyReport:
+    """Check the store at `path`, whose files have the lengths of `config` (directory_config.py).
+
+    workers: segments looked at at a time; the number of processors without. Raises StoreNotFound,
+    StoreLocked (somebody writes, and `live` is not given), UnknownVersion.
+    """
+    file_system, layout = file_system or OsFileSystem(), StoreLayout(path)
+    if not file_system.exists(layout.commit_log):
+        raise StoreNotFound(path)
+    with contextlib.nullcontext() if live else nobody_writes(file_system, layout):
+        check = _Verification(file_system, layout, config, clock or SystemClock(), live=live)
+        return check.run(workers or os.cpu_count() or 1, on_progress)
+
+
+def verify_locked(
+    path: Path,
+    config: StoreConfig,
+    file_system: FileSystem,
+    clock: Clock,
+    workers: int | None,
+    on_progress: ScanProgress | None,
+) -> VerifyReport:
+    """As `verify`, for a caller who holds the lock."""
+    check = _Verification(file_system, StoreLayout(path), config, clock, live=False)
+    return check.run(workers or os.cpu_count() or 1, on_progress)
+
+
+@contextlib.contextmanager
+def nobody_writes(file_system: FileSystem, layout: StoreLayout) -> Iterator[None]:
+    """Hold the writer's lock, if there can be a writer. Raises StoreLocked."""
+    lock = None
+    if file_system.exists(layout.lock):
+        try:
+            lock = file_system.lock(layout.lock)
+        except OSError as error:
+            # Where this process may not write, or nobody may.
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+class _Digest(NamedTuple):
+    """What became of one piece."""
+
+    piece_offset: int
+    records: int
+    greatest_timestamp: int
+    runs: list[Run]
+    in_log: list[Finding]
+    in_keys: list[Finding]
+
+
+class _Verification:
+    """One check of one directory."""
+
+    def __init__(
+        self, file_system: FileSystem, layout: StoreLayout, config: StoreConfig, clock: Clock, *, live: bool
+    ) -> None:
+        self._file_system = file_system
+        self._layout = layout
+        self._config = config
+        self._clock = clock
+        self._after_crash = live or file_system.exists(layout.abort)
+        point_file = RecoveryPointFile(file_system, layout.recovery_point)
+        self._point = point_file.load()
+        self._has_bad_point = self._point is None and file_system.exists(layout.recovery_point)
+        self._segment_bytes = config.mapped_file_size_commit_log
+        self._segments = tuple(list_segments(file_system, layout.commit_log, self._segment_bytes))
+        self._queues = self._make_queue_check()
+        self._keys: KeyIndexCheck | None = None
+        if isinstance(file_system, OsFileSystem):
+            self._keys = KeyIndexCheck(file_system, layout.keys)
+        self._index_files = self._make_index_file_check()
+        self._lock = threading.Lock()
+        self._done_bytes = 0
+
+    def _make_queue_check(self) -> QueueCheck:
+        if self._point is not None:
+            dispatched_offset = self._point.queues_offset
+        else:
+            dispatched_offset = 0 if self._after_crash else _EVERYTHING
+        return QueueCheck(
+            self._file_system,
+            self._layout.consume_queues,
+            self._config.mapped_file_size_consume_queue,
+            DelayLevels.parse(self._config.message_delay_level).as_array(),
+            dispatched_offset=dispatched_offset,
+            after_crash=self._after_crash,
+        )
+
+    def _make_index_file_check(self) -> IndexFileCheck:
+        point = IndexPointFile(self._file_system, self._layout.index_point).load()
+        return IndexFileCheck(
+            self._file_system,
+            self._layout.index,
+            IndexFileSize(self._config.max_hash_slot_num, self._config.max_index_num),
+            dispatched_offset=point.dispatched_offset if point is not None else 0,
+            after_crash=self._after_crash,
+        )
+
+    def run(self, workers: int, on_progress: ScanProgress | None) -> VerifyReport:
+        """Check everything."""
+        try:
+            return self._run(workers, on_progress)
+        finally:
+            if self._keys is not None:
+                self._keys.close()
+
+    def _run(self, workers: int, on_progress: ScanProgress | None) -> VerifyReport:
+        outline = LogOutline(self._segment_bytes, self._point.log_offset if self._point is not None else None)
+        findings = list(self._find_wrong_files())
+        records = newest_timestamp = 0
+        in_queues: list[Finding] = []
+        in_keys: list[Finding] = []
+        for scanned in self._scan(workers, on_progress):
+            below_offset = outline.add(scanned)
+            findings += _unreadable(scanned)
+            for digest in scanned.digests:
+                if digest.piece_offset < below_offset:
+                    records += digest.records
+                    newest_timestamp = max(newest_timestamp, digest.greatest_timestamp)
+                    findings += digest.in_log
+                    in_queues += self._queues.take(digest.runs)
+                    in_keys += digest.in_keys
+        scan = outline.finish()
+        findings += self._find_in_log(scan)
+        queue_findings, lost = self._queues.finish(scan)
+        findings += (*in_queues, *queue_findings, *in_keys)
+        findings += self._find_behind(scan)
+        findings += self._find_in_small_files(lost, newest_timestamp)
+        return VerifyReport(
+            self._layout.root,
+            self._config,
+            self._segments,
+            scan,
+            records,
+            newest_timestamp,
+            tuple(findings),
+            tuple(lost),
+        )
+
+    # -- the pass over the log ------------------------------------------------------------------------
+
+    def _scan(self, workers: int, on_progress: ScanProgress | None) -> Iterator[ScannedSegment[_Digest]]:
+        total_bytes = sum(min(each.size_bytes, self._segment_bytes) for each in self._segments)
+
+        def report(length_bytes: int) -> None:
+            with self._lock:
+                self._done_bytes += length_bytes
+                if on_progress is not None:
+                    on_progress(self._done_bytes, total_bytes)
+
+        return scan_segments(
+            self._file_system,
+            self._segments,
+            self._digest,
+            segment_bytes=self._segment_bytes,
+            max_record_bytes=self._config.max_message_size + MAX_RECORD_OVERHEAD_BYTES,
+            workers=workers,
+            on_bytes=report,
+        )
+
+    def _digest(self, piece: Piece) -> _Digest:
+        from mqstore import kernels
+
+        records, greatest, wrong_at, wrong_crc = kernels.survey(piece.data)
+        in_log: list[Finding] = []
+        if wrong_at >= 0:
+            path, position = self._place_of(piece.base_offset + int(wrong_at))
+            stored = int.from_bytes(piece.data[wrong_at + 8 : wrong_at + 12].tobytes(), "big")
+            in_log.append(Finding("body-crc", path, position, f"body CRC {wrong_crc}", f"{stored}"))
+        in_keys = self._keys.digest(piece) if self._keys is not None else []
+        in_keys += self._index_files.digest(piece)
+        runs = self._queues.digest(piece)
+        return _Digest(piece.base_offset, int(records), int(greatest), runs, in_log, in_keys)
+
+    def _place_of(self, offset: int) -> tuple[Path, int]:
+        """File and byte of a physical offset; the file may be missing."""
+        start_offset = offset - offset % self._segment_bytes
+        for segment in self._segments:
+            if segment.start_offset == start_offset:
+                return segment.path, offset - start_offset
+        return self._layout.commit_log / file_name(start_offset), offset - start_offset
+
+    # -- findings -------------------------------------------------------------------------------------
+
+    def _find_wrong_files(self) -> Iterator[Finding]:
+        """Segments of a wrong length or name."""
+        entries = row_entries(self._file_system, self._layout.commit_log)
+        for index, entry in enumerate(entries):
+            path = self._layout.commit_log / entry.name
+            if entry.size_bytes != self._segment_bytes:
+                is_new = entry.size_bytes == 0 and index == len(entries) - 1
+                expected, found = f"{self._segment_bytes} bytes", f"{entry.size_bytes}"
+                yield Finding("segment-length", path, entry.size_bytes, expected, found, is_damage=not is_new)
+        listed = {segment.path for segment in self._segments}
+        for segment in self._segments:
+            if segment.is_misnamed:
+                expected, found = f"physical offset {int(segment.path.name)}", f"{segment.start_offset}"
+                yield Finding("segment-name", segment.path, 28, expected, found)
+        for entry in entries:
+            path = self._layout.commit_log / entry.name
+            if entry.size_bytes and path not in listed:
+                yield Finding("segment-name", path, 0, "a segment of its own", "another copy of one")
+
+    def _find_in_log(self, scan: LogScan) -> Iterator[Finding]:
+        for stretch in scan.damages:
+            yield self._damaged(stretch)
+        if scan.torn_offset >= 0:
+            path, position = self._place_of(scan.torn_offset)
+            yield Finding("torn-tail", path, position, "zeros", "pieces of records", is_damage=False)
+
+    def _damaged(self, stretch: DamagedStretch) -> Finding:
+        path, position = self._place_of(stretch.start_offset)
+        found = f"{stretch.found}; {stretch.length_bytes:,} bytes are damaged"
+        return Finding("record", path, position, stretch.expected, found)
+
+    def _find_behind(self, scan: LogScan) -> Iterator[Finding]:
+        """Entries of the key indexes that lie outside of the log."""
+        if self._keys is not None:
+            yield from self._keys.finish(scan, after_crash=self._after_crash)
+        yield from self._index_files.finish(scan.end_offset)
+
+    def _find_in_small_files(self, lost: list[LostMessage], newest_timestamp: int) -> Iterator[Finding]:
+        if self._has_bad_point:
+            path = self._layout.recovery_point
+            yield Finding("recovery-point", path, 0, "a recovery point", "bytes whose checksum differs")
+        # What a damaged stretch has taken was there when its consumers passed.
+        ends: dict[tuple[str, int], int] = {}
+        for message in lost:
+            queue = (message.topic, message.queue_id)
+            ends[queue] = max(ends.get(queue, 0), message.queue_offset + 1)
+        yield from StateCheck(self._file_system, self._layout, self._clock).run(
+            lambda *queue: max(self._queues.next_queue_offset(*queue), ends.get(queue, 0)),
+            lambda *queue: self._queues.entries_of(*queue).min_offset,
+            newest_timestamp,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Verification of {str(self._layout.root)!r}>"
+
+
+def _unreadable(scanned: ScannedSegment[_Digest]) -> Iterator[Finding]:
+    for position in scanned.unreadable:
+        yield Finding("unreadable", scanned.segment.path, position, "a sector that can be read", "an error")

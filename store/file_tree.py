@@ -1,0 +1,88 @@
+"""Trees of files behind the seam: deleting one, copying one, and pieces of files.
+
+For repair and rebuild, which must survive being killed: what is copied is durable on return, and all may be
+done again. A copy leaves out zeros, so that files with holes keep them.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.store.file_system import BytesLike, FileSystem, MappedRegion
+
+__all__ = ["copy_file", "copy_range", "copy_tree", "delete_tree", "zero_range"]
+
+_CHUNK_BYTES = 4 << 20
+
+
+def delete_tree(file_system: FileSystem, directory: Path) -> None:
+    """Remove a directory and all in it; a missing one is no error."""
+    if not file_system.exists(directory):
+        return
+    for entry in file_system.list(directory):
+        path = directory / entry.name
+        if entry.is_directory:
+            delete_tree(file_system, path)
+        else:
+            file_system.delete(path)
+    file_system.delete_directory(directory)
+    file_system.sync_directory(directory.parent)
+
+
+def copy_tree(file_system: FileSystem, source: Path, target: Path) -> None:
+    """Copy a directory, durably but for the name of `target`."""
+    file_system.make_directories(target)
+    for entry in file_system.list(source):
+        if entry.is_directory:
+            copy_tree(file_system, source / entry.name, target / entry.name)
+        else:
+            copy_file(file_system, source / entry.name, target / entry.name, entry.size_bytes)
+    file_system.sync_directory(target)
+
+
+def copy_file(
+    file_system: FileSystem,
+    source: Path,
+    target: Path,
+    length_bytes: int,
+    *,
+    position: int = 0,
+    size_bytes: int | None = None,
+) -> None:
+    """Copy a piece of `source`, or all of it, to a new file; its bytes are durable, its name is not.
+
+    size_bytes: make the file so long, zeros behind what is copied.
+    """
+    if not (size_bytes or length_bytes):
+        file_system.write(target, b"")
+        return
+    file_system.delete(target)
+    region = file_system.map(target, size_bytes or length_bytes, create=True)
+    copy_range(lambda at, length: file_system.read_at(source, position + at, length), region, 0, length_bytes)
+    region.sync()
+    region.rest()
+
+
+def copy_range(
+    read: Callable[[int, int], BytesLike | npt.NDArray[np.uint8]],
+    target: MappedRegion,
+    start: int,
+    stop: int,
+) -> None:
+    """Copy bytes to the same place in `target`; what is zero there is left alone."""
+    for at in range(start, stop, _CHUNK_BYTES):
+        chunk = bytes(read(at, min(_CHUNK_BYTES, stop - at)))
+        if chunk.count(0) < len(chunk):
+            target.reserve(at, len(chunk))
+            target.write(at, chunk)
+
+
+def zero_range(region: MappedRegion, start: int, stop: int) -> None:
+    """Zero the bytes from `start` to `stop`; those that are zero already are not touched."""
+    for at in range(start, stop, _CHUNK_BYTES):
+        end = min(at + _CHUNK_BYTES, stop)
+        if np.frombuffer(region.view[at:end], np.uint8).any():
+            region.reserve(at, end - at)
+            region.write(at, bytes(end - at))

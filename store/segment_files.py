@@ -1,0 +1,145 @@
+"""The segments of a log as they lie on disk, whatever their state: what verify and repair look at.
+
+A log that is opened for use refuses files of a wrong length, gaps, and bytes that are no records
+(mapped_file_queue.py, recovery.py). Here they are listed all the same, each where its records say that it
+belongs: of two files whose names were swapped, each is taken for the other.
+
+Read with `read_at` and not mapped, so that a bad sector is an error and no SIGBUS: what cannot be read
+counts as zeros, and is noted. Nothing is changed. Threads: any; a reader is of one thread.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.store.file_system import FileEntry, FileSystem
+from mqstore.store.record_format import HEADER_BYTES, RecordIllegal, decode_header
+
+__all__ = ["SegmentFile", "SegmentReader", "list_segments", "row_entries", "row_file_bytes"]
+
+_NAME = re.compile(r"\d{20}")
+_SECTOR_BYTES = 4096
+
+
+class SegmentFile(NamedTuple):
+    """One file of the log.
+
+    start_offset: physical offset of its first byte, by its records where they are sure of it, else by name.
+    size_bytes: its length on disk.
+    """
+
+    path: Path
+    start_offset: int
+    size_bytes: int
+
+    @property
+    def is_misnamed(self) -> bool:
+        """Whether its records belong elsewhere than its name says."""
+        return int(self.path.name) != self.start_offset
+
+
+def row_entries(file_system: FileSystem, directory: Path) -> list[FileEntry]:
+    """The files of a row, those of length zero included, by name."""
+    return [
+        entry
+        for entry in file_system.list(directory)
+        if not entry.is_directory and _NAME.fullmatch(entry.name)
+    ]
+
+
+def row_file_bytes(entries: list[FileEntry]) -> int | None:
+    """How long the files of a row are meant to be: as most of them are, the longer where that is open."""
+    sizes = Counter(entry.size_bytes for entry in entries if entry.size_bytes)
+    return max(sizes, key=lambda size: (sizes[size], size)) if sizes else None
+
+
+def list_segments(file_system: FileSystem, directory: Path, segment_bytes: int) -> list[SegmentFile]:
+    """The segments by the offset where they belong; files of length zero are left out.
+
+    A file is taken for another segment than its name says only if no file of that name holds it.
+    """
+    named = {int(entry.name): entry for entry in row_entries(file_system, directory) if entry.size_bytes}
+    homes = {
+        start_offset: _home(file_system, directory / entry.name, segment_bytes)
+        for start_offset, entry in named.items()
+    }
+    segments = []
+    taken = {home for start_offset, home in homes.items() if home == start_offset}
+    for start_offset, entry in named.items():
+        home = homes[start_offset]
+        if home is None or home in taken - {start_offset}:
+            home = start_offset
+        taken.add(home)
+        segments.append(SegmentFile(directory / entry.name, home, entry.size_bytes))
+    return _one_for_each_place(segments)
+
+
+def _one_for_each_place(segments: list[SegmentFile]) -> list[SegmentFile]:
+    """Sorted; where two claim one place, the one that has the name keeps it and the other is left out."""
+    by_place: dict[int, SegmentFile] = {}
+    for segment in sorted(segments, key=lambda each: not each.is_misnamed, reverse=True):
+        by_place.setdefault(segment.start_offset, segment)
+    return [by_place[start_offset] for start_offset in sorted(by_place)]
+
+
+def _home(file_system: FileSystem, path: Path, segment_bytes: int) -> int | None:
+    """Where the segment belongs by its first record; None when that does not tell."""
+    try:
+        header = decode_header(file_system.read_at(path, 0, HEADER_BYTES + 24))
+    except (RecordIllegal, OSError):
+        return None
+    home = header.physical_offset
+    return home if home >= 0 and home % segment_bytes == 0 else None
+
+
+class SegmentReader:
+    """Reads one segment in pieces. `unreadable`: positions of sectors that gave an error, read as zeros."""
+
+    def __init__(self, file_system: FileSystem, segment: SegmentFile) -> None:
+        self.segment = segment
+        self.unreadable: list[int] = []
+        self._file_system = file_system
+
+    def read(self, position: int, length_bytes: int) -> npt.NDArray[np.uint8]:
+        """Up to so many bytes from `position` on, fewer where the file ends."""
+        length_bytes = min(length_bytes, self.segment.size_bytes - position)
+        try:
+            return np.frombuffer(
+                self._file_system.read_at(self.segment.path, position, length_bytes), np.uint8
+            )
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return self._read_by_sectors(position, position + length_bytes)
+
+    def _read_by_sectors(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        data = np.zeros(stop - start, np.uint8)
+        for sector in range(start - start % _SECTOR_BYTES, stop, _SECTOR_BYTES):
+            at, end = max(start, sector), min(sector + _SECTOR_BYTES, stop)
+            try:
+                part = self._file_system.read_at(self.segment.path, at, end - at)
+                data[at - start : at - start + len(part)] = np.frombuffer(part, np.uint8)
+            except OSError:
+                if sector not in self.unreadable:
+                    self.unreadable.append(sector)
+        return data
+
+    def next_data(self, position: int) -> int:
+        """Position of the first byte at or after `position` that is not zero; the file's size if none is."""
+        region = self._file_system.map(self.segment.path, self.segment.size_bytes, writable=False)
+        while position < self.segment.size_bytes:
+            # Asks the file system for holes; no page is touched.
+            position = region.next_data(position)
+            piece = self.read(position, 1 << 20)
+            nonzero = np.flatnonzero(piece != 0)
+            if len(nonzero):
+                return position + int(nonzero[0])
+            position += max(1, len(piece))
+        return self.segment.size_bytes
+
+    def __repr__(self) -> str:
+        return f"SegmentReader({self.segment.path.name!r}, unreadable={len(self.unreadable)})"

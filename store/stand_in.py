@@ -1,0 +1,129 @@
+"""Stand-ins: whole records that fill a damaged stretch of the log byte for byte.
+
+Two kinds, both of which RocketMQ and mqstore walk over like any record:
+
+    a stand-in    takes the place of a lost message in its queue: same topic, queue and queue offset. Its body
+                  is zeros, or empty; the property MQSTORE_LOST says what it is
+    a filler      stands for nothing: a record of the kind that a rolled-back transaction leaves, which gets
+                  no entry in a queue and no key, so nobody sees it
+
+In SCHEDULE_TOPIC_XXXX a stand-in is a delayed half message, which delivery discards, as a broker does: nobody
+gets it early or late. Where that does not fit, it is delivered to the topic LOST.
+Why not a BLANK: it ends its segment. docs/decisions/0005-damage-is-covered-with-records.md.
+Pure functions; no I/O and no clock here.
+"""
+
+from typing import Final
+
+from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.properties_format import REAL_QID, REAL_TOPIC
+from mqstore.store.record_format import (
+    CRC_PROPERTY_BYTES,
+    FIXED_BYTES,
+    HEADER_BYTES,
+    encode_record,
+    encode_topic,
+)
+from mqstore.store.sys_flag import TRANSACTION_ROLLBACK
+
+__all__ = ["FILLER_TOPIC", "LOST", "MIN_FILLER_BYTES", "filler", "least_bytes", "stand_in"]
+
+LOST: Final = "MQSTORE_LOST"
+"""The property of a stand-in, where it has room: its value is 1."""
+FILLER_TOPIC: Final = "-"
+"""One character, so that the shortest record that any topic can have is filled."""
+MIN_FILLER_BYTES: Final = FIXED_BYTES + len(FILLER_TOPIC)
+
+_MARK = f"{LOST}\x011\x02".encode()
+# 127.0.0.1, port 0.
+_HOST = bytes([127, 0, 0, 1, 0, 0, 0, 0])
+
+
+def _destinations(topic: str) -> tuple[bytes, ...]:
+    """Properties that a stand-in of this topic must have, one set of which is enough; the best first."""
+    if topic != SCHEDULE_TOPIC:
+        return (b"",)
+    return tuple(
+        f"{REAL_TOPIC}\x01{real_topic}\x02{REAL_QID}\x010\x02".encode()
+        for real_topic in (TRANS_HALF_TOPIC, "LOST")
+    )
+
+
+def _choices(topic: str) -> list[tuple[bytes, bool]]:
+    """(properties, whether the record's CRC follows), from the longest and best on."""
+    destinations = _destinations(topic)
+    return [
+        *((needed + _MARK, True) for needed in destinations),
+        *((needed, True) for needed in destinations),
+        *((needed, False) for needed in destinations),
+    ]
+
+
+def _bytes_of(topic_field: bytes, properties: bytes, has_crc: bool) -> int:
+    return HEADER_BYTES + len(topic_field) + 2 + len(properties) + (CRC_PROPERTY_BYTES if has_crc else 0)
+
+
+def least_bytes(topic: str) -> tuple[int, int]:
+    """(the least that a stand-in of this topic takes with all that it may say; the very least)."""
+    topic_field, _ = encode_topic(topic)
+    sizes = [_bytes_of(topic_field, *choice) for choice in _choices(topic)]
+    return sizes[0], min(sizes)
+
+
+def stand_in(
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    size_bytes: int,
+    store_timestamp: int,
+) -> bytes:
+    """The stand-in for one message, exactly `size_bytes` long; at least what `least_bytes` says."""
+    topic_field, _ = encode_topic(topic)
+    properties, has_crc = next(
+        choice for choice in _choices(topic) if _bytes_of(topic_field, *choice) <= size_bytes
+    )
+    place = (queue_id, queue_offset, physical_offset, size_bytes, store_timestamp)
+    return _record(topic, *place, 0, properties, has_crc)
+
+
+def filler(physical_offset: int, size_bytes: int, store_timestamp: int) -> bytes:
+    """A filler, exactly `size_bytes` long; at least MIN_FILLER_BYTES."""
+    has_crc = size_bytes >= MIN_FILLER_BYTES + CRC_PROPERTY_BYTES
+    place = (0, 0, physical_offset, size_bytes, store_timestamp)
+    return _record(FILLER_TOPIC, *place, TRANSACTION_ROLLBACK, b"", has_crc)
+
+
+def _record(
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    physical_offset: int,
+    size_bytes: int,
+    store_timestamp: int,
+    sys_flag: int,
+    properties: bytes,
+    has_crc: bool,
+) -> bytes:
+    topic_field, magic = encode_topic(topic)
+    body = bytes(size_bytes - _bytes_of(topic_field, properties, has_crc))
+    record = encode_record(
+        magic,
+        topic_field,
+        body,
+        properties,
+        queue_id,
+        0,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        store_timestamp,
+        _HOST,
+        store_timestamp,
+        _HOST,
+        0,
+        0,
+        has_crc,
+    )
+    assert len(record) == size_bytes, (len(record), size_bytes)
+    return record
