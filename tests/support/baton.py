@@ -1,16 +1,19 @@
 """The baton: several threads of which exactly one runs at a time, in an order that a seed decides.
 
 A thread gives the baton away in `pass_on`, which the simulated disk calls before each step, and where it
-waits for a
-BatonLock. So the interleaving of putters and the leader of a group commit is the same in every run.
+waits for a BatonLock. So the interleaving of putters and the leader of a group commit is the same in every
+run.
 """
 
 import random
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import cast
 
-__all__ = ["Baton", "BatonLock"]
+from mqstore.store.sync_waiters import SyncWaiters, _Waiter
+
+__all__ = ["Baton", "BatonLock", "BatonWaiters"]
 
 
 class Baton:
@@ -82,21 +85,30 @@ class Baton:
 
 
 class BatonLock:
-    """A lock whose waiters give the baton away."""
+    """A lock whose waiters give the baton away. `is_owned`: only its holder may release it, as an RLock."""
 
-    def __init__(self, baton: Baton) -> None:
+    def __init__(self, baton: Baton, *, is_owned: bool = False) -> None:
         self._baton = baton
-        self._is_held = False
+        self._is_owned = is_owned
+        self._holder: threading.Thread | None = None
 
-    def acquire(self, timeout: float = -1) -> bool:
+    def locked(self) -> bool:
+        return self._holder is not None
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Wait without end, whatever `timeout` says: time stands still while others hold the baton."""
+        if self._holder is not None and not blocking:
+            return False
         if threading.current_thread().name.startswith("baton-"):
-            self._baton.wait_until(lambda: not self._is_held)
-        assert not self._is_held
-        self._is_held = True
+            self._baton.wait_until(lambda: self._holder is None)
+        assert self._holder is None
+        self._holder = threading.current_thread()
         return True
 
     def release(self) -> None:
-        self._is_held = False
+        if self._holder is None or (self._is_owned and self._holder is not threading.current_thread()):
+            raise RuntimeError("released by one who does not hold it")
+        self._holder = None
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -105,3 +117,17 @@ class BatonLock:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
+
+
+class BatonWaiters(SyncWaiters):
+    """Sync waiters that give the baton away while they sleep: a wake-up that is lost stops the run."""
+
+    def __init__(self, baton: Baton) -> None:
+        super().__init__()
+        self._baton = baton
+
+    def join(self, end_offset: int) -> threading.Lock:
+        asleep = cast("threading.Lock", BatonLock(self._baton))
+        asleep.acquire()
+        self._waiters.append(_Waiter(end_offset, asleep))
+        return asleep

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from mqstore import Host
-from support.baton import Baton, BatonLock
+from support.baton import Baton, BatonLock, BatonWaiters
 from support.witness import Witness
 
 __all__ = ["WORKLOADS", "Workload"]
@@ -71,7 +71,8 @@ def _group_commit(witness: Witness, chance: random.Random) -> None:
     log, flusher = store.commit_log, store._flusher
     witness.put("a", 50)
     log._lock = BatonLock(baton)  # type: ignore[assignment]
-    flusher._sync_lock = BatonLock(baton)  # type: ignore[assignment]
+    flusher._sync_lock = BatonLock(baton, is_owned=True)  # type: ignore[assignment]
+    flusher._waiters = BatonWaiters(baton)
     witness.disk.before = lambda what, path: baton.pass_on()
 
     def producer(topic: str) -> Callable[[], None]:
