@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from mqstore.store.commit_log import CommitLog
@@ -203,12 +203,14 @@ class Flusher:
             self._pending.extendleft(reversed(taken))
             raise
         for pending in taken:
-            # One that was cancelled is passed over: its message is stored all the same.
-            if pending.future.set_running_or_notify_cancel():
+            try:
                 if failure is not None:
                     pending.future.set_exception(failure)
                 else:
                     pending.future.set_result(pending.outcome)
+            except InvalidStateError:
+                # It was cancelled; its message is stored all the same. Those who wait for it are told.
+                pending.future.set_running_or_notify_cancel()
         return len(taken)
 
     def _take_pending(self) -> list[_Pending[object]]:
