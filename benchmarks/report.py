@@ -1,75 +1,110 @@
-"""The table of ratios, from the JSON that pytest-benchmark wrote; and the same table into README.md.
+"""The tables of a run, from its JSON: ratios with their spread, and the goals.
 
-usage: python benchmarks/report.py benchmarks/results/latest.json [--readme README.md]
+usage: python benchmarks/report.py benchmarks/results/latest.json [--documents] [--chart FILE.png]
 
-A ratio is the rival's time over ours in neighbouring rounds: above 1 we are faster.
+--documents writes the table of goals' rows into README.md, and all rows and goals into docs/benchmarks.md,
+between the markers there. Without it nothing is written but the chart, if one is asked for.
 """
 
-import json
-import statistics
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from goals import GOALS
+from results_file import COLUMNS, Results, Row, load
 from rich.console import Console
 from rich.table import Table
 
-BEGIN = "<!-- benchmark table: begin -->"
-END = "<!-- benchmark table: end -->"
-HEADINGS = ("work", "ours, µs", "rival", "rival, µs", "ratio", "least to greatest")
+ROOT = Path(__file__).resolve().parents[1]
+HEADINGS = ("work", "ours/s", *COLUMNS)
+GOAL_HEADINGS = ("work", "at least", "measured", "")
 
 
-def rows(results: dict[str, Any]) -> list[tuple[str, ...]]:
-    """One row a benchmark: medians, and the spread of the ratios."""
-    return [
-        (
-            info["work"],
-            f"{statistics.median(info['our_us']):.2f}",
-            info["rival"],
-            f"{statistics.median(info['rival_us']):.2f}",
-            f"{statistics.median(info['ratios']):.1f}",
-            f"{min(info['ratios']):.1f} to {max(info['ratios']):.1f}",
-        )
-        for info in (benchmark["extra_info"] for benchmark in results["benchmarks"])
-        if "ratios" in info
-    ]
-
-
-def machine(results: dict[str, Any]) -> str:
-    """The machine, the interpreter and the date of the run, in one line."""
-    info = results["machine_info"]
-    cpu = info["cpu"]
-    brand = cpu.get("brand_raw") or info.get("processor") or info["machine"]
+def cells(row: Row) -> tuple[str, ...]:
+    """Our rate, and the ratio to the contestant of each column."""
+    taken = [next((name for name in names if name in row.us), None) for names in COLUMNS.values()]
     return (
-        f"{brand}, {cpu.get('count')} cores, {info['system']} {info['release']}, "
-        f"Python {info['python_version']}, {results['datetime'][:10]}; `make bench`"
+        row.work,
+        f"{row.per_second():,.0f}",
+        *("" if name is None else str(row.ratio(name)) for name in taken),
     )
 
 
-def markdown(results: dict[str, Any]) -> str:
-    """The table as README shows it."""
-    lines = [f"| {' | '.join(HEADINGS)} |", "|" + " --- |" * len(HEADINGS)]
-    lines += [f"| {' | '.join(row)} |" for row in rows(results)]
-    return "\n".join([*lines, "", f"Median of neighbouring rounds. {machine(results)}."])
+def goal_rows(results: Results) -> list[tuple[str, ...]]:
+    """Each goal, what was measured, and whether it is reached."""
+    verdicts = [goal.verdict(results) for goal in GOALS]
+    return [(verdict.work, verdict.wanted, verdict.measured, verdict.word) for verdict in verdicts]
 
 
-def write_readme(readme: Path, table: str) -> None:
-    """Replace what stands between the two markers."""
-    text = readme.read_text("utf-8")
-    head, _, rest = text.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    readme.write_text(f"{head}{BEGIN}\n{table}\n{END}{tail}", "utf-8")
+def rows_of_goals(results: Results) -> list[Row]:
+    """The rows that a goal looks at, in the run's order."""
+    titles = {goal.work for goal in GOALS}
+    return [row for title, row in results.rows.items() if title in titles]
 
 
-def main(results_path: Path, readme: Annotated[Path | None, typer.Option()] = None) -> None:
-    """Print the table; with --readme also write it there."""
-    results = json.loads(results_path.read_text("utf-8"))
-    table = Table(*HEADINGS, title="rival's time / ours", caption=machine(results))
-    for row in rows(results):
+def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table as Markdown; columns in which nothing stands are left out."""
+    filled = list(rows)
+    kept = [at for at in range(len(headings)) if any(row[at] for row in filled)]
+    lines = [
+        [headings[at] for at in kept],
+        ["---"] * len(kept),
+        *([row[at] for at in kept] for row in filled),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def replace_between(document: Path, name: str, text: str) -> None:
+    """Put `text` between the two markers called `name`."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    whole = document.read_text("utf-8")
+    head, found, rest = whole.partition(begin)
+    _, closed, tail = rest.partition(end)
+    assert found, f"{document.name} has no marker {begin}"
+    assert closed, f"{document.name} has no marker {end}"
+    document.write_text(f"{head}{begin}\n{text}\n{end}{tail}", "utf-8")
+
+
+def write_documents(results: Results) -> None:
+    """README.md and docs/benchmarks.md."""
+    machine = (
+        f"Times as fast as the rival: median (least-greatest) of neighbouring rounds. {results.machine}."
+    )
+    of_goals = markdown(HEADINGS, map(cells, rows_of_goals(results)))
+    all_rows = markdown(HEADINGS, map(cells, results.rows.values()))
+    goals = markdown(GOAL_HEADINGS, goal_rows(results))
+    replace_between(ROOT / "README.md", "benchmark table", f"{of_goals}\n\n{machine}")
+    page = ROOT / "docs" / "benchmarks.md"
+    replace_between(page, "benchmark table", f"{all_rows}\n\n{machine}")
+    replace_between(page, "goals", goals)
+
+
+def show(title: str, headings: tuple[str, ...], rows: Iterable[tuple[str, ...]], caption: str = "") -> None:
+    """A table on the terminal."""
+    table = Table(*headings, title=title, caption=caption)
+    for row in rows:
         table.add_row(*row)
-    Console().print(table)
-    if readme is not None:
-        write_readme(readme, markdown(results))
+    Console(width=None if Console().is_terminal else 200).print(table)
+
+
+def main(
+    results_path: Path,
+    documents: Annotated[bool, typer.Option()] = False,
+    chart: Annotated[Path | None, typer.Option()] = None,
+) -> None:
+    """Print the tables."""
+    results = load(results_path)
+    show("times as fast as the rival", HEADINGS, map(cells, results.rows.values()), results.machine)
+    show(
+        "goals", GOAL_HEADINGS, (row for row in goal_rows(results) if documents or row[-1] != "not measured")
+    )
+    if documents:
+        write_documents(results)
+    if chart is not None:
+        from chart import draw
+
+        draw(results, rows_of_goals(results), chart)
 
 
 if __name__ == "__main__":
