@@ -37,7 +37,7 @@ __all__ = ["DamagedStretch", "LogOutline", "LogScan", "Piece", "ScannedSegment",
 
 T = TypeVar("T")
 
-_PIECE_BYTES = 8 << 20
+_PIECE_BYTES = 16 << 20
 # Where nothing is known to be durable, or to have been.
 _UNKNOWN = -1
 

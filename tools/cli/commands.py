@@ -20,9 +20,12 @@ from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.put import put
 from mqstore.tools.cli.query import query
+from mqstore.tools.cli.rebuild import rebuild
+from mqstore.tools.cli.repair import repair
 from mqstore.tools.cli.stats import stats
 from mqstore.tools.cli.tail import tail
 from mqstore.tools.cli.topics import topics
+from mqstore.tools.cli.verify import verify
 
 __all__ = ["app"]
 
@@ -66,5 +69,5 @@ def mqstore(
     """
 
 
-for command in (demo, put, ingest, get, tail, query, topics, stats, dump):
+for command in (demo, put, ingest, get, tail, query, topics, stats, dump, verify, repair, rebuild):
     app.command()(command)
