@@ -13,14 +13,17 @@ import re
 from pathlib import Path
 
 from mqstore.index.index_file import IndexFile, IndexFileSize
+from mqstore.index.index_file_format import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
+from mqstore.index.index_file_size import find_slot_count
 from mqstore.index.index_point_format import NO_FILE, IndexPoint
 from mqstore.store.errors import SegmentSizeMismatch
 from mqstore.store.file_system import FileEntry, FileSystem
 
 __all__ = ["IndexFileRow", "file_name"]
 
+# As in "open the directory with the ... that it was written with".
+_SIZE_KEY = "length by max_hash_slot_num and max_index_num"
 _NAME = re.compile(r"\d{17}")
-_SIZE_KEYS = "40 + 4 * max_hash_slot_num + 20 * max_index_num"
 
 
 def file_name(now_ms: int, last_name: int) -> str:
@@ -42,6 +45,7 @@ class IndexFileRow:
     def __init__(
         self, file_system: FileSystem, directory: Path, size: IndexFileSize, *, writable: bool
     ) -> None:
+        """size: of the files to come; those that are there may have another (`load`)."""
         self.directory = directory
         self.files: list[IndexFile] = []
         self._file_system = file_system
@@ -54,18 +58,32 @@ class IndexFileRow:
     def load(self) -> None:
         """Find the files. A last one of length zero is a creation that a crash interrupted: it is removed.
 
-        Raises SegmentSizeMismatch for any other length: the numbers of slots and entries are not in the file.
+        Files of another size than expected are gone on with in theirs, if it can be found in them, for a
+        broker knows one size only. Raises SegmentSizeMismatch when it cannot, or when they differ.
         """
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_index_file(entry)]
         if entries and entries[-1].size_bytes == 0:
             if self._writable:
                 self._file_system.delete(self.directory / entries[-1].name)
             entries.pop()
-        for entry in entries:
-            if entry.size_bytes != self._size.file_bytes:
-                path = self.directory / entry.name
-                raise SegmentSizeMismatch(path, self._size.file_bytes, entry.size_bytes, _SIZE_KEYS)
+        if any(entry.size_bytes != self._size.file_bytes for entry in entries):
+            self._size = self._find_size(entries)
         self.files = [self._open(entry.name) for entry in entries]
+
+    def _find_size(self, entries: list[FileEntry]) -> IndexFileSize:
+        """The size that all files have, from the first that tells."""
+        file_bytes = entries[0].size_bytes
+        for entry in entries:
+            path = self.directory / entry.name
+            if entry.size_bytes != file_bytes:
+                raise SegmentSizeMismatch(path, file_bytes, entry.size_bytes, _SIZE_KEY)
+            if file_bytes > HEADER_BYTES:
+                slot_count = find_slot_count(self._file_system.map(path, file_bytes, writable=False).view)
+                if slot_count is not None:
+                    entry_bytes = file_bytes - HEADER_BYTES - SLOT_BYTES * slot_count
+                    return IndexFileSize(slot_count, entry_bytes // ENTRY_BYTES)
+        path = self.directory / entries[0].name
+        raise SegmentSizeMismatch(path, self._size.file_bytes, file_bytes, _SIZE_KEY)
 
     @staticmethod
     def _is_index_file(entry: FileEntry) -> bool:

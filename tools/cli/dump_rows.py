@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mqstore.index import consume_queue_format, index_file_format
+from mqstore.index.index_file_size import find_slot_count
 from mqstore.schedule import timer_log_format
 from mqstore.store import state_file_format
 from mqstore.store.checkpoint_format import decode_checkpoint
@@ -221,12 +222,12 @@ def _index_entries(path: Path, start: int) -> Iterator[IndexEntryRow]:
 
 
 def _slot_count(view: memoryview) -> int:
-    """RocketMQ's default, or what makes slots and entries 1 to 4, as the default does and most settings.
-
-    The numbers are a broker's settings and nowhere in the file.
-    """
+    """RocketMQ's default, or what the file's contents tell, or what makes slots and entries 1 to 4."""
     if len(view) == index_file_format.file_size_bytes():
         return index_file_format.DEFAULT_SLOT_COUNT
+    found = find_slot_count(view)
+    if found is not None:
+        return found
     unit = index_file_format.SLOT_BYTES + 4 * index_file_format.ENTRY_BYTES
     return (len(view) - index_file_format.HEADER_BYTES) // unit
 

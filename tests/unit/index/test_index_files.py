@@ -379,12 +379,37 @@ def test_goes_on_in_the_middle_of_a_record(indexed: IndexedLog, stored: list[str
     index.close()
 
 
-def test_other_sizes_are_refused(indexed: IndexedLog) -> None:
-    """They are not in the file; the error says which settings they come from."""
-    indexed.put_messages(3)
+def test_files_of_another_size_are_gone_on_with_in_theirs(file_system: FileSystem, root: Path) -> None:
+    """So that the broker that made them finds its own size everywhere."""
+    indexed = IndexedLog(file_system, root, IndexFileSize(50, 40))
+    indexed.put_messages(60)
     indexed.index_all()
-    indexed.size = IndexFileSize(7, 7)
-    with pytest.raises(SegmentSizeMismatch, match="max_index_num"):
+    expected_files = len(indexed.names())
+    assert expected_files > 1
+    indexed.size = IndexFileSize(7, 6)
+    for read_only in True, False:
+        index = indexed.open(read_only=read_only)
+        indexed.assert_answers(index)
+        index.close()
+    indexed.put_messages(60)
+    indexed.index_all()
+    indexed.size = IndexFileSize(50, 40)
+    assert indexed.contents() == indexed.expected()
+    assert len(indexed.names()) > expected_files
+
+
+def test_files_that_do_not_tell_their_size_are_refused(indexed: IndexedLog) -> None:
+    """The error says which settings the size comes from. So are files of different lengths."""
+    indexed.file_system.make_directories(indexed.directory)
+    first = indexed.directory / "20260101000000000"
+    indexed.file_system.write(first, bytes(IndexFileSize(7, 7).file_bytes))
+    with pytest.raises(SegmentSizeMismatch, match="max_index_num") as caught:
+        indexed.open()
+    assert (caught.value.path, caught.value.found_bytes) == (first, IndexFileSize(7, 7).file_bytes)
+    assert caught.value.expected_bytes == SIZE.file_bytes
+    indexed.file_system.write(first, bytes(SIZE.file_bytes))
+    indexed.file_system.write(first.with_name("20260101000000001"), bytes(SIZE.file_bytes + 20))
+    with pytest.raises(SegmentSizeMismatch, match="20260101000000001"):
         indexed.open()
 
 

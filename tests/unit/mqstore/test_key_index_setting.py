@@ -116,11 +116,29 @@ def test_the_checkpoint_tells_which_index_file_is_full(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key_index", ["index_file", "both"])
-def test_other_sizes_are_refused_before_anything_is_changed(key_index: KeyIndex, tmp_path: Path) -> None:
-    """The error says which settings to change."""
+def test_other_sizes_are_gone_on_with(key_index: KeyIndex, tmp_path: Path) -> None:
+    """A directory opens without being told the sizes of its index files; new files have them too."""
     file_system = OsFileSystem()
     with open_store(tmp_path, file_system, key_index) as store:
         put(store, 5)
+        count = index_files(store, file_system)
+    defaults = replace(config(key_index), max_hash_slot_num=5_000_000, max_index_num=20_000_000)
+    with MessageStore.open(tmp_path / "store", defaults, start=False) as store:
+        assert found(store) == 5
+        put(store, 55)
+        assert found(store) == 60
+        assert index_files(store, file_system) > count
+    assert len({path.stat().st_size for path in (tmp_path / "store" / "index").iterdir()}) == 1
+
+
+@pytest.mark.parametrize("key_index", ["index_file", "both"])
+def test_sizes_that_cannot_be_found_are_refused(key_index: KeyIndex, tmp_path: Path) -> None:
+    """Before anything is changed, and the error says which settings to change."""
+    file_system = OsFileSystem()
+    with open_store(tmp_path, file_system, key_index) as store:
+        put(store, 5)
+    for path in (tmp_path / "store" / "index").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
     before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.name != "lock")
     with pytest.raises(SegmentSizeMismatch, match="max_index_num"):
         MessageStore.open(tmp_path / "store", replace(config(key_index), max_index_num=21), start=False)
