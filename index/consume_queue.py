@@ -255,8 +255,11 @@ class ConsumeQueue:
             self.max_offset += len(part) // ENTRY_BYTES
             data = data[len(part) :]
 
-    def flush(self) -> None:
-        """Make the entries appended before this call durable. An OSError is final: never retry it."""
+    def flush(self, already: set[Path] | None = None) -> None:
+        """Make the entries appended before this call durable. An OSError is final: never retry it.
+
+        already: directories whose names were synced since these entries were appended.
+        """
         end = self.max_offset
         if end == self._flushed_offset:
             return
@@ -264,7 +267,7 @@ class ConsumeQueue:
         for mapped_file in self._files.files:
             if mapped_file.start_offset < end_bytes and mapped_file.end_offset > start_bytes:
                 mapped_file.sync()
-        self._files.sync_names()
+        self._files.sync_names(set() if already is None else already)
         self._flushed_offset = end
 
     # -- reading --------------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ class ConsumeQueueStore:
         self._unloaded: set[tuple[str, int]] = set()
         # Queues with entries that no flush has covered. Under _guard.
         self._dirty: set[ConsumeQueue] = set()
+        # Queues whose entries, or the first of them, are on the disk. Written by `load` and `flush`.
+        self.settled: frozenset[tuple[str, int]] = frozenset()
         # The first sync that failed: what it lost is unknown, so no later flush may claim success.
         self._sync_error: OSError | None = None
 
@@ -77,11 +79,18 @@ class ConsumeQueueStore:
                         self._unloaded.add((topic, int(queue_id)))
             self._unloaded -= self._queues.keys()
             loaded = tuple(self._queues.values())
+            if self._writable:
+                self.settled = frozenset(filter(self._has_file, self._unloaded))
         for queue in loaded:
             queue.load(commit_log_min_offset)
 
     def _directories(self, path: Path) -> list[str]:
         return [entry.name for entry in self._file_system.list(path) if entry.is_directory]
+
+    def _has_file(self, queue: tuple[str, int]) -> bool:
+        topic, queue_id = queue
+        entries = self._file_system.list(self.directory / topic / str(queue_id))
+        return any(entry.size_bytes and not entry.is_directory for entry in entries)
 
     # -- finding --------------------------------------------------------------------------------------
 
@@ -196,8 +205,10 @@ class ConsumeQueueStore:
         with self._guard:
             dirty, self._dirty = self._dirty, set()
         try:
+            # A new queue is a name in three directories, two of which it shares with others.
+            synced_directories: set[Path] = set()
             for queue in dirty:
-                queue.flush()
+                queue.flush(synced_directories)
         except OSError as error:
             self._sync_error = error
             raise
@@ -206,6 +217,9 @@ class ConsumeQueueStore:
             with self._guard:
                 self._dirty |= dirty
             raise
+        names = {(queue.topic, queue.queue_id) for queue in dirty}
+        if not names <= self.settled:
+            self.settled |= names
 
     # -- recovery and retention -----------------------------------------------------------------------
 
@@ -235,6 +249,7 @@ class ConsumeQueueStore:
     def destroy(self) -> None:
         """Delete all queues."""
         topics = set()
+        self.settled = frozenset()
         for topic, queue_id in self.queues():
             self._destroy(topic, queue_id)
             topics.add(topic)
@@ -246,6 +261,7 @@ class ConsumeQueueStore:
         with self._guard:
             self._queues.pop((topic, queue_id), None)
             self._dirty.discard(queue)
+            self.settled -= {(topic, queue_id)}
         queue.destroy()
 
     def _remove_if_empty(self, path: Path) -> None:

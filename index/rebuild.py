@@ -5,30 +5,37 @@ The states in which an open may find them, and the rule for each:
     1  complete                    nothing to do: the log is walked from the start offset, all is known
     2  behind the log              the messages behind the start offset get their entries
     3  ahead of the log, or torn   after a crash: cut back to the start offset, then as 2
-    4  gone, while the log is not  rebuilt from the log's first record
+    4  gone, all or one of them    rebuilt from the log's first record
     5  not in step with the log    entries were lost where they had been durable: as 4
     6  there without a log         the log was deleted: as 4, which leaves none and counts from 0 again
 
 1 to 3 take the start offset for granted: up to there the queues had been made durable. A queue that 2 or 3
-finds at another entry than the log's next message for it shows 5.
+finds at another entry than the log's next message for it shows 5. That a single queue is gone shows by its
+name, which is kept elsewhere (queue_names_file.py).
 
 A rebuild deletes all queues first, so a crash in the middle of it leaves 3 or 4 with a start offset that is
-too high: whoever keeps that offset must reset it first (`on_rebuild`). The rebuilt files are byte-identical
+too high: whoever keeps that offset must reset it first (`on_rebuild`). Long work is made durable now and then
+(`on_durable`), and one that was killed goes on from there, by 2 or 3. The rebuilt files are byte-identical
 to those that a broker, or this store, writes behind the log.
 Threads: runs before any reader or writer. Durability: `rebuild_consume_queues` syncs what it built.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from mqstore.index.consume_queue import QueueOffsetConflict
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.store.commit_log import CommitLog
 
-__all__ = ["DISPATCHER_NAME", "bring_up_to_date", "rebuild_consume_queues"]
+__all__ = ["DISPATCHER_NAME", "DURABLE_BYTES", "bring_up_to_date", "rebuild_consume_queues"]
 
 DISPATCHER_NAME = "consume queues"
+
+# Bytes of the log in one step: so long that each of a thousand queues gets many entries at a time.
+_STEP_BYTES = 64 << 20
+DURABLE_BYTES = 512 << 20
+"""Bytes of the log behind which the queues are made durable, before the rest is dispatched."""
 
 
 def bring_up_to_date(
@@ -37,17 +44,22 @@ def bring_up_to_date(
     start_offset: int,
     *,
     clean: bool,
+    expected: Collection[tuple[str, int]] = (),
     on_rebuild: Callable[[], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
+    on_durable: Callable[[int], None] | None = None,
+    durable_bytes: int = DURABLE_BYTES,
 ) -> Dispatcher:
     """Make the queues agree with the visible log; returns the dispatcher that goes on from there.
 
     start_offset: the queues are durable up to here. clean: the store was closed, not killed.
-    on_rebuild: called before the queues are deleted. on_progress: called with the offset reached.
+    expected: (topic, queue id) of queues that had entries. on_rebuild: called before the queues are deleted.
+    on_progress: called with the offset reached. on_durable: called every `durable_bytes` with an offset up to
+    which the queues are durable.
     Raises StoreFull, CorruptRecord.
     """
     has_records = commit_log.max_offset > commit_log.min_offset
-    is_gone = has_records and not consume_queues.queues()
+    is_gone = has_records and not (consume_queues.queues() and consume_queues.settled.issuperset(expected))
     is_orphaned = commit_log.max_offset == 0 and bool(consume_queues.queues())
     if not (is_gone or is_orphaned):
         if not clean:
@@ -56,11 +68,35 @@ def bring_up_to_date(
             commit_log, consume_queues, start_offset, DISPATCHER_NAME, on_progress=on_progress
         )
         with contextlib.suppress(QueueOffsetConflict):
-            dispatcher.catch_up(commit_log.visible_offset)
+            _follow(dispatcher, consume_queues, commit_log.visible_offset, on_durable, durable_bytes)
             return dispatcher
     if on_rebuild is not None:
         on_rebuild()
-    return rebuild_consume_queues(commit_log, consume_queues, on_progress=on_progress)
+    return rebuild_consume_queues(
+        commit_log,
+        consume_queues,
+        on_progress=on_progress,
+        on_durable=on_durable,
+        durable_bytes=durable_bytes,
+    )
+
+
+def _follow(
+    dispatcher: Dispatcher,
+    consume_queues: ConsumeQueueStore,
+    to_offset: int,
+    on_durable: Callable[[int], None] | None,
+    durable_bytes: int,
+) -> None:
+    """Dispatch up to `to_offset`, making the queues durable on the way."""
+    durable_offset = dispatcher.dispatched_offset
+    step_bytes = min(_STEP_BYTES, durable_bytes)
+    while dispatcher.dispatched_offset < to_offset and dispatcher.run_once(step_bytes):
+        behind_bytes = dispatcher.dispatched_offset - durable_offset
+        if on_durable is not None and behind_bytes >= durable_bytes:
+            consume_queues.flush()
+            durable_offset = dispatcher.dispatched_offset
+            on_durable(durable_offset)
 
 
 def rebuild_consume_queues(
@@ -68,10 +104,12 @@ def rebuild_consume_queues(
     consume_queues: ConsumeQueueStore,
     *,
     on_progress: Callable[[int], None] | None = None,
+    on_durable: Callable[[int], None] | None = None,
+    durable_bytes: int = DURABLE_BYTES,
 ) -> Dispatcher:
     """Delete all queues and build them from the log; returns the dispatcher that goes on from there.
 
-    Raises StoreFull, CorruptRecord; run it again then.
+    on_durable, durable_bytes: as in `bring_up_to_date`. Raises StoreFull, CorruptRecord; run it again then.
     """
     consume_queues.destroy()
     dispatcher = Dispatcher(
@@ -79,7 +117,7 @@ def rebuild_consume_queues(
     )
     consume_queues.follow_log = True
     try:
-        dispatcher.catch_up(commit_log.visible_offset)
+        _follow(dispatcher, consume_queues, commit_log.visible_offset, on_durable, durable_bytes)
     finally:
         consume_queues.follow_log = False
     consume_queues.correct_min_offset(commit_log.min_offset)

@@ -23,6 +23,7 @@ from mqstore.index.index_files import IndexFiles
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_lookup import KeyLookup
 from mqstore.index.memory_key_index import MemoryKeyIndex
+from mqstore.index.queue_names_file import QueueNamesFile
 from mqstore.index.rebuild import DISPATCHER_NAME, bring_up_to_date
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DelayOffsets
@@ -74,6 +75,7 @@ class OpenedParts:
     key_feeds: tuple[KeyFeed, ...]
     index_files: IndexFiles | None
     checkpoint: CheckpointFile
+    queue_names: QueueNamesFile
     recovery_point: RecoveryPointFile
     delay_levels: DelayLevels
     topics: TopicConfigs
@@ -149,12 +151,17 @@ class _Opening:
         consume_queues = self._load_consume_queues(commit_log.min_offset, clean=clean)
         if self._keeps_index_files:
             IndexFileRow(file_system, layout.index, self._index_file_size, writable=False).load()
-        report = self._recover(commit_log, recovery_point, checkpoint, clean=clean)
+        queue_names = QueueNamesFile(file_system, layout.queue_names)
+        queue_names.load()
+        start_offset = find_start(commit_log, recovery_point.point, checkpoint.checkpoint, clean=clean)
+        report = self._recover(commit_log, recovery_point, start_offset)
         if not self.read_only:
             for directory in (layout.commit_log, layout.own, layout.config):
                 file_system.make_directories(directory)
             abort.create()
-        dispatcher = self._catch_up_queues(commit_log, consume_queues, recovery_point, report, clean=clean)
+        dispatcher = self._catch_up_queues(
+            commit_log, consume_queues, queue_names, recovery_point, start_offset, clean=clean
+        )
         index_files = self._open_index_files(commit_log, checkpoint, clean=clean)
         key_feeds = self._feed_keys(commit_log, index_files)
         self._agree_with_queues(topics, consumer_offsets, consume_queues)
@@ -169,6 +176,7 @@ class _Opening:
             key_feeds,
             index_files,
             checkpoint,
+            queue_names,
             recovery_point,
             self.delay_levels,
             topics,
@@ -213,16 +221,10 @@ class _Opening:
         return consume_queues
 
     def _recover(
-        self,
-        commit_log: CommitLog,
-        recovery_point: RecoveryPointFile,
-        checkpoint: CheckpointFile,
-        *,
-        clean: bool,
+        self, commit_log: CommitLog, recovery_point: RecoveryPointFile, start_offset: int
     ) -> RecoveryReport:
-        start_offset = find_start(commit_log, recovery_point.point, checkpoint.checkpoint, clean=clean)
-        point = recovery_point.point
-        on_progress = self.on_progress
+        """Find the end of the log; each segment that is walked through moves the recovery point on."""
+        point, on_progress = recovery_point.point, self.on_progress
         return recover(
             commit_log,
             start_offset,
@@ -231,35 +233,54 @@ class _Opening:
             on_progress=None
             if on_progress is None
             else lambda done, total: on_progress("recover", done, total),
+            on_settled=lambda offset: recovery_point.save(RecoveryPoint(offset, start_offset)),
         )
 
     def _catch_up_queues(
         self,
         commit_log: CommitLog,
         consume_queues: ConsumeQueueStore,
+        queue_names: QueueNamesFile,
         recovery_point: RecoveryPointFile,
-        report: RecoveryReport,
+        start_offset: int,
         *,
         clean: bool,
     ) -> Dispatcher:
+        end_offset = commit_log.max_offset
         if self.read_only:
-            return Dispatcher(commit_log, consume_queues, report.end_offset, DISPATCHER_NAME)
-        total_bytes = commit_log.max_offset - commit_log.min_offset
+            return Dispatcher(commit_log, consume_queues, end_offset, DISPATCHER_NAME)
         on_progress = self.on_progress
+
+        def save(queues_offset: int) -> None:
+            recovery_point.save(RecoveryPoint(end_offset, queues_offset))
+
+        def begin_anew() -> None:
+            # In this order: a name is missed until the point says that all is to be dispatched.
+            save(commit_log.min_offset)
+            queue_names.save(frozenset())
+
+        def go_on_from(queues_offset: int) -> None:
+            queue_names.save(consume_queues.settled)
+            save(queues_offset)
+
         # Before a queue is cut, for the start may be before the point; and before the first put, for without
         # a point whole records behind a torn one would pass for damage.
-        recovery_point.save(RecoveryPoint(report.end_offset, report.start_offset))
+        save(start_offset)
         return bring_up_to_date(
             commit_log,
             consume_queues,
-            report.start_offset,
+            start_offset,
             clean=clean,
-            on_rebuild=lambda: recovery_point.save(RecoveryPoint(report.end_offset, commit_log.min_offset)),
+            expected=queue_names.queues,
+            on_rebuild=begin_anew,
             on_progress=(
                 None
                 if on_progress is None
-                else lambda offset: on_progress("dispatch", offset - commit_log.min_offset, total_bytes)
+                else lambda offset: on_progress(
+                    "dispatch", offset - commit_log.min_offset, end_offset - commit_log.min_offset
+                )
             ),
+            on_durable=go_on_from,
         )
 
     def _agree_with_queues(

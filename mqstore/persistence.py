@@ -6,7 +6,7 @@ Nothing that points into the log is ever durable ahead of the log (promise 2), s
     2  sync the log          everything noted in 1 is durable in the log
     3  sync the queues       ... and in the queues
     4  sync the keys         each key index keeps its own cursor
-    5  checkpoint, recovery point      say what 2 and 3 made true
+    5  checkpoint, queue names, recovery point     say what 2 and 3 made true
     6  consumer offsets, delay offsets bounded by what 2 made true; topics and groups as they are
 
 A crash between any two steps leaves the later files speaking of less than there is, never of more.
@@ -58,6 +58,7 @@ class Persistence:
             index_timestamp = parts.index_files.flushed_timestamp if parts.index_files is not None else 0
             log_timestamp = self._flusher.flushed_store_timestamp
             parts.checkpoint.save(log_timestamp, min(dispatched_timestamp, log_timestamp), index_timestamp)
+            parts.queue_names.save(parts.consume_queues.settled)
             parts.recovery_point.save(RecoveryPoint(log_offset, min(dispatched_offset, log_offset)))
 
     def persist_state(self) -> None:

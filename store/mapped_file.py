@@ -13,7 +13,7 @@ Durability: none until `sync` returns.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -105,10 +105,10 @@ class MappedFile:
         """Whether nothing more fits."""
         return self.wrote_position >= self.size_bytes
 
-    def publish(self, record: bytes | bytearray) -> int:
-        """Append a record of at least 8 bytes, its first 8 bytes last; returns where it begins.
+    def publish(self, record: BytesLike) -> int:
+        """Append records, at least 8 bytes, the first 8 of them last; returns where they begin.
 
-        The caller has made sure that it fits. Raises StoreFull; then nothing was written.
+        The caller has made sure that they fit. Raises StoreFull; then nothing was written.
         """
         position = self.wrote_position
         end = position + len(record)
@@ -158,17 +158,14 @@ class MappedFile:
             self.on_low_space()
 
     def erase_from(self, position: int) -> int:
-        """Zero everything from `position` on and sync; returns the number of bytes that were looked at.
+        """Zero everything from `position` on and sync; returns the number of bytes written.
 
         Recovery cuts a torn tail with it, so that stale bytes never come back as a record.
         """
         erased = 0
-        at = self.region.next_data(position)
-        while at < self.size_bytes:
-            stop = min(at - at % _CHUNK_BYTES + _CHUNK_BYTES, self.size_bytes)
-            if self.array[at:stop].any():
-                erased += self._erase_blocks(at, stop)
-            at = self.region.next_data(stop) if stop < self.size_bytes else stop
+        for at, end in self._pieces_with_data(position, self.size_bytes):
+            self.region.write(at, bytes(end - at))
+            erased += end - at
         self.wrote_position = min(self.wrote_position, position)
         if erased:
             self.sync()
@@ -176,27 +173,21 @@ class MappedFile:
         return erased
 
     def write_again(self, start: int, stop: int) -> None:
-        """Write what is there from `start` to `stop` once more, so that the next sync has it to write.
+        """Write what is there from `start` to `stop` once more, so that the next sync has it to write."""
+        for at, end in self._pieces_with_data(start, stop):
+            self.region.write(at, bytes(self.view[at:end]))
 
-        Blocks without data are left alone, for they may be holes.
-        """
-        for block in range(start - start % _BLOCK_BYTES, stop, _BLOCK_BYTES):
-            at, end = max(start, block), min(block + _BLOCK_BYTES, stop)
-            if self.array[at:end].any():
-                self.region.write(at, bytes(self.view[at:end]))
-
-    def _erase_blocks(self, start: int, stop: int) -> int:
-        """Zero the blocks that hold data; returns their bytes.
+    def _pieces_with_data(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """The blocks that hold data, neighbours together, a megabyte at most, as (begin, end).
 
         Those have room on the disk. The others may be holes, and on a full disk a write there is a SIGBUS.
         """
-        erased = 0
-        for block in range(start - start % _BLOCK_BYTES, stop, _BLOCK_BYTES):
-            at, end = max(start, block), min(block + _BLOCK_BYTES, stop)
-            if self.array[at:end].any():
-                self.region.write(at, bytes(end - at))
-                erased += end - at
-        return erased
+        at = self.region.next_data(start)
+        while at < stop:
+            end = min(at - at % _CHUNK_BYTES + _CHUNK_BYTES, stop)
+            for begin_at, end_at in _find_pieces(self.array[at:end], at):
+                yield at + begin_at, at + end_at
+            at = self.region.next_data(end) if end < stop else stop
 
     def sync(self) -> None:
         """Make what was written before this call durable. An OSError is final: never retry it."""
@@ -215,3 +206,15 @@ class MappedFile:
     def __repr__(self) -> str:
         positions = f"wrote_position={self.wrote_position}, size_bytes={self.size_bytes}"
         return f"MappedFile({self.path.name!r}, {positions})"
+
+
+def _find_pieces(data: npt.NDArray[np.uint8], position: int) -> list[list[int]]:
+    """[begin, end] within `data`, which lies at `position` of a file, of the blocks that hold data."""
+    head_bytes = min(-position % _BLOCK_BYTES, len(data))
+    body_bytes = (len(data) - head_bytes) // _BLOCK_BYTES * _BLOCK_BYTES
+    body = data[head_bytes : head_bytes + body_bytes].reshape(-1, _BLOCK_BYTES)
+    held = [data[:head_bytes].any(), *body.any(axis=1).tolist(), data[head_bytes + body_bytes :].any()]
+    changes = np.flatnonzero(np.diff([False, *held, False]))
+    bounds = (changes - 1) * _BLOCK_BYTES + head_bytes
+    pieces: list[list[int]] = bounds.clip(0, len(data)).reshape(-1, 2).tolist()
+    return pieces

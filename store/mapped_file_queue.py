@@ -142,26 +142,32 @@ class MappedFileQueue:
             self.files = (*self.files, added)
         return added
 
-    def sync_names(self) -> None:
-        """Make the names of new files durable, and those of the two directories above theirs."""
+    def sync_names(self, already: set[Path]) -> None:
+        """Make the names of new files durable, and those of the two directories above theirs.
+
+        already: directories that were synced since all these names are there; passed over, and added to.
+        """
         if not self._has_new_names:
             return
         # Before the syncs: a file that is added meanwhile sets it again.
         self._has_new_names = False
         try:
             for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
-                self._file_system.sync_directory(directory)
+                if directory not in already:
+                    self._file_system.sync_directory(directory)
+                    already.add(directory)
         except BaseException:
             self._has_new_names = True
             raise
 
-    def settle(self, from_offset: int, end_offset: int, *, again: bool) -> None:
+    def settle(self, from_offset: int, end_offset: int, *, again: bool, is_end: bool) -> None:
         """Make durable what an earlier process may have left to the kernel: bytes from there on, and names.
 
         again: write them once more before the sync, since one that had failed may have left them clean.
+        is_end: the row ends at `end_offset`, so the zeros behind it are synced too; else more follows.
         """
         for mapped_file in self.files:
-            if mapped_file.end_offset > from_offset:
+            if mapped_file.end_offset > from_offset and (is_end or mapped_file.start_offset < end_offset):
                 if again:
                     start = max(0, from_offset - mapped_file.start_offset)
                     mapped_file.write_again(

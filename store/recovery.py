@@ -23,7 +23,8 @@ is there. It is written again first: after a sync that failed the kernel may hol
 sync nothing. (Not in a broker's directory, where up to a segment would be written.)
 
 It does not touch consume queues (index/) and runs before any writer or reader. Reading only, it changes
-nothing. Durability: the cut is durable on return. A recovery that is interrupted can be run again.
+nothing. Durability: the cut is durable on return. A recovery that is interrupted can be run again; each
+segment that it has walked to the end is durable from then on (`on_settled`) and is not written again.
 Source: CommitLog#recoverNormally, #recoverAbnormally, differing as docs/rocketmq_differences.md tells.
 """
 
@@ -46,6 +47,7 @@ _STEP_BYTES = 64 << 20
 class RecoveryReport(NamedTuple):
     """What a recovery saw and did. Offsets are physical, sizes bytes, the timestamp epoch ms.
 
+    start_offset, end_offset: where the walk began and ended. records: those it walked over.
     damage: reading only, what a writer would have refused; the log is taken to end before it.
     """
 
@@ -58,7 +60,7 @@ class RecoveryReport(NamedTuple):
 
 
 def find_start(log: CommitLog, point: RecoveryPoint | None, checkpoint: Checkpoint, *, clean: bool) -> int:
-    """The offset to scan and dispatch from: the recovery point if it holds, else a segment's start.
+    """The offset to walk and dispatch from: the recovery point if it holds, else a segment's start.
 
     Without a recovery point this is RocketMQ's choice: the newest segment that begins with a record stored
     at or before the checkpoint (after a crash), or the newest one at all that begins with a record.
@@ -78,14 +80,15 @@ def _is_boundary(log: CommitLog, offset: int) -> bool:
     A whole record, a BLANK or zeros tell it at a glance. What a power cut has torn there does not; then the
     records from the segment's start on must end right there.
     """
-    from mqstore.store import kernels
-
     segment = log.files.file_for(offset)
     if segment is None:
         return offset == log.files.end_offset and offset > 0
     position = offset - segment.start_offset
-    if not segment.array[position : position + 8].any():
+    if _is_zero(segment, position):
         return True
+    # Here and not above, for it takes a third of a second to load: a store that was closed needs none of it.
+    from mqstore.store import kernels
+
     stop = min(position + BLANK_MIN_BYTES, segment.size_bytes)
     stopped = kernels.scan(segment.array, position, stop, segment.start_offset)
     if stopped[3] == kernels.BLANK_FOUND:
@@ -95,6 +98,11 @@ def _is_boundary(log: CommitLog, offset: int) -> bool:
     except RecordIllegal:
         return bool(kernels.scan(segment.array, 0, position, segment.start_offset)[0] == position)
     return True
+
+
+def _is_zero(segment: MappedFile, position: int) -> bool:
+    """Whether the first word of a record is missing there."""
+    return not segment.array[position : position + 8].any()
 
 
 def _first_header(segment: MappedFile) -> int | None:
@@ -113,15 +121,18 @@ def recover(
     *,
     writable: bool,
     on_progress: Callable[[int, int], None] | None = None,
+    on_settled: Callable[[int], None] | None = None,
 ) -> RecoveryReport:
-    """Find the end of `log`, scanning from the boundary `start_offset`; sets it on the log.
+    """Find the end of `log`, walking from the boundary `start_offset`; sets it on the log.
 
     durable_offset: the log is known to have been durable up to here, None when nothing is known.
-    on_progress: called with (bytes scanned, bytes to scan at most).
+    on_progress: called with (bytes walked, bytes to walk at most). on_settled: called with an offset up to
+    which the log is durable now, behind each segment that a killed process had filled since the last sync.
     Raises CorruptRecord: a record that had been durable is damaged, or whole records follow the end.
     Reading only, that is in the report, and the log ends before the damage.
     """
-    walk = _Walk(log, start_offset, on_progress)
+    settling = _Settling(log, start_offset, durable_offset, on_settled)
+    walk = _Walk(log, start_offset, on_progress, settling.settle_segment if writable else None)
     walk.run()
     damage = _find_damage(log, walk.end_offset, durable_offset)
     if damage is not None and writable:
@@ -135,19 +146,51 @@ def recover(
     erased_bytes = 0
     if writable:
         erased_bytes = _cut(log, end_offset)
-        settled_offset = start_offset if durable_offset is None else durable_offset
-        log.files.settle(settled_offset, end_offset, again=durable_offset is not None)
+        settling.settle_rest(end_offset)
     log.set_end(end_offset, walk.last_store_timestamp)
     return RecoveryReport(
         start_offset, end_offset, walk.records, walk.last_store_timestamp, erased_bytes, damage
     )
 
 
-class _Walk:
-    """One pass over whole records, segment by segment."""
+class _Settling:
+    """Makes durable what an earlier process may have left to the kernel, from `offset` on."""
 
     def __init__(
-        self, log: CommitLog, start_offset: int, on_progress: Callable[[int, int], None] | None
+        self,
+        log: CommitLog,
+        start_offset: int,
+        durable_offset: int | None,
+        on_settled: Callable[[int], None] | None,
+    ) -> None:
+        self.offset = start_offset if durable_offset is None else durable_offset
+        # In a broker's directory nothing is written again.
+        self._again = durable_offset is not None
+        self._files = log.files
+        self._on_settled = on_settled
+
+    def settle_segment(self, end_offset: int) -> None:
+        """The walk has come to the end of a segment: behind the durable offset nothing can be damage now."""
+        if self._again and end_offset > self.offset:
+            self._files.settle(self.offset, end_offset, again=True, is_end=False)
+            self.offset = end_offset
+            if self._on_settled is not None:
+                self._on_settled(end_offset)
+
+    def settle_rest(self, end_offset: int) -> None:
+        """The log ends at `end_offset`; what follows is zero and shall be durable too."""
+        self._files.settle(self.offset, end_offset, again=self._again, is_end=True)
+
+
+class _Walk:
+    """One pass over whole records, segment by segment. `on_segment` is called at the end of each."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        start_offset: int,
+        on_progress: Callable[[int, int], None] | None,
+        on_segment: Callable[[int], None] | None,
     ) -> None:
         self.end_offset = start_offset
         self.records = 0
@@ -155,6 +198,7 @@ class _Walk:
         self._files = log.files
         self._start_offset = start_offset
         self._on_progress = on_progress
+        self._on_segment = on_segment
 
     def run(self) -> None:
         """Advance `end_offset` to the end of the log."""
@@ -166,12 +210,17 @@ class _Walk:
                 # A BLANK is the last thing there is: appends go on in its place (RocketMQ's choice too).
                 return
             self.end_offset = segment.end_offset
+            if self._on_segment is not None:
+                self._on_segment(segment.end_offset)
 
     def _walk_segment(self, segment: MappedFile) -> bool:
         """Walk to the end of the records of one segment; whether it is closed by a BLANK."""
+        position = self.end_offset - segment.start_offset
+        if _is_zero(segment, position) and position < segment.size_bytes:
+            self._report()
+            return False
         from mqstore.store import kernels
 
-        position = self.end_offset - segment.start_offset
         while True:
             stop = min(segment.size_bytes, position + _STEP_BYTES)
             position, records, timestamp, why = kernels.scan(

@@ -240,7 +240,7 @@ def test_a_flush_that_is_interrupted_forgets_no_queue(
     for queue_id in range(3):
         filled.put(queue_id=queue_id)
 
-    def interrupted(_: ConsumeQueue) -> None:
+    def interrupted(_: ConsumeQueue, __: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -248,6 +248,6 @@ def test_a_flush_that_is_interrupted_forgets_no_queue(
         with pytest.raises(KeyboardInterrupt):
             filled.queues.flush()
     flushed: list[int] = []
-    monkeypatch.setattr(ConsumeQueue, "flush", lambda queue: flushed.append(queue.queue_id))
+    monkeypatch.setattr(ConsumeQueue, "flush", lambda queue, _: flushed.append(queue.queue_id))
     filled.queues.flush()
     assert sorted(flushed) == [0, 1, 2]

@@ -206,7 +206,7 @@ def test_a_file_added_while_names_are_synced_is_synced_next_time(file_system: Fi
             queue.append_file(SIZE)
 
     watched.before = add_another
-    queue.sync_names()
+    queue.sync_names(set())
     before = watched.count("sync_directory", directory)
-    queue.sync_names()
+    queue.sync_names(set())
     assert watched.count("sync_directory", directory) == before + 1

@@ -1,0 +1,49 @@
+"""The file `mqstore/queue-names`: which consume queues there were, so that a lost one is missed.
+
+A queue whose directory was deleted by hand looks like one that never was, and would count from 0 again. It is
+replaced as a whole, behind the sync of the queues it names. A missing or damaged one misses nothing; one that
+names a queue too many (a broker has deleted a topic) costs a rebuild.
+Durability: when `save` returns. Threads: one saver at a time.
+"""
+
+from pathlib import Path
+
+from mqstore.index.queue_names_format import decode_queue_names, encode_queue_names
+from mqstore.store.file_system import FileSystem
+
+__all__ = ["QueueNamesFile"]
+
+
+class QueueNamesFile:
+    """`<root>/mqstore/queue-names`."""
+
+    def __init__(self, file_system: FileSystem, path: Path) -> None:
+        self._file_system = file_system
+        self._path = path
+        # As on disk; empty when there is no file to trust.
+        self.queues: frozenset[tuple[str, int]] = frozenset()
+
+    def load(self) -> frozenset[tuple[str, int]]:
+        """The queues (topic, queue id) that are named."""
+        try:
+            decoded = decode_queue_names(self._file_system.read(self._path))
+        except FileNotFoundError:
+            decoded = None
+        self.queues = decoded or frozenset()
+        return self.queues
+
+    def save(self, queues: frozenset[tuple[str, int]]) -> None:
+        """Replace the file; nothing is written when nothing changed. Raises StoreFull, OSError."""
+        # Asked every second, and there may be ten thousand.
+        if queues is self.queues or queues == self.queues:
+            self.queues = queues
+            return
+        temporary = self._path.with_name(self._path.name + ".tmp")
+        self._file_system.write(temporary, encode_queue_names(queues))
+        self._file_system.sync(temporary)
+        self._file_system.rename(temporary, self._path)
+        self._file_system.sync_directory(self._path.parent)
+        self.queues = queues
+
+    def __repr__(self) -> str:
+        return f"QueueNamesFile({str(self._path)!r}, queues={len(self.queues)})"
