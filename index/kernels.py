@@ -20,7 +20,7 @@ import numpy as np
 
 from mqstore.index import index_file_format
 from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.store.kernels import read_int, read_long
+from mqstore.store.kernels import borrowed, read_int, read_long
 from mqstore.store.names import SCHEDULE_TOPIC
 from mqstore.store.properties_format import DELAY, KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from mqstore.store.record_format import (
@@ -190,6 +190,12 @@ def _java_hash_on(data, at, length, code):  # type: ignore[no-untyped-def]
     """String.hashCode of a text that ends with the one at `at`; `code` is that of what comes before it."""
     stop = at + length
     while at < stop:
+        # Most keys are ASCII, and this is three times as fast for them.
+        while at < stop and data[at] < 0x80:
+            code = np.uint32(np.uint32(31) * code + np.uint32(data[at]))
+            at += 1
+        if at == stop:
+            break
         code_point, size = _code_point(data, at, stop)
         at += size
         if code_point >= 0x10000:
@@ -368,6 +374,7 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
      at_blank    whether a BLANK ended the walk
      last_store_timestamp   of the last record walked over, epoch ms; -1 when there was none
     """
+    data, delay_ms_by_level = borrowed((data, delay_ms_by_level))
     end = len(data)
     # Pages of it are touched only as far as records are found.
     rows = np.empty((end // FIXED_BYTES + 1, 5), np.int64)
@@ -507,16 +514,51 @@ def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: 
 
 
 @compiled
+def _has_value(data, start, stop, name):  # type: ignore[no-untyped-def]
+    """Whether the property from `start` to `stop` has this name, and a value that is not empty."""
+    value_at = start + len(name) + 1
+    return value_at < stop and data[value_at - 1] == 1 and _matches(data, start, name)
+
+
+@compiled
+def _find_keys(data, properties_at, properties_length):  # type: ignore[no-untyped-def]
+    """Where the values of UNIQ_KEY, KEYS and TAGS lie, as `find_property` finds each, in one search.
+
+    (unique_at, unique_stop, keys_at, keys_stop, tags_at, tags_stop); a missing value ends where it begins.
+    """
+    unique_at = unique_stop = keys_at = keys_stop = tags_at = tags_stop = properties_at
+    stop = properties_at + properties_length
+    while stop > properties_at:
+        start = stop
+        while start > properties_at and data[start - 1] != 2:
+            start -= 1
+        if start < stop:
+            first = data[start]
+            if (
+                first == _UNIQ_KEY[0]
+                and unique_at == unique_stop
+                and _has_value(data, start, stop, _UNIQ_KEY)
+            ):
+                unique_at, unique_stop = start + len(_UNIQ_KEY) + 1, stop
+            elif first == _KEYS[0] and keys_at == keys_stop and _has_value(data, start, stop, _KEYS):
+                keys_at, keys_stop = start + len(_KEYS) + 1, stop
+            elif first == _TAGS[0] and tags_at == tags_stop and _has_value(data, start, stop, _TAGS):
+                tags_at, tags_stop = start + len(_TAGS) + 1, stop
+        stop = start - 1
+    return unique_at, unique_stop, keys_at, keys_stop, tags_at, tags_stop
+
+
+@compiled
 def _put_keys(  # type: ignore[no-untyped-def]
     data, topic_code, is_java, with_tags, properties_at, properties_length, timestamp, offset, rows, row_count
 ):
     """A row for the unique key, each word of KEYS, repeated ones too, and the tags; returns rows in use."""
-    key_at, length = find_property(data, properties_at, properties_length, _UNIQ_KEY)
-    if length > 0:
-        code = _finished(_hash_on(data, key_at, length, topic_code, is_java), is_java)
+    unique_at, unique_stop, key_at, stop, tags_at, tags_stop = _find_keys(
+        data, properties_at, properties_length
+    )
+    if unique_at < unique_stop:
+        code = _finished(_hash_on(data, unique_at, unique_stop - unique_at, topic_code, is_java), is_java)
         row_count = _put_key(rows, row_count, code, timestamp, offset)
-    key_at, length = find_property(data, properties_at, properties_length, _KEYS)
-    stop = key_at + length
     while key_at < stop:
         key_end = key_at
         while key_end < stop and data[key_end] != _KEY_SEPARATOR:
@@ -525,12 +567,10 @@ def _put_keys(  # type: ignore[no-untyped-def]
             code = _finished(_hash_on(data, key_at, key_end - key_at, topic_code, is_java), is_java)
             row_count = _put_key(rows, row_count, code, timestamp, offset)
         key_at = key_end + 1
-    if with_tags:
-        tags_at, length = find_property(data, properties_at, properties_length, _TAGS)
-        if length > 0:
-            code = _hash_on(_TAGS_SEPARATOR, 0, 2, topic_code, is_java)
-            code = _finished(_hash_on(data, tags_at, length, code, is_java), is_java)
-            row_count = _put_key(rows, row_count, code, timestamp, offset)
+    if with_tags and tags_at < tags_stop:
+        code = _hash_on(_TAGS_SEPARATOR, 0, 2, topic_code, is_java)
+        code = _finished(_hash_on(data, tags_at, tags_stop - tags_at, code, is_java), is_java)
+        row_count = _put_key(rows, row_count, code, timestamp, offset)
     return row_count
 
 

@@ -132,8 +132,8 @@ class StoreConfig:
     """Slots of a file in `index/`: 4 bytes each, on disk and, of the newest file, in memory."""
 
     max_index_num: int = 20_000_000
-    """Entries of a file in `index/`, and one more: 20 bytes each. A directory must be opened with the two
-    numbers that it was written with."""
+    """Entries of a file in `index/`, and one more: 20 bytes each. A directory that has such files keeps
+    the two numbers that it was written with."""
 
     # -- performance ----------------------------------------------------------------------------------
 
