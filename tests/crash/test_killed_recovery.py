@@ -1,7 +1,7 @@
 """A recovery that is killed goes on where it was: what it had made durable is not done again.
 
-Method: a store is left by a process that has synced nothing of several segments. It is opened, and the opening
-is killed where it tells its progress, again and again; each attempt starts on what the one before has left.
+Method: a store is left by a process that has synced nothing of several segments. It is opened, and killed
+where it tells its progress, again and again; each attempt starts on what the one before has left.
 What is written to the log, and dispatched to the queues, is counted over all of them.
 """
 

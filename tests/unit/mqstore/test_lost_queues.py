@@ -1,7 +1,7 @@
 """A consume queue that somebody has deleted: noticed when the store is opened, and rebuilt from the log.
 
-Goal: no queue offset is given twice, whatever is missing in `consumequeue/`. The log is far longer than what an
-opening reads, so only what is kept beside the queues can tell.
+Goal: no queue offset is given twice, whatever is missing in `consumequeue/`. An opening reads the end of the
+log only, so what is kept beside the queues must tell.
 """
 
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_a_lost_queue_is_rebuilt_and_counts_on(
 
 
 def test_a_queue_that_is_complete_is_not_rebuilt(small: SmallStore) -> None:
-    """Nothing is dispatched again when nothing is missing, and the names are written only when they change."""
+    """Nothing is dispatched again when nothing is missing."""
     with small.open() as store:
         fill(store, 5)
     told: list[str] = []
