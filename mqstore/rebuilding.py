@@ -3,8 +3,8 @@
     queues    consumequeue/            byte for byte what a broker or a store writes behind the same log
     keys      mqstore/keys/            and RocketMQ's index/, where there is one
 
-First the log is recovered as at every opening (a torn tail is cut; damage is CorruptRecord: repair first) and
-the recovery point set back, so that no crash from then on leaves a store that believes in queues that are
+First the log is walked from its first record on (a torn tail is cut; damage is CorruptRecord: repair it first)
+and the recovery point set back, so that no crash from then on leaves a store that believes in queues that are
 gone. Then the old files are deleted, and the store is opened, which builds them. Killed at any point, it can
 be run again; opening the store instead does as well.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 
 from mqstore.message_store import MessageStore
 from mqstore.opening import OpeningProgress
-from mqstore.store.checkpoint_file import CheckpointFile
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
@@ -24,7 +23,7 @@ from mqstore.store.errors import StoreNotFound
 from mqstore.store.file_system import FileSystem
 from mqstore.store.file_tree import delete_tree
 from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.recovery import find_start, recover
+from mqstore.store.recovery import recover
 from mqstore.store.recovery_point_file import RecoveryPointFile
 from mqstore.store.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
@@ -84,9 +83,8 @@ def recover_log(file_system: FileSystem, layout: StoreLayout, config: StoreConfi
     log.load()
     point_file = RecoveryPointFile(file_system, layout.recovery_point)
     point = point_file.load()
-    checkpoint = CheckpointFile(file_system, layout.checkpoint).load()
-    start_offset = find_start(log, point, checkpoint, clean=not file_system.exists(layout.abort))
-    report = recover(log, start_offset, point.log_offset if point is not None else None, writable=True)
+    durable_offset = point.log_offset if point is not None else None
+    report = recover(log, log.min_offset, durable_offset, writable=True)
     point_file.save(RecoveryPoint(report.end_offset, min(log.min_offset, report.end_offset)))
 
 

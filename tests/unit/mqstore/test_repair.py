@@ -1,0 +1,323 @@
+"""Repair: what is whole stays where it is, what is damaged is covered, and verify finds nothing afterwards.
+
+Method: damages of all kinds, and random ones, on copies of one intact store; an oracle that shares no code
+with mqstore tells which records must have survived (damaged_store.py).
+"""
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqstore import MessageStore
+from mqstore.repair import RepairPlan, RepairRefused, plan_repair, repair_in_place, repair_into
+from mqstore.store.errors import StoreLocked, StoreNotFound
+from mqstore.store.record_format import BLANK, BLANK_MAGIC_CODE
+from mqstore.store.stand_in import LOST
+from mqstore.verify import verify
+from support.damaged_store import (
+    CONFIG,
+    SEGMENT_BYTES,
+    disk_of,
+    intact,
+    random_damage,
+    segment_path,
+    survivors,
+    with_bytes,
+    wrong_in,
+)
+from support.log_walk import SCHEDULE_TOPIC, walk_log
+from support.manual_clock import ManualClock
+from support.simulated_disk import Image, SimulatedDisk
+from support.witness import ROOT
+
+NEW = Path("/new")
+ASIDE = ROOT / "mqstore" / "repaired-0001"
+
+
+def repaired(image: Image, *, into: bool = False) -> tuple[SimulatedDisk, RepairPlan]:
+    """A disk with the repaired store, which verify calls sound and where every survivor is in its place."""
+    disk = disk_of(image)
+    if into:
+        plan, root = repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1), NEW
+    else:
+        plan, root = repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)[0], ROOT
+    after = verify(root, CONFIG, file_system=disk, workers=1)
+    assert after.is_sound, after.damages
+    assert not (wrong := wrong_in(disk_of(disk.image()), root, image)), wrong
+    return disk, plan
+
+
+def opened(disk: SimulatedDisk, root: Path = ROOT) -> MessageStore:
+    return MessageStore.open(root, CONFIG, clock=ManualClock(intact().now_ms), file_system=disk, start=False)
+
+
+def hurt(number: int, image: Image | None = None) -> Image:
+    """The intact store with a byte of one record's body changed."""
+    record = intact().records[number]
+    segment, position = divmod(record.physical_offset, SEGMENT_BYTES)
+
+    def change(data: bytearray) -> None:
+        data[position + 95] ^= 0xFF
+
+    return with_bytes(image or intact().image, segment_path(segment), change)
+
+
+def number_of(topic: str, queue_id: int, queue_offset: int) -> int:
+    wanted = (topic, queue_id, queue_offset)
+    return next(
+        number
+        for number, each in enumerate(intact().records)
+        if (each.topic, each.queue_id, each.queue_offset) == wanted
+    )
+
+
+# -- what it keeps ----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.booleans())
+def test_whatever_is_damaged_the_rest_survives(seed: int, into: bool) -> None:
+    """Verify finds the damage; repair keeps every record that is whole, where it is; the store goes on."""
+    image = random_damage(random.Random(seed), intact().image)
+    is_hurt = len(survivors(image)) < len(intact().records)
+    report = verify(ROOT, CONFIG, file_system=disk_of(image), workers=1)
+    assert not (is_hurt and report.is_sound)
+    _, plan = repaired(image, into=into)
+    assert plan.left_out == ()
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32))
+def test_without_queues_the_rest_survives_as_well(seed: int) -> None:
+    """The places of lost messages are then not known: their stand-ins go where there is room."""
+    image = random_damage(random.Random(seed), intact().image)
+    files = {path: data for path, data in image.files.items() if "consumequeue" not in path.parts}
+    _, plan = repaired(Image(files, image.directories))
+    assert plan.left_out == ()
+
+
+def test_a_damaged_record_gets_a_stand_in() -> None:
+    """Same queue, queue offset, place and size, so that every pointer holds; it says what it is."""
+    number = number_of("a", 0, 5)
+    lost = intact().records[number]
+    disk, plan = repaired(hurt(number))
+    assert [(each.topic, each.queue_id, each.queue_offset) for each in plan.covers[0].lost] == [("a", 0, 5)]
+    with opened(disk) as store:
+        (message,) = store.get_message("g", "a", 0, 5, 1).messages
+        assert (message.physical_offset, message.store_size) == (lost.physical_offset, lost.size)
+        assert message.properties[LOST] == "1"
+        assert not any(message.body)
+        assert store.get_max_offset_in_queue("a", 0) == 1 + max(
+            each.queue_offset for each in intact().records if (each.topic, each.queue_id) == ("a", 0)
+        )
+
+
+def test_the_queues_differ_in_the_tags_of_stand_ins_only() -> None:
+    """All other entries are byte for byte what they were."""
+    number = number_of("b", 1, 3)
+    disk, _ = repaired(hurt(number))
+    before = intact().image.files
+    for path in (path for path in before if "consumequeue" in path.parts):
+        old, new = bytes(before[path]), disk.read(path)
+        differing = {at // 20 for at in range(len(old)) if old[at] != new[at]}
+        assert differing <= ({3} if path.parts[-3:-1] == ("b", "1") else set())
+
+
+def test_a_delayed_message_that_is_lost_delivers_nothing() -> None:
+    """Its stand-in is discarded, and those behind it in the level's queue are delivered."""
+    waiting = [each for each in intact().records if each.topic == SCHEDULE_TOPIC]
+    queue_id = waiting[-1].queue_id
+    in_queue = [each for each in waiting if each.queue_id == queue_id]
+    lost, kept = in_queue[-2], in_queue[-1]
+    disk, _ = repaired(hurt(intact().records.index(lost)))
+    state = ROOT / "config" / "delayOffset.json"
+    disk.write(state, b'{"offsetTable":{%d:%d}}' % (queue_id + 1, lost.queue_offset))
+    clock = ManualClock(intact().now_ms + 10**9)
+    with MessageStore.open(ROOT, CONFIG, clock=clock, file_system=disk, start=False) as store:
+        assert store.deliver_due() >= 1
+        assert store.delivery.pending().get(queue_id + 1) is None
+        records, _ = walk_log(disk, ROOT / "commitlog")
+        delivered = [each.body for each in records[len(intact().records) :]]
+        assert delivered.count(kept.body) == 1
+        assert lost.body not in delivered
+        assert all(any(body) for body in delivered)
+        assert all(level.error is None for level in store.delivery.status())
+
+
+def test_segments_in_each_others_place_go_home() -> None:
+    """Nothing is lost."""
+    one, other = segment_path(1), segment_path(2)
+    files = intact().image.files
+    image = Image({**files, one: files[other], other: files[one]}, intact().image.directories)
+    for into in (False, True):
+        disk = disk_of(image)
+        root = NEW if into else ROOT
+        if into:
+            repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+        else:
+            repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+        assert verify(root, CONFIG, file_system=disk, workers=1).is_sound
+        records, _ = walk_log(disk, root / "commitlog")
+        assert [each[:7] for each in records] == [each[:7] for each in intact().records]
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 30_000, SEGMENT_BYTES - 1, SEGMENT_BYTES + 100])
+@pytest.mark.parametrize("into", [False, True])
+def test_a_segment_of_another_length(size: int, into: bool) -> None:
+    """What is left of a cut one survives; what lies behind the end of a long one is kept aside."""
+    path = segment_path(2)
+    data = bytes(intact().image.files[path])
+    image = Image({**intact().image.files, path: data.ljust(size, b"x")[:size]}, intact().image.directories)
+    disk, _ = repaired(image, into=into)
+    assert {entry.size_bytes for entry in disk.list((NEW if into else ROOT) / "commitlog")} == {SEGMENT_BYTES}
+    if size > SEGMENT_BYTES and not into:
+        assert disk.read(ASIDE / f"commitlog-{path.name}-behind-its-end") == b"x" * 100
+
+
+def test_a_missing_segment_becomes_a_blank_behind_stand_ins() -> None:
+    """Its messages are known by their queues, so the log and every queue go on over it."""
+    path = segment_path(2)
+    files = {each: data for each, data in intact().image.files.items() if each != path}
+    disk, plan = repaired(Image(files, intact().image.directories))
+    lost = [each for each in intact().records if each.physical_offset // SEGMENT_BYTES == 2]
+    assert plan.stand_ins == len(lost)
+    data = disk.read(path)
+    (cover,) = plan.covers
+    at = cover.rest_offset - 2 * SEGMENT_BYTES
+    assert BLANK.unpack_from(data, at) == (SEGMENT_BYTES - at, BLANK_MAGIC_CODE)
+
+
+def test_state_files_that_are_lost_begin_anew() -> None:
+    """And the garbage is kept; consumers that stand beyond their queue come back to its end."""
+    garbage = {ROOT / "config" / name: b"garbage" for name in ("topics.json", "topics.json.bak")}
+    image = Image(dict(intact().image.files) | garbage, intact().image.directories)
+    disk, plan = repaired(image)
+    assert [path.name for path in plan.state_files] == ["topics.json"]
+    assert disk.read(ASIDE / "topics.json") == b"garbage"
+    with opened(disk) as store:
+        assert {"a", "b"} <= {topic.topic_name for topic in store.topics}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("consumerOffset.json", b'{"offsetTable":{"a@group":{0:9999}}}'),
+        ("delayOffset.json", b'{"offsetTable":{2:9999}}'),
+    ],
+)
+def test_offsets_beyond_their_queue_come_back_to_its_end(name: str, text: bytes) -> None:
+    """No consumer, and no delay level, waits behind what there is."""
+    files = dict(intact().image.files) | {ROOT / "config" / name: text}
+    repaired(Image(files, intact().image.directories))
+
+
+# -- what it does not do ----------------------------------------------------------------------------------
+
+
+def test_a_plan_changes_nothing() -> None:
+    """Not a byte, and it says what would be done."""
+    image = hurt(30)
+    disk = disk_of(image)
+    plan = plan_repair(ROOT, CONFIG, file_system=disk, workers=1)
+    assert plan.is_needed
+    assert plan.stand_ins == 1
+    assert disk.image() == image
+
+
+def test_a_repair_into_a_new_directory_leaves_the_old_one() -> None:
+    """It is only read."""
+    image = hurt(30, hurt(90))
+    disk, _ = repaired(image, into=True)
+    assert {path: data for path, data in disk.image().files.items() if ROOT in path.parents} == {
+        path: bytes(data) for path, data in image.files.items()
+    }
+    assert not disk.exists(NEW / "mqstore" / "repair-unfinished")
+
+
+@pytest.mark.parametrize("into", [False, True])
+def test_a_sound_store_needs_no_repair(into: bool) -> None:
+    """In place nothing is written; into a new directory it is a copy."""
+    disk, plan = repaired(intact().image, into=into)
+    assert not plan.is_needed
+    assert disk.exists(NEW) == into
+    assert not disk.exists(ASIDE)
+
+
+def test_damaged_bytes_are_kept_aside() -> None:
+    """Each stretch in a file of its own, named by its physical offset and length."""
+    record = intact().records[30]
+    image = hurt(30)
+    disk, _ = repaired(image)
+    name = f"commitlog-{record.physical_offset:020d}-{record.size}"
+    position = record.physical_offset % SEGMENT_BYTES
+    damaged = image.files[segment_path(record.physical_offset // SEGMENT_BYTES)]
+    assert disk.read(ASIDE / name) == bytes(damaged[position : position + record.size])
+
+
+def test_a_second_repair_finds_nothing_to_do() -> None:
+    """And one after new damage keeps its bytes under the next number."""
+    disk, _ = repaired(hurt(30))
+    before = disk.image()
+    plan, aside = repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+    assert (plan.is_needed, aside) == (False, None)
+    assert disk.image() == before
+    record = intact().records[60]
+    path = segment_path(record.physical_offset // SEGMENT_BYTES)
+
+    def change(data: bytearray) -> None:
+        data[record.physical_offset % SEGMENT_BYTES + 90] ^= 1
+
+    again = disk_of(with_bytes(before, path, change))
+    _, aside = repair_in_place(ROOT, CONFIG, file_system=again, clock=again.clock, workers=1)
+    assert aside == ROOT / "mqstore" / "repaired-0002"
+    assert again.exists(ASIDE)
+
+
+def test_a_directory_with_something_in_it_is_refused() -> None:
+    """Nothing is overwritten."""
+    disk = disk_of(hurt(30))
+    disk.make_directories(NEW)
+    disk.write(NEW / "precious", b"")
+    with pytest.raises(RepairRefused, match="not empty"):
+        repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+    assert disk.exists(NEW / "precious")
+
+
+@pytest.mark.parametrize("repair", [repair_in_place, plan_repair])
+def test_nothing_is_done_beside_a_writer(repair: Callable[..., object]) -> None:
+    """Nor where there is no store."""
+    disk = disk_of(intact().image)
+    with opened(disk), pytest.raises(StoreLocked):
+        repair(ROOT, CONFIG, file_system=disk)
+    with pytest.raises(StoreNotFound):
+        repair(Path("/none"), CONFIG, file_system=disk)
+
+
+def test_a_sector_that_cannot_be_read_is_for_a_new_directory() -> None:
+    """A write into it would be a SIGBUS in place; around it all is salvaged."""
+    disk = disk_of(intact().image)
+    read_at = disk.read_at
+
+    def failing(path: Path, position: int, length: int) -> bytes:
+        if path == segment_path(2) and position <= 8_192 < position + length:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_at(path, position, length)
+
+    disk.read_at = failing  # type: ignore[method-assign]
+    before = disk.image()
+    with pytest.raises(RepairRefused, match="new directory"):
+        repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+    assert disk.image() == before
+
+    def hole(data: bytearray) -> None:
+        data[8_192:12_288] = bytes(4_096)
+
+    repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+    assert verify(NEW, CONFIG, file_system=disk, workers=1).is_sound
+    assert not wrong_in(disk, NEW, with_bytes(intact().image, segment_path(2), hole))
