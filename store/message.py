@@ -23,7 +23,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     topic: 1 to 127 bytes of `%|a-zA-Z0-9_-` (255 for retry topics).
     body: any bytes, possibly empty, up to `max_message_size`.
     tags: the one tag consumers filter by; its hash goes into the consume queue.
-    keys: looked up by `query_message`; one string with blanks between the keys, or several strings.
+    keys: looked up by `query_message`; one string with blanks between the keys, or several without blanks.
     queue_id: a queue of the topic, from 0.
     delay_level: 1 to 18 (with the default table) stores it in SCHEDULE_TOPIC_XXXX until due; 0 does not.
     properties: names and values without 0x01 and 0x02; names of the store's own are overridden by fields.

@@ -160,7 +160,7 @@ class MessageEncoder:
         properties = dict(message.properties)
         keys = message.keys
         if keys:
-            properties[names.KEYS] = keys if isinstance(keys, str) else names.KEY_SEPARATOR.join(keys)
+            properties[names.KEYS] = keys if isinstance(keys, str) else _join_keys(tuple(keys))
         if tags:
             properties[names.TAGS] = tags
         if not message.wait_store_msg_ok:
@@ -188,6 +188,19 @@ class MessageEncoder:
         return encoded
 
 
+def _join_keys(keys: tuple[str, ...]) -> str:
+    joined = names.KEY_SEPARATOR.join(keys)
+    if joined.count(names.KEY_SEPARATOR) >= len(keys):
+        key = next(key for key in keys if names.KEY_SEPARATOR in key)
+        raise PropertiesIllegal(
+            f"the key {key!r} holds a blank, and would be stored as several keys, for RocketMQ parts keys by "
+            "blanks: give them one by one, or take the blank out",
+            value=key,
+            limit="no blank in a key",
+        )
+    return joined
+
+
 def _checked_properties(properties: dict[str, str]) -> bytes:
     try:
         encoded = encode_properties(properties)
@@ -197,12 +210,23 @@ def _checked_properties(properties: dict[str, str]) -> bytes:
             value=error.object,
             limit="text that UTF-8 can encode",
         ) from error
+    except TypeError as error:
+        raise _no_text(properties) from error
     # One count over the whole string finds the rare offender; only then is each pair looked at.
     clean = encoded.count(1) == encoded.count(2) == len(properties)
     if not clean or not all(properties.values()) or "" in properties:
         for name, value in properties.items():
             refuse_separators(name, value)
     return encoded
+
+
+def _no_text(properties: Mapping[object, object]) -> PropertiesIllegal:
+    pair = next(pair for pair in properties.items() if not all(isinstance(part, str) for part in pair))
+    return PropertiesIllegal(
+        f"property {pair[0]} is {pair[1]!r}, but name and value must be str: that is what a reader gets",
+        value=pair,
+        limit="str",
+    )
 
 
 def _as_bytes(body: object) -> bytes:

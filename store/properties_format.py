@@ -53,13 +53,20 @@ UNIQ_KEY = "UNIQ_KEY"
 WAIT = "WAIT"
 
 
+_join_pair = NAME_VALUE_SEPARATOR.join
+
+
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     r"""The stored string of `properties`, in their order, each pair closed by 0x02.
+
+    Raises TypeError for a name or value that is no str.
 
     >>> encode_properties({"KEYS": "order-1", "TAGS": "TagA"})
     b'KEYS\x01order-1\x02TAGS\x01TagA\x02'
     """
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()]).encode()
+    if not properties:
+        return b""
+    return (PROPERTY_SEPARATOR.join(map(_join_pair, properties.items())) + PROPERTY_SEPARATOR).encode()
 
 
 def parse_properties(stored: bytes | memoryview) -> dict[str, str]:

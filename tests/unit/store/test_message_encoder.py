@@ -210,6 +210,29 @@ def test_properties_that_would_not_come_back_are_refused(fields: dict[str, Any])
     assert caught.value.value is not None
 
 
+@pytest.mark.parametrize("fields", [{"properties": {"a": 1}}, {"properties": {1: "a"}}, {"tags": 5}], ids=str)
+@pytest.mark.parametrize("keys", [(), ("k",)])
+def test_what_is_no_text_is_refused(fields: dict[str, Any], keys: tuple[str, ...]) -> None:
+    """A number would come back as text; the error names it."""
+    with pytest.raises(PropertiesIllegal, match=r"[15].*must be str"):
+        encoder().encode(Message("orders", b"", keys=keys, **fields))
+
+
+@pytest.mark.parametrize("keys", [("order 1",), ("a", "order 1", "b"), ["order 1", ""]])
+def test_a_key_with_a_blank_is_refused(keys: Any) -> None:
+    """It would be stored as two keys, as RocketMQ parts them by blanks. The error names it."""
+    with pytest.raises(PropertiesIllegal, match="the key 'order 1' holds a blank") as caught:
+        encoder().encode(Message("orders", b"", keys=keys))
+    assert caught.value.value == "order 1"
+
+
+def test_several_keys_in_one_string_are_parted_by_blanks() -> None:
+    """As RocketMQ's client takes them; empty ones count for nothing."""
+    assert stored(Message("orders", b"", keys="a  b")).keys == ("a", "b")
+    assert stored(Message("orders", b"", keys=iter(["a", "b"]))).keys == ("a", "b")
+    assert stored(Message("orders", b"", keys=("a", ""))).keys == ("a",)
+
+
 def test_a_property_that_would_pass_for_the_crc_is_refused() -> None:
     """Without the record CRC, a last property named `...__CRC32#` could be taken for one."""
     message = Message("orders", b"", properties={"x__CRC32#": "0123456789"})
