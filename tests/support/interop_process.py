@@ -20,7 +20,9 @@ __all__ = [
     "Refused",
     "RocketMq",
     "StoreProcess",
+    "java_command",
     "prepared_versions",
+    "rocketmq_settings",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +45,6 @@ _STATE_TABLES = {
 
 # RocketMQ reaches into the JDK to unmap its files.
 _JAVA_OPTIONS = (
-    "-Xmx1g",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -51,6 +52,13 @@ _JAVA_OPTIONS = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
 )
+
+
+def java_command(version: str, home: Path, *options: str) -> list[str]:
+    """The start of a command that runs a class beside RocketMQ's; what RocketMQ writes goes to `home`."""
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+    class_path = f"{BUILD / version / 'classes'}:{BUILD / version / 'lib'}/*"
+    return [str(java), *_JAVA_OPTIONS, *options, f"-Duser.home={home}", "-cp", class_path]
 
 
 def prepared_versions() -> list[str]:
@@ -188,8 +196,7 @@ class RocketMq(StoreProcess):
         return self.version.startswith("4.")
 
     def open(self, path: Path, **settings: Any) -> dict[str, int]:
-        settings = {name: value for name, value in settings.items() if name not in _OURS_ALONE}
-        store = _ROCKETMQ_STORE | {_camel_case(name): value for name, value in settings.items()}
+        store = _ROCKETMQ_STORE | rocketmq_settings(settings)
         answer: dict[str, int] = self.ask("open", path=str(path), store=store, broker=_ROCKETMQ_BROKER)
         return answer
 
@@ -200,14 +207,16 @@ class RocketMq(StoreProcess):
         return tables | {"delayOffset": delay_offsets}
 
     def _command(self) -> list[str]:
-        directory = BUILD / self.version
-        java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
-        class_path = f"{directory / 'classes'}:{directory / 'lib'}/*"
-        return [str(java), *_JAVA_OPTIONS, f"-Duser.home={directory}", "-cp", class_path, "interop.Driver"]
+        return [*java_command(self.version, BUILD / self.version, "-Xmx1g"), "interop.Driver"]
 
 
 # Settings that RocketMQ does not have, or has elsewhere (the store host is the message's).
 _OURS_ALONE = frozenset({"key_index", "read_only", "start", "store_host"})
+
+
+def rocketmq_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of StoreConfig under RocketMQ's names, without those that only mqstore has."""
+    return {_camel_case(name): value for name, value in settings.items() if name not in _OURS_ALONE}
 
 
 def _camel_case(name: str) -> str:
