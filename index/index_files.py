@@ -10,12 +10,14 @@ taken up again, whoever wrote them and however that ended, is for index_recovery
 A reader takes what the files do not hold from the log into its memory, and changes nothing.
 It does not lay out a file (index_file.py), name it or delete it (index_file_row.py).
 Threads: `_lock` orders those who absorb, flush and cut; a query holds it only to find its chains.
-Durability: what was absorbed before `flush` or `close` returned; a full file is before the next begins.
+Durability: what was absorbed before `flush` or `close` returned; a full file is before the next begins. A
+sync that failed may have lost what later ones cannot bring back: nothing is called durable any more until the
+index is opened again, which goes back to the last point. What is there is found all the while.
 """
 
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +32,7 @@ from mqstore.index.index_recovery import IndexRecovery, Reached
 from mqstore.index.key_lookup import END_OF_TIME_MS, message_with_key
 from mqstore.store.clock import Clock
 from mqstore.store.commit_log import CommitLog, LogChunk
-from mqstore.store.errors import StoreClosed, StoreFull, StoreReadOnly
+from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.stored_message import StoredMessage
 
@@ -79,6 +81,8 @@ class IndexFiles:
         self._recovery = IndexRecovery(self._row, commit_log, with_tags=with_tags)
         self._point_file = IndexPointFile(file_system, point_path)
         self._is_closed = False
+        # The sync that failed.
+        self._failure: OSError | None = None
         self._rows: Rows = np.empty((_ROWS, 3), np.int64)
         # Reading only: the keys of records that the files do not hold, piece by piece.
         self._tail: list[Rows] = []
@@ -94,7 +98,27 @@ class IndexFiles:
     def _settle(self) -> None:
         """Let the disk follow what was cut in memory: the point first, so that it never claims too much."""
         self._point_file.save(self._point())
-        self._row.make_disk_follow()
+        with self._remember_failure():
+            self._row.make_disk_follow()
+
+    @contextmanager
+    def _remember_failure(self) -> Iterator[None]:
+        """For a sync of the files: one that fails is the last that was tried. Raises OSError."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except OSError as error:
+            self._failure = error
+            raise
+
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        """For callers, who may be readers and did not ask for a disk: StorePoisoned instead of OSError."""
+        try:
+            yield
+        except OSError as error:
+            raise StorePoisoned(self._row.directory, error) from error
 
     # -- taking in ------------------------------------------------------------------------------------
 
@@ -112,7 +136,7 @@ class IndexFiles:
     def absorb(self, chunk: LogChunk) -> int:
         from mqstore.index import kernels
 
-        with self._lock:
+        with self._lock, self._typed_errors():
             self._check_open()
             consumed, ending = 0, kernels.ENDING_NO_ROOM
             while ending == kernels.ENDING_NO_ROOM:
@@ -162,7 +186,7 @@ class IndexFiles:
         return self._row.append_file(self._clock.now_ms())
 
     def flush(self) -> None:
-        with self._lock:
+        with self._lock, self._typed_errors():
             self._check_open()
             if not self._read_only:
                 self._flush()
@@ -181,8 +205,9 @@ class IndexFiles:
         point, saved = self._point(), self._point_file.point
         last = self._row.last
         if last is not None and (saved is None or saved[3:] != point[3:]):
-            last.write_back()
-            last.sync()
+            with self._remember_failure():
+                last.write_back()
+                last.sync()
         self._point_file.save(point)
         self._unflushed_entries = 0
 
@@ -224,7 +249,7 @@ class IndexFiles:
     # -- forgetting and closing -----------------------------------------------------------------------
 
     def truncate(self, physical_offset: int) -> None:
-        with self._lock:
+        with self._lock, self._typed_errors():
             self._check_open()
             offset, rows_done, *_ = self._reached
             if (offset, rows_done) <= (physical_offset, 0):
@@ -237,18 +262,18 @@ class IndexFiles:
 
     def delete_expired(self, min_physical_offset: int) -> None:
         """Delete the leading files whose records all lie below `min_physical_offset`; never the last."""
-        with self._lock:
+        with self._lock, self._typed_errors():
             self._check_writable()
             files = self._row.files
             while len(files) > 1 and files[0].header.end_physical_offset < min_physical_offset:
                 self._row.delete_first()
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._typed_errors():
             if self._is_closed:
                 return
             try:
-                if not self._read_only:
+                if not self._read_only and self._failure is None:
                     # On a full disk they stay behind the log, and catch up after the next open.
                     with suppress(StoreFull):
                         self._flush()

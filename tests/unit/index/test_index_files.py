@@ -18,7 +18,7 @@ from mqstore.index.index_file import IndexFile, IndexFileSize
 from mqstore.index.index_file_format import SLOT_BYTES
 from mqstore.index.index_files import IndexFiles
 from mqstore.index.index_recovery import Reached
-from mqstore.store.errors import SegmentSizeMismatch, StoreClosed, StoreFull, StoreReadOnly
+from mqstore.store.errors import SegmentSizeMismatch, StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.file_system import BytesLike, FileSystem
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.memory_file_system import MemoryFileSystem
@@ -538,6 +538,68 @@ def test_a_full_file_is_synced_before_the_next_begins(file_system: FileSystem, r
     assert index.flushed_timestamp == full_ms
     assert watched.count("sync", indexed.directory / first) == 1
     index.close()
+
+
+def failing(failing_step: str, directory: Path) -> Callable[[str, Path], None]:
+    """For WatchedFileSystem.before: this step fails for files in a directory."""
+
+    def fail(step: str, path: Path) -> None:
+        if (step, path.parent) == (failing_step, directory):
+            raise OSError(5, "Input/output error", str(path))
+
+    return fail
+
+
+def test_a_failed_sync_is_never_tried_again(file_system: FileSystem, root: Path) -> None:
+    """The kernel may have forgotten what was dirty: nothing is called durable any more, and all is found. The
+    next opening goes back to the last point, and the files come out as if nothing had happened."""
+    watched = WatchedFileSystem(file_system)
+    indexed = IndexedLog(watched, root, IndexFileSize(7, 90))
+    indexed.put_messages(10)
+    index = indexed.open()
+    indexed.log.feed(index)
+    index.flush()
+    point = file_system.read(indexed.point_path)
+    indexed.put_messages(10)
+    indexed.log.feed(index)
+    watched.before = failing("sync", indexed.directory)
+    with pytest.raises(StorePoisoned, match="Input/output") as caught:
+        index.flush()
+    assert caught.value.path == indexed.directory
+    assert isinstance(caught.value.cause, OSError)
+    watched.before = lambda step, path: None
+    count = len(watched.steps)
+    with pytest.raises(StorePoisoned):
+        index.flush()
+    # The first file runs full, and cannot be made durable before the next begins.
+    indexed.put_messages(60)
+    with pytest.raises(StorePoisoned):
+        indexed.log.feed(index)
+    assert indexed.as_found(index, "u9") == [indexed.put[9]]
+    index.close()
+    assert not any(step == "sync" for step, _ in watched.steps[count:])
+    assert file_system.read(indexed.point_path) == point
+    index = indexed.open(clean=False)
+    indexed.log.feed(index)
+    indexed.assert_answers(index)
+    index.close()
+    assert indexed.contents() == indexed.expected()
+
+
+def test_a_file_that_cannot_be_made_is_a_typed_error_once(file_system: FileSystem, root: Path) -> None:
+    """Too many open files, a directory without permission: a query says so, and the next may succeed."""
+    watched = WatchedFileSystem(file_system)
+    indexed = IndexedLog(watched, root)
+    indexed.put_messages(20)
+    index = indexed.open()
+    watched.before = failing("map", indexed.directory)
+    with pytest.raises(StorePoisoned, match="Input/output"):
+        indexed.log.feed(index)
+    watched.before = lambda step, path: None
+    indexed.log.feed(index)
+    indexed.assert_answers(index)
+    index.close()
+    assert indexed.contents() == indexed.expected()
 
 
 def test_flush_makes_durable_and_then_says_so(file_system: FileSystem, root: Path) -> None:
