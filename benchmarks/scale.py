@@ -1,0 +1,273 @@
+"""What a put and a get cost as the log grows from 1 to 100 segments, and from 1 to 10,000 queues; and memory.
+
+usage: python benchmarks/scale.py [--rounds 15] [--json FILE] [--chart FILE]
+       (`make scale` writes benchmarks/results/scale.json and scale.png)
+
+One row: a store with so many segments of 8 MiB and 8 queues, or with so many queues and the same 400,000
+messages, filled before. A round puts 2,000 messages of 128 B (1 KiB for the segments), to the queues in
+turn, and waits until all have their entries, so that the dispatch counts; then it makes 1,000 pulls of 32
+messages, each from a queue and an offset drawn at random; a byte of each body is touched. The messages of
+a pull lie together in the log, in every store: queues were filled in runs of 40. The stores take turns
+round by round, so that a slow minute hits all of them: the change in percent is the median of neighbouring
+rounds against the smallest store of its kind. All services run, ASYNC_FLUSH. Memory is `Anonymous` in
+/proc/self/smaps_rollup of a process that has written to and read from every one of 10,000 queues: what is
+resident and no page of a mapped file, Python and numba included.
+
+Dishonest would be: to put to the newest queue alone, to read only the newest segment, to leave out the
+dispatch, or to measure the large store after the small one instead of beside it.
+"""
+
+import itertools
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from mqstore import Message, MessageStore, StoreConfig
+
+RESULTS = Path(__file__).with_name("results")
+SEGMENT_BYTES = 8 << 20
+QUEUES_A_TOPIC = 100
+RUN = 40
+PUTS, PULLS = 2_000, 1_000
+SEGMENTS = (1, 10, 100)
+QUEUES = (1, 100, 10_000)
+
+
+class GrownStore:
+    """A store of so many segments and queues, and the two kinds of round."""
+
+    def __init__(self, directory: Path, *, messages: int, body_bytes: int, queues: int) -> None:
+        self._body = bytes(body_bytes)
+        config = StoreConfig(mapped_file_size_commit_log=SEGMENT_BYTES, max_message_size=1 << 20)
+        self.store = MessageStore.open(directory, config)
+        self._draw = random.Random(1)
+        self._addresses = [(f"topic-{n // QUEUES_A_TOPIC}", n % QUEUES_A_TOPIC) for n in range(queues)]
+        for topic, queue_id in self._addresses:
+            if queue_id == 0:
+                self.store.topics.create(topic, min(QUEUES_A_TOPIC, queues))
+        self._turn = itertools.cycle(self._addresses)
+        self._fill(messages)
+
+    def _fill(self, messages: int) -> None:
+        """Runs of messages, to the queues in turn."""
+        for _ in range(messages // (RUN * 25)):
+            batch = []
+            for _ in range(25):
+                address = next(self._turn)
+                batch += [self._message(address) for _ in range(RUN)]
+            self.store.put_messages(batch)
+        self.store.flush()
+
+    def _message(self, address: tuple[str, int]) -> Message:
+        topic, queue_id = address
+        return Message(topic, self._body, tags="created", queue_id=queue_id)
+
+    def put_us(self) -> float:
+        """Microseconds a put, its entry in the queue included."""
+        put, message, turn = self.store.put_message, self._message, self._turn
+        begun = time.perf_counter()
+        for _ in range(PUTS):
+            put(message(next(turn)))
+        self.store.get_max_offset_in_queue("topic-0", 0)
+        return (time.perf_counter() - begun) / PUTS * 1e6
+
+    def get_us(self) -> float:
+        """Microseconds a message that was got, from places drawn at random."""
+        places = [self._place() for _ in range(PULLS)]
+        get_message, got_messages, touched = self.store.get_message, 0, 0
+        begun = time.perf_counter()
+        for topic, queue_id, offset in places:
+            for message in get_message("billing", topic, queue_id, offset).messages:
+                touched += message.body_view[0]
+                got_messages += 1
+        return (time.perf_counter() - begun) / got_messages * 1e6
+
+    def _place(self) -> tuple[str, int, int]:
+        topic, queue_id = self._draw.choice(self._addresses)
+        max_offset = self.store.get_max_offset_in_queue(topic, queue_id)
+        return topic, queue_id, self._draw.randrange(max(1, max_offset - 32))
+
+
+def of_segments(directory: Path, segments: int) -> GrownStore:
+    """A store that fills so many segments, and half of the last."""
+    record_bytes = 1_024 + 130
+    messages = int((segments - 0.5) * SEGMENT_BYTES / record_bytes)
+    return GrownStore(directory, messages=messages, body_bytes=1_024, queues=8)
+
+
+def of_queues(directory: Path, queues: int) -> GrownStore:
+    """A store with so many queues, and in each the same share of as many messages."""
+    return GrownStore(directory, messages=QUEUES[-1] * RUN, body_bytes=128, queues=queues)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One kind of growth: the sizes, and microseconds of each round at each size."""
+
+    kind: str
+    sizes: tuple[int, ...]
+    put_us: dict[int, list[float]]
+    get_us: dict[int, list[float]]
+
+    def percent(self, us: dict[int, list[float]], size: int) -> list[float]:
+        """How much dearer than at the smallest size, round by round."""
+        smallest = us[self.sizes[0]]
+        return [(large / small - 1) * 100 for large, small in zip(us[size], smallest, strict=True)]
+
+
+def grow(kind: str, sizes: tuple[int, ...], make: Callable[[Path, int], GrownStore], rounds: int) -> Growth:
+    """Stores of all sizes, open together, in turn."""
+    growth = Growth(kind, sizes, {size: [] for size in sizes}, {size: [] for size in sizes})
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as open_stores:
+        stores = {}
+        for size in track(sizes, f"filling, {kind}", transient=True):
+            stores[size] = make(Path(directory, str(size)), size)
+            open_stores.enter_context(stores[size].store)
+        for number in track(range(rounds + 1), f"measuring, {kind}", transient=True):
+            for size in sizes if number % 2 else reversed(sizes):
+                put_us, get_us = stores[size].put_us(), stores[size].get_us()
+                if number:  # the first only warms
+                    growth.put_us[size].append(put_us)
+                    growth.get_us[size].append(get_us)
+    return growth
+
+
+def anonymous_mb() -> float:
+    """What is resident of this process and belongs to no mapped file."""
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name == "Anonymous":
+            return int(rest.split()[0]) * 1_024 / 1e6
+    raise AssertionError("smaps_rollup has no Anonymous")
+
+
+def measure_memory() -> None:
+    """In a process of its own: before a store is open, and with 10,000 queues that were written and read."""
+    before = anonymous_mb()
+    with tempfile.TemporaryDirectory() as directory:
+        grown = of_queues(Path(directory), QUEUES[-1])
+        with grown.store as store:
+            grown.put_us()
+            grown.get_us()
+            for topic, queue_id in grown._addresses:
+                assert store.get_message("billing", topic, queue_id, 0).messages
+            print(
+                json.dumps(
+                    {"anonymous memory before opening, MB": before, "anonymous memory, MB": anonymous_mb()}
+                )
+            )
+
+
+def memory_of_a_process() -> dict[str, float]:
+    """What `measure_memory` says in a fresh process."""
+    command = [sys.executable, __file__, "--memory"]
+    answer: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return answer
+
+
+def summary_of(growths: list[Growth], memory: dict[str, float]) -> dict[str, float]:
+    """What the goals look at: the change from the smallest to the largest size."""
+    summary = dict(memory)
+    for growth in growths:
+        for name, us in (("put", growth.put_us), ("get", growth.get_us)):
+            summary[f"{name}, {growth.kind}, percent"] = statistics.median(
+                growth.percent(us, growth.sizes[-1])
+            )
+    return summary
+
+
+def show(growths: list[Growth], memory: dict[str, float]) -> None:
+    """The tables on the terminal."""
+    console = Console()
+    for growth in growths:
+        table = Table(growth.kind, "put, µs", "change, %", "get, µs a message", "change, %")
+        for size in growth.sizes:
+            cells = [f"{size:,}"]
+            for us in (growth.put_us, growth.get_us):
+                change = growth.percent(us, size)
+                cells.append(f"{statistics.median(us[size]):.2f}")
+                cells.append(f"{statistics.median(change):+.0f} ({min(change):+.0f} to {max(change):+.0f})")
+            table.add_row(*cells)
+        console.print(table)
+    for name, megabytes in memory.items():
+        console.print(f"{name}: {megabytes:.0f}")
+
+
+def draw(growths: list[Growth], path: Path) -> None:
+    """Cost over size: one picture for each kind of growth."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    figure, all_axes = plt.subplots(1, len(growths), figsize=(10, 4.2), layout="constrained")
+    for axes, growth in zip(all_axes, growths, strict=True):
+        for name, us, colour, marker in (
+            ("put", growth.put_us, "#D55E00", "o"),
+            ("get, a message of 32", growth.get_us, "#0072B2", "s"),
+        ):
+            medians = [statistics.median(us[size]) for size in growth.sizes]
+            spread = [
+                [median - min(us[size]) for median, size in zip(medians, growth.sizes, strict=True)],
+                [max(us[size]) - median for median, size in zip(medians, growth.sizes, strict=True)],
+            ]
+            axes.errorbar(
+                growth.sizes, medians, yerr=spread, label=name, color=colour, marker=marker, capsize=3
+            )
+        axes.set_xscale("log")
+        axes.set_xticks(growth.sizes, [f"{size:,}" for size in growth.sizes])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(growth.kind)
+        axes.set_ylabel("microseconds: median, least, greatest")
+        axes.grid(color="#DDDDDD")
+        axes.legend(frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=1)] = 15,
+    json_path: Annotated[Path, typer.Option("--json")] = RESULTS / "scale.json",
+    chart: Annotated[Path, typer.Option()] = RESULTS / "scale.png",
+    memory: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Measure, show, write."""
+    if memory:
+        measure_memory()
+        return
+    load_at_start = round(os.getloadavg()[0], 2)
+    growths = [
+        grow("segments", SEGMENTS, of_segments, rounds),
+        grow("queues", QUEUES, of_queues, rounds),
+    ]
+    of_memory = memory_of_a_process()
+    show(growths, of_memory)
+    draw(growths, chart)
+    written = {
+        "summary": summary_of(growths, of_memory),
+        "growth": [vars(growth) for growth in growths],
+        "load_at_start": load_at_start,
+        "cores": os.cpu_count(),
+        "python": sys.version.split()[0],
+    }
+    json_path.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
