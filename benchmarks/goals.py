@@ -60,7 +60,7 @@ def ratio_goal(work: str, rival: str, least: float) -> Goal:
         ratio: Ratio | None = row.ratio(rival) if row is not None else None
         return None if ratio is None else (ratio.median, str(ratio))
 
-    return Goal(work, f"{least:g} x {rival}", measured, lambda ratio: ratio >= least)
+    return Goal(work, f"{least:.2g} x {rival}", measured, lambda ratio: ratio >= least)
 
 
 def figure_goal(work: str, wanted: str, figure: str, meets: Callable[[float], bool]) -> Goal:

@@ -43,16 +43,17 @@ def rows_of_goals(results: Results) -> list[Row]:
     return [row for title, row in results.rows.items() if title in titles]
 
 
-def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A table as Markdown; columns in which nothing stands are left out."""
+def without_empty_columns(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[list[str]]:
+    """Headings and rows, but for the columns in which nothing stands."""
     filled = list(rows)
-    kept = [at for at in range(len(headings)) if any(row[at] for row in filled)]
-    lines = [
-        [headings[at] for at in kept],
-        ["---"] * len(kept),
-        *([row[at] for at in kept] for row in filled),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    kept = [at for at, heading in enumerate(headings) if not heading or any(row[at] for row in filled)]
+    return [[line[at] for at in kept] for line in (headings, *filled)]
+
+
+def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table as Markdown."""
+    head, *body = without_empty_columns(headings, rows)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
 
 
 def replace_between(document: Path, name: str, text: str) -> None:
@@ -82,9 +83,10 @@ def write_documents(results: Results) -> None:
 
 def show(title: str, headings: tuple[str, ...], rows: Iterable[tuple[str, ...]], caption: str = "") -> None:
     """A table on the terminal."""
-    table = Table(*headings, title=title, caption=caption)
-    for row in rows:
-        table.add_row(*row)
+    head, *body = without_empty_columns(headings, rows)
+    table = Table(*head, title=title, caption=caption)
+    for line in body:
+        table.add_row(*line)
     Console(width=None if Console().is_terminal else 200).print(table)
 
 
