@@ -2,7 +2,7 @@
 
 Arrays: `data` is uint8, C-contiguous, whole records one after another. Nothing is written. Callers hold no
 lock: the kernel releases the GIL. Import this module inside the function that first needs it. The plain twin
-is in tests/support/record_scan.py.
+is in tests/unit/mqstore/test_kernels.py.
 """
 
 import numba

@@ -14,7 +14,10 @@ from mqstore.message_store import MessageStore
 from mqstore.tools.cli import app as entry_point
 from support.command_line import ORDER_CONFIG, run
 
-COMMANDS = ("demo", "put", "ingest", "get", "tail", "query", "topics", "stats", "dump")
+COMMANDS = (
+    *("demo", "put", "ingest", "get", "tail", "query", "topics", "stats", "dump"),
+    *("verify", "repair", "rebuild"),
+)
 
 
 def test_version() -> None:
