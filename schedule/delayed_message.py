@@ -25,7 +25,15 @@ from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC
 from mqstore.store.stored_message import StoredMessage
 from mqstore.store.sys_flag import takes_queue_offset
 
-__all__ = ["TIMER_REQUESTS", "is_half_message", "level_of_queue", "queue_of_level", "restore", "rewrite"]
+__all__ = [
+    "TIMER_REQUESTS",
+    "is_half_message",
+    "level_of_queue",
+    "parse_level",
+    "queue_of_level",
+    "restore",
+    "rewrite",
+]
 
 TIMER_REQUESTS: Final = frozenset({"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
 """Requests for an arbitrary deliver time; a delay level overrules and drops them."""
@@ -70,7 +78,11 @@ def rewrite(message: Message, levels: DelayLevels) -> Message:
 def _requested_level(message: Message) -> int:
     if message.delay_level:
         return message.delay_level
-    text = message.properties.get(DELAY, "0")
+    return parse_level(message.properties.get(DELAY, "0"))
+
+
+def parse_level(text: str) -> int:
+    """The level that the property DELAY asks for. Raises MessageIllegal."""
     level = int(text) if _JAVA_INT.fullmatch(text) else 2**31
     if not -(2**31) <= level < 2**31:
         raise MessageIllegal(

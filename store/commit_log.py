@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StorePoisoned
@@ -189,6 +190,66 @@ class CommitLog:
             except OSError as error:
                 raise self._poisoned_by(error) from error
 
+    def append_block(self, block: RecordBlock) -> AppendedBlock:
+        """Append the records of a block one after another under one lock, all of them or none.
+
+        Room for all is reserved before the first is written. What goes into one segment becomes visible in
+        one step. Raises as `append`.
+        """
+        queue_offsets = np.empty(len(block), np.int64)
+        physical_offsets = np.empty(len(block), np.int64)
+        if self._lock.locked():
+            self._let_holder_finish()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            try:
+                self._reserve_for_block(block)
+                stop = 0
+                while stop < len(block):
+                    first, current = stop, self._current or self._roll()
+                    stop = block.end_of_rows_within(first, current.size_bytes - current.wrote_position)
+                    if stop == first:
+                        self._roll()
+                        continue
+                    base_offset = self._write_rows(current, block, first, stop, queue_offsets)
+                    np.add(block.starts[first:stop], base_offset, out=physical_offsets[first:stop])
+            except OSError as error:
+                raise self._poisoned_by(error) from error
+            return AppendedBlock(queue_offsets, physical_offsets, self.max_offset, self.last_store_timestamp)
+
+    def _write_rows(
+        self,
+        current: MappedFile,
+        block: RecordBlock,
+        first: int,
+        stop: int,
+        queue_offsets: npt.NDArray[np.int64],
+    ) -> int:
+        """Complete and publish the records of some rows of a block, as `_write` does with one.
+
+        Returns the physical offset that byte 0 of the block would have.
+        """
+        position = current.wrote_position
+        before = {queue: self._next_queue_offset(queue) for queue in block.queues}
+        base_offset = current.start_offset + position - int(block.starts[first])
+        store_timestamp = self._clock.now_ms()
+        after = block.complete(
+            first, stop, list(before.values()), queue_offsets, base_offset, store_timestamp
+        )
+        try:
+            self._queue_offsets.update(zip(block.queues, after, strict=True))
+            current.publish(block.bytes_of(first, stop))
+        except BaseException:
+            self._take_back(current, position, before)
+            raise
+        self.last_store_timestamp = store_timestamp
+        return base_offset
+
+    def _next_queue_offset(self, queue: tuple[str, int]) -> int:
+        known = self._queue_offsets.get(queue)
+        return self.first_queue_offset(*queue) if known is None else known
+
     def _let_holder_finish(self) -> None:
         """Stand aside until `_lock` is free, or long enough.
 
@@ -236,26 +297,20 @@ class CommitLog:
                 self._queue_offsets[queue] = queue_offset + 1
             current.publish(record)
         except BaseException:
-            self._take_back(current, position, queue, queue_offset, takes_offset)
+            self._take_back(current, position, {queue: queue_offset} if takes_offset else {})
             raise
         self.last_store_timestamp = store_timestamp
         return Appended(queue_offset, physical_offset, len(record), store_timestamp)
 
     def _take_back(
-        self,
-        current: MappedFile,
-        position: int,
-        queue: tuple[str, int],
-        queue_offset: int,
-        takes_offset: bool,
+        self, current: MappedFile, position: int, queue_offsets: dict[tuple[str, int], int]
     ) -> None:
         """After an append that failed: complete if it became visible, else as if it had never begun."""
         if current.wrote_position > position:
             return
         if position + BLANK_MIN_BYTES <= current.reserved_position:
             current.write(position, bytes(BLANK_MIN_BYTES))
-        if takes_offset:
-            self._queue_offsets[queue] = queue_offset
+        self._queue_offsets.update(queue_offsets)
 
     def _roll(self) -> MappedFile:
         """Close the current segment with a BLANK and go on in the next one."""
@@ -290,6 +345,19 @@ class CommitLog:
                 position = 0
             position += len(message.record)
         current.reserve(position)
+
+    def _reserve_for_block(self, block: RecordBlock) -> None:
+        """As `_reserve_for`."""
+        current = self._current or (self.files.files[0] if self.files.files else self._add_segment(0))
+        position, first = current.wrote_position, 0
+        stop = block.end_of_rows_within(first, current.size_bytes - position)
+        while stop < len(block):
+            current.reserve(current.size_bytes)
+            current = self.files.file_for(current.end_offset) or self._add_segment(current.end_offset)
+            position, first = 0, stop
+            stop = block.end_of_rows_within(first, current.size_bytes)
+            assert stop > first, (first, current)
+        current.reserve(position + len(block.bytes_of(first, stop)))
 
     def reserve_ahead(self) -> None:
         """Reserve and touch the window after the next, off the writer's path. A full disk shows in puts."""

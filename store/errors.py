@@ -69,16 +69,22 @@ class StoreError(Exception):
 
 
 class MessageIllegal(StoreError, ValueError):
-    """The message breaks a rule; nothing was stored. `value` is what broke it, `limit` the rule."""
+    """The message breaks a rule; nothing was stored. `value` is what broke it, `limit` the rule.
+
+    row: which row of `put_columns` it is; None elsewhere.
+    """
 
     put_message_status = PutMessageStatus.MESSAGE_ILLEGAL
     response_code = ResponseCode.MESSAGE_ILLEGAL
 
-    def __init__(self, reason: str, *, value: object = None, limit: object = None) -> None:
+    def __init__(
+        self, reason: str, *, value: object = None, limit: object = None, row: int | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.value = value
         self.limit = limit
+        self.row = row
 
 
 class TopicIllegal(MessageIllegal):

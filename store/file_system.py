@@ -60,10 +60,10 @@ class MappedRegion(Protocol):
         """Put `data` at `position`; durable after `sync`. The range must have been reserved."""
         ...
 
-    def publish(self, position: int, record: bytes | bytearray) -> None:
-        """Put a record of at least 8 bytes: all but its first 8 bytes, then those.
+    def publish(self, position: int, record: BytesLike) -> None:
+        """Put a record of at least 8 bytes, or several: all but the first 8 bytes, then those.
 
-        A reader of the same file, in this process or another, sees the whole record or none.
+        A reader of the same file, in this process or another, sees the whole of it or nothing.
         """
         ...
 

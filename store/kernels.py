@@ -10,6 +10,8 @@ Source of the rules: CommitLog#checkMessageAndReturnSize; layout: record_format.
 
 import numba
 import numpy as np
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from mqstore.store.checksum.kernels import crc32
 from mqstore.store.properties_format import CRC32
@@ -21,7 +23,16 @@ from mqstore.store.record_format import (
     MESSAGE_MAGIC_CODE_V2,
 )
 
-__all__ = ["BLANK_FOUND", "END_OF_DATA", "NO_RECORD", "find_record", "scan"]
+__all__ = [
+    "BLANK_FOUND",
+    "END_OF_DATA",
+    "NO_RECORD",
+    "borrowed",
+    "find_record",
+    "read_int",
+    "read_long",
+    "scan",
+]
 
 # Why a scan stopped.
 END_OF_DATA = 0
@@ -32,6 +43,26 @@ _CRC_NAME = np.frombuffer(CRC32.encode() + b"\x01", np.uint8)
 
 
 _compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+
+@intrinsic
+def borrowed(typing_context, arrays):  # type: ignore[no-untyped-def]
+    """The arrays of a tuple, without their owners: references to them are not counted.
+
+    Counting is atomic and can cost a loop over records more than its work. For arguments of a kernel alone,
+    which its caller keeps alive; never for an array that is made in it.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        lent = []
+        for kind, value in zip(arrays, cgutils.unpack_tuple(builder, arguments[0]), strict=True):
+            array = context.make_array(kind)(context, builder, value)
+            array.meminfo = cgutils.get_null_value(array.meminfo.type)
+            array.parent = cgutils.get_null_value(array.parent.type)
+            lent.append(array._getvalue())
+        return context.make_tuple(builder, arrays, lent)
+
+    return arrays(arrays), generate
 
 
 @_compiled
@@ -153,6 +184,7 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     The stop position is where the first thing that is no whole record begins (a BLANK, zeros, a torn
     record), or `end`. The last store timestamp is -1 when there was no record.
     """
+    (data,) = borrowed((data,))
     at = np.int64(start)
     records = np.int64(0)
     last_store_timestamp = np.int64(-1)
@@ -172,6 +204,7 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
 @_compiled
 def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Position of the first whole record at or after `start`, or -1. What repair and recovery ask."""
+    (data,) = borrowed((data,))
     for at in range(start, end - HEADER_BYTES + 1):
         # The magic's first byte is looked at before anything dearer.
         is_magic = data[at + 4] == 0xDA and data[at + 5] == 0xA3 and data[at + 6] == 0x20

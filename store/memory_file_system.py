@@ -29,7 +29,7 @@ class MemoryMappedRegion:
     def write(self, position: int, data: BytesLike) -> None:
         self.view[position : position + len(data)] = data
 
-    def publish(self, position: int, record: bytes | bytearray) -> None:
+    def publish(self, position: int, record: BytesLike) -> None:
         self.view[position + 8 : position + len(record)] = memoryview(record)[8:]
         self.view[position : position + 8] = record[:8]
 

@@ -40,6 +40,7 @@ __all__ = [
     "BLANK_MAGIC_CODE",
     "BLANK_MIN_BYTES",
     "BODY_LENGTH_POSITION",
+    "BORN_TIMESTAMP_POSITION",
     "CRC_MASK",
     "CRC_PROPERTY_BYTES",
     "FIELDS",
@@ -63,6 +64,7 @@ __all__ = [
     "encode_blank",
     "encode_record",
     "encode_topic",
+    "header_template",
     "prepare_record",
     "store_timestamp_position",
 ]
@@ -91,6 +93,7 @@ FIELDS = (
 )
 HEADER_BYTES = 88
 PHYSICAL_OFFSET_POSITION = 28
+BORN_TIMESTAMP_POSITION = 40
 STORE_TIMESTAMP_POSITION = 56
 BODY_LENGTH_POSITION = 84
 IPV6_EXTRA_BYTES = 12
@@ -175,6 +178,12 @@ def encode_topic(topic: str) -> tuple[bytes, int]:
     if len(topic.encode("utf-16-be")) // 2 > 127:
         return len(name).to_bytes(2, "big") + name, MESSAGE_MAGIC_CODE_V2
     return len(name).to_bytes(1, "big") + name, MESSAGE_MAGIC_CODE
+
+
+def header_template(sys_flag: int, born_host: bytes, store_host: bytes) -> bytes:
+    """Fields 1 to 15, all zero but for the sys flag, whose host bits must match the hosts, and the hosts."""
+    header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
+    return header.pack(0, 0, 0, 0, 0, 0, 0, sys_flag, 0, born_host, 0, store_host, 0, 0, 0)
 
 
 def prepare_record(

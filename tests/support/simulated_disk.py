@@ -89,7 +89,7 @@ class SimulatedRegion:
     def write(self, position: int, data: BytesLike) -> None:
         self._store("write", position, bytes(data))
 
-    def publish(self, position: int, record: bytes | bytearray) -> None:
+    def publish(self, position: int, record: BytesLike) -> None:
         self._store("publish", position + 8, bytes(memoryview(record)[8:]))
         self._store("published", position, bytes(record[:8]))
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import Appended, CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileSystem
@@ -53,6 +54,21 @@ class SmallLog:
     def append_all(self, *bodies: bytes, topic: str = "orders", **fields: Any) -> list[Appended]:
         """Append messages under one lock."""
         return self.log.append_all([self._encoder.encode(Message(topic, body, **fields)) for body in bodies])
+
+    def append_block(self, *bodies: bytes, topic: str = "orders", **fields: Any) -> list[Appended]:
+        """As `append_all`, in one block."""
+        encoded = [self._encoder.encode(Message(topic, body, **fields)) for body in bodies]
+        block = RecordBlock.of_messages(encoded)
+        places = self.log.append_block(block)
+        sizes = [len(message.record) for message in encoded]
+        timestamp = places.store_timestamp
+        assert not bodies or places.end_offset == self.log.max_offset
+        return [
+            Appended(queue_offset, physical_offset, size, timestamp)
+            for queue_offset, physical_offset, size in zip(
+                places.queue_offsets.tolist(), places.physical_offsets.tolist(), sizes, strict=True
+            )
+        ]
 
     def overhead_bytes(self, topic: str = "orders", **fields: Any) -> int:
         """What a record takes beyond its body."""

@@ -28,7 +28,7 @@ class WatchedRegion:
         self._note("write", self._path)
         self._region.write(position, data)
 
-    def publish(self, position: int, record: bytes) -> None:
+    def publish(self, position: int, record: BytesLike) -> None:
         self._note("publish", self._path)
         self._region.publish(position, record)
         self._note("published", self._path)

@@ -6,11 +6,12 @@ Interrupts and full disks are injected at each step that changes the disk, throu
 """
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mqstore.store.commit_log import CommitLog
+from mqstore.store.commit_log import Appended, CommitLog
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
@@ -18,6 +19,11 @@ from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES
 from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem
+
+AppendAll = Callable[..., list[Appended]]
+IN_BULK = pytest.mark.parametrize(
+    "append", [SmallLog.append_all, SmallLog.append_block], ids=["one by one", "in a block"]
+)
 
 
 @pytest.fixture
@@ -99,35 +105,42 @@ def test_records_across_segments_are_read_back(small: SmallLog) -> None:
     assert small.bodies() == bodies
 
 
-def test_append_all_gives_consecutive_places(small: SmallLog) -> None:
+@IN_BULK
+def test_appending_in_bulk_gives_consecutive_places(small: SmallLog, append: AppendAll) -> None:
     """One lock, records of one queue or many; nothing for nothing."""
     small.append()
-    places = small.append_all(b"a", b"bb", b"ccc")
+    places = append(small, b"a", b"bb", b"ccc")
     assert [place.queue_offset for place in places] == [1, 2, 3]
-    assert small.append_all() == []
+    assert append(small) == []
     assert small.bodies() == [b"body", b"a", b"bb", b"ccc"]
 
 
-def test_append_all_goes_on_in_the_next_segment(small: SmallLog) -> None:
+@IN_BULK
+def test_appending_in_bulk_goes_on_in_the_next_segment(small: SmallLog, append: AppendAll) -> None:
     """And the one after that."""
     bodies = [bytes([index]) * 50_000 for index in range(6)]
-    small.append_all(*bodies)
+    places = append(small, *bodies)
+    for place, body in zip(places, bodies, strict=True):
+        message = small.log.look_message_by_offset(place.physical_offset)
+        assert message is not None
+        assert (message.body, message.queue_offset) == (body, place.queue_offset)
     assert len(small.log.files.files) == 3
     assert small.bodies() == bodies
 
 
+@IN_BULK
 @pytest.mark.parametrize("free_windows", [0, 1, 2, 3, 4])
-def test_append_all_stores_all_or_none_on_a_full_disk(free_windows: int) -> None:
+def test_appending_in_bulk_stores_all_or_none_on_a_full_disk(free_windows: int, append: AppendAll) -> None:
     """However little room there is; and everything once there is room."""
     memory = MemoryFileSystem(free_bytes=free_windows * WINDOW_BYTES)
     small = SmallLog(memory, Path("/commitlog"))
     bodies = [bytes([index]) * 50_000 for index in range(6)]
     with pytest.raises(StoreFull):
-        small.append_all(*bodies)
+        append(small, *bodies)
     assert small.bodies() == []
     assert small.log.max_offset == 0
     memory.free_bytes = 2**30
-    assert [place.queue_offset for place in small.append_all(*bodies)] == list(range(6))
+    assert [place.queue_offset for place in append(small, *bodies)] == list(range(6))
     assert small.bodies() == bodies
 
 
@@ -145,12 +158,17 @@ def test_a_full_disk_refuses_the_put_and_lets_the_next_one_in() -> None:
     assert small.append().queue_offset == len(stored)
 
 
-@pytest.mark.parametrize("room_bytes", [200_000, 1_000])
+@pytest.mark.parametrize("in_a_block", [False, True])
+@pytest.mark.parametrize("room_bytes", [200_000, 5_000, 1_000])
 @pytest.mark.parametrize("when", ["publish", "published", "write", "map", "reserve"])
 def test_an_interrupt_never_gives_an_offset_twice(
-    watched_log: SmallLog, watched: WatchedFileSystem, when: str, room_bytes: int
+    watched_log: SmallLog, watched: WatchedFileSystem, when: str, room_bytes: int, in_a_block: bool
 ) -> None:
-    """Ctrl-C before or after the bytes are in place: the record is there, or its place is free again."""
+    """Ctrl-C before or after the bytes are in place: the record is there, or its place is free again.
+
+    Of a block there are the records that went into the segments before.
+    """
+    wanted = [bytes([index]) * 2_000 for index in range(3 if in_a_block else 1)]
     watched_log.append_all(b"first", b"second")
     if room_bytes < SEGMENT_BYTES:
         watched_log.fill_to(room_bytes)
@@ -161,15 +179,15 @@ def test_an_interrupt_never_gives_an_offset_twice(
             raise KeyboardInterrupt
 
     watched.before = interrupt
-    interrupted = 0
+    is_interrupted = False
     try:
-        watched_log.append(bytes(2_000))
+        (watched_log.append_block if in_a_block else watched_log.append)(*wanted)
     except KeyboardInterrupt:
-        interrupted = 1
+        is_interrupted = True
     watched.before = lambda step, path: None
     after = watched_log.bodies()
-    assert after[: len(known)] == known
-    assert len(after) - len(known) in (0, 1 - interrupted)
+    assert after == known + wanted[: len(after) - len(known)]
+    assert is_interrupted or len(after) == len(known) + len(wanted)
     place = watched_log.append(b"next")
     assert place.queue_offset == len(after)
     assert watched_log.bodies() == [*after, b"next"]
@@ -278,7 +296,7 @@ def test_appends_can_be_refused_and_accepted_again(small: SmallLog) -> None:
     """With the error that the refusal makes; reads go on."""
     place = small.append()
     small.log.refuse(lambda: StoreClosed(small.log.path))
-    for attempt in (small.append, lambda: small.append_all(b"x")):
+    for attempt in (small.append, lambda: small.append_all(b"x"), lambda: small.append_block(b"x")):
         with pytest.raises(StoreClosed):
             attempt()
     assert isinstance(small.log.refusal, StoreClosed)

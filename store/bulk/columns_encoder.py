@@ -1,0 +1,170 @@
+"""From columns of messages to a block of records: the checks and the bytes of message_encoder.py, in bulk.
+
+Each row becomes the record that `put_message` would have made of it. A row that cannot be stored is an error
+that names it, and then nothing is stored. It does not ask whether topics exist (mqstore/put_columns.py), nor
+readdress delayed messages (schedule/delayed_columns.py).
+Threads: any; an encoder does not change.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.store.bulk.message_columns import MessageColumns
+from mqstore.store.bulk.record_block import RecordBlock
+from mqstore.store.bulk.texts import Bytes, Longs, Texts
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal
+from mqstore.store.names import check_topic
+from mqstore.store.properties_format import CRC32, KEYS, MAX_PROPERTIES_BYTES, TAGS
+from mqstore.store.record_format import CRC_PROPERTY_BYTES, encode_topic, header_template
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+
+__all__ = ["ColumnsEncoder", "removed"]
+
+
+def removed(mask: npt.NDArray[np.bool_]) -> Texts:
+    """The override that takes a property out of the rows where `mask` is true."""
+    places = np.where(mask, np.int64(-1), np.int64(0))
+    return Texts(np.empty(0, np.uint8), places, places)
+
+
+class ColumnsEncoder:
+    """Checks and encodes columns for one store."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        self._append_crc = config.enabled_append_prop_crc
+        self._max_body_bytes = config.max_message_size
+        host = config.store_host.encode()
+        sys_flag = BORN_HOST_V6 | STORE_HOST_V6 if config.store_host.is_ipv6 else 0
+        self._header = np.frombuffer(header_template(sys_flag, host, host), np.uint8)
+
+    def encode(self, columns: MessageColumns) -> RecordBlock:
+        """The records of all rows. Raises MessageTooLarge, PropertiesIllegal, TopicIllegal."""
+        from mqstore.store.bulk import kernels
+
+        count = len(columns)
+        fields, magics = [], []
+        for topic in columns.topics:
+            check_topic(topic)
+            field, magic = encode_topic(topic)
+            fields.append(field)
+            magics.append(magic)
+        field_starts = np.cumsum([0, *map(len, fields)], dtype=np.int64)
+        names, texts = self._overrides(columns)
+        name_starts = np.cumsum([0, *map(len, names)], dtype=np.int64)
+        data, text_starts, text_stops = _side_by_side(texts, count)
+        properties = columns.properties
+        fixed_bytes = len(self._header) + 2 + CRC_PROPERTY_BYTES + 1 + int(name_starts[-1]) + 2 * len(names)
+        variable_bytes = columns.bodies.total_bytes + properties.total_bytes
+        variable_bytes += int(np.diff(field_starts)[columns.topic_indices].sum())
+        variable_bytes += sum(text.total_bytes for text in texts)
+        buffer = np.empty(count * fixed_bytes + variable_bytes, np.uint8)
+        starts = np.empty(count + 1, np.int64)
+        born = columns.born_timestamps
+        row, reason = kernels.encode_rows(
+            buffer,
+            starts,
+            self._header,
+            np.frombuffer(b"".join(fields), np.uint8),
+            field_starts,
+            np.array(magics, np.int32),
+            columns.topic_indices,
+            columns.queue_ids,
+            columns.flags,
+            np.zeros(count, np.int64) if born is None else born,
+            *columns.bodies,
+            *properties,
+            np.frombuffer("".join(names).encode(), np.uint8),
+            name_starts,
+            data,
+            text_starts,
+            text_stops,
+            np.empty((kernels.MAX_PAIRS, 2), np.int64),
+            np.empty(len(names), np.bool_),
+            self._max_body_bytes,
+            self._append_crc,
+        )
+        if reason != kernels.NOTHING_ILLEGAL:
+            raise self._illegal(columns, row, reason)
+        marks = kernels.HAS_CRC * self._append_crc | kernels.BORN_WHEN_STORED * (born is None)
+        groups = np.empty(count, np.int32)
+        first_rows = np.empty(count, np.int64)
+        queue_count = kernels.group_rows(columns.topic_indices, columns.queue_ids, groups, first_rows)
+        rows = first_rows[:queue_count]
+        queues = [
+            (columns.topics[topic], queue_id)
+            for topic, queue_id in zip(
+                columns.topic_indices[rows].tolist(), columns.queue_ids[rows].tolist(), strict=True
+            )
+        ]
+        return RecordBlock(buffer, starts, np.full(count, marks, np.uint8), queues, groups)
+
+    def _overrides(self, columns: MessageColumns) -> tuple[list[str], list[Texts]]:
+        """Names and texts, in the order in which `put_message` appends them."""
+        overrides = [
+            (CRC32, removed(np.ones(len(columns), np.bool_))),
+            *columns.overrides,
+            (KEYS, columns.keys),
+            (TAGS, columns.tags),
+        ]
+        return [name for name, _ in overrides], [texts for _, texts in overrides]
+
+    def _illegal(self, columns: MessageColumns, row: int, reason: int) -> MessageIllegal:
+        """The error for the first row that cannot be stored."""
+        from mqstore.store.bulk import kernels
+
+        if reason == kernels.BODY_TOO_LARGE:
+            limit = self._max_body_bytes
+            size = int(columns.bodies.stops[row] - columns.bodies.starts[row])
+            return MessageTooLarge(
+                f"the body of row {row} has {size} bytes, more than max_message_size = {limit}: "
+                "split it, compress it, or open the store with a larger max_message_size",
+                value=size,
+                limit=limit,
+                row=row,
+            )
+        given = {
+            name: texts.bytes_at(row)
+            for name, texts in (
+                ("properties", columns.properties),
+                ("keys", columns.keys),
+                ("tags", columns.tags),
+            )
+            if texts.starts[row] < texts.stops[row]
+        }
+        wanted: dict[int, tuple[str, object]] = {
+            kernels.PROPERTIES_TOO_LARGE: (
+                "take more than 32767 bytes: shorten them, or put the data in the body",
+                MAX_PROPERTIES_BYTES,
+            ),
+            kernels.PAIR_ILLEGAL: (
+                "must be pairs name 0x01 value 0x02 without further separators, no name and no value empty",
+                "no empty text, no further 0x01 and 0x02",
+            ),
+            kernels.NAME_TWICE: ("have a name twice", "each name once"),
+            kernels.MIMICS_CRC: (
+                "end in one that would pass for the record's CRC: give it another name",
+                f"no name that ends in {CRC32}",
+            ),
+        }
+        complaint, limit = wanted[reason]
+        return PropertiesIllegal(
+            f"the properties of row {row} {complaint}", value=given, limit=limit, row=row
+        )
+
+
+def _side_by_side(columns: list[Texts], count: int) -> tuple[Bytes, Longs, Longs]:
+    """Texts of several columns in one buffer: (data, starts[column, row], stops[column, row])."""
+    starts = np.empty((len(columns), count), np.int64)
+    stops = np.empty((len(columns), count), np.int64)
+    pieces, end = [], 0
+    for index, texts in enumerate(columns):
+        starts[index], stops[index] = texts.starts, texts.stops
+        is_set = texts.starts < texts.stops
+        if is_set.any():
+            first, last = int(texts.starts[is_set].min()), int(texts.stops.max())
+            pieces.append(texts.data[first:last])
+            for places in (starts[index], stops[index]):
+                places[is_set] += end - first
+            end += last - first
+    return np.concatenate(pieces) if pieces else np.empty(0, np.uint8), starts, stops

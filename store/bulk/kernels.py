@@ -1,0 +1,515 @@
+"""Compiled loops that encode records in bulk: thousands of rows a call, no Python object for any of them.
+
+A text is given as a buffer (uint8) with the position where it begins and the one where it ends, both int64,
+so that rows may share bytes. All arrays are C-contiguous. Those that are said to be filled are; all others
+are only read, and nothing outside the given places is touched: texts.py checks those, the rest is checked
+here.
+
+Two steps, as in record_format.py: `encode_rows` does what can be done before the place in the log is known,
+`complete_records` the rest, under the append lock. What they fill is a buffer of the caller's: only the
+mapped file copies into the log.
+
+Callers need not hold the GIL: the kernels release it. Import this module inside the function that first needs
+it; compiled code is cached on disk. The plain twins are in tests/support/plain_rows.py.
+"""
+
+import functools
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from mqstore.store.checksum.kernels import crc32
+from mqstore.store.kernels import borrowed, read_int
+from mqstore.store.properties_format import MAX_PROPERTIES_BYTES
+from mqstore.store.record_format import CRC_PROPERTY_BYTES, STORE_TIMESTAMP_POSITION, crc_property
+from mqstore.store.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
+
+__all__ = [
+    "BODY_TOO_LARGE",
+    "BORN_WHEN_STORED",
+    "HAS_CRC",
+    "MAX_PAIRS",
+    "MIMICS_CRC",
+    "NAME_TWICE",
+    "NOTHING_ILLEGAL",
+    "PAIR_ILLEGAL",
+    "PROPERTIES_TOO_LARGE",
+    "complete_records",
+    "encode_rows",
+    "find_values",
+    "group_rows",
+    "join_pairs",
+]
+
+# What `encode_rows` says of the first row that it refuses.
+NOTHING_ILLEGAL = 0
+BODY_TOO_LARGE = 1
+PROPERTIES_TOO_LARGE = 2
+PAIR_ILLEGAL = 3
+NAME_TWICE = 4
+MIMICS_CRC = 5
+
+# Bits of `marks`: what `complete_records` fills in besides the places and the store time.
+HAS_CRC = 1
+BORN_WHEN_STORED = 2
+
+_CRC_ENDING = np.frombuffer(crc_property(0), np.uint8)
+_CRC_NAME_BYTES = 9
+# A pair has at least four bytes.
+MAX_PAIRS = MAX_PROPERTIES_BYTES // 4 + 1
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_INTS = types.Array(types.int32, 1, "C", readonly=True)
+_LONGS = types.Array(types.int64, 1, "C", readonly=True)
+_TABLE = types.Array(types.int64, 2, "C", readonly=True)
+_compiled = numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+# With a signature: compiled once, and not for every mixture of read-only and writable arrays.
+_compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundscheck=False)
+
+
+@intrinsic
+def _copy(typing_context, target, at, source, start, length):  # type: ignore[no-untyped-def]
+    """target[at : at + length] = source[start : start + length], by memcpy."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        target_value, at_value, source_value, start_value, length_value = arguments
+        target_array = context.make_array(signature.args[0])(context, builder, target_value)
+        source_array = context.make_array(signature.args[2])(context, builder, source_value)
+        cgutils.raw_memcpy(
+            builder,
+            builder.gep(target_array.data, [at_value]),
+            builder.gep(source_array.data, [start_value]),
+            length_value,
+            ir.Constant(ir.IntType(64), 1),
+        )
+        return context.get_dummy_value()
+
+    return types.none(target, types.int64, source, types.int64, types.int64), generate
+
+
+@_compiled
+def _write_int(target, at, value):  # type: ignore[no-untyped-def]
+    # Unsigned indexes need no look at their sign, and so the four stores become one.
+    first, bits = np.uint64(at), np.uint32(value)
+    target[first] = np.uint8(bits >> np.uint32(24))
+    target[first + np.uint64(1)] = np.uint8(bits >> np.uint32(16) & np.uint32(0xFF))
+    target[first + np.uint64(2)] = np.uint8(bits >> np.uint32(8) & np.uint32(0xFF))
+    target[first + np.uint64(3)] = np.uint8(bits & np.uint32(0xFF))
+
+
+@_compiled
+def _write_long(target, at, value):  # type: ignore[no-untyped-def]
+    _write_int(target, at, value >> np.int64(32))
+    _write_int(target, at + 4, value & np.int64(0xFFFFFFFF))
+
+
+@_compiled
+def _same_bytes(one, one_at, other, other_at, length):  # type: ignore[no-untyped-def]
+    for index in range(length):
+        if one[one_at + index] != other[other_at + index]:
+            return False
+    return True
+
+
+# -- properties ---------------------------------------------------------------------------------------
+
+
+@_compiled
+def _holds_separator(data, start, stop):  # type: ignore[no-untyped-def]
+    found = False
+    for at in range(np.uint64(start), np.uint64(stop)):
+        found |= data[at] == 1 or data[at] == 2
+    return found
+
+
+@_compiled
+def _end_of_name(data, start, stop):  # type: ignore[no-untyped-def]
+    """Where the first 0x01 or 0x02 from `start` on is, or `stop`."""
+    at = np.uint64(start)
+    while at < np.uint64(stop) and data[at] != 1 and data[at] != 2:
+        at += np.uint64(1)
+    return np.int64(at)
+
+
+@_compiled
+def _write_pair(target, at, name, name_start, name_stop, text, start, stop):  # type: ignore[no-untyped-def]
+    """Append one pair; where it ends."""
+    length = name_stop - name_start
+    _copy(target, at, name, name_start, length)
+    target[at + length] = 1
+    at += length + 1
+    _copy(target, at, text, start, stop - start)
+    at += stop - start
+    target[at] = 2
+    return at + 1
+
+
+@_compiled
+def _override_of(data, start, stop, names, name_starts):  # type: ignore[no-untyped-def]
+    """Number of the override with the name data[start:stop], or -1."""
+    for index in range(len(name_starts) - 1):
+        name_at = name_starts[index]
+        length = name_starts[index + 1] - name_at
+        if length == stop - start and _same_bytes(names, name_at, data, start, length):
+            return index
+    return -1
+
+
+@_compiled
+def _is_among(target, pairs, pair_count, data, start, stop):  # type: ignore[no-untyped-def]
+    """Whether one of the pairs written to `target` has the name data[start:stop]."""
+    length = stop - start
+    for index in range(pair_count):
+        if pairs[index, 1] == length and _same_bytes(target, pairs[index, 0], data, start, length):
+            return True
+    return False
+
+
+@_compiled
+def _write_properties(  # type: ignore[no-untyped-def]
+    target, at, data, start, stop, names, name_starts, texts, text_starts, text_stops, row, pairs, is_done
+):
+    """Append the properties data[start:stop] of one row, overridden; (where they end, reason).
+
+    An override is set (its text is not empty) in the place where the name stood, or else behind all others;
+    it removes the pair (its text begins at -1); or it leaves things as they are (its text is empty).
+    """
+    for index in range(len(is_done)):
+        is_done[index] = text_starts[index, row] >= text_stops[index, row]
+        if not is_done[index] and _holds_separator(texts, text_starts[index, row], text_stops[index, row]):
+            return at, PAIR_ILLEGAL
+    pair_count = 0
+    while start < stop:
+        name_stop = _end_of_name(data, start, stop)
+        value_stop = _end_of_name(data, name_stop + 1, stop)
+        lacks_value = value_stop <= name_stop + 1 or (value_stop < stop and data[value_stop] == 1)
+        if name_stop == start or name_stop >= stop or data[name_stop] == 2 or lacks_value:
+            return at, PAIR_ILLEGAL
+        if _is_among(target, pairs, pair_count, data, start, name_stop):
+            return at, NAME_TWICE
+        index = _override_of(data, start, name_stop, names, name_starts)
+        is_removed = index >= 0 and text_starts[index, row] < 0
+        if not is_removed:
+            pairs[pair_count, 0] = at
+            pairs[pair_count, 1] = name_stop - start
+            pair_count += 1
+            if index >= 0 and not is_done[index]:
+                text_at, text_stop = text_starts[index, row], text_stops[index, row]
+                at = _write_pair(target, at, data, start, name_stop, texts, text_at, text_stop)
+                is_done[index] = True
+            else:
+                at = _write_pair(target, at, data, start, name_stop, data, name_stop + 1, value_stop)
+        start = value_stop + 1
+    for index in range(len(is_done)):
+        if not is_done[index]:
+            at = _write_pair(
+                target,
+                at,
+                names,
+                name_starts[index],
+                name_starts[index + 1],
+                texts,
+                text_starts[index, row],
+                text_stops[index, row],
+            )
+    return at, NOTHING_ILLEGAL
+
+
+@_compiled_for((_BYTES, _LONGS, _LONGS, _BYTES, types.int64[::1], types.int64[::1]))
+def find_values(data, starts, stops, name, value_starts, value_stops):  # type: ignore[no-untyped-def]
+    """Where in each row's properties the value of `name` is; returns how many rows have one.
+
+    value_starts, value_stops: filled; equal where there is none.
+    """
+    data, starts, stops, name, value_starts, value_stops = borrowed(
+        (data, starts, stops, name, value_starts, value_stops)
+    )
+    count = 0
+    for row in range(len(starts)):
+        value_starts[row] = value_stops[row] = at = starts[row]
+        while at < stops[row]:
+            name_stop = _end_of_name(data, at, stops[row])
+            value_stop = name_stop
+            while value_stop < stops[row] and data[value_stop] != 2:
+                value_stop += 1
+            is_it = name_stop - at == len(name) and _same_bytes(name, 0, data, at, len(name))
+            if is_it and value_stop > name_stop + 1:
+                value_starts[row], value_stops[row] = name_stop + 1, value_stop
+                count += 1
+                break
+            at = value_stop + 1
+    return count
+
+
+@_compiled_for(
+    (
+        *(_LONGS, _LONGS),
+        *(_BYTES, _LONGS, _LONGS),
+        *(_BYTES, _LONGS, _LONGS),
+        *(types.uint8[::1], types.int64[::1]),
+    )
+)
+def join_pairs(  # type: ignore[no-untyped-def]
+    firsts, lasts, names, name_starts, name_stops, values, value_starts, value_stops, target, target_starts
+):
+    """Properties as they are stored, out of rows of pairs; the row with an illegal pair, or -1.
+
+    firsts, lasts: of each row, its first pair and the one behind its last. target: large enough for all names
+    and values and two bytes a pair. target_starts: filled, one more than there are rows.
+    """
+    names, name_starts, name_stops = borrowed((names, name_starts, name_stops))
+    values, value_starts, value_stops = borrowed((values, value_starts, value_stops))
+    (target,) = borrowed((target,))
+    at = np.int64(0)
+    for row in range(len(firsts)):
+        target_starts[row] = at
+        for pair in range(firsts[row], lasts[row]):
+            name_at, name_stop = name_starts[pair], name_stops[pair]
+            value_at, value_stop = value_starts[pair], value_stops[pair]
+            is_empty = name_at == name_stop or value_at == value_stop
+            has_separator = _holds_separator(names, name_at, name_stop) or _holds_separator(
+                values, value_at, value_stop
+            )
+            if is_empty or has_separator:
+                return row
+            at = _write_pair(target, at, names, name_at, name_stop, values, value_at, value_stop)
+    target_starts[len(firsts)] = at
+    return -1
+
+
+# -- records ------------------------------------------------------------------------------------------
+
+
+@_compiled
+def _mimics_crc(target, start, stop):  # type: ignore[no-untyped-def]
+    """Whether the last 20 bytes of properties look like a record CRC."""
+    at = stop - CRC_PROPERTY_BYTES
+    return at >= start and _same_bytes(_CRC_ENDING, 0, target, at, _CRC_NAME_BYTES)
+
+
+@_compiled_for(
+    (
+        types.uint8[::1],
+        types.int64[::1],
+        _BYTES,
+        _BYTES,
+        _LONGS,
+        _INTS,
+        _INTS,
+        _INTS,
+        _INTS,
+        _LONGS,
+        *(_BYTES, _LONGS, _LONGS),
+        *(_BYTES, _LONGS, _LONGS),
+        *(_BYTES, _LONGS),
+        *(_BYTES, _TABLE, _TABLE),
+        types.int64[:, ::1],
+        types.boolean[::1],
+        types.int64,
+        types.boolean,
+    )
+)
+def encode_rows(  # type: ignore[no-untyped-def]
+    target,
+    starts,
+    header,
+    topic_fields,
+    topic_field_starts,
+    magics,
+    topics,
+    queue_ids,
+    flags,
+    born_timestamps,
+    bodies,
+    body_starts,
+    body_stops,
+    properties,
+    property_starts,
+    property_stops,
+    names,
+    name_starts,
+    texts,
+    text_starts,
+    text_stops,
+    pairs,
+    is_done,
+    max_body_bytes,
+    append_crc,
+):
+    """Encode one record a row, one behind the other; (row, reason) of the first illegal one, or (-1, 0).
+
+    target: filled; large enough for all. starts: filled; where each record begins, and behind the last.
+    header: fields 1 to 15 of a record, with sys flag and hosts, the rest zero. topics: for each row which of
+    `topic_fields` (see `encode_topic`), whose beginnings (one more) and magics are given.
+    names, name_starts, texts, text_starts[override, row], text_stops: see `_write_properties`.
+    pairs, is_done: room to work in, for MAX_PAIRS pairs of numbers and one truth for each override.
+    """
+    target, starts, header, topic_fields, topic_field_starts, magics = borrowed(
+        (target, starts, header, topic_fields, topic_field_starts, magics)
+    )
+    topics, queue_ids, flags, born_timestamps = borrowed((topics, queue_ids, flags, born_timestamps))
+    bodies, body_starts, body_stops = borrowed((bodies, body_starts, body_stops))
+    properties, property_starts, property_stops = borrowed((properties, property_starts, property_stops))
+    names, name_starts, texts = borrowed((names, name_starts, texts))
+    text_starts, text_stops, pairs, is_done = borrowed((text_starts, text_stops, pairs, is_done))
+    header_bytes = np.int64(len(header))
+    crc_bytes = np.int64(CRC_PROPERTY_BYTES if append_crc else 0)
+    at = np.int64(0)
+    for row in range(len(topics)):
+        body_at, body_bytes = body_starts[row], body_stops[row] - body_starts[row]
+        if body_bytes > max_body_bytes:
+            return row, BODY_TOO_LARGE
+        if property_stops[row] - property_starts[row] > MAX_PROPERTIES_BYTES:
+            return row, PROPERTIES_TOO_LARGE
+        starts[row] = start = at
+        _copy(target, at, header, 0, header_bytes)
+        at += header_bytes
+        _copy(target, at, bodies, body_at, body_bytes)
+        at += body_bytes
+        topic = topics[row]
+        topic_bytes = topic_field_starts[topic + 1] - topic_field_starts[topic]
+        _copy(target, at, topic_fields, topic_field_starts[topic], topic_bytes)
+        at += topic_bytes
+        properties_at = at + 2
+        at, reason = _write_properties(
+            target,
+            properties_at,
+            properties,
+            property_starts[row],
+            property_stops[row],
+            names,
+            name_starts,
+            texts,
+            text_starts,
+            text_stops,
+            row,
+            pairs,
+            is_done,
+        )
+        if reason != NOTHING_ILLEGAL:
+            return row, reason
+        if append_crc:
+            _copy(target, at, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)
+            at += crc_bytes
+        elif _mimics_crc(target, properties_at, at):
+            return row, MIMICS_CRC
+        properties_bytes = at - properties_at
+        if properties_bytes > MAX_PROPERTIES_BYTES:
+            return row, PROPERTIES_TOO_LARGE
+        target[properties_at - 2] = np.uint8(properties_bytes >> 8)
+        target[properties_at - 1] = np.uint8(properties_bytes & 0xFF)
+        _write_int(target, start, at - start)
+        _write_int(target, start + 4, magics[topic])
+        _write_int(target, start + 8, crc32(bodies, body_at, body_at + body_bytes))
+        _write_int(target, start + 12, queue_ids[row])
+        _write_int(target, start + 16, flags[row])
+        _write_long(target, start + 40, born_timestamps[row])
+        _write_int(target, start + header_bytes - 4, body_bytes)
+    starts[len(topics)] = at
+    return -1, NOTHING_ILLEGAL
+
+
+@_compiled
+def _write_record_crc(target, start, stop):  # type: ignore[no-untyped-def]
+    """The ten digits, least significant first, of the CRC of all before the last property."""
+    crc = np.uint32(crc32(target, start, stop - CRC_PROPERTY_BYTES))
+    # Two chains of divisions side by side take half the time of one.
+    low, high = crc % np.uint32(100_000), crc // np.uint32(100_000)
+    first = np.uint64(stop - 11)
+    for digit in range(5):
+        target[first + np.uint64(digit)] = np.uint8(48 + low % np.uint32(10))
+        target[first + np.uint64(digit + 5)] = np.uint8(48 + high % np.uint32(10))
+        low //= np.uint32(10)
+        high //= np.uint32(10)
+
+
+@_compiled_for(
+    (
+        types.uint8[::1],
+        _LONGS,
+        _BYTES,
+        _INTS,
+        types.int64[::1],
+        types.int64[::1],
+        types.int64,
+        types.int64,
+        types.int64,
+        types.int64,
+    )
+)
+def complete_records(  # type: ignore[no-untyped-def]
+    target, starts, marks, groups, next_offsets, queue_offsets, first, stop, base_offset, store_timestamp
+):
+    """Fill in what only the append lock knows, in the records of the rows from `first` to before `stop`.
+
+    base_offset: physical offset of target[0]. marks: bits for each row. groups: the queue of each row, as an
+    index into next_offsets, which are raised. queue_offsets: filled, for each row.
+    """
+    target, starts, marks, groups, next_offsets, queue_offsets = borrowed(
+        (target, starts, marks, groups, next_offsets, queue_offsets)
+    )
+    for row in range(first, stop):
+        at = starts[row]
+        sys_flag = read_int(target, at + 36)
+        # This bit is set in half and in rollback records, which get no queue offset.
+        queue_offset = np.int64(0)
+        if not sys_flag & TRANSACTION_PREPARED:
+            queue_offset = next_offsets[groups[row]]
+            next_offsets[groups[row]] = queue_offset + 1
+        queue_offsets[row] = queue_offset
+        _write_long(target, at + 20, queue_offset)
+        _write_long(target, at + 28, base_offset + at)
+        if marks[row] & BORN_WHEN_STORED:
+            _write_long(target, at + 40, store_timestamp)
+        moved = 12 if sys_flag & BORN_HOST_V6 else 0
+        _write_long(target, at + STORE_TIMESTAMP_POSITION + moved, store_timestamp)
+        if marks[row] & HAS_CRC:
+            _write_record_crc(target, at, starts[row + 1])
+
+
+# -- queues -------------------------------------------------------------------------------------------
+
+
+@_compiled
+def _slot_of(slots, topics, queue_ids, first_rows, topic, queue_id):  # type: ignore[no-untyped-def]
+    """The slot of this queue, or the empty one that it may take; the number of slots is a power of two."""
+    mask = np.uint64(len(slots) - 1)
+    mixed = (np.uint64(topic) << np.uint64(32) | np.uint64(queue_id)) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    slot = mixed >> np.uint64(32) & mask
+    while slots[slot] >= 0:
+        row = first_rows[slots[slot]]
+        if topics[row] == topic and queue_ids[row] == queue_id:
+            break
+        slot = slot + np.uint64(1) & mask
+    return slot
+
+
+@_compiled_for((_INTS, _INTS, types.int32[::1], types.int64[::1]))
+def group_rows(topics, queue_ids, groups, first_rows):  # type: ignore[no-untyped-def]
+    """Number the queues in the order in which they come; returns how many there are.
+
+    groups: filled; the number of each row's (topic, queue id). first_rows: filled; the first row of each.
+    """
+    count = 0
+    slots = np.full(64, -1, np.int32)
+    for row in range(len(topics)):
+        topic, queue_id = topics[row], queue_ids[row]
+        if row and topic == topics[row - 1] and queue_id == queue_ids[row - 1]:
+            groups[row] = groups[row - 1]
+            continue
+        if 2 * count >= len(slots):
+            slots = np.full(4 * len(slots), -1, np.int32)
+            for known in range(count):
+                known_row = first_rows[known]
+                slot = _slot_of(slots, topics, queue_ids, first_rows, topics[known_row], queue_ids[known_row])
+                slots[slot] = known
+        slot = _slot_of(slots, topics, queue_ids, first_rows, topic, queue_id)
+        if slots[slot] < 0:
+            slots[slot] = count
+            first_rows[count] = row
+            count += 1
+        groups[row] = slots[slot]
+    return count

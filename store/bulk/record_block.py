@@ -1,0 +1,109 @@
+"""The record block: encoded records, one behind the other, on their way into the log.
+
+It is made without a lock (columns_encoder.py, or `of_messages`), completed under the append lock by
+store/commit_log.py, which then copies it into a segment in one piece, and thrown away.
+Threads: one owner at a time; nothing in it is shared.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.store.message_encoder import EncodedMessage
+from mqstore.store.record_format import BLANK_MIN_BYTES, BORN_TIMESTAMP_POSITION
+
+__all__ = ["AppendedBlock", "RecordBlock"]
+
+_LONG = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBlock:
+    """Records that lack only what the append lock knows.
+
+    buffer: uint8, writable. starts: int64, where each record begins, and behind the last. marks: uint8, bits
+    of kernels.py. queues: the (topic, queue id)s; groups: int32, for each record which of them.
+    """
+
+    buffer: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    marks: npt.NDArray[np.uint8]
+    queues: list[tuple[str, int]]
+    groups: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @classmethod
+    def of_messages(cls, messages: Sequence[EncodedMessage]) -> "RecordBlock":
+        """The records of messages that were encoded one by one."""
+        records = [message.record for message in messages]
+        for message in messages:
+            if message.born_timestamp is not None:
+                _LONG.pack_into(message.record, BORN_TIMESTAMP_POSITION, message.born_timestamp)
+        numbers: dict[tuple[str, int], int] = {}
+        groups = [numbers.setdefault((message.topic, message.queue_id), len(numbers)) for message in messages]
+        marks = bytearray([message.has_crc | (message.born_timestamp is None) << 1 for message in messages])
+        starts = np.zeros(len(records) + 1, np.int64)
+        np.cumsum(np.array([len(record) for record in records], np.int64), out=starts[1:])
+        return cls(
+            np.frombuffer(bytearray().join(records), np.uint8),
+            starts,
+            np.frombuffer(marks, np.uint8),
+            list(numbers),
+            np.array(groups, np.int32),
+        )
+
+    def end_of_rows_within(self, first: int, room_bytes: int) -> int:
+        """The row behind the last of those from `first` on that fit into the end of a segment (I5)."""
+        end = self.starts[first] + room_bytes - BLANK_MIN_BYTES
+        return max(first, int(np.searchsorted(self.starts, end, side="right")) - 1)
+
+    def bytes_of(self, first: int, stop: int) -> memoryview:
+        """The records of the rows from `first` to before `stop`."""
+        return memoryview(self.buffer)[self.starts[first] : self.starts[stop]]
+
+    def complete(
+        self,
+        first: int,
+        stop: int,
+        next_offsets: list[int],
+        queue_offsets: npt.NDArray[np.int64],
+        base_offset: int,
+        store_timestamp: int,
+    ) -> list[int]:
+        """Fill in the places and times of some rows, and then their CRCs; under the append lock.
+
+        next_offsets: of each queue; returns what they are afterwards. queue_offsets: filled, for each row.
+        base_offset: physical offset of buffer[0].
+        """
+        from mqstore.store.bulk import kernels
+
+        offsets = np.array(next_offsets, np.int64)
+        kernels.complete_records(
+            self.buffer,
+            self.starts,
+            self.marks,
+            self.groups,
+            offsets,
+            queue_offsets,
+            first,
+            stop,
+            base_offset,
+            store_timestamp,
+        )
+        after: list[int] = offsets.tolist()
+        return after
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBlock:
+    """Where the records of a block went. queue_offsets, physical_offsets: int64, one for each record."""
+
+    queue_offsets: npt.NDArray[np.int64]
+    physical_offsets: npt.NDArray[np.int64]
+    end_offset: int
+    store_timestamp: int
