@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types crash bench scale clean
+.PHONY: help setup demo test interop lint types crash bench clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -58,8 +58,8 @@ KILLS ?= 1000
 crash: setup ## power cuts, kills, faults and planted bugs at full length; writes the figures
 	@$(BIN)/python tests/crash/run.py --states $(STATES) --kills $(KILLS) $(ARGS)
 
-# The rivals are fetched the first time, and Apache RocketMQ's jars where Maven and a JDK are there. A quarter of an hour
-# or less on two quiet cores. Narrowed by ARGS="-k put_messages", it prints its tables and leaves the documents alone.
+# The rivals are fetched the first time, and Apache RocketMQ's jars where Maven and a JDK are there. Twenty minutes or less
+# on two quiet cores. Narrowed by ARGS="-k put_messages", it prints its tables and leaves the documents alone.
 RIVALS := pytest_benchmark, rocksdict, persistqueue, diskcache
 RESULTS := $(if $(ARGS),build/bench/narrowed,benchmarks/results/latest)
 bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/, and the tables in README.md and docs/
@@ -68,10 +68,8 @@ bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/, an
 	@mkdir -p build/bench
 	@$(BIN)/python -m pytest benchmarks -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-disable-gc \
 	    --benchmark-quiet --benchmark-json=$(RESULTS).json $(ARGS)
+	@$(if $(ARGS),true,$(BIN)/python benchmarks/scale.py)
 	@$(BIN)/python benchmarks/report.py $(RESULTS).json --chart $(RESULTS).png $(if $(ARGS),,--documents)
-
-scale: setup ## the cost of a put and a get as log and queues grow; writes benchmarks/results/scale.*
-	@$(BIN)/python benchmarks/scale.py $(ARGS)
 
 clean: ## take away everything that make made, .venv too
 	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
