@@ -54,7 +54,7 @@ class Run(NamedTuple):
     topic: str
     queue_id: int
     queue_offset: int
-    count: int
+    messages: int
     start_offset: int
     end_offset: int
     wrong: tuple[Finding, ...]
@@ -159,10 +159,11 @@ class QueueCheck:
         on_disk: npt.NDArray[np.uint8],
     ) -> Iterator[Finding]:
         """One finding for each stretch of wrong entries."""
-        is_missing = ~on_disk.any(axis=1)
-        is_wrong = (rows != on_disk).any(axis=1)
+        is_missing: npt.NDArray[np.bool_] = on_disk.max(axis=1) == 0
+        is_wrong = (rows != on_disk).max(axis=1)
         offsets = rows[:, :8].copy().view(">i8").reshape(-1)
-        is_normal = (offsets >= self._dispatched_offset) & (is_missing | self._after_crash)
+        is_normal: npt.NDArray[np.bool_] = offsets >= self._dispatched_offset
+        is_normal &= is_missing | self._after_crash
         kinds = np.where(is_wrong, 1 + is_missing + 2 * is_normal, 0)
         starts = np.flatnonzero(np.diff(kinds, prepend=0))
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(kinds)], strict=True):
@@ -197,9 +198,9 @@ class QueueCheck:
                     run.start_offset,
                     f"queue offset {queue.next_offset} in the record at physical offset {run.start_offset}",
                     f"{run.queue_offset}",
-                    run.count,
+                    run.messages,
                 )
-            queue.next_offset = max(queue.next_offset, run.queue_offset + run.count)
+            queue.next_offset = max(queue.next_offset, run.queue_offset + run.messages)
             queue.end_offset = run.end_offset
             queue.wrong += run.wrong
 

@@ -9,7 +9,8 @@ import numba
 import numpy as np
 
 from mqstore.index.kernels import record_layout
-from mqstore.store.kernels import crc32, read_int, read_long
+from mqstore.store.checksum.kernels import crc32
+from mqstore.store.kernels import read_int, read_long
 from mqstore.store.record_format import HEADER_BYTES, STORE_TIMESTAMP_POSITION
 from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 

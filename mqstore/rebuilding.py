@@ -3,7 +3,7 @@
     queues    consumequeue/            byte for byte what a broker or a store writes behind the same log
     keys      mqstore/keys/            and RocketMQ's index/, where there is one
 
-First the log is walked from its first record on (a torn tail is cut; damage is CorruptRecord: repair it first)
+First the log is walked from its first record on (a torn tail is cut; damage is CorruptRecord: repair first)
 and the recovery point set back, so that no crash from then on leaves a store that believes in queues that are
 gone. Then the old files are deleted, and the store is opened, which builds them. Killed at any point, it can
 be run again; opening the store instead does as well.

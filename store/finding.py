@@ -12,7 +12,7 @@ __all__ = ["Finding"]
 class Finding(NamedTuple):
     """What is at `position` (a byte) of a file is not what is expected.
 
-    kind: a word for the sort of thing, for machines. count: how many there are from there on, of entries or
+    kind: a word for the sort of thing, for machines. times: how many there are from there on, of entries or
     keys. is_damage: False for what the next opening puts right by itself.
     """
 
@@ -21,9 +21,9 @@ class Finding(NamedTuple):
     position: int
     expected: str
     found: str
-    count: int = 1
+    times: int = 1
     is_damage: bool = True
 
     def __str__(self) -> str:
-        times = f" ({self.count:,} of them)" if self.count > 1 else ""
+        times = f" ({self.times:,} of them)" if self.times > 1 else ""
         return f"{self.path} at byte {self.position}: expected {self.expected}, found {self.found}{times}"

@@ -235,7 +235,7 @@ class _SegmentWalk(Generic[T]):
 
     def _is_closing_blank(self, data: npt.NDArray[np.uint8]) -> bool:
         """Whether a BLANK is as long as the rest of its segment."""
-        size, magic = BLANK.unpack_from(data)
+        size, magic = BLANK.unpack_from(data.data)
         return bool(magic == BLANK_MAGIC_CODE and self._position + size == self._segment_bytes)
 
     def _why(self) -> tuple[str, str]:

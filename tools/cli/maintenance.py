@@ -62,7 +62,7 @@ def finding_rows(store: Path, findings: Iterable[Finding]) -> list[FindingRow]:
             position=finding.position,
             expected=finding.expected,
             found=finding.found,
-            count=finding.count,
+            count=finding.times,
         )
         for finding in findings
     ]
