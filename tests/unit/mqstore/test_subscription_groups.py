@@ -16,36 +16,10 @@ from mqstore.subscription_groups import (
     SubscriptionGroups,
 )
 from support.manual_clock import ManualClock
+from support.state_file_samples import STATE_FILES
 
-# The specification's sample of one group, in a whole file.
-SAMPLE = b"""{
-	"dataVersion":{
-		"counter":3,
-		"stateVersion":0,
-		"timestamp":1726740000000
-	},
-	"forbiddenTable":{},
-	"subscriptionGroupTable":{
-		"GroupA":{
-			"attributes":{},
-			"brokerId":0,
-			"consumeBroadcastEnable":true,
-			"consumeEnable":true,
-			"consumeFromMinEnable":true,
-			"consumeMessageOrderly":false,
-			"consumeTimeoutMinute":15,
-			"groupName":"GroupA",
-			"groupRetryPolicy":{
-				"type":"CUSTOMIZED"
-			},
-			"groupSysFlag":0,
-			"notifyConsumerIdsChangedEnable":true,
-			"retryMaxTimes":16,
-			"retryQueueNums":1,
-			"whichBrokerWhenConsumeSlowly":1
-		}
-	}
-}"""
+# The specification's sample, in a whole file.
+SAMPLE = STATE_FILES["subscriptionGroup.json"][0].encode()
 
 
 def open_groups(file_system: FileSystem, directory: Path, **settings: bool) -> SubscriptionGroups:

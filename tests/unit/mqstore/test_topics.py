@@ -19,14 +19,10 @@ from mqstore.store.file_system import FileSystem
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.topics import TOPICS_FILE_NAME, Perm, TopicConfig, TopicConfigs
 from support.manual_clock import ManualClock
+from support.state_file_samples import STATE_FILES
 
-SAMPLE = (
-    b'{\n\t"dataVersion":{\n\t\t"counter":3,\n\t\t"stateVersion":0,\n\t\t"timestamp":1726740000000\n\t},\n'
-    b'\t"topicConfigTable":{\n\t\t"%RETRY%GroupA":{\n\t\t\t"attributes":{},\n\t\t\t"order":false,\n'
-    b'\t\t\t"perm":6,\n\t\t\t"readQueueNums":1,\n\t\t\t"topicFilterType":"SINGLE_TAG",\n'
-    b'\t\t\t"topicName":"%RETRY%GroupA",\n\t\t\t"topicSysFlag":0,\n\t\t\t"writeQueueNums":1\n'
-    b"\t\t}\n\t}\n}"
-)
+# The specification's sample, in a whole file.
+SAMPLE = STATE_FILES["topics.json"][0].encode()
 
 
 def open_topics(file_system: FileSystem, directory: Path, **settings: object) -> TopicConfigs:

@@ -8,57 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.state_file_format import decode, encode, whole_number
-
-VERSION = {"counter": 3, "stateVersion": 0, "timestamp": 1726740000000}
-VERSION_TEXT = (
-    '\t"dataVersion":{\n\t\t"counter":3,\n\t\t"stateVersion":0,\n\t\t"timestamp":1726740000000\n\t},\n'
-)
-
-DELAY_OFFSETS = {"dataVersion": VERSION, "offsetTable": {3: 24, 4: 11, 18: 2}}
-DELAY_OFFSETS_TEXT = "{\n" + VERSION_TEXT + '\t"offsetTable":{3:24,4:11,18:2\n\t}\n}'
-
-CONSUMER_OFFSETS = {
-    "dataVersion": VERSION,
-    "groupTopicMap": {"GroupA": ["TopicTest", "%RETRY%GroupA"]},
-    "offsetTable": {"%RETRY%GroupA@GroupA": {0: 0}, "TopicTest@GroupA": {0: 5, 1: 7}},
-}
-CONSUMER_OFFSETS_TEXT = (
-    "{\n"
-    + VERSION_TEXT
-    + '\t"groupTopicMap":{\n\t\t"GroupA":["TopicTest","%RETRY%GroupA"]\n\t},\n'
-    + '\t"offsetTable":{\n\t\t"%RETRY%GroupA@GroupA":{0:0\n\t\t},\n'
-    + '\t\t"TopicTest@GroupA":{0:5,1:7\n\t\t}\n\t}\n}'
-)
-
-TOPICS = {
-    "dataVersion": VERSION,
-    "topicConfigTable": {
-        "%RETRY%GroupA": {
-            "attributes": {},
-            "order": False,
-            "perm": 6,
-            "readQueueNums": 1,
-            "topicFilterType": "SINGLE_TAG",
-            "topicName": "%RETRY%GroupA",
-            "topicSysFlag": 0,
-            "writeQueueNums": 1,
-        }
-    },
-}
-TOPICS_TEXT = (
-    "{\n"
-    + VERSION_TEXT
-    + '\t"topicConfigTable":{\n\t\t"%RETRY%GroupA":{\n\t\t\t"attributes":{},\n\t\t\t"order":false,\n'
-    + '\t\t\t"perm":6,\n\t\t\t"readQueueNums":1,\n\t\t\t"topicFilterType":"SINGLE_TAG",\n'
-    + '\t\t\t"topicName":"%RETRY%GroupA",\n\t\t\t"topicSysFlag":0,\n\t\t\t"writeQueueNums":1\n'
-    + "\t\t}\n\t}\n}"
-)
+from support.state_file_samples import STATE_FILES
 
 SAMPLES = [
-    pytest.param(DELAY_OFFSETS, DELAY_OFFSETS_TEXT, id="delayOffset.json"),
-    pytest.param(CONSUMER_OFFSETS, CONSUMER_OFFSETS_TEXT, id="consumerOffset.json"),
-    pytest.param(TOPICS, TOPICS_TEXT, id="topics.json"),
-    pytest.param({"offsetTable": {}}, '{\n\t"offsetTable":{}\n}', id="empty map"),
+    *(pytest.param(state, text, id=name) for name, (text, state) in STATE_FILES.items()),
     pytest.param(
         {"a": None, "b": [], "c": [1, True, 0.5]}, '{\n\t"b":[],\n\t"c":[1,true,0.5]\n}', id="lists"
     ),
@@ -117,7 +70,7 @@ def test_what_looks_like_a_key_inside_a_string_is_left_alone(inside: str) -> Non
         b'{"a":"\xff"}',
         b"[" * 100_000,
         b'{"a":' * 100_000,
-        DELAY_OFFSETS_TEXT.encode() + b"0000\n\t}\n}",
+        STATE_FILES["delayOffset.json"][0].encode() + b"0000\n\t}\n}",
     ],
 )
 def test_what_is_no_state_is_a_value_error(text: bytes) -> None:
