@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.index.index_file_format import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, file_size_bytes
+from mqstore.index.index_file_size import find_slot_count
 from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileEntry, FileSystem
 from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
@@ -49,9 +50,13 @@ def _queue_files(file_system: FileSystem, directory: Path) -> Iterator[FileEntry
 
 
 def _index_sizes(file_system: FileSystem, directory: Path) -> dict[str, int]:
-    """Slots and entries of RocketMQ's index files: the default, or 1 to 4 as the default is."""
-    sizes = [entry.size_bytes for entry in file_system.list(directory) if len(entry.name) == 17]
-    if not sizes or max(sizes) in (0, file_size_bytes()):
+    """Slots and entries of RocketMQ's index files: the default, as found in them, or 1 to 4 as most are."""
+    entries = [entry for entry in file_system.list(directory) if len(entry.name) == 17 and entry.size_bytes]
+    size_bytes = row_file_bytes(entries)
+    if size_bytes is None or size_bytes == file_size_bytes():
         return {}
-    slots = (max(sizes) - HEADER_BYTES) // (SLOT_BYTES + 4 * ENTRY_BYTES)
-    return {"max_hash_slot_num": slots, "max_index_num": 4 * slots}
+    newest = next(entry.name for entry in reversed(entries) if entry.size_bytes == size_bytes)
+    slots = find_slot_count(memoryview(file_system.read(directory / newest)))
+    slots = slots or (size_bytes - HEADER_BYTES) // (SLOT_BYTES + 4 * ENTRY_BYTES)
+    entry_bytes = size_bytes - HEADER_BYTES - SLOT_BYTES * slots
+    return {"max_hash_slot_num": slots, "max_index_num": entry_bytes // ENTRY_BYTES}
