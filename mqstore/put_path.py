@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from mqstore.arrivals import Arrivals
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delayed_message import rewrite
+from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import Appended, CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import NoPermission, QueueIllegal
@@ -99,6 +100,21 @@ class PutPath:
             if self._lookup(message.topic) is None:
                 self._topics.ensure(message.topic, max(self._default_queue_nums, message.queue_id + 1))
         return self._put_encoded(encoded)
+
+    def put_restored_block(self, block: RecordBlock) -> int | None:
+        """Store delivered copies, all or none; where they end. None when a topic is not there (PutBlock)."""
+        if any(self._lookup(topic) is None for topic, _ in block.queues):
+            return None
+        appended = self._commit_log.append_block(block)
+        if self._is_sync_flush:
+            self._wait(appended.end_offset)
+        if self._arrivals.wanted:
+            # Of each queue the last: whoever waits sees all up to it.
+            for group, queue_offset in dict(
+                zip(block.groups.tolist(), appended.queue_offsets.tolist(), strict=True)
+            ).items():
+                self._arrivals.announce(*block.queues[group], queue_offset + 1)
+        return appended.end_offset
 
     def put_rewritten(self, message: Message) -> PutMessageResult:
         """Store one message of the store's own after the delay rewrite: a copy that was sent back."""

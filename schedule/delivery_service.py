@@ -2,6 +2,8 @@
 
 One pass (`run_once`, every 100 ms by the store's service): for each level, put the due entries at the head
 of the level's queue in batches (one lock, one group commit each) and move the level's offset past them.
+A compiled loop makes the copies (due_block.py); what it leaves, because something is out of the ordinary, is
+restored message by message.
 
 Never skipped: an entry that cannot be read, verified or put stops its level, and only that one. The error
 stays visible in `status()` with the time since when, is logged once, and the entry is tried again every
@@ -31,7 +33,9 @@ from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DelayOffsets
 from mqstore.schedule.delayed_message import is_half_message, level_of_queue, queue_of_level, restore
 from mqstore.schedule.delivery_progress import DeliveryProgress
+from mqstore.schedule.due_block import DueBlocks
 from mqstore.schedule.due_entries import DueEntries, Entries, leading
+from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.clock import Clock
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import CorruptRecord, MessageIllegal, MessageNotFound, StoreError
@@ -42,7 +46,7 @@ from mqstore.store.record_format import RecordIllegal, check_record
 from mqstore.store.status import PutMessageStatus
 from mqstore.store.stored_message import StoredMessage
 
-__all__ = ["DeliveryService", "LevelStatus", "PutRestored"]
+__all__ = ["DeliveryService", "LevelStatus", "PutBlock", "PutRestored"]
 
 MAX_BATCH_MESSAGES: Final = 1024
 MAX_BATCH_BYTES: Final = 4_194_304
@@ -61,6 +65,15 @@ class PutRestored(Protocol):
     """
 
     def __call__(self, messages: Sequence[Message], /) -> Sequence[PutMessageResult]: ...
+
+
+class PutBlock(Protocol):
+    """Stores the records of a block: all or none when it raises; returns where they end in the log.
+
+    None, and nothing is stored, when a topic of it must first be created.
+    """
+
+    def __call__(self, block: RecordBlock, /) -> int | None: ...
 
 
 class LevelStatus(NamedTuple):
@@ -108,11 +121,16 @@ class DeliveryService:
         delay_levels: DelayLevels,
         delay_offsets: DelayOffsets,
         clock: Clock,
+        *,
+        blocks: DueBlocks | None = None,
+        put_block: PutBlock | None = None,
     ) -> None:
-        """Nothing is read before `load`."""
+        """Nothing is read before `load`. Without `blocks` all is restored message by message."""
         self._consume_queues = consume_queues
         self._commit_log = commit_log
         self._put_messages = put_messages
+        self._blocks = blocks
+        self._put_block = put_block
         self._delay_levels = delay_levels
         self._delay_offsets = delay_offsets
         self._clock = clock
@@ -206,6 +224,8 @@ class DeliveryService:
         if blanks := leading(entries["size"] == BLANK_SIZE):
             self._pass_over(level, entries[:blanks])
             return
+        if self._put_ordinary(level, entries, offset):
+            return
         messages, trouble = self._restore_all(level, entries, offset)
         if messages:
             self._put(level, messages)
@@ -232,6 +252,18 @@ class DeliveryService:
                 level.progress.restart(clamped)
                 self._delay_offsets.update(level.level, clamped)
         return clamped
+
+    def _put_ordinary(self, level: _Level, entries: Entries, first_offset: int) -> bool:
+        """Deliver the first entries, as far as nothing is special about them; whether there were any."""
+        if self._blocks is None or self._put_block is None or not len(entries):
+            return False
+        block = self._blocks.restore(entries, queue_of_level(level.level), first_offset)
+        end_offset = None if block is None else self._put_block(block)
+        if block is None or end_offset is None:
+            return False
+        self._advance(level, len(block), end_offset)
+        level.delivered += len(block)
+        return True
 
     def _restore_all(
         self, level: _Level, entries: Entries, first_offset: int

@@ -6,6 +6,7 @@ Nothing runs by itself: `dispatch` brings what was put into the queues, `flush` 
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mqstore.index.consume_queue_format import ENTRY, ENTRY_BYTES
 from mqstore.index.consume_queue_store import ConsumeQueueStore
@@ -13,6 +14,8 @@ from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
 from mqstore.schedule.delayed_message import rewrite
 from mqstore.schedule.delivery_service import DeliveryService
+from mqstore.schedule.due_block import DueBlocks
+from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.memory_file_system import MemoryFileSystem
@@ -41,8 +44,13 @@ class DelayedStore:
         log_bytes: bytes = b"",
         delay_offsets: bytes = b"",
         segment_bytes: int = 1_048_576,
+        in_blocks: bool = True,
+        **settings: Any,
     ) -> None:
-        """`log_bytes`: what the first segment begins with. `delay_offsets`: the text of delayOffset.json."""
+        """`log_bytes`: what the first segment begins with. `delay_offsets`: the text of delayOffset.json.
+
+        in_blocks: copies are made by the compiled loop where it can.
+        """
         self.clock = clock or ManualClock()
         self.file_system = MemoryFileSystem()
         self.config = StoreConfig(
@@ -52,6 +60,7 @@ class DelayedStore:
             reserve_window_commit_log=65_536,
             reserve_window_consume_queue=4_096,
             message_delay_level=levels,
+            **settings,
         )
         self.levels = DelayLevels.parse(levels)
         self.log = CommitLog(self.file_system, Path("/log"), self.config, self.clock)
@@ -74,7 +83,14 @@ class DelayedStore:
             self.file_system.write(self.delay_offset_path, delay_offsets)
         self.delay_offsets = DelayOffsets(self.file_system, self.delay_offset_path.parent, self.clock)
         self.delivery = DeliveryService(
-            self.queues, self.log, self.put_restored, self.levels, self.delay_offsets, self.clock
+            self.queues,
+            self.log,
+            self.put_restored,
+            self.levels,
+            self.delay_offsets,
+            self.clock,
+            blocks=DueBlocks(self.config, self.log) if in_blocks else None,
+            put_block=self.put_block,
         )
         self.delivery.load()
 
@@ -118,6 +134,15 @@ class DelayedStore:
         results = self.put_as_it_is(messages)
         self.delivered_batches.append(len(messages))
         return results
+
+    def put_block(self, block: RecordBlock) -> int | None:
+        """What it puts blocks with; a topic that makes trouble is left to `put_restored`."""
+        if self.put_errors or self.put_status is not PutMessageStatus.PUT_OK:
+            return None
+        appended = self.log.append_block(block)
+        self.dispatch()
+        self.delivered_batches.append(len(block))
+        return appended.end_offset
 
     def delay(self, level: int, *bodies: bytes, topic: str = "orders") -> list[PutMessageResult]:
         """Put messages that wait at `level`."""

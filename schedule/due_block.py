@@ -1,0 +1,75 @@
+"""The due block: the records to deliver for a run of due entries, made by a compiled loop.
+
+Entries that are out of the ordinary end the block before them; delivery_service.py takes them one by one, by
+`restore` of delayed_message.py, whose outcome for ordinary ones this equals byte for byte.
+It does not say what is due (due_entries.py) and does not append. Threads: any; it changes nothing.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from mqstore.schedule.due_entries import Entries
+from mqstore.store.bulk.record_block import RecordBlock
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.config import StoreConfig
+
+__all__ = ["DueBlocks"]
+
+_FEW: Final = 8
+"""Below that many messages the compiled loop gains nothing, and need not be loaded."""
+_MAX_GROUPS: Final = 64
+"""Topics and queues in one block."""
+
+
+class DueBlocks:
+    """Makes the blocks of one store."""
+
+    def __init__(self, config: StoreConfig, commit_log: CommitLog) -> None:
+        self._commit_log = commit_log
+        self._append_crc = config.enabled_append_prop_crc
+        self._max_body_bytes = config.max_message_size
+        self._store_host = np.frombuffer(config.store_host.encode(), np.uint8)
+
+    def restore(self, entries: Entries, queue_id: int, queue_offset: int) -> RecordBlock | None:
+        """The records to deliver for the first of `entries`; None when the first is out of the ordinary.
+
+        entries: due, of queue `queue_id` of SCHEDULE_TOPIC_XXXX from entry `queue_offset` on.
+        """
+        segment = self._commit_log.files.file_for(int(entries["physical_offset"][0]))
+        if len(entries) < _FEW or segment is None:
+            return None
+        from mqstore.schedule import kernels
+        from mqstore.store.bulk.kernels import HAS_CRC
+
+        physical_offsets = entries["physical_offset"].astype(np.int64)
+        sizes = entries["size"].astype(np.int32)
+        room = int(sizes.sum(dtype=np.int64)) + kernels.MAX_GROWTH_BYTES * len(sizes)
+        target = np.empty(room, np.uint8)
+        starts = np.empty(len(sizes) + 1, np.int64)
+        groups = np.empty(len(sizes), np.int32)
+        group_places = np.empty((_MAX_GROUPS, 3), np.int64)
+        count, group_count = kernels.restore_rows(
+            segment.array,
+            min(self._commit_log.visible_offset - segment.start_offset, segment.size_bytes),
+            segment.start_offset,
+            physical_offsets,
+            sizes,
+            queue_id,
+            queue_offset,
+            self._store_host,
+            self._append_crc,
+            self._max_body_bytes,
+            target,
+            starts,
+            groups,
+            group_places,
+        )
+        if not count:
+            return None
+        queues = [
+            (target[at : at + length].tobytes().decode("ascii"), home_queue_id)
+            for at, length, home_queue_id in group_places[:group_count].tolist()
+        ]
+        marks = np.full(count, HAS_CRC if self._append_crc else 0, np.uint8)
+        return RecordBlock(target, starts[: count + 1], marks, queues, groups[:count])

@@ -1,0 +1,267 @@
+"""The compiled loop that turns waiting records into the records to deliver: `restore` for a whole batch.
+
+`data` is uint8, a whole segment, of which bytes before `end` may be read; nothing outside it is read,
+whatever the records in it claim. `target`, `starts`, `groups` and `group_places` are filled. All arrays are
+C-contiguous.
+
+It takes what is ordinary and stops before anything else, which delayed_message.py then deals with or refuses:
+a record that is not whole or not that of its entry, no home or a transaction's, texts that are not ASCII, and
+properties that would not come out of parsing as they are.
+
+Callers need not hold the GIL: the kernel releases it. Import this module inside the function that first needs
+it; compiled code is cached on disk. The plain twin is `restore` followed by store/message_encoder.py.
+"""
+
+import numba
+import numpy as np
+
+from mqstore.index.kernels import find_property, record_layout
+from mqstore.store.checksum.kernels import crc32
+from mqstore.store.kernels import read_int, read_long, whole_record_size
+from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
+from mqstore.store.record_format import (
+    CRC_PROPERTY_BYTES,
+    HEADER_BYTES,
+    IPV6_EXTRA_BYTES,
+    MESSAGE_MAGIC_CODE,
+    crc_property,
+)
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
+
+__all__ = ["MAX_GROWTH_BYTES", "restore_rows"]
+
+_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+_SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
+_HALF_TOPIC = np.frombuffer(TRANS_HALF_TOPIC.encode(), np.uint8)
+_REAL_TOPIC = np.frombuffer(REAL_TOPIC.encode(), np.uint8)
+_REAL_QID = np.frombuffer(REAL_QID.encode(), np.uint8)
+_CRC_NAME = np.frombuffer(CRC32.encode(), np.uint8)
+_CRC_ENDING = np.frombuffer(crc_property(0), np.uint8)
+_NAME_END = 1
+_PAIR_END = 2
+# A topic of more characters makes a record of version 2.
+_MAX_TOPIC_BYTES = 127
+_MAX_DIGITS = 9
+MAX_GROWTH_BYTES = _MAX_TOPIC_BYTES - len(SCHEDULE_TOPIC) + CRC_PROPERTY_BYTES
+"""By how much a delivered record may exceed the waiting one: a longer topic, and a CRC that it had not."""
+_QUEUE_OFFSET_POSITION = 20
+_QUEUE_ID_POSITION = 12
+_SYS_FLAG_POSITION = 36
+_IPV4_HOST_BYTES = 8
+# Before the body, behind both hosts: reconsume times, prepared transaction offset, body length.
+_BEHIND_HOSTS_BYTES = 16
+
+
+@_compiled
+def _is(data, at, length, expected):  # type: ignore[no-untyped-def]
+    if length != len(expected):
+        return False
+    for index in range(length):
+        if data[at + index] != expected[index]:
+            return False
+    return True
+
+
+@_compiled
+def _same(data, one, other, length):  # type: ignore[no-untyped-def]
+    for index in range(length):
+        if data[one + index] != data[other + index]:
+            return False
+    return True
+
+
+@_compiled
+def _copy(target, at, data, start, stop):  # type: ignore[no-untyped-def]
+    """Copy data[start:stop] to target[at:]; where it ends."""
+    source, place = data[start:stop], target[at : at + stop - start]
+    for index in range(len(place)):  # several times as fast as an assignment of slices
+        place[index] = source[index]
+    return at + stop - start
+
+
+@_compiled
+def _write(target, at, value, size):  # type: ignore[no-untyped-def]
+    for index in range(size):
+        target[at + index] = np.uint8(value >> (8 * (size - 1 - index)) & 0xFF)
+
+
+@_compiled
+def _number(data, at, length):  # type: ignore[no-untyped-def]
+    """The number that some digits say, or -1."""
+    if not 0 < length <= _MAX_DIGITS:
+        return np.int64(-1)
+    number = np.int64(0)
+    for index in range(at, at + length):
+        if not 48 <= data[index] <= 57:
+            return np.int64(-1)
+        number = number * 10 + np.int64(data[index]) - 48
+    return number
+
+
+@_compiled
+def _is_ordinary(data, start, stop):  # type: ignore[no-untyped-def]
+    """Whether properties are ASCII pairs, each closed, of names that differ: parsing changes none."""
+    at = start
+    while at < stop:
+        name_stop = at
+        while name_stop < stop and data[name_stop] > _PAIR_END and data[name_stop] < 128:
+            name_stop += 1
+        value_stop = name_stop + 1
+        while value_stop < stop and data[value_stop] > _PAIR_END and data[value_stop] < 128:
+            value_stop += 1
+        if name_stop == at or value_stop <= name_stop + 1 or value_stop >= stop:
+            return False
+        if data[name_stop] != _NAME_END or data[value_stop] != _PAIR_END:
+            return False
+        length = name_stop - at
+        if _is(data, at, length, _CRC_NAME) or _stands_before(data, start, at, length):
+            return False
+        at = value_stop + 1
+    return True
+
+
+@_compiled
+def _stands_before(data, start, at, length):  # type: ignore[no-untyped-def]
+    """Whether a pair from `start` on, before `at`, has the name data[at : at + length]."""
+    other = start
+    while other < at:
+        if data[other + length] == _NAME_END and _same(data, other, at, length):
+            return True
+        while data[other] != _PAIR_END:
+            other += 1
+        other += 1
+    return False
+
+
+@_compiled
+def _group_of(target, group_places, group_count, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
+    """Number of the group with this topic, in `target`, and queue id; `group_count` when there is none."""
+    for group in range(group_count):
+        is_alike = group_places[group, 1] == topic_length and group_places[group, 2] == queue_id
+        if is_alike and _same(target, group_places[group, 0], topic_at, topic_length):
+            return group
+    return group_count
+
+
+@_compiled
+def _is_deliverable(data, at, size, start_offset, queue_id, queue_offset):  # type: ignore[no-untyped-def]
+    """Whether the record at `at` is whole, with both CRCs, of this entry, and no part of a transaction."""
+    stop = at + size
+    if whole_record_size(data, at, stop, start_offset) != size:
+        return False
+    is_of_entry = read_int(data, at + _QUEUE_ID_POSITION) == queue_id
+    is_of_entry &= read_long(data, at + _QUEUE_OFFSET_POSITION) == queue_offset
+    if not is_of_entry or read_int(data, at + _SYS_FLAG_POSITION) & TRANSACTION_MASK:
+        return False
+    body_at = _body_of(data, at)
+    body_bytes = read_int(data, body_at - 4)
+    if body_bytes and crc32(data, body_at, body_at + body_bytes) != read_int(data, at + 8):
+        return False
+    _, topic_at, topic_length, _, _ = record_layout(data, at, stop)
+    return _is(data, topic_at, topic_length, _SCHEDULE_TOPIC)
+
+
+@_compiled
+def _body_of(data, at):  # type: ignore[no-untyped-def]
+    """Where the body of the record at `at` begins."""
+    sys_flag = read_int(data, at + _SYS_FLAG_POSITION)
+    body_at = at + HEADER_BYTES
+    body_at += IPV6_EXTRA_BYTES if sys_flag & BORN_HOST_V6 else 0
+    body_at += IPV6_EXTRA_BYTES if sys_flag & STORE_HOST_V6 else 0
+    return body_at
+
+
+@_compiled
+def _properties_of(data, at, size):  # type: ignore[no-untyped-def]
+    """Where the properties of the record at `at` begin and end, its CRC left out."""
+    _, _, _, start, length = record_layout(data, at, at + size)
+    stop = start + length
+    crc_at = stop - CRC_PROPERTY_BYTES
+    if crc_at >= start and _is(data, crc_at, len(_CRC_NAME), _CRC_NAME):
+        stop = crc_at
+    return start, stop
+
+
+@_compiled
+def _write_header(target, at, queue_id, store_host, head_bytes, body_bytes):  # type: ignore[no-untyped-def]
+    """Make the copied header of a waiting record, of `head_bytes`, that of the record to deliver."""
+    _write(target, at + 4, MESSAGE_MAGIC_CODE, 4)
+    if body_bytes == 0:
+        _write(target, at + 8, 0, 4)
+    _write(target, at + _QUEUE_ID_POSITION, queue_id, 4)
+    _copy(target, at + head_bytes - _BEHIND_HOSTS_BYTES - len(store_host), store_host, 0, len(store_host))
+    # A delivered message completes no transaction.
+    _write(target, at + head_bytes - _BEHIND_HOSTS_BYTES + 4, 0, 8)
+
+
+@_compiled
+def restore_rows(  # type: ignore[no-untyped-def]
+    data,
+    end,
+    start_offset,
+    physical_offsets,
+    sizes,
+    queue_id,
+    queue_offset,
+    store_host,
+    append_crc,
+    max_body_bytes,
+    target,
+    starts,
+    groups,
+    group_places,
+):
+    """Verify waiting records and encode those to deliver; (how many, number of groups).
+
+    start_offset: physical offset of data[0]. physical_offsets: int64, sizes: int32, of consecutive entries,
+    which begin at `queue_offset` of queue `queue_id` of SCHEDULE_TOPIC_XXXX. store_host: uint8, as stored.
+    target: room for all of `sizes`, and MAX_GROWTH_BYTES for each. starts: int64, one longer than `sizes`.
+    groups: int32, for each record which (topic, queue). group_places: int64[g, 3], of each of these where its
+    topic is in `target`, how long it is, and its queue id; there are no more groups than fit it.
+    """
+    crc_bytes = CRC_PROPERTY_BYTES if append_crc else 0
+    starts[0] = at_target = np.int64(0)
+    group_count = 0
+    for row in range(len(physical_offsets)):
+        at, size = physical_offsets[row] - start_offset, np.int64(sizes[row])
+        if at < 0 or at + size > end:
+            return row, group_count
+        if not _is_deliverable(data, at, size, start_offset, queue_id, queue_offset + row):
+            return row, group_count
+        body_at = _body_of(data, at)
+        head_bytes, body_bytes = body_at - at, read_int(data, body_at - 4)
+        is_v6 = read_int(data, at + _SYS_FLAG_POSITION) & STORE_HOST_V6 != 0
+        if body_bytes > max_body_bytes or is_v6 != (len(store_host) > _IPV4_HOST_BYTES):
+            return row, group_count
+        start, stop = _properties_of(data, at, size)
+        properties_bytes = stop - start + crc_bytes
+        if properties_bytes > MAX_PROPERTIES_BYTES or not _is_ordinary(data, start, stop):
+            return row, group_count
+        home_at, home_bytes = find_property(data, start, stop - start, _REAL_TOPIC)
+        id_at, id_digits = find_property(data, start, stop - start, _REAL_QID)
+        home_queue_id = _number(data, id_at, id_digits)
+        is_half = _is(data, home_at, home_bytes, _HALF_TOPIC)
+        if not 0 < home_bytes <= _MAX_TOPIC_BYTES or is_half or home_queue_id < 0:
+            return row, group_count
+        topic_at = _copy(target, at_target, data, at, body_at + body_bytes) + 1
+        properties_at = _copy(target, topic_at, data, home_at, home_at + home_bytes) + 2
+        group = _group_of(target, group_places, group_count, topic_at, home_bytes, home_queue_id)
+        if group == len(group_places):
+            return row, group_count
+        if group == group_count:
+            group_places[group, 0] = topic_at
+            group_places[group, 1] = home_bytes
+            group_places[group, 2] = home_queue_id
+            group_count += 1
+        groups[row] = group
+        _write_header(target, at_target, home_queue_id, store_host, head_bytes, body_bytes)
+        target[topic_at - 1] = np.uint8(home_bytes)
+        _write(target, properties_at - 2, properties_bytes, 2)
+        record_end = _copy(target, properties_at, data, start, stop)
+        if append_crc:
+            record_end = _copy(target, record_end, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)
+        _write(target, at_target, record_end - at_target, 4)
+        starts[row + 1] = at_target = record_end
+    return len(physical_offsets), group_count
