@@ -16,7 +16,7 @@ from mqstore.store.config import StoreConfig
 
 __all__ = ["DueBlocks"]
 
-_FEW: Final = 8
+_FEW: Final = 2
 """Below that many messages the compiled loop gains nothing, and need not be loaded."""
 _MAX_GROUPS: Final = 64
 """Topics and queues in one block."""
