@@ -9,8 +9,9 @@ Durability: as each method says; `close` makes everything durable. A forked chil
 Source: DefaultMessageStore of Apache RocketMQ.
 """
 
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -26,11 +27,10 @@ from mqstore.persistence import Persistence
 from mqstore.put_path import PutPath
 from mqstore.schedule.delay_offsets import DelayOffsets
 from mqstore.schedule.delivery_service import DeliveryService
-from mqstore.schedule.due_block import DueBlocks
 from mqstore.schedule.send_back import SendBack, SendBackResult
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreClosed, StoreFull, StoreReadOnly
+from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import Message
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["MessageStore"]
+
+_logger = logging.getLogger(__name__)
 
 
 class MessageStore:
@@ -93,8 +95,6 @@ class MessageStore:
             parts.delay_levels,
             DelayOffsets(file_system, parts.layout.config, clock),
             clock,
-            blocks=DueBlocks(config, parts.commit_log),
-            put_block=self._puts.put_restored_block,
         )
         self._send_back = SendBack(
             parts.subscription_groups, parts.topics, parts.commit_log, self._puts.put_rewritten
@@ -400,7 +400,9 @@ class MessageStore:
     def close(self) -> None:
         """Stop the services, make everything durable and give the directory back. Safe to call twice.
 
-        After a failed sync nothing more is written, and the next opening recovers.
+        After a failed sync nothing more is written, and the next opening recovers. So it does when the disk
+        is too full for what is derived: the log is durable then, and consumer offsets may be those of the
+        last round that did fit. A warning is logged.
         """
         if self._released:
             return
@@ -426,19 +428,37 @@ class MessageStore:
             return
         self._flusher.flush()
         self._flusher.resolve_pending()
-        self._parts.dispatcher.catch_up(log.max_offset)
-        for feed in self._parts.key_feeds:
-            feed.dispatcher.catch_up(log.max_offset)
-        self._persistence.flush_all()
-        log.files.delete_from(log.max_offset + 1)
-        self._parts.abort.delete()
+        # All are tried: on a full disk the keys may not fit, and a state file may.
+        persistence = self._persistence
+        steps = (
+            self._dispatch,
+            lambda: persistence.flush_derived(thoroughly=True),
+            persistence.persist_state,
+            persistence.persist_delay_offsets,
+        )
+        if [self._fits(step) for step in steps] == [True] * len(steps):
+            log.files.delete_from(log.max_offset + 1)
+            self._parts.abort.delete()
+
+    def _fits(self, step: Callable[[], object]) -> bool:
+        """Whether the disk has room for a step of closing."""
+        try:
+            step()
+        except StoreFull as full:
+            _logger.warning("closing %s: %s", self.path, full)
+            return False
+        return True
 
     def _release(self) -> None:
         self._released = True
         for mapped_file in self.commit_log.files.files:
             mapped_file.rest()
         for feed in self._parts.key_feeds:
-            feed.index.close()
+            try:
+                feed.index.close()
+            except (StoreError, OSError) as error:
+                # The log has told of the disk whoever must know, and the keys come from the log.
+                _logger.warning("closing %s: %s", self.path, error)
         # Another writer may own the files as soon as the lock is gone.
         for state in (self.topics, self.subscription_groups, self.consumer_offsets):
             state.refuse(lambda: StoreClosed(self.path))

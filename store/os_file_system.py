@@ -19,6 +19,7 @@ import shutil
 import struct
 import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -55,9 +56,10 @@ class OsMappedRegion:
         # Guards _descriptor between a sync and a rest of two threads.
         self._guard = threading.RLock()
         self._descriptor: int | None = None
-        self._descriptor = descriptor = _open(path, create=create, writable=writable)
-        if create and os.fstat(descriptor).st_size == 0:
-            os.ftruncate(descriptor, size_bytes)
+        with _room_for(path, size_bytes if create else 0):
+            self._descriptor = descriptor = _open(path, create=create, writable=writable)
+            if create and os.fstat(descriptor).st_size == 0:
+                os.ftruncate(descriptor, size_bytes)
         self.size_bytes = size_bytes
         self._buffer = _map(descriptor, size_bytes, writable=writable)
         view = memoryview(self._buffer).cast("B")
@@ -73,13 +75,11 @@ class OsMappedRegion:
         view[position : position + 8] = record[:8]
 
     def reserve(self, position: int, length_bytes: int) -> None:
-        try:
-            with self._guard:
-                os.posix_fallocate(self._open(), position, length_bytes)
-        except OSError as error:
-            if error.errno in _FULL_DISK_ERRORS:
-                raise StoreFull(self._path, length_bytes, os.strerror(error.errno)) from error
-            raise
+        # Whole pages: where blocks are smaller, touching a page that is a hole in part is a SIGBUS too.
+        start = position - position % mmap.PAGESIZE
+        stop = min(-(-(position + length_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE, self.size_bytes)
+        with self._guard, _room_for(self._path, length_bytes):
+            os.posix_fallocate(self._open(), start, stop - start)
 
     def populate(self, position: int, length_bytes: int) -> None:
         # Through ctypes because it releases the GIL: the pages are zeroed beside the writer.
@@ -134,6 +134,17 @@ class OsMappedRegion:
 
     def __repr__(self) -> str:
         return f"OsMappedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
+
+
+@contextlib.contextmanager
+def _room_for(path: Path, length_bytes: int) -> Iterator[None]:
+    """Something that needs room: raises StoreFull where the disk, a quota or a limit has none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL_DISK_ERRORS:
+            raise StoreFull(path, length_bytes, os.strerror(error.errno)) from error
+        raise
 
 
 def _open(path: Path, *, create: bool, writable: bool) -> int:
@@ -220,12 +231,8 @@ class OsFileSystem:
             os.close(descriptor)
 
     def write(self, path: Path, data: bytes) -> None:
-        try:
+        with _room_for(path, len(data)):
             path.write_bytes(data)
-        except OSError as error:
-            if error.errno in _FULL_DISK_ERRORS:
-                raise StoreFull(path, len(data), os.strerror(error.errno)) from error
-            raise
 
     def sync(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -243,7 +250,8 @@ class OsFileSystem:
     def make_directories(self, path: Path, *, durable: bool = True) -> None:
         missing = [directory for directory in (path, *path.parents) if not directory.exists()]
         for directory in reversed(missing):
-            directory.mkdir(exist_ok=True)
+            with _room_for(directory, 0):
+                directory.mkdir(exist_ok=True)
             if durable:
                 self.sync_directory(directory.parent)
 
