@@ -30,6 +30,7 @@ __all__ = [
     "Violation",
     "explore",
     "open_on_reused_space",
+    "recorded_states",
     "replay",
     "state_named",
     "workload_steps",
@@ -125,6 +126,14 @@ def _record(workload_name: str, run_number: int) -> _Run:
 def workload_steps(workload_name: str, run_number: int = 0) -> int:
     """How many steps a run has."""
     return len(_record(workload_name, run_number).steps)
+
+
+def recorded_states(workload_name: str, *, stride: int, states_per_step: int) -> Iterator[State]:
+    """What a crash could leave after every `stride`-th step of a run, for others to look at."""
+    run = _record(workload_name, 0)
+    for at in range(0, len(run.steps) + 1, stride):
+        run.advance(at)
+        yield from run.states(range(states_per_step), states_per_step)
 
 
 def explore(workload_name: str, run_number: int, states_per_step: int, *, stride: int = 1) -> Figures:
