@@ -27,6 +27,7 @@ from mqstore.persistence import Persistence
 from mqstore.put_path import PutPath
 from mqstore.schedule.delay_offsets import DelayOffsets
 from mqstore.schedule.delivery_service import DeliveryService
+from mqstore.schedule.due_block import DueBlocks
 from mqstore.schedule.send_back import SendBack, SendBackResult
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
@@ -95,6 +96,8 @@ class MessageStore:
             parts.delay_levels,
             DelayOffsets(file_system, parts.layout.config, clock),
             clock,
+            blocks=DueBlocks(config, parts.commit_log),
+            put_block=self._puts.put_restored_block,
         )
         self._send_back = SendBack(
             parts.subscription_groups, parts.topics, parts.commit_log, self._puts.put_rewritten
