@@ -15,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore import MessageStore
+from mqstore.directory_config import config_of_directory
 from mqstore.repair import RepairPlan, RepairRefused, plan_repair, repair_in_place, repair_into
 from mqstore.store.errors import StoreLocked, StoreNotFound
+from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.record_format import BLANK, BLANK_MAGIC_CODE
 from mqstore.store.stand_in import LOST
 from mqstore.verify import verify
@@ -34,6 +36,7 @@ from support.damaged_store import (
 from support.log_walk import SCHEDULE_TOPIC, walk_log
 from support.manual_clock import ManualClock
 from support.simulated_disk import Image, SimulatedDisk
+from support.small_store import messages_of
 from support.witness import ROOT
 
 NEW = Path("/new")
@@ -321,3 +324,45 @@ def test_a_sector_that_cannot_be_read_is_for_a_new_directory() -> None:
     repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1)
     assert verify(NEW, CONFIG, file_system=disk, workers=1).is_sound
     assert not wrong_in(disk, NEW, with_bytes(intact().image, segment_path(2), hole))
+
+
+# -- what RocketMQ wrote ----------------------------------------------------------------------------------
+
+
+def pulled(path: Path) -> dict[tuple[str, int, int], tuple[int, bytes, bool]]:
+    """Every message by its place in its queue: physical offset, body, whether it is a stand-in."""
+    config = config_of_directory(OsFileSystem(), path)
+    with MessageStore.open(path, config, read_only=True) as store:
+        return {
+            (message.topic, message.queue_id, message.queue_offset): (
+                message.physical_offset,
+                message.body,
+                LOST in message.properties,
+            )
+            for queue in store.consume_queues.queues()
+            for message in messages_of(store, *queue)
+        }
+
+
+@pytest.mark.parametrize("name", ["rocketmq-4.9.7-clean", "rocketmq-5.1.4-killed", "rocketmq-5.5.0-clean"])
+@pytest.mark.parametrize("into", [False, True])
+def test_a_directory_of_rocketmq_is_repaired(
+    golden_copy: Callable[[str], Path], tmp_path: Path, name: str, into: bool
+) -> None:
+    """Without a recovery point, with records without a CRC, with index files."""
+    path = golden_copy(name)
+    before = pulled(path)
+    segment = min((path / "commitlog").iterdir())
+    data = bytearray(segment.read_bytes())
+    data[50_000:53_000] = bytes(3_000)
+    segment.write_bytes(data)
+    config, target = config_of_directory(OsFileSystem(), path), tmp_path / "new"
+    plan = repair_into(path, target, config) if into else repair_in_place(path, config)[0]
+    repaired_path = target if into else path
+    assert plan.stand_ins > 0
+    assert verify(repaired_path, config_of_directory(OsFileSystem(), repaired_path)).is_sound
+    after = pulled(repaired_path)
+    assert before.keys() == after.keys()
+    lost = {place for place, (_, _, is_lost) in after.items() if is_lost}
+    assert len(lost) == plan.stand_ins
+    assert all(before[place] == after[place] for place in before.keys() - lost)
