@@ -11,7 +11,7 @@ Source: DefaultMessageStore of Apache RocketMQ.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -36,7 +36,7 @@ from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import Message
 from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.put_result import PutMessageResult
+from mqstore.store.put_result import PutColumnsResult, PutMessageResult
 from mqstore.store.retention import Retention
 from mqstore.store.service import Service
 from mqstore.store.stored_message import StoredMessage
@@ -44,6 +44,8 @@ from mqstore.store_stats import StoreStats
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    Columns = pa.Table | pa.RecordBatch | Mapping[str, object]
 
 __all__ = ["MessageStore"]
 
@@ -188,6 +190,41 @@ class MessageStore:
         A crash may keep the first of them only. Raises as `put_message`.
         """
         return self._puts.put_all(messages)
+
+    def put_columns(
+        self, columns: "Columns", *, topic: str | None = None, queue_id: int | None = None
+    ) -> PutColumnsResult:
+        """Store thousands of messages without a Python object for any of them: all or none.
+
+        columns: a Table or RecordBatch of Arrow, or a mapping by name, with one row a message:
+
+         topic            of each row; a str where all rows have the same
+         queue_id         whole numbers; 0 where the column is missing
+         body             any bytes
+         tags, keys       texts in UTF-8; null and empty are none. The keys of a row are parted by blanks
+         properties       in Arrow a map<string, string>; else texts `name 0x01 value 0x02 name 0x01 ...`,
+                          or one mapping for all rows
+         delay_level      whole numbers; such rows are readdressed as in `put_message`
+         flag             whole numbers of 32 bits
+         born_timestamp   epoch ms, in Arrow also a timestamp; the store time where the column is missing
+
+        All but `body` and `topic` may be missing. A column of a mapping is an array of Arrow, or one value
+        for all rows, or for whole numbers an integer array, or for texts and bodies one of: a pair (buffer,
+        offsets) of bytes or a uint8 array and an integer array one longer than there are rows, as Arrow lays
+        them out; a uint8 array of two dimensions, one row a text; a pair (indices, values) of an integer
+        array and a list of str; a sequence of str or bytes. Buffers are read and not kept.
+        topic, queue_id: of all rows, where `columns` has no such column.
+
+        A crash may keep the first rows only. Raises as `put_message`; a MessageIllegal tells the `row`.
+
+        >>> import numpy as np
+        >>> with MessageStore.open("in_bulk") as store:
+        ...     bodies = np.frombuffer(b"onetwothree", np.uint8), np.array([0, 3, 6, 11])
+        ...     put = store.put_columns({"topic": "orders", "body": bodies, "tags": "created"})
+        ...     put.queue_offsets.tolist(), store.look_message_by_offset(int(put.physical_offsets[2])).body
+        ([0, 1, 2], b'three')
+        """
+        return self._puts.put_columns(columns, topic, queue_id)
 
     def put_message_async(self, message: Message) -> "Future[PutMessageResult]":
         """Store one message without waiting for the disk.

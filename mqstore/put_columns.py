@@ -7,6 +7,8 @@ one append lock and with one wait for the disk. A topic is created by itself onl
 Threads: any. Durability: as put_path.py.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mqstore.arrivals import Arrivals
@@ -19,12 +21,20 @@ from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import NoPermission, QueueIllegal
 from mqstore.store.flusher import Flusher
-from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS, check_topic
+from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS
 from mqstore.store.put_result import PutColumnsResult
 from mqstore.store.status import PutMessageStatus
-from mqstore.topics import TopicConfigs
+from mqstore.topics import MAX_QUEUE_NUMS, TopicConfigs
 
-__all__ = ["ColumnsPath"]
+__all__ = ["ColumnsPath", "StoredRows"]
+
+
+class StoredRows(NamedTuple):
+    """What became of rows that were put."""
+
+    status: PutMessageStatus
+    appended: AppendedBlock
+    flushed_offset: int
 
 
 class ColumnsPath:
@@ -51,8 +61,25 @@ class ColumnsPath:
     def put(self, table: object, topic: str | None, queue_id: int | None) -> PutColumnsResult:
         """Store the rows of `table`, all or none."""
         columns = read_columns(table, topic, queue_id)
+        block = self.encode(columns)
+        status, appended, flushed_offset = self.store(columns, block)
+        return PutColumnsResult(
+            status,
+            appended.queue_offsets,
+            appended.physical_offsets,
+            block.sizes,
+            appended.store_timestamp,
+            appended.end_offset,
+            flushed_offset,
+        )
+
+    def encode(self, columns: MessageColumns) -> RecordBlock:
+        """The records to store: all that can refuse a row, but for a topic that may not be created."""
         self._check_queues(columns)
-        block = self._encoder.encode(readdress(columns, self._delay_levels))
+        return self._encoder.encode(readdress(columns, self._delay_levels))
+
+    def store(self, columns: MessageColumns, block: RecordBlock) -> StoredRows:
+        """Store what was made of `columns`."""
         for name in columns.topics:
             if self._topics.lookup(name) is None:
                 self._topics.find(name)
@@ -62,25 +89,18 @@ class ColumnsPath:
             status = PutMessageStatus.FLUSH_DISK_TIMEOUT
         if self._arrivals.wanted:
             self._announce(block, appended)
-        return PutColumnsResult(
-            status,
-            appended.queue_offsets,
-            appended.physical_offsets,
-            np.diff(block.starts),
-            appended.store_timestamp,
-            appended.end_offset,
-            self._commit_log.flushed_offset,
-        )
+        return StoredRows(status, appended, self._commit_log.flushed_offset)
 
     def _check_queues(self, columns: MessageColumns) -> None:
-        """Raise TopicIllegal, NoPermission or QueueIllegal for what `put_message` would refuse."""
+        """Raise NoPermission or QueueIllegal for what `put_message` would refuse."""
         queue_nums = np.empty(len(columns.topics), np.int64)
         for index, topic in enumerate(columns.topics):
-            check_topic(topic)
             config = self._topics.lookup(topic)
             if topic in NOT_ALLOWED_SEND_TOPICS or (config is not None and not config.is_writable):
                 raise NoPermission(topic, config.perm if config is not None else 0, "put")
             queue_nums[index] = self._default_queue_nums if config is None else config.write_queue_nums
+        if columns.queue_ids.max(initial=0) < queue_nums.min(initial=MAX_QUEUE_NUMS):
+            return
         beyond = columns.queue_ids >= queue_nums[columns.topic_indices]
         if beyond.any():
             row = int(beyond.argmax())

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 
 from mqstore.arrivals import Arrivals
+from mqstore.put_columns import ColumnsPath
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delayed_message import rewrite
+from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import Appended, CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import NoPermission, QueueIllegal
+from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
@@ -35,6 +37,8 @@ __all__ = ["PutPath"]
 _PUT_OK = PutMessageStatus.PUT_OK
 _FLUSH_DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
 _WRITE = 2
+# From this many messages on, the calls of the compiled loops are cheaper than a round of Python for each.
+_BULK_FROM = 48
 
 
 class PutPath:
@@ -60,6 +64,8 @@ class PutPath:
         self._is_sync_flush = config.is_sync_flush
         self._store_host = config.store_host.encode()
         self._arrivals = arrivals
+        self._columns = ColumnsPath(config, commit_log, flusher, topics, delay_levels, arrivals)
+        self.put_columns = self._columns.put
 
     def put(self, message: Message) -> PutMessageResult:
         """Store one message of a producer."""
@@ -72,6 +78,9 @@ class PutPath:
     def put_all(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
         messages = list(messages)
+        results = self._put_in_bulk(messages) if len(messages) >= _BULK_FROM else None
+        if results is not None:
+            return results
         encoded = [self._prepare(message, creates_topic=False) for message in messages]
         for message in messages:
             if self._lookup(message.topic) is None:
@@ -165,6 +174,40 @@ class PutPath:
         if config is None and creates_topic:
             self._topics.find(message.topic)
         return encoded
+
+    def _put_in_bulk(self, messages: list[Message]) -> list[PutMessageResult] | None:
+        """Store messages by the compiled loops; None, and nothing stored, when one is out of the ordinary."""
+        try:
+            columns = columns_of_messages(messages)
+            if columns is None:
+                return None
+            block = self._columns.encode(columns)
+        except (MessageIllegal, NoPermission, TypeError, ValueError, OverflowError):
+            # What is illegal is said by the way that takes them one by one.
+            return None
+        status, appended, flushed_offset = self._columns.store(columns, block)
+        store_timestamp, store_host = appended.store_timestamp, self._store_host
+        places = zip(
+            map(block.queues.__getitem__, block.groups.tolist()),
+            appended.queue_offsets.tolist(),
+            appended.physical_offsets.tolist(),
+            block.sizes.tolist(),
+            strict=True,
+        )
+        return [
+            PutMessageResult(
+                status,
+                topic,
+                queue_id,
+                queue_offset,
+                physical_offset,
+                size,
+                store_timestamp,
+                flushed_offset,
+                store_host,
+            )
+            for (topic, queue_id), queue_offset, physical_offset, size in places
+        ]
 
     def _put_encoded(self, encoded: list[EncodedMessage]) -> list[PutMessageResult]:
         if not encoded:

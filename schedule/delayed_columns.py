@@ -28,10 +28,11 @@ def readdress(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
     A row asks by `delay_level`, or else by its property DELAY. Raises MessageIllegal for a DELAY that is no
     whole number of 32 bits.
     """
-    level = np.minimum(_requested_levels(columns), levels.max_level)
-    is_delayed = level > 0
-    if not is_delayed.any():
+    requested = _requested_levels(columns)
+    if requested.max(initial=0) <= 0:
         return columns
+    level = np.minimum(requested, levels.max_level)
+    is_delayed = level > 0
     topics = [*columns.topics, SCHEDULE_TOPIC]
     queue_ids = np.where(is_delayed, columns.queue_ids, _NONE)
     level_texts = [b"%d" % number for number in range(1, levels.max_level + 1)]
@@ -59,7 +60,7 @@ def readdress(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
 
 def _requested_levels(columns: MessageColumns) -> Longs:
     """What each row asks for; 0 and below is nothing."""
-    if not columns.properties.total_bytes:
+    if not len(columns.properties.data):
         return columns.delay_levels
     from mqstore.store.bulk import kernels
 

@@ -21,6 +21,8 @@ from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = ["ColumnsEncoder", "removed"]
 
+_CACHE_ENTRIES = 16_384
+
 
 def removed(mask: npt.NDArray[np.bool_]) -> Texts:
     """The override that takes a property out of the rows where `mask` is true."""
@@ -36,6 +38,8 @@ class ColumnsEncoder:
         self._max_body_bytes = config.max_message_size
         host = config.store_host.encode()
         sys_flag = BORN_HOST_V6 | STORE_HOST_V6 if config.store_host.is_ipv6 else 0
+        # Bytes and magic of topics; a plain dict whose entries are never wrong.
+        self._topics: dict[str, tuple[bytes, int]] = {}
         self._header = np.frombuffer(header_template(sys_flag, host, host), np.uint8)
 
     def encode(self, columns: MessageColumns) -> RecordBlock:
@@ -43,22 +47,17 @@ class ColumnsEncoder:
         from mqstore.store.bulk import kernels
 
         count = len(columns)
-        fields, magics = [], []
-        for topic in columns.topics:
-            check_topic(topic)
-            field, magic = encode_topic(topic)
-            fields.append(field)
-            magics.append(magic)
+        encoded_topics = [self._topics.get(topic) or self._encode_topic(topic) for topic in columns.topics]
+        fields = [field for field, _ in encoded_topics]
         field_starts = np.cumsum([0, *map(len, fields)], dtype=np.int64)
         names, texts = self._overrides(columns)
         name_starts = np.cumsum([0, *map(len, names)], dtype=np.int64)
         data, text_starts, text_stops = _side_by_side(texts, count)
         properties = columns.properties
-        fixed_bytes = len(self._header) + 2 + CRC_PROPERTY_BYTES + 1 + int(name_starts[-1]) + 2 * len(names)
-        variable_bytes = columns.bodies.total_bytes + properties.total_bytes
-        variable_bytes += int(np.diff(field_starts)[columns.topic_indices].sum())
-        variable_bytes += sum(text.total_bytes for text in texts)
-        buffer = np.empty(count * fixed_bytes + variable_bytes, np.uint8)
+        row_bytes = len(self._header) + max(map(len, fields), default=0) + 2 + 1 + CRC_PROPERTY_BYTES
+        row_bytes += sum(len(name) + 2 for name in names)
+        variable_bytes = sum(text.total_bytes for text in (columns.bodies, properties, *texts))
+        buffer = np.empty(count * row_bytes + variable_bytes, np.uint8)
         starts = np.empty(count + 1, np.int64)
         born = columns.born_timestamps
         row, reason = kernels.encode_rows(
@@ -67,7 +66,7 @@ class ColumnsEncoder:
             self._header,
             np.frombuffer(b"".join(fields), np.uint8),
             field_starts,
-            np.array(magics, np.int32),
+            np.array([magic for _, magic in encoded_topics], np.int32),
             columns.topic_indices,
             columns.queue_ids,
             columns.flags,
@@ -99,13 +98,20 @@ class ColumnsEncoder:
         ]
         return RecordBlock(buffer, starts, np.full(count, marks, np.uint8), queues, groups)
 
+    def _encode_topic(self, topic: str) -> tuple[bytes, int]:
+        check_topic(topic)
+        if len(self._topics) >= _CACHE_ENTRIES:
+            self._topics.clear()
+        self._topics[topic] = encoded = encode_topic(topic)
+        return encoded
+
     def _overrides(self, columns: MessageColumns) -> tuple[list[str], list[Texts]]:
         """Names and texts, in the order in which `put_message` appends them."""
-        overrides = [
-            (CRC32, removed(np.ones(len(columns), np.bool_))),
-            *columns.overrides,
-            (KEYS, columns.keys),
-            (TAGS, columns.tags),
+        overrides = [*columns.overrides]
+        if len(columns.properties.data):
+            overrides.append((CRC32, removed(np.ones(len(columns), np.bool_))))
+        overrides += [
+            (name, texts) for name, texts in ((KEYS, columns.keys), (TAGS, columns.tags)) if len(texts.data)
         ]
         return [name for name, _ in overrides], [texts for _, texts in overrides]
 
@@ -160,11 +166,11 @@ def _side_by_side(columns: list[Texts], count: int) -> tuple[Bytes, Longs, Longs
     pieces, end = [], 0
     for index, texts in enumerate(columns):
         starts[index], stops[index] = texts.starts, texts.stops
-        is_set = texts.starts < texts.stops
-        if is_set.any():
-            first, last = int(texts.starts[is_set].min()), int(texts.stops.max())
+        if len(texts.data):
+            # Only what the rows use, for it may be a piece of something larger.
+            first, last = int(texts.starts.min()), int(texts.stops.max())
             pieces.append(texts.data[first:last])
-            for places in (starts[index], stops[index]):
-                places[is_set] += end - first
+            starts[index] += end - first
+            stops[index] += end - first
             end += last - first
     return np.concatenate(pieces) if pieces else np.empty(0, np.uint8), starts, stops

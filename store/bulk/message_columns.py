@@ -184,7 +184,7 @@ def _ints(columns: Mapping[str, object], name: str, count: int, least: int, grea
 def _read_topics(value: object, count: int) -> tuple[list[str], Ints]:
     """(topics, index of each row's)."""
     if isinstance(value, str):
-        return [value], np.zeros(count, np.int32)
+        return [value][:count], np.zeros(count, np.int32)
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], np.ndarray):
         topics = list(value[1])
         indices = read_ints("topic", value[0], len(value[0]), 0, len(topics) - 1).astype(np.int32)

@@ -37,6 +37,11 @@ class RecordBlock:
     def __len__(self) -> int:
         return len(self.groups)
 
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes of each record."""
+        return self.starts[1:] - self.starts[:-1]
+
     @classmethod
     def of_messages(cls, messages: Sequence[EncodedMessage]) -> "RecordBlock":
         """The records of messages that were encoded one by one."""
@@ -59,7 +64,9 @@ class RecordBlock:
 
     def end_of_rows_within(self, first: int, room_bytes: int) -> int:
         """The row behind the last of those from `first` on that fit into the end of a segment (I5)."""
-        end = self.starts[first] + room_bytes - BLANK_MIN_BYTES
+        end = int(self.starts[first]) + room_bytes - BLANK_MIN_BYTES
+        if self.starts[-1] <= end:
+            return len(self)
         return max(first, int(np.searchsorted(self.starts, end, side="right")) - 1)
 
     def bytes_of(self, first: int, stop: int) -> memoryview:

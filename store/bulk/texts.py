@@ -42,7 +42,7 @@ class Texts(NamedTuple):
     @property
     def total_bytes(self) -> int:
         """The bytes of all rows together; those that rows share count for each."""
-        return int((self.stops - self.starts).sum())
+        return int((self.stops - self.starts).sum()) if len(self.data) else 0
 
     def bytes_at(self, row: int) -> bytes:
         """The text of one row, copied."""
@@ -51,7 +51,9 @@ class Texts(NamedTuple):
     @classmethod
     def repeated(cls, text: bytes, count: int) -> "Texts":
         """The same text in every row."""
-        return cls(np.frombuffer(text, np.uint8), np.zeros(count, np.int64), np.full(count, len(text)))
+        starts = np.zeros(count, np.int64)
+        stops = np.full(count, len(text), np.int64) if text else starts
+        return cls(np.frombuffer(text, np.uint8), starts, stops)
 
     @classmethod
     def chosen(cls, texts: Sequence[bytes], indices: npt.NDArray[np.integer]) -> "Texts":

@@ -233,6 +233,27 @@ def _kills(witness: Witness, chance: random.Random) -> None:
     witness.flush()
 
 
+def _columns(witness: Witness, chance: random.Random) -> None:
+    """Blocks of records that cross pages, segments and queues; some rows are delayed."""
+    witness.open()
+    witness.put("a", 60)
+    for round_number in range(5):
+        sizes = [chance.randrange(7, 2_400) for _ in range(chance.randrange(1, 24))]
+        witness.put_columns(*(("a" if at % 3 else "b", size, at % 2, 0) for at, size in enumerate(sizes)))
+        witness.put_all(*(("c", chance.randrange(7, 300), {"queue_id": at % 2}) for at in range(18)))
+        witness.put_columns(*(("b", 90, 0, level) for level in (0, 1, 0, 2)))
+        if round_number == 2:
+            witness.pull("group", "a")
+            witness.flush()
+    witness.pass_time(5_100)
+    witness.deliver()
+    witness.pull("group", "b")
+    witness.close()
+    witness.open()
+    witness.put("a", 60)
+    witness.close()
+
+
 _ASYNC = {"flush_disk_type": "ASYNC_FLUSH"}
 _LEVELS = {"message_delay_level": "1s 5s 10s"}
 
@@ -241,6 +262,8 @@ _INDEX_FILES = {"key_index": "index_file", "max_hash_slot_num": 50, "max_index_n
 WORKLOADS: dict[str, Workload] = {
     "puts": Workload(_puts_of_all_kinds, {}),
     "puts-async": Workload(_puts_of_all_kinds, _ASYNC),
+    "columns": Workload(_columns, _LEVELS),
+    "columns-async": Workload(_columns, _LEVELS | _ASYNC),
     "rolling": Workload(_rolling_segments, {}),
     "rolling-async": Workload(_rolling_segments, _ASYNC),
     "rolling-index-files": Workload(_rolling_segments, _INDEX_FILES | _ASYNC),

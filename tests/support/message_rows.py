@@ -98,5 +98,5 @@ def as_arrow(messages: Sequence[Message], *, chunks: int = 1) -> pa.Table:
         "flag": pa.array([message.flag for message in messages], pa.int64()),
     }
     table = pa.table(columns)
-    size = -(-len(messages) // chunks)
+    size = max(1, -(-len(messages) // chunks))
     return pa.concat_tables([table.slice(at, size) for at in range(0, len(messages), size)] or [table])

@@ -11,9 +11,11 @@ from typing import Any
 
 from mqstore import Message, MessageStore, PutMessageResult, StoreConfig
 from mqstore.schedule.send_back import SendBackResult
+from mqstore.store.put_result import PutColumnsResult
 from mqstore.store.status import PutMessageStatus
 from support.log_walk import SCHEDULE_TOPIC, walk_log
 from support.manual_clock import ManualClock
+from support.message_rows import as_values
 from support.promises import (
     Acknowledged,
     Committed,
@@ -161,6 +163,22 @@ class Witness:
         for (number, _), result in zip(made, results, strict=True):
             self._acknowledge(number, result)
         return results
+
+    def put_columns(self, *wanted: tuple[str, int, int, int]) -> PutColumnsResult:
+        """The same as columns, each as (topic, size, queue id, delay level)."""
+        made = [
+            self.message(topic, size, queue_id=queue_id, delay_level=level)
+            for topic, size, queue_id, level in wanted
+        ]
+        put = self.store.put_columns(as_values([message for _, message in made]))
+        for row, (number, message) in enumerate(made):
+            level = message.delay_level
+            place = (SCHEDULE_TOPIC, level - 1) if level else (message.topic, message.queue_id)
+            offsets = int(put.queue_offsets[row]), int(put.physical_offsets[row])
+            size, stored_at, flushed = int(put.store_sizes[row]), put.store_timestamp, put.flushed_offset
+            result = PutMessageResult(put.status, *place, *offsets, size, stored_at, flushed, b"")
+            self._acknowledge(number, result)
+        return put
 
     def put_later(self, topic: str, size: int = 100) -> "Future[PutMessageResult]":
         number, message = self.message(topic, size)

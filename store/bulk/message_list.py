@@ -1,0 +1,107 @@
+"""A list of messages as columns, where nothing is special about any of them.
+
+It is for speed alone: what it leaves (None), message_encoder.py takes one by one, with the same outcome. So
+it neither checks all that makes a message illegal nor says what does.
+Pure function: any thread.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec.structs import astuple
+
+from mqstore.store.bulk.message_columns import MessageColumns
+from mqstore.store.bulk.texts import Ints, Texts
+from mqstore.store.message import NO_PROPERTIES, Message
+from mqstore.store.properties_format import KEY_SEPARATOR, encode_properties
+
+__all__ = ["columns_of_messages"]
+
+_INT = {int}
+
+
+def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
+    """The columns; None when a message is mistyped or has what columns have not (hosts, sys flag, ...).
+
+    Raises UnicodeEncodeError, ValueError, TypeError, OverflowError instead of None where that is quicker.
+    """
+    (
+        topics,
+        bodies,
+        tags,
+        keys,
+        queue_ids,
+        delay_levels,
+        properties,
+        flags,
+        sys_flags,
+        born_timestamps,
+        born_hosts,
+        reconsume_times,
+        prepared_offsets,
+        waits,
+    ) = zip(*map(astuple, messages), strict=True)
+    count = len(messages)
+    is_ordinary = (
+        set(map(type, bodies)) == {bytes}
+        and set(map(type, topics)) == {str}
+        and set(map(type, queue_ids)) == set(map(type, delay_levels)) == set(map(type, flags)) == _INT
+        and set(sys_flags) == set(reconsume_times) == set(prepared_offsets) == {0}
+        and born_timestamps.count(None) == born_hosts.count(None) == waits.count(True) == count
+    )
+    if not is_ordinary:
+        return None
+    stored_properties = _stored(properties)
+    if stored_properties is None:
+        return None
+    topic_names, topic_indices = _numbered(topics)
+    return MessageColumns(
+        topic_names,
+        topic_indices,
+        np.array(queue_ids, np.int32),
+        _texts(bodies),
+        _repeated_texts(tags),
+        _keys(keys),
+        stored_properties,
+        np.array(delay_levels, np.int64),
+        np.array(flags, np.int32),
+        None,
+    )
+
+
+def _texts(values: Sequence[bytes]) -> Texts:
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])
+    return Texts(np.frombuffer(b"".join(values), np.uint8), offsets[:-1], offsets[1:])
+
+
+def _numbered(values: Sequence[str]) -> tuple[list[str], Ints]:
+    """(different values, which of them each one is)."""
+    if values.count(values[0]) == len(values):
+        return [values[0]], np.zeros(len(values), np.int32)
+    numbers: dict[str, int] = {}
+    indices = [numbers.setdefault(value, len(numbers)) for value in values]
+    return list(numbers), np.array(indices, np.int32)
+
+
+def _repeated_texts(values: Sequence[str | None]) -> Texts:
+    """Of values of which many are the same."""
+    texts, indices = _numbered([value or "" for value in values])
+    return Texts.chosen([text.encode() for text in texts], indices)
+
+
+def _keys(values: Sequence[str | Sequence[str]]) -> Texts:
+    if values.count(()) == len(values):
+        return Texts.repeated(b"", len(values))
+    return _texts([(keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)).encode() for keys in values])
+
+
+def _stored(values: Sequence[Mapping[str, str]]) -> Texts | None:
+    """Properties in the stored form; None when some would not come out of it as they are."""
+    if values.count(NO_PROPERTIES) == len(values):
+        return Texts.repeated(b"", len(values))
+    stored = [encode_properties(properties) for properties in values]
+    for text, properties in zip(stored, values, strict=True):
+        if not text.count(1) == text.count(2) == len(properties):
+            return None
+    return _texts(stored)
