@@ -198,11 +198,41 @@ class IndexFile:
     def write_back(self) -> None:
         """Bring slots and header on disk up to date with the entries. Raises StoreFull; then none were."""
         self._reserve_touched()
+        self._write_touched()
+        self._write_header(self.header)
+
+    def write_slots(self) -> None:
+        """Make entries and slots durable, under a header that still ends where it did. Raises StoreFull.
+
+        A broker that finds the file so, after a kill or a power cut between any two steps, finds all that was
+        there before, and puts the entries behind that end in once more. `write_header` is what follows.
+        """
+        self._reserve_touched()
+        ended = decode_header(self._file.view)
+        ended_at = (ended.end_timestamp_ms, ended.end_physical_offset)
+        if ended.index_count <= 1:
+            ended_at = (self.header.begin_timestamp_ms, self.header.begin_physical_offset)
+        # The count first: a slot that names an entry beyond it counts as empty.
+        self._write_header(
+            self.header._replace(end_timestamp_ms=ended_at[0], end_physical_offset=ended_at[1])
+        )
+        self.sync()
+        self._write_touched()
+        self.sync()
+
+    def write_header(self) -> None:
+        """Let the file on disk end with its last entry, durably; its slots are there already."""
+        self._write_header(self.header)
+        self.sync()
+
+    def _write_header(self, header: IndexHeader) -> None:
+        self._file.region.write(0, encode_header(header))
+
+    def _write_touched(self) -> None:
         for start, stop in self._ranges_of(self._touched):
             assert self._slots is not None
             self._file.region.write(HEADER_BYTES + start, self._slots[start:stop].data)
         self._touched[:] = 0
-        self._file.region.write(0, encode_header(self.header))
 
     def _reserve_touched(self) -> None:
         """Make sure that the disk has room for the slots that were touched."""

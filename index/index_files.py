@@ -7,6 +7,10 @@ its record, and no file is passed over because of its time range, as clocks step
 Rebuilt from the commit log: delete `index/`, and the next open begins at the first record. Where they are
 taken up again, whoever wrote them and however that ended, is for index_recovery.py to say.
 
+What a broker keeps after a kill (IndexService#load) is a file that ends no later than its checkpoint's
+indexMsgTimestamp; it puts in again what it dispatches again. So before a header says where a file ends,
+`vouch` raises that time, and `durable_to` says from where on a broker has to dispatch.
+
 A reader takes what the files do not hold from the log into its memory, and changes nothing.
 It does not lay out a file (index_file.py), name it or delete it (index_file_row.py).
 Threads: `_lock` orders those who absorb, flush and cut; a query holds it only to find its chains.
@@ -16,7 +20,7 @@ index is opened again, which goes back to the last point. What is there is found
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -41,9 +45,10 @@ __all__ = ["IndexFiles"]
 _HASH, _PHYSICAL_OFFSET = 0, 2
 # More rows than any record has keys; see kernels.key_entries.
 _ROWS: Final = 1 << 16
-# What `flush_if_due` lets gather: it is walked again after a crash.
+# What `flush_if_due` lets gather: it is walked again after a crash. (A broker walks 10 segments at most.)
 _FLUSH_ENTRIES: Final = 1 << 20
 _FLUSH_BYTES: Final = 1 << 30
+_FLUSH_SEGMENTS: Final = 4
 
 
 class IndexFiles:
@@ -76,6 +81,8 @@ class IndexFiles:
         self._lock = threading.Lock()
         # Store time up to which a broker may take the files for durable: its checkpoint.indexMsgTimestamp.
         self.flushed_timestamp = index_msg_timestamp
+        # Called before a file is made to end later: makes that time durable, and the log up to now.
+        self.vouch: Callable[[int], None] = _vouch_for_nothing
         # All of these under _lock.
         self._row = IndexFileRow(file_system, directory, size, writable=not read_only)
         self._recovery = IndexRecovery(self._row, commit_log, with_tags=with_tags)
@@ -182,7 +189,6 @@ class IndexFiles:
         if last is not None:
             self._flush()
             last.release_slots()
-            self.flushed_timestamp = last.header.end_timestamp_ms
         return self._row.append_file(self._clock.now_ms())
 
     def flush(self) -> None:
@@ -198,7 +204,8 @@ class IndexFiles:
         """
         saved = self._point_file.point
         saved_offset = saved.dispatched_offset if saved is not None else 0
-        if self._unflushed_entries >= _FLUSH_ENTRIES or self._reached.offset - saved_offset >= _FLUSH_BYTES:
+        limit_bytes = min(_FLUSH_BYTES, _FLUSH_SEGMENTS * self._commit_log.files.file_size_bytes)
+        if self._unflushed_entries >= _FLUSH_ENTRIES or self._reached.offset - saved_offset >= limit_bytes:
             self.flush()
 
     def _flush(self) -> None:
@@ -206,10 +213,25 @@ class IndexFiles:
         last = self._row.last
         if last is not None and (saved is None or saved[3:] != point[3:]):
             with self._remember_failure():
-                last.write_back()
-                last.sync()
+                last.write_slots()
+                self.vouch(last.header.end_timestamp_ms)
+                self.flushed_timestamp = last.header.end_timestamp_ms
+                last.write_header()
         self._point_file.save(point)
         self._unflushed_entries = 0
+
+    @property
+    def durable_to(self) -> tuple[int, int]:
+        """Physical offset and store time up to which the files are durable; (1, 1): nothing is known to be.
+
+        Of a log without keys too. Of the records behind that offset none was stored before that time.
+        """
+        point = self._point_file.point
+        if point is None:
+            return 1, 1
+        # (Without an anchor: not later than what the files end with.)
+        timestamp = max(point.anchor_store_timestamp, 0) or point.header.end_timestamp_ms
+        return max(1, point.dispatched_offset), max(1, timestamp)
 
     def _point(self) -> IndexPoint:
         reached, last = self._reached, self._row.last
@@ -274,8 +296,9 @@ class IndexFiles:
                 return
             try:
                 if not self._read_only and self._failure is None:
-                    # On a full disk they stay behind the log, and catch up after the next open.
-                    with suppress(StoreFull):
+                    # On a full disk, or when the log is not durable, they stay behind, and catch up after the
+                    # next open.
+                    with suppress(StoreFull, StorePoisoned):
                         self._flush()
             finally:
                 self._let_go()
@@ -304,3 +327,7 @@ class IndexFiles:
 
     def __repr__(self) -> str:
         return f"IndexFiles({str(self._row.directory)!r}, dispatched_offset={self._reached.offset})"
+
+
+def _vouch_for_nothing(_timestamp: int) -> None:
+    """No broker is told."""

@@ -5,8 +5,8 @@ Nothing that points into the log is ever durable ahead of the log (promise 2), s
     1  note how far the queues were dispatched
     2  sync the log          everything noted in 1 is durable in the log
     3  sync the queues       ... and in the queues
-    4  sync the keys         each key index keeps its own cursor
-    5  checkpoint, queue names, recovery point     say what 2 and 3 made true
+    4  sync the keys         each key index keeps its own cursor; the log comes before, again
+    5  checkpoint, queue names, recovery point     say what 2 and 3 made true; to a broker, what 4 did too
     6  consumer offsets, delay offsets bounded by what 2 made true; topics and groups as they are
 
 A crash between any two steps leaves the later files speaking of less than there is, never of more.
@@ -35,6 +35,8 @@ class Persistence:
         self._flusher = flusher
         self._delivery = delivery
         self._lock = threading.Lock()
+        if parts.index_files is not None:
+            parts.index_files.vouch = self._vouch_for_index_files
 
     def flush_all(self) -> None:
         """All steps, the keys to the last. Raises StorePoisoned, OSError, StoreFull."""
@@ -55,11 +57,25 @@ class Persistence:
                     feed.index.flush()
                 else:
                     feed.flush_in_background()
-            index_timestamp = parts.index_files.flushed_timestamp if parts.index_files is not None else 0
-            log_timestamp = self._flusher.flushed_store_timestamp
-            parts.checkpoint.save(log_timestamp, min(dispatched_timestamp, log_timestamp), index_timestamp)
+            self._save_checkpoint(min(dispatched_offset, log_offset), dispatched_timestamp)
             parts.queue_names.save(parts.consume_queues.settled)
             parts.recovery_point.save(RecoveryPoint(log_offset, min(dispatched_offset, log_offset)))
+
+    def _save_checkpoint(self, dispatched_offset: int, dispatched_timestamp: int) -> None:
+        """Where a broker has to begin after a kill: where the queues end, or the index files before them."""
+        checkpoint, index_files = self._parts.checkpoint, self._parts.index_files
+        log_timestamp = self._flusher.flushed_store_timestamp
+        timestamp = min(dispatched_timestamp, log_timestamp) or checkpoint.checkpoint.logics_msg_timestamp
+        offset = dispatched_offset
+        if index_files is not None:
+            index_offset, index_timestamp = index_files.durable_to
+            offset, timestamp = min(offset, index_offset), min(timestamp, index_timestamp)
+        checkpoint.save(log_timestamp, timestamp, logics_physical_offset=offset)
+
+    def _vouch_for_index_files(self, end_timestamp: int) -> None:
+        """Let a broker keep index files that end at this store time; the log is durable as far first."""
+        self._flusher.flush()
+        self._parts.checkpoint.save(0, 0, end_timestamp)
 
     def persist_state(self) -> None:
         """topics.json, subscriptionGroup.json; consumerOffset.json up to the durable end of each queue."""

@@ -3,9 +3,10 @@
 Written behind the log and the queues, never ahead: the timestamps come from what was synced before.
 Our own recovery goes by offsets instead (recovery_point.py); this one serves the broker that opens the
 directory after us, and is where we begin in a directory that only a broker has written.
-Durability: when `save` returns. Threads: one saver at a time.
+Durability: when `save` returns. Threads: any.
 """
 
+import threading
 from pathlib import Path
 
 from mqstore.store.checkpoint_format import (
@@ -26,6 +27,7 @@ class CheckpointFile:
         self._file_system = file_system
         self._path = path
         self._region: MappedRegion | None = None
+        self._lock = threading.Lock()
         self.checkpoint = Checkpoint()
 
     def load(self) -> Checkpoint:
@@ -35,17 +37,26 @@ class CheckpointFile:
         return self.checkpoint
 
     def save(
-        self, physic_msg_timestamp: int, logics_msg_timestamp: int, index_msg_timestamp: int = 0
+        self,
+        physic_msg_timestamp: int,
+        logics_msg_timestamp: int,
+        index_msg_timestamp: int = 0,
+        logics_physical_offset: int = 0,
     ) -> None:
         """Write and sync the timestamps that are ours; the other fields stay as they were found.
 
         0 stands for: no message since the store was opened, so the timestamp stays as it is too.
         """
-        checkpoint = self.checkpoint._replace(
-            physic_msg_timestamp=physic_msg_timestamp or self.checkpoint.physic_msg_timestamp,
-            logics_msg_timestamp=logics_msg_timestamp or self.checkpoint.logics_msg_timestamp,
-            index_msg_timestamp=index_msg_timestamp or self.checkpoint.index_msg_timestamp,
-        )
+        ours = {
+            "physic_msg_timestamp": physic_msg_timestamp,
+            "logics_msg_timestamp": logics_msg_timestamp,
+            "index_msg_timestamp": index_msg_timestamp,
+            "logics_physical_offset": logics_physical_offset,
+        }
+        with self._lock:
+            self._save(self.checkpoint._replace(**{name: value for name, value in ours.items() if value}))
+
+    def _save(self, checkpoint: Checkpoint) -> None:
         if checkpoint == self.checkpoint and self._region is not None:
             return
         if self._region is None:

@@ -278,8 +278,9 @@ def test_consume_queue_tags_codes(tags_code: int, text: str) -> None:
 
 
 def test_checkpoint() -> None:
-    """The first forty bytes."""
+    """The first forty bytes, and eight more of 5.5.0."""
     sample = hexed("0000019209b96d7b 0000019209b96d7b 0000000000000000 0000000000000000 0000000000000000")
+    sample += bytes(8)
     assert encode_checkpoint(Checkpoint(STORED, STORED)) == sample
     assert decode_checkpoint(sample) == Checkpoint(STORED, STORED)
 

@@ -96,6 +96,7 @@ class CheckpointRow(Row):
     index_msg_timestamp: int
     master_flushed_offset: int
     confirm_physical_offset: int
+    logics_physical_offset: int
 
 
 class RecoveryPointRow(Row):

@@ -14,20 +14,20 @@ from mqstore.store.checkpoint_format import (
 LONGS = st.integers(-(2**63), 2**63 - 1)
 
 
-@given(st.builds(Checkpoint, LONGS, LONGS, LONGS, LONGS, LONGS))
+@given(st.builds(Checkpoint, LONGS, LONGS, LONGS, LONGS, LONGS, LONGS))
 def test_a_checkpoint_survives_its_bytes(checkpoint: Checkpoint) -> None:
-    """All five fields, whatever follows them in the file."""
+    """All six fields, whatever follows them in the file."""
     encoded = encode_checkpoint(checkpoint)
-    assert len(encoded) == 40
+    assert len(encoded) == 48
     assert decode_checkpoint(encoded) == checkpoint
     assert decode_checkpoint(encoded.ljust(CHECKPOINT_FILE_BYTES, b"\0")) == checkpoint
 
 
-@pytest.mark.parametrize("length", [0, 7, 8, 24, 39])
+@pytest.mark.parametrize("length", [0, 7, 8, 24, 40, 47])
 def test_what_a_shorter_file_lacks_counts_as_zero(length: int) -> None:
-    """RocketMQ 4.9 wrote three fields."""
-    whole = encode_checkpoint(Checkpoint(1, 2, 3, 4, 5))
-    kept = [value if length >= 8 * at + 8 else 0 for at, value in enumerate((1, 2, 3, 4, 5))]
+    """RocketMQ 4.9 wrote three fields, 5.5.0 writes six."""
+    whole = encode_checkpoint(Checkpoint(1, 2, 3, 4, 5, 6))
+    kept = [value if length >= 8 * at + 8 else 0 for at, value in enumerate((1, 2, 3, 4, 5, 6))]
     assert list(decode_checkpoint(whole[: length - length % 8])) == kept
 
 
