@@ -20,7 +20,7 @@ THREADS = (1, 8, 64)
 # One thread writes for longer than the flush interval (500 ms), so that flush and dispatch are in the figure.
 ASYNC_MESSAGES = {"128 B": 200_000, "1 KiB": 200_000, "16 KiB": 16_000}
 THREADED_MESSAGES = {"128 B": 51_200, "1 KiB": 38_400, "16 KiB": 6_400}
-SYNC_MESSAGES = {1: 1_280, 8: 2_560, 64: 6_400}
+SYNC_MESSAGES = {1: 2_560, 8: 5_120, 64: 12_800}
 
 
 def on_threads(threads: int) -> str:

@@ -71,7 +71,7 @@ Loop = Callable[[int, int], None]
 
 
 class Contestant(abc.ABC):
-    """A store under measurement. name: as in the table. part: of a round that it does."""
+    """A store under measurement. name: as in the table. part: of a round of single puts that it does."""
 
     name: str
     part: float = 1.0
@@ -85,9 +85,11 @@ class Contestant(abc.ABC):
         """Set up for one round in `directory`, which does not exist before and is gone afterwards."""
 
     def share_of(self, work: Work) -> Work:
-        """Its part of the round: whole batches, the same for each thread."""
-        step = work.batch * work.threads
-        return replace(work, messages=max(1, round(work.messages * self.part / step)) * step)
+        """Its part of the round where messages come singly, the same for each thread. Batches come whole."""
+        if work.batch > 1:
+            return work
+        of_each_thread = max(1, round(work.messages * self.part / work.threads))
+        return replace(work, messages=of_each_thread * work.threads)
 
     def __repr__(self) -> str:
         return self.name

@@ -45,7 +45,7 @@ class LmdbWriter:
 
 class _Lmdb(PythonContestant):
     def __init__(self, name: str, *, sync: bool) -> None:
-        super().__init__(name, LmdbWriter, part=0.5)
+        super().__init__(name, LmdbWriter, part=0.2 if sync else 0.5)
         self._sync = sync
 
     def can(self, work: Work) -> bool:

@@ -39,7 +39,7 @@ class PersistQueueWriter:
 
 class _PersistQueue(PythonContestant):
     def __init__(self, name: str, *, sync: bool) -> None:
-        super().__init__(name, PersistQueueWriter, part=1 / 100 if not sync else 1 / 4)
+        super().__init__(name, PersistQueueWriter, part=0.1 if sync else 0.01)
         self._sync = sync
 
     def can(self, work: Work) -> bool:

@@ -40,7 +40,7 @@ class RocksdictWriter:
 
 class _Rocksdict(PythonContestant):
     def __init__(self, name: str, *, sync: bool) -> None:
-        super().__init__(name, RocksdictWriter, part=0.5)
+        super().__init__(name, RocksdictWriter, part=0.2 if sync else 0.5)
         self._sync = sync
 
     def can(self, work: Work) -> bool:
