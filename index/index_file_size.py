@@ -66,7 +66,8 @@ def _with_these_ends(words: Words, header: IndexHeader, slots: Slots) -> Slots:
 def _offsets(words: Words, entries_at: Slots) -> npt.NDArray[np.int64]:
     """The physical offsets in the entries that begin at these words."""
     high, low = words[entries_at + 1].astype(np.int64), words[entries_at + 2].astype(np.int64)
-    return high << 32 | low & 0xFFFF_FFFF
+    offsets: npt.NDArray[np.int64] = high << 32 | low & 0xFFFF_FFFF
+    return offsets
 
 
 def _are_of(data: memoryview, header: IndexHeader, slot_count: int) -> bool:

@@ -220,7 +220,7 @@ def _checked_properties(properties: dict[str, str]) -> bytes:
     return encoded
 
 
-def _no_text(properties: Mapping[object, object]) -> PropertiesIllegal:
+def _no_text(properties: dict[str, str]) -> PropertiesIllegal:
     pair = next(pair for pair in properties.items() if not all(isinstance(part, str) for part in pair))
     return PropertiesIllegal(
         f"property {pair[0]} is {pair[1]!r}, but name and value must be str: that is what a reader gets",

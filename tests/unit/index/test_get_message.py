@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.index.consume_queue_format import ENTRY
-from mqstore.index.get_message import GetMessageResult
+from mqstore.index.get_message import GetMessageResult, MessageReader
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.file_system import FileSystem
 from mqstore.store.java_hash import string_hash
@@ -88,6 +88,30 @@ def test_an_entry_that_cannot_be_had(filled: FilledQueues, monkeypatch: pytest.M
     monkeypatch.setattr(queue, "view_from", lambda offset, count: memoryview(b""))
     result = filled.get(3)
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 100)
+
+
+def test_a_file_that_went_before_it_was_mapped(filled: FilledQueues) -> None:
+    """Retention of another process takes what a reader knows by name only: it goes on with the next file."""
+    for _ in range(1_000):
+        filled.put()
+    # Which searches for its first entry from the middle of the row down: it has not mapped what is behind.
+    reader = filled.open_queues()
+    queue = reader.find("orders", 0)
+    assert queue is not None
+    filled.file_system.delete(filled.directory / "orders" / "0" / f"{700 * ENTRY.size:020d}")
+    assert len(queue.view_from(700, 5)) == 0
+    result = MessageReader(filled.log, reader, filled.config).get_message("group", "orders", 0, 700)
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 800)
+
+
+def test_entries_behind_the_readers_end_of_the_log(filled: FilledQueues) -> None:
+    """A reader beside a live writer sees queues grow before the log: it skips nothing that it cannot read."""
+    puts = [filled.put() for _ in range(5)]
+    filled.log.set_end(puts[3].physical_offset, 0)
+    result = filled.get(0)
+    assert (offsets(result), result.next_begin_offset, result.max_offset) == ([0, 1, 2], 3, 3)
+    result = filled.get(3)
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_OVERFLOW_ONE, 3)
 
 
 @pytest.mark.parametrize(("asked", "given_out"), [(0, 1), (1, 1), (31, 31), (32, 32), (33, 32), (1000, 32)])
