@@ -11,6 +11,7 @@ counts and sentences. A sentence names the state that replays it.
 
 import logging
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -29,6 +30,7 @@ __all__ = ["Campaign", "Outcome", "hunt", "sweep_faults"]
 _STATES_PER_STEP = 6
 _STRIDE = 4
 _HUNTING_RUNS = 8
+_TELL_EVERY_S = 10
 
 
 class Outcome(NamedTuple):
@@ -133,7 +135,7 @@ class Campaign:
         self._kills = kills
         self._workers = workers
         self._tell = tell
-        self._told = 0
+        self._told_s = time.monotonic()
 
     def run(self) -> None:
         """Do it; the results are in the attributes."""
@@ -151,7 +153,8 @@ class Campaign:
             }
             searches = self._searches()
             while pending:
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                done, pending = wait(pending, timeout=_TELL_EVERY_S, return_when=FIRST_COMPLETED)
+                self._tell_how_far()
                 for future in done:
                     self._take(future.result())
                 if len(pending) < 2 * self._workers and self.counts["states"] < self._states:
@@ -170,9 +173,17 @@ class Campaign:
         self.caught |= outcome.caught
         for violation in outcome.violations:
             self._tell(f"VIOLATION {violation}")
-        if self.counts["states"] - self._told >= self._states // 10:
-            self._told = self.counts["states"]
-            self._tell(f"{self._told:>10,} states opened")
+
+    def _tell_how_far(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _TELL_EVERY_S:
+            self._told_s = now_s
+            counts = self.counts
+            self._tell(
+                f"{counts['states']:>10,} of {self._states:,} states, "
+                f"{counts['kills']:,} of {self._kills:,} kills, {counts['faults']:,} faults, "
+                f"{len(self.caught)} of {len(PLANTED_BUGS)} planted bugs"
+            )
 
     def figures(self) -> dict[str, Any]:
         """The counts that are told, by name."""

@@ -83,7 +83,7 @@ def ingest(
     )
     output = Output(is_json=json)
     known_format = row_format or _known_format(file)
-    with _opened(file) as source, open_for_writing(store, config, settings or ()) as opened:
+    with _opened(file) as source, open_for_writing(store, config, settings or (), output=output) as opened:
         work = Ingestion(opened, mapping, skip)
         with progress(output) as board:
             _run(work, read_rows(source, known_format), board.begin("ingest").done)

@@ -9,6 +9,7 @@ Commands that only read take no lock and work beside a live writer.
 import dataclasses
 import tomllib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,16 @@ from mqstore.store.errors import ConfigIllegal, StoreNotFound
 from mqstore.store.file_system import FileEntry
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
+from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.progress import Work, WorkBoard, progress
 
 __all__ = ["detect_sizes", "open_for_reading", "open_for_writing", "read_settings"]
 
 _LOG_SIZE = "mapped_file_size_commit_log"
 _QUEUE_SIZE = "mapped_file_size_consume_queue"
+# What is less is over before it could be read.
+_WORTH_SHOWING_BYTES = 64 << 20
+_STEPS = {"recover": "checking the log, bytes", "dispatch": "filling the queues, bytes"}
 
 
 def open_for_reading(path: Path) -> MessageStore:
@@ -33,10 +39,32 @@ def open_for_reading(path: Path) -> MessageStore:
 
 
 def open_for_writing(
-    path: Path, config_file: Path | None = None, settings: Sequence[str] = ()
+    path: Path,
+    config_file: Path | None = None,
+    settings: Sequence[str] = (),
+    *,
+    output: Output | None = None,
 ) -> MessageStore:
-    """Create or open. Raises ConfigIllegal, StoreLocked, and what else MessageStore.open raises."""
-    return MessageStore.open(path, _config(path, read_settings(config_file, settings)))
+    """Create or open. Raises ConfigIllegal, StoreLocked, and what else MessageStore.open raises.
+
+    output: where a recovery that takes its time shows how far it is.
+    """
+    config = _config(path, read_settings(config_file, settings))
+    if output is None:
+        return MessageStore.open(path, config)
+    with ExitStack() as shown:
+        board: WorkBoard | None = None
+        works: dict[str, Work] = {}
+
+        def show(what: str, done_bytes: int, total_bytes: int) -> None:
+            nonlocal board
+            if done_bytes >= _WORTH_SHOWING_BYTES:
+                board = board or shown.enter_context(progress(output))
+                if what not in works:
+                    works[what] = board.begin(_STEPS.get(what, what), total_bytes)
+                works[what].done(done_bytes)
+
+        return MessageStore.open(path, config, on_progress=show)
 
 
 def detect_sizes(path: Path) -> dict[str, int]:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mqstore.tools.cli.output import Output
 
-__all__ = ["Work", "progress"]
+__all__ = ["Work", "WorkBoard", "progress"]
 
 _LINES_OF_ONE_WORK = 5
 _ROWS_A_LINE_OF_UNKNOWN_TOTAL = 100_000

@@ -7,7 +7,6 @@ Opens the store for writing, so not beside a live writer (exit code 3).
 """
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -72,14 +71,11 @@ def put(
         delay_level=delay_level,
         properties=_pairs(properties or []),
     )
-    _show(Output(is_json=json), _put(store, config, settings, message))
-
-
-def _put(path: Path, config: Path | None, settings: list[str] | None, message: Message) -> PutMessageResult:
-    with open_for_writing(path, config, settings or ()) as store:
-        result = store.put_message(message)
-        store.flush()
-        return result
+    output = Output(is_json=json)
+    with open_for_writing(store, config, settings or (), output=output) as opened:
+        result = opened.put_message(message)
+        opened.flush()
+    _show(output, result)
 
 
 def _pairs(properties: list[str]) -> dict[str, str]:
