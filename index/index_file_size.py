@@ -60,7 +60,8 @@ def _with_these_ends(words: Words, header: IndexHeader, slots: Slots) -> Slots:
     slots = slots[_offsets(words, slots + _ENTRY_WORDS) == header.begin_physical_offset]
     codes = words[slots + _ENTRY_WORDS * last_number]
     slots, codes = slots[codes >= 0], codes[codes >= 0]
-    return slots[words[codes % slots] == last_number]
+    fitting: Slots = slots[words[codes % slots] == last_number]
+    return fitting
 
 
 def _offsets(words: Words, entries_at: Slots) -> npt.NDArray[np.int64]:
