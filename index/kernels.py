@@ -4,7 +4,7 @@ Arrays in: `data` is uint8, C-contiguous, bytes of one segment from the beginnin
 are indexes into it, int64. A kernel never reads outside `data`, whatever the lengths in the bytes claim, and
 writes nothing but the fresh arrays that it returns, or those that its caller gives it to fill.
 
-The walker, shared by all kernels here, is `record_layout` and `find_property`. It believes a record whose
+The walker is `record_layout` of store/kernels.py, with `find_property`. It believes a record whose
 magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
 checked by recovery (store/kernels.py), not here.
 
@@ -20,22 +20,16 @@ import numpy as np
 
 from mqstore.index import index_file_format
 from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.store.kernels import borrowed, read_int, read_long
+from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
 from mqstore.store.names import SCHEDULE_TOPIC
 from mqstore.store.properties_format import DELAY, KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from mqstore.store.record_format import (
-    BLANK_MAGIC_CODE,
-    BLANK_MIN_BYTES,
     FIXED_BYTES,
-    HEADER_BYTES,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
     PHYSICAL_OFFSET_POSITION,
     STORE_TIMESTAMP_POSITION,
 )
 from mqstore.store.sys_flag import (
     BORN_HOST_V6,
-    STORE_HOST_V6,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
@@ -45,7 +39,6 @@ __all__ = [
     "ENDING_BLANK",
     "ENDING_NO_RECORD",
     "ENDING_NO_ROOM",
-    "NO_RECORD",
     "consume_queue_entries",
     "find_property",
     "index_slots",
@@ -54,11 +47,7 @@ __all__ = [
     "java_key_entries",
     "key_entries",
     "locate_records",
-    "record_layout",
 ]
-
-NO_RECORD = 0
-"""What `record_layout` gives as total size where no whole record begins."""
 
 compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
 # Read-only arrays, which writable ones pass for too: so that each kernel is compiled once and not for
@@ -66,50 +55,6 @@ compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
 _BYTES = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
 _LONGS = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
 _compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundscheck=False)
-
-
-@compiled
-def record_layout(data, at, end):  # type: ignore[no-untyped-def]
-    """Lengths and places of the record at `at`, of which only bytes before `end` may be read.
-
-    Returns (total_size, topic_at, topic_length, properties_at, properties_length). total_size is
-    NO_RECORD (0) where no whole record begins, and minus the length where a BLANK begins.
-    """
-    nothing = (np.int64(NO_RECORD), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
-    if at + BLANK_MIN_BYTES > end:
-        return nothing
-    total_size = read_int(data, at)
-    magic = read_int(data, at + 4)
-    if magic == BLANK_MAGIC_CODE and total_size >= BLANK_MIN_BYTES:
-        return (-total_size, np.int64(0), np.int64(0), np.int64(0), np.int64(0))
-    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
-        return nothing
-    stop = at + total_size
-    if total_size < FIXED_BYTES or stop > end:
-        return nothing
-    sys_flag = read_int(data, at + 36)
-    body_at = at + HEADER_BYTES
-    if sys_flag & BORN_HOST_V6:
-        body_at += 12
-    if sys_flag & STORE_HOST_V6:
-        body_at += 12
-    topic_width = 1 if magic == MESSAGE_MAGIC_CODE else 2
-    if body_at + topic_width + 2 > stop:
-        return nothing
-    body_length = read_int(data, body_at - 4)
-    topic_at = body_at + body_length + topic_width
-    if body_length < 0 or topic_at + 2 > stop:
-        return nothing
-    topic_length = np.int64(data[topic_at - 1])
-    if topic_width == 2:
-        topic_length |= np.int64(data[topic_at - 2]) << 8
-    properties_at = topic_at + topic_length + 2
-    if topic_length >= (128 if topic_width == 1 else 32768) or properties_at > stop:
-        return nothing
-    properties_length = np.int64(data[properties_at - 2]) << 8 | np.int64(data[properties_at - 1])
-    if properties_length > 32767 or properties_at + properties_length != stop:
-        return nothing
-    return (total_size, topic_at, topic_length, properties_at, properties_length)
 
 
 @compiled
@@ -385,8 +330,9 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
     last_store_timestamp = np.int64(-1)
     at = np.int64(0)
     while True:
-        total_size, topic_at, topic_length, properties_at, properties_length = record_layout(data, at, end)
-        if total_size <= NO_RECORD or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
+        layout = record_layout(data, at, end)
+        total_size, _, _, topic_at, topic_length, properties_at, properties_length = layout
+        if total_size <= NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
             break
         sys_flag = read_int(data, at + 36)
         moved = 12 if sys_flag & BORN_HOST_V6 else 0
@@ -421,7 +367,7 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
             row_count += 1
         at += total_size
     entries, places = _pack_by_queue(rows, row_count, queues, queue_count, base_offset)
-    return entries, _runs(places, queues), at, total_size < NO_RECORD, last_store_timestamp
+    return entries, _runs(places, queues), at, total_size < NO_LAYOUT, last_store_timestamp
 
 
 @compiled
@@ -444,19 +390,13 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
         at = physical_offset - start_offset
         if at < 0 or size < FIXED_BYTES or at + size > end or (index and taken_bytes + size > max_bytes):
             return index, taken_bytes
-        total_size, topic_at, _, _, _ = record_layout(data, at, at + size)
+        total_size, body_at, body_length, _, _, _, _ = record_layout(data, at, at + size)
         if total_size != size or read_long(data, at + PHYSICAL_OFFSET_POSITION) != physical_offset:
             return index, taken_bytes
-        sys_flag = read_int(data, at + 36)
-        body_at = at + HEADER_BYTES
-        if sys_flag & BORN_HOST_V6:
-            body_at += 12
-        if sys_flag & STORE_HOST_V6:
-            body_at += 12
         places[0, index] = at
         places[1, index] = at + size
         places[2, index] = body_at
-        places[3, index] = topic_at - (1 if read_int(data, at + 4) == MESSAGE_MAGIC_CODE else 2)
+        places[3, index] = body_at + body_length
         taken_bytes += size
     return count, taken_bytes
 
@@ -581,10 +521,11 @@ def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type:
     last_at = np.int64(-1)
     last_store_timestamp = np.int64(-1)
     while True:
-        total_size, topic_at, topic_length, properties_at, properties_length = record_layout(data, at, end)
-        if total_size < NO_RECORD:
+        layout = record_layout(data, at, end)
+        total_size, _, _, topic_at, topic_length, properties_at, properties_length = layout
+        if total_size < NO_LAYOUT:
             return at, row_count, last_at, last_store_timestamp, ENDING_BLANK
-        if total_size == NO_RECORD or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
+        if total_size == NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
             return at, row_count, last_at, last_store_timestamp, ENDING_NO_RECORD
         # A key takes at least two bytes, itself and what parts it from the one before.
         if row_count + properties_length // 2 + 1 > len(rows):

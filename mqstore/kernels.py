@@ -8,11 +8,10 @@ is in tests/unit/mqstore/test_kernels.py.
 import numba
 import numpy as np
 
-from mqstore.index.kernels import record_layout
 from mqstore.store.checksum.kernels import crc32
-from mqstore.store.kernels import read_int, read_long
-from mqstore.store.record_format import HEADER_BYTES, STORE_TIMESTAMP_POSITION
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from mqstore.store.kernels import NO_LAYOUT, read_int, read_long, record_layout
+from mqstore.store.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
+from mqstore.store.sys_flag import BORN_HOST_V6
 
 __all__ = ["survey"]
 
@@ -29,19 +28,13 @@ def survey(data):  # type: ignore[no-untyped-def]
     wrong_at = np.int64(-1)
     wrong_crc = np.int64(0)
     while at < len(data):
-        total_size, _, _, _, _ = record_layout(data, at, len(data))
-        if total_size <= 0:
+        total_size, body_at, body_length, _, _, _, _ = record_layout(data, at, len(data))
+        if total_size <= NO_LAYOUT:
             break
-        sys_flag = read_int(data, at + 36)
-        body_at = at + HEADER_BYTES
         timestamp_at = at + STORE_TIMESTAMP_POSITION
-        if sys_flag & BORN_HOST_V6:
-            body_at += 12
-            timestamp_at += 12
-        if sys_flag & STORE_HOST_V6:
-            body_at += 12
+        if read_int(data, at + 36) & BORN_HOST_V6:
+            timestamp_at += IPV6_EXTRA_BYTES
         greatest = max(greatest, read_long(data, timestamp_at))
-        body_length = read_int(data, body_at - 4)
         if body_length > 0 and wrong_at < 0:
             crc = crc32(data, body_at, body_at + body_length)
             if crc != read_int(data, at + 8):

@@ -15,9 +15,9 @@ it; compiled code is cached on disk. The plain twin is `restore` followed by sto
 import numba
 import numpy as np
 
-from mqstore.index.kernels import find_property, record_layout
+from mqstore.index.kernels import find_property
 from mqstore.store.checksum.kernels import crc32
-from mqstore.store.kernels import read_int, read_long, whole_record_size
+from mqstore.store.kernels import read_int, read_long, record_layout, whole_record_size
 from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
 from mqstore.store.record_format import (
@@ -159,7 +159,7 @@ def _is_deliverable(data, at, size, start_offset, queue_id, queue_offset):  # ty
     body_bytes = read_int(data, body_at - 4)
     if body_bytes and crc32(data, body_at, body_at + body_bytes) != read_int(data, at + 8):
         return False
-    _, topic_at, topic_length, _, _ = record_layout(data, at, stop)
+    _, _, _, topic_at, topic_length, _, _ = record_layout(data, at, stop)
     return _is(data, topic_at, topic_length, _SCHEDULE_TOPIC)
 
 
@@ -176,7 +176,7 @@ def _body_of(data, at):  # type: ignore[no-untyped-def]
 @_compiled
 def _properties_of(data, at, size):  # type: ignore[no-untyped-def]
     """Where the properties of the record at `at` begin and end, its CRC left out."""
-    _, _, _, start, length = record_layout(data, at, at + size)
+    _, _, _, _, _, start, length = record_layout(data, at, at + size)
     stop = start + length
     crc_at = stop - CRC_PROPERTY_BYTES
     if crc_at >= start and _is(data, crc_at, len(_CRC_NAME), _CRC_NAME):

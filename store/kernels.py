@@ -14,25 +14,35 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mqstore.store.checksum.kernels import crc32
-from mqstore.store.properties_format import CRC32
+from mqstore.store.properties_format import CRC32, MAX_PROPERTIES_BYTES
 from mqstore.store.record_format import (
     BLANK_MAGIC_CODE,
+    BLANK_MIN_BYTES,
     CRC_PROPERTY_BYTES,
+    FIXED_BYTES,
     HEADER_BYTES,
+    IPV6_EXTRA_BYTES,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
 )
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = [
     "BLANK_FOUND",
     "END_OF_DATA",
+    "NO_LAYOUT",
     "NO_RECORD",
     "borrowed",
     "find_record",
     "read_int",
     "read_long",
+    "record_layout",
     "scan",
+    "whole_record_size",
 ]
+
+NO_LAYOUT = 0
+"""What `record_layout` gives as total size where no record begins."""
 
 # Why a scan stopped.
 END_OF_DATA = 0
@@ -87,45 +97,50 @@ def read_long(data, at):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _sizes_agree(data, at, end):  # type: ignore[no-untyped-def]
-    """(total size or -1, body position, body length, properties position, length) of a record at `at`."""
-    none = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
-    if at + HEADER_BYTES > end:
-        return none
-    total = read_int(data, at)
+def record_layout(data, at, end):  # type: ignore[no-untyped-def]
+    """Lengths and places of the record at `at`, of which only bytes before `end` may be read.
+
+    Returns (total_size, body_at, body_length, topic_at, topic_length, properties_at, properties_length).
+    total_size is NO_LAYOUT (0) where no record begins whose lengths add up, and minus the length where a
+    BLANK begins. The one walker: recovery, dispatch, keys, columns and deliveries all step by it.
+    """
+    zero = np.int64(0)
+    nothing = (np.int64(NO_LAYOUT), zero, zero, zero, zero, zero, zero)
+    if at + BLANK_MIN_BYTES > end:
+        return nothing
+    total_size = read_int(data, at)
     magic = read_int(data, at + 4)
-    if total < HEADER_BYTES or at + total > end:
-        return none
+    if magic == BLANK_MAGIC_CODE and total_size >= BLANK_MIN_BYTES:
+        return (-total_size, zero, zero, zero, zero, zero, zero)
     if magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2:  # noqa: PLR1714 - compiled code
-        return none
-    stop = at + total
+        return nothing
+    stop = at + total_size
+    if total_size < FIXED_BYTES or stop > end:
+        return nothing
     sys_flag = read_int(data, at + 36)
-    body_at = at + HEADER_BYTES + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
-    if body_at + 3 > stop:
-        return none
+    body_at = at + HEADER_BYTES
+    if sys_flag & BORN_HOST_V6:
+        body_at += IPV6_EXTRA_BYTES
+    if sys_flag & STORE_HOST_V6:
+        body_at += IPV6_EXTRA_BYTES
+    topic_width = 1 if magic == MESSAGE_MAGIC_CODE else 2
+    if body_at + topic_width + 2 > stop:
+        return nothing
     body_length = read_int(data, body_at - 4)
-    topic_at = body_at + body_length + (1 if magic == MESSAGE_MAGIC_CODE else 2)
+    topic_at = body_at + body_length + topic_width
     if body_length < 0 or topic_at + 2 > stop:
-        return none
-    if magic == MESSAGE_MAGIC_CODE:
-        topic_length = np.int64(np.int8(data[topic_at - 1]))
-    else:
-        topic_length = np.int64(
-            np.int16(np.uint16(data[topic_at - 2]) << np.uint16(8) | np.uint16(data[topic_at - 1]))
-        )
+        return nothing
+    topic_length = np.int64(data[topic_at - 1])
+    if topic_width == 2:
+        topic_length |= np.int64(data[topic_at - 2]) << 8
     properties_at = topic_at + topic_length + 2
-    if topic_length < 0 or properties_at > stop:
-        return none
-    properties_length = np.int64(
-        np.int16(np.uint16(data[properties_at - 2]) << np.uint16(8) | np.uint16(data[properties_at - 1]))
-    )
-    if properties_length < 0 or properties_at + properties_length != stop:
-        return none
-    # A page that never reached the disk is all zero: neither text ends in that.
-    is_torn = topic_length > 0 and data[properties_at - 3] == 0
-    if is_torn or (properties_length > 0 and data[stop - 1] == 0):
-        return none
-    return total, body_at, body_length, properties_at, properties_length
+    # Lengths are signed in Java.
+    if topic_length >= (128 if topic_width == 1 else 32768) or properties_at > stop:
+        return nothing
+    properties_length = np.int64(data[properties_at - 2]) << 8 | np.int64(data[properties_at - 1])
+    if properties_length > MAX_PROPERTIES_BYTES or properties_at + properties_length != stop:
+        return nothing
+    return (total_size, body_at, body_length, topic_at, topic_length, properties_at, properties_length)
 
 
 @_compiled
@@ -159,10 +174,15 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
     Its stored physical offset must be base_offset + at. A record CRC covers everything; without one
     the CRC of a body that is not empty decides, and that topic and properties do not end in zeros.
     """
-    total, body_at, body_length, _, properties_length = _sizes_agree(data, at, end)
-    if total < 0 or read_long(data, at + 28) != base_offset + at:
+    layout = record_layout(data, at, end)
+    total, body_at, body_length, _, topic_length, properties_at, properties_length = layout
+    if total <= NO_LAYOUT or read_long(data, at + 28) != base_offset + at:
         return np.int64(-1)
     stop = at + total
+    # A page that never reached the disk is all zero: neither text ends in that.
+    is_torn = topic_length > 0 and data[properties_at - 3] == 0
+    if is_torn or (properties_length > 0 and data[stop - 1] == 0):
+        return np.int64(-1)
     if properties_length >= CRC_PROPERTY_BYTES:
         named = True
         for byte in range(9):

@@ -16,7 +16,18 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.kernels import read_int, read_long, record_layout
 from mqstore.store.properties_format import CRC32
+from mqstore.store.record_format import (
+    BLANK_MAGIC_CODE,
+    FIXED_BYTES,
+    IPV6_EXTRA_BYTES,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    PHYSICAL_OFFSET_POSITION,
+    STORE_TIMESTAMP_POSITION,
+)
+from mqstore.store.sys_flag import BORN_HOST_V6
 
 __all__ = [
     "BODY_LENGTH",
@@ -68,69 +79,32 @@ ENDING_MORE: Final = 0  # the rest of the buffer is the beginning of a record, o
 ENDING_BLANK: Final = 1  # a BLANK record: the segment ends here
 ENDING_NOT_A_RECORD: Final = 2  # zeros (never written), a torn record, or damage
 
-MIN_RECORD_BYTES: Final = 91
+MIN_RECORD_BYTES: Final = FIXED_BYTES
+_OFFSET_STOP: Final = PHYSICAL_OFFSET_POSITION + 8
 INLINE_BYTES: Final = 12  # Arrow keeps values up to this length in the view
-_FIXED_BYTES: Final = 48  # up to the born host, whose length varies
-_MAGIC_V1: Final = np.int32(-626843481)
-_MAGIC_V2: Final = np.int32(-626843477)
-_MAGIC_BLANK: Final = np.int32(-875286124)
-_BORN_HOST_V6: Final = 0x10
-_STORE_HOST_V6: Final = 0x20
 _NAME_END: Final = 1  # properties: name 0x01 value 0x02
 _PAIR_END: Final = 2
 _RECORD_CRC: Final = np.frombuffer(CRC32.encode(), np.uint8)
 
 
-@numba.njit(inline="always")
-def _int16(buffer: Bytes, at: Int) -> np.int16:
-    return np.int16((np.uint16(buffer[at]) << np.uint16(8)) | np.uint16(buffer[at + 1]))
-
-
-@numba.njit(inline="always")
-def _int32(buffer: Bytes, at: Int) -> np.int32:
-    return np.int32(
-        (np.uint32(buffer[at]) << np.uint32(24))
-        | (np.uint32(buffer[at + 1]) << np.uint32(16))
-        | (np.uint32(buffer[at + 2]) << np.uint32(8))
-        | np.uint32(buffer[at + 3])
-    )
-
-
-@numba.njit(inline="always")
-def _int64(buffer: Bytes, at: Int) -> np.int64:
-    high = np.uint64(np.uint32(_int32(buffer, at)))
-    low = np.uint64(np.uint32(_int32(buffer, at + 4)))
-    return np.int64((high << np.uint64(32)) | low)
-
-
 @numba.njit(nogil=True, cache=True)
-def _lay_out(buffer: Bytes, at: Int, size: Int, is_v2: bool, layout: Int32s, n: Int) -> bool:
-    """Fill column n of `layout`; False when the lengths inside the record do not add up to its size."""
-    sys_flag = _int32(buffer, at + 36)
-    end = at + size
-    store_timestamp_start = at + _FIXED_BYTES + (20 if sys_flag & _BORN_HOST_V6 else 8)
-    body_start = store_timestamp_start + 8 + (20 if sys_flag & _STORE_HOST_V6 else 8) + 4 + 8 + 4
-    if body_start > end:
+def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
+    """Fill column n of `layout`; False when no record of this size is at `at`."""
+    found = record_layout(buffer, at, at + size)
+    total_size, body_at, body_length, topic_at, topic_length, properties_at, properties_length = found
+    if total_size != size:
         return False
-    body_length = np.int64(_int32(buffer, body_start - 4))
-    topic_start = body_start + body_length + (2 if is_v2 else 1)
-    if body_length < 0 or topic_start > end:
-        return False
-    topic_length = np.int64(_int16(buffer, topic_start - 2) if is_v2 else np.int8(buffer[topic_start - 1]))
-    properties_start = topic_start + topic_length + 2
-    if topic_length < 0 or properties_start > end:
-        return False
-    properties_length = np.int64(_int16(buffer, properties_start - 2))
-    if properties_length < 0 or properties_start + properties_length != end:
-        return False
+    has_born_v6 = read_int(buffer, at + 36) & BORN_HOST_V6
     layout[POSITION, n] = at
     layout[SIZE, n] = size
-    layout[STORE_TIMESTAMP_START, n] = store_timestamp_start
-    layout[BODY_START, n] = body_start
+    layout[STORE_TIMESTAMP_START, n] = (
+        at + STORE_TIMESTAMP_POSITION + (IPV6_EXTRA_BYTES if has_born_v6 else 0)
+    )
+    layout[BODY_START, n] = body_at
     layout[BODY_LENGTH, n] = body_length
-    layout[TOPIC_START, n] = topic_start
+    layout[TOPIC_START, n] = topic_at
     layout[TOPIC_LENGTH, n] = topic_length
-    layout[PROPERTIES_START, n] = properties_start
+    layout[PROPERTIES_START, n] = properties_at
     layout[PROPERTIES_LENGTH, n] = properties_length
     return True
 
@@ -145,17 +119,19 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
     at = np.int64(0)
     n = 0
     while length - at >= 8:
-        magic = _int32(buffer, at + 4)
-        if magic == _MAGIC_BLANK:
+        magic = read_int(buffer, at + 4)
+        if magic == BLANK_MAGIC_CODE:
             return n, ENDING_BLANK
-        size = np.int64(_int32(buffer, at))
-        if magic not in (_MAGIC_V1, _MAGIC_V2) or size < MIN_RECORD_BYTES or size > room - at:
+        size = np.int64(read_int(buffer, at))
+        if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
             return n, ENDING_NOT_A_RECORD
-        if length - at >= _FIXED_BYTES and _int64(buffer, at + 28) != physical_offset + at:
+        if size < MIN_RECORD_BYTES or size > room - at:
+            return n, ENDING_NOT_A_RECORD
+        if length - at >= _OFFSET_STOP and read_long(buffer, at + 28) != physical_offset + at:
             return n, ENDING_NOT_A_RECORD
         if size > length - at:
             return n, ENDING_MORE
-        if not _lay_out(buffer, at, size, magic == _MAGIC_V2, layout, n):
+        if not _lay_out(buffer, at, size, layout, n):
             return n, ENDING_NOT_A_RECORD
         n += 1
         at += size
@@ -174,12 +150,11 @@ def lay_out(
     for n in range(physical_offsets.size):
         at = physical_offsets[n] - start_offset
         size = np.int64(sizes[n])
-        if at < 0 or size < MIN_RECORD_BYTES or at + size > end or _int32(buffer, at) != size:
+        if at < 0 or size < MIN_RECORD_BYTES or at + size > end:
             return n
-        magic = _int32(buffer, at + 4)
-        if magic not in (_MAGIC_V1, _MAGIC_V2) or _int64(buffer, at + 28) != physical_offsets[n]:
+        if read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offsets[n]:
             return n
-        if not _lay_out(buffer, at, size, magic == _MAGIC_V2, layout, n):
+        if not _lay_out(buffer, at, size, layout, n):
             return n
     return physical_offsets.size
 
@@ -209,14 +184,14 @@ def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int
 @numba.njit(nogil=True, cache=True)
 def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> int:
     """Position of the first record header in `buffer` that carries its own physical offset, or -1."""
-    for at in range(length - _FIXED_BYTES + 1):
+    for at in range(length - _OFFSET_STOP + 1):
         if buffer[at + 4] != 0xDA or buffer[at + 5] != 0xA3:
             continue
-        magic = _int32(buffer, at + 4)
-        if magic not in (_MAGIC_V1, _MAGIC_V2):
+        magic = read_int(buffer, at + 4)
+        if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
             continue
-        size = _int32(buffer, at)
-        if MIN_RECORD_BYTES <= size <= room - at and _int64(buffer, at + 28) == physical_offset + at:
+        size = read_int(buffer, at)
+        if MIN_RECORD_BYTES <= size <= room - at and read_long(buffer, at + 28) == physical_offset + at:
             return at
     return -1
 
@@ -225,14 +200,14 @@ def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> 
 def take_int32(buffer: Bytes, starts: Int32s, values: Int32s) -> None:
     """Read the int at each start. `values` is as long as `starts`."""
     for n in range(starts.size):
-        values[n] = _int32(buffer, starts[n])
+        values[n] = read_int(buffer, starts[n])
 
 
 @numba.njit(nogil=True, cache=True)
 def take_int64(buffer: Bytes, starts: Int32s, values: Int64s) -> None:
     """Read the long at each start. `values` is as long as `starts`."""
     for n in range(starts.size):
-        values[n] = _int64(buffer, starts[n])
+        values[n] = read_long(buffer, starts[n])
 
 
 @numba.njit(nogil=True, cache=True)

@@ -6,7 +6,6 @@ twin (tests/support/index_kernels.py) must agree in every output. hypothesis pri
 """
 
 import struct
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -185,47 +184,6 @@ def test_find_property_is_its_twin(stored: bytes, name: bytes) -> None:
     """Any string, also one that is no list of pairs."""
     at, length = kernels.find_property(as_array(stored), 0, len(stored), as_array(name))
     assert stored[at : at + length] == plain.find_property(stored, 0, len(stored), name)
-
-
-@pytest.mark.parametrize("magic", [V1, V2])
-@pytest.mark.parametrize("hosts", [(IPV4, IPV4), (IPV6, IPV4), (IPV4, IPV6), (IPV6, IPV6)])
-def test_record_layout_finds_topic_and_properties(magic: int, hosts: tuple[bytes, bytes]) -> None:
-    """For each version and each kind of host, and with bytes before and after."""
-    row = record(
-        0,
-        topic="T",
-        body=b"b",
-        properties=b"A\x01b\x02",
-        magic=magic,
-        born_host=hosts[0],
-        store_host=hosts[1],
-    )
-    data = b"xyz" + row + b"more"
-    layout = kernels.record_layout(as_array(data), 3, len(data))
-    total, topic_at, topic_length, properties_at, properties_length = layout
-    assert total == len(row)
-    assert data[topic_at : topic_at + topic_length] == b"T"
-    assert data[properties_at : properties_at + properties_length] == b"A\x01b\x02"
-    assert kernels.record_layout(as_array(data), 3, 3 + len(row) - 1)[0] == kernels.NO_RECORD
-
-
-def test_lengths_that_do_not_add_up_are_no_record() -> None:
-    """Each length field one too long or negative: nothing of it is believed."""
-    row = record(0, topic="T", body=b"body", properties=b"A\x01b\x02")
-    body_at = row.index(b"body")
-    changes: list[tuple[int, bytes]] = [
-        (0, struct.pack(">i", len(row) - 1)),
-        (0, struct.pack(">i", -5)),
-        (body_at - 4, struct.pack(">i", 5)),
-        (body_at - 4, struct.pack(">i", -1)),
-        (body_at - 4, struct.pack(">i", 2**31 - 1)),
-        (body_at + 4, b"\xff"),
-        (body_at + 6, b"\xff\xff"),
-    ]
-    check: Callable[[bytes], int] = lambda data: kernels.record_layout(as_array(data), 0, len(data))[0]  # noqa: E731
-    assert check(row) == len(row)
-    for at, change in changes:
-        assert check(row[:at] + change + row[at + len(change) :]) == kernels.NO_RECORD
 
 
 @given(

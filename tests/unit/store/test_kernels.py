@@ -1,5 +1,7 @@
 """The compiled loops against their plain twins, over whole logs, harmed logs and random bytes."""
 
+import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from mqstore.store import kernels
 from mqstore.store.record_format import RecordIllegal, check_record, encode_blank, encode_record, encode_topic
+from support.plain_records import V1, V2, host_bytes, record
 from support.record_scan import plain_find, plain_scan, plain_whole_record_size
 
 RECORDS = st.fixed_dictionaries(
@@ -25,7 +28,13 @@ RECORDS = st.fixed_dictionaries(
         "store_timestamp": st.integers(0, 2**62),
     }
 )
+IPV6 = host_bytes("2001:db8::1", 7)
+IPV4 = host_bytes("10.0.0.1", 7)
 BASES = st.sampled_from([0, 1_048_576, 2**40])
+
+
+def array_of(data: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
 
 
 def encode(fields: dict[str, Any], physical_offset: int) -> bytes:
@@ -121,3 +130,45 @@ def test_integers_are_signed_and_big_endian(name: str) -> None:
     read = getattr(kernels, name)
     for value in (0, 1, -1, 2 ** (8 * width - 1) - 1, -(2 ** (8 * width - 1)), 0x0102_0304):
         assert read(array(b"x" + value.to_bytes(width, "big", signed=True)), 1) == value
+
+
+@pytest.mark.parametrize("magic", [V1, V2])
+@pytest.mark.parametrize("hosts", [(IPV4, IPV4), (IPV6, IPV4), (IPV4, IPV6), (IPV6, IPV6)])
+def test_record_layout_finds_topic_and_properties(magic: int, hosts: tuple[bytes, bytes]) -> None:
+    """For each version and each kind of host, and with bytes before and after."""
+    row = record(
+        0,
+        topic="T",
+        body=b"b",
+        properties=b"A\x01b\x02",
+        magic=magic,
+        born_host=hosts[0],
+        store_host=hosts[1],
+    )
+    data = b"xyz" + row + b"more"
+    layout = kernels.record_layout(array_of(data), 3, len(data))
+    total, body_at, body_length, topic_at, topic_length, properties_at, properties_length = layout
+    assert total == len(row)
+    assert data[body_at : body_at + body_length] == b"b"
+    assert data[topic_at : topic_at + topic_length] == b"T"
+    assert data[properties_at : properties_at + properties_length] == b"A\x01b\x02"
+    assert kernels.record_layout(array_of(data), 3, 3 + len(row) - 1)[0] == kernels.NO_LAYOUT
+
+
+def test_lengths_that_do_not_add_up_are_no_record() -> None:
+    """Each length field one too long or negative: nothing of it is believed."""
+    row = record(0, topic="T", body=b"body", properties=b"A\x01b\x02")
+    body_at = row.index(b"body")
+    changes: list[tuple[int, bytes]] = [
+        (0, struct.pack(">i", len(row) - 1)),
+        (0, struct.pack(">i", -5)),
+        (body_at - 4, struct.pack(">i", 5)),
+        (body_at - 4, struct.pack(">i", -1)),
+        (body_at - 4, struct.pack(">i", 2**31 - 1)),
+        (body_at + 4, b"\xff"),
+        (body_at + 6, b"\xff\xff"),
+    ]
+    check: Callable[[bytes], int] = lambda data: kernels.record_layout(array_of(data), 0, len(data))[0]  # noqa: E731
+    assert check(row) == len(row)
+    for at, change in changes:
+        assert check(row[:at] + change + row[at + len(change) :]) == kernels.NO_LAYOUT
