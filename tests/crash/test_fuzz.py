@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mqstore import Message, StoreError
+from mqstore.index.queue_names_format import decode_queue_names, encode_queue_names
 from mqstore.store import kernels, state_file_format
 from mqstore.store.checkpoint_format import decode_checkpoint
 from mqstore.store.properties_format import parse_properties
@@ -109,7 +110,10 @@ def test_a_state_file_of_any_bytes(
 
 
 @quickly
-@given(st.sampled_from(["checkpoint", "mqstore/recovery-point", "abort"]), st.binary(max_size=60))
+@given(
+    st.sampled_from(["checkpoint", "mqstore/recovery-point", "mqstore/queue-names", "abort"]),
+    st.binary(max_size=60),
+)
 def test_a_mark_of_any_bytes(name: str, data: bytes) -> None:
     """The files that tell where recovery begins."""
     opens_or_refuses(replaced(KILLED, ROOT / name, data))
@@ -153,11 +157,19 @@ def test_a_changed_record(edits: list[tuple[int, bytes]]) -> None:
 
 
 @quickly
+@given(st.lists(st.tuples(st.text(max_size=20), st.integers(-(2**40), 2**40)), max_size=5))
+def test_queue_names_that_lie(queues: list[tuple[str, int]]) -> None:
+    """With a CRC that is right: names that could never be directories cost a rebuild at most."""
+    opens_or_refuses(replaced(KILLED, ROOT / "mqstore" / "queue-names", encode_queue_names(queues)))
+
+
+@quickly
 @given(st.binary(max_size=120))
 def test_small_formats_of_any_bytes(data: bytes) -> None:
     """Properties, the checkpoint, the recovery point, the text of state files."""
     parse_properties(data)
     decode_checkpoint(data)
     assert decode_recovery_point(data) is None or data[:4] == b"MQSP"
+    assert decode_queue_names(data) is None or data[:4] == b"MQSQ"
     with contextlib.suppress(ValueError):
         assert isinstance(state_file_format.decode(data), dict)
