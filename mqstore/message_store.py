@@ -441,8 +441,8 @@ class MessageStore:
         """Stop the services, make everything durable and give the directory back. Safe to call twice.
 
         After a failed sync nothing more is written, and the next opening recovers. So it does when the disk
-        is too full for what is derived: the log is durable then, and consumer offsets may be those of the
-        last round that did fit. A warning is logged.
+        is too full for what is derived: a warning is logged, for nothing is lost. Raises StoreFull when the
+        state files do not fit; the directory is given back all the same.
         """
         if self._released:
             return
@@ -468,20 +468,21 @@ class MessageStore:
             return
         self._flusher.flush()
         self._flusher.resolve_pending()
-        # All are tried: on a full disk the keys may not fit, and a state file may.
         persistence = self._persistence
-        steps = (
+        derived = (
             self._dispatch,
             lambda: persistence.flush_derived(thoroughly=True),
-            persistence.persist_state,
             persistence.persist_delay_offsets,
         )
-        if [self._fits(step) for step in steps] == [True] * len(steps):
+        # All are tried: on a full disk the keys may not fit, and a state file may.
+        fitting = [self._fits(step) for step in derived]
+        persistence.persist_state()
+        if all(fitting):
             log.files.delete_from(log.max_offset + 1)
             self._parts.abort.delete()
 
     def _fits(self, step: Callable[[], object]) -> bool:
-        """Whether the disk has room for a step of closing."""
+        """Whether the disk has room for a step of closing that the next opening can make up for."""
         try:
             step()
         except StoreFull as full:

@@ -129,14 +129,15 @@ def test_a_full_disk_refuses_puts_until_there_is_room(disk: LoopDisk, flush_disk
 
 
 def test_a_store_is_closed_on_a_full_disk(disk: LoopDisk, caplog: pytest.LogCaptureFixture) -> None:
-    """The log is durable and the directory given back; what did not fit is derived when there is room."""
+    """The log is durable and the directory given back; only what no log can tell is an error."""
     store = MessageStore.open(disk.path / "store", config())
     disk.fill(left_bytes=5 * _MIB)
     acknowledged, error = put_until_it_fails(store)
     assert isinstance(error, StoreFull)
     disk.fill_up()
     store.consumer_offsets.commit("group", "orders", 0, 3)
-    store.close()
+    with pytest.raises(StoreFull, match="config"):
+        store.close()
     assert "closing" in caplog.text
     disk.make_room()
     with MessageStore.open(disk.path / "store", config()) as store:
