@@ -32,7 +32,7 @@ assert _CHECKPOINT.size == sum(size for _, size, _, _ in FIELDS) == 48
 
 
 class Checkpoint(NamedTuple):
-    """Store times up to which log, queues and index are durable, two offsets of replication, one of queues."""
+    """Store times up to which log, queues and index are durable; offsets of replicas and of the queues."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
