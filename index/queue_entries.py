@@ -1,8 +1,7 @@
 """The entries of one consume queue as they lie on disk, whatever the state of its files.
 
 For verify: a queue that is opened for use (consume_queue.py) refuses files of a wrong length and finds its
-end by bisection. Here what is missing reads as zeros, and every file is looked at. Nothing is changed or
-mapped.
+end by bisection. Here what is missing reads as zeros, and every file is looked at. Nothing is changed.
 Threads: any; the list of files is made once.
 """
 
@@ -19,7 +18,7 @@ from mqstore.store.segment_files import row_entries
 
 __all__ = ["QueueEntries"]
 
-_PIECE_ENTRIES = 1 << 16
+_PIECE_ENTRIES = 1 << 12
 
 
 class QueueEntries:
@@ -60,16 +59,21 @@ class QueueEntries:
 
     def end_offset(self, from_offset: int = 0) -> int:
         """Queue offset behind the last entry that is not all zero; at least `from_offset`."""
-        for start in sorted(self._sizes, reverse=True):
-            first = max(from_offset, start // ENTRY_BYTES)
-            stop = start // ENTRY_BYTES + -(-self._sizes[start] // ENTRY_BYTES)
-            while stop > first:
-                least = max(first, stop - _PIECE_ENTRIES)
-                is_used = self.read(least, stop - least).any(axis=1)
-                if is_used.any():
-                    return least + int(np.flatnonzero(is_used)[-1]) + 1
-                stop = least
-        return from_offset
+        end = from_offset
+        for start, size_bytes in sorted(self._sizes.items()):
+            position = max(from_offset * ENTRY_BYTES - start, 0)
+            if position >= size_bytes:
+                continue
+            # Asked for holes only; no page of it is touched.
+            region = self._file_system.map(self.directory / file_name(start), size_bytes, writable=False)
+            while (position := region.next_data(position)) < size_bytes:
+                first = (start + position) // ENTRY_BYTES
+                stop = min(first + _PIECE_ENTRIES, -(-(start + size_bytes) // ENTRY_BYTES))
+                used = np.flatnonzero(self.read(first, stop - first).any(axis=1))
+                if len(used):
+                    end = max(end, first + int(used[-1]) + 1)
+                position = stop * ENTRY_BYTES - start
+        return end
 
     def find_wrong_files(self) -> list[Finding]:
         """Files of a wrong length, and files that are missing between others."""
