@@ -25,12 +25,16 @@ from mqstore.store.names import check_topic
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
 from mqstore.store.record_format import (
     CRC_PROPERTY_BYTES,
+    QUEUE_OFFSET_POSITION,
+    encode_ending,
     encode_topic,
+    header_template,
+    prepare_ordinary_record,
     prepare_record,
 )
 from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, takes_queue_offset
 
-__all__ = ["EncodedMessage", "MessageEncoder", "refuse_mistyped"]
+__all__ = ["EncodedMessage", "MessageEncoder", "checked_properties", "join_keys", "refuse_mistyped"]
 
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _CACHE_ENTRIES = 16_384
@@ -72,7 +76,12 @@ class MessageEncoder:
         self._born_host_bit = BORN_HOST_V6 if config.store_host.is_ipv6 else 0
         self._crc_bytes = CRC_PROPERTY_BYTES if self._append_crc else 0
         self._topics: dict[str, tuple[bytes, int]] = {}
-        self._tags: dict[str, bytes] = {"": b""}
+        self._endings: dict[tuple[str, str | None], tuple[bytes, int]] = {}
+        # Fields 6 to 14 of an ordinary record: zeros, the sys flag, the hosts.
+        self._sys_flag = self._store_host_bit | self._born_host_bit
+        header = header_template(self._sys_flag, self._store_host, self._store_host)
+        self._header_size = len(header)
+        self._middle = header[QUEUE_OFFSET_POSITION:-4]
 
     def encode(self, message: Message, *, is_own: bool = False) -> EncodedMessage:
         """Check a message and encode what can be encoded before its place in the log is known.
@@ -95,17 +104,21 @@ class MessageEncoder:
         queue_id = message.queue_id
         if type(queue_id) is not int or not 0 <= queue_id < 2**31:
             raise _queue_illegal(queue_id)
+        is_ordinary = (
+            message.properties is NO_PROPERTIES
+            and not message.keys
+            and message.wait_store_msg_ok
+            and message.born_host is None
+            and message.sys_flag == message.reconsume_times == message.prepared_transaction_offset == 0
+        )
+        if is_ordinary:
+            return self._encode_ordinary(message, body)
         properties = self._encode_properties(message, is_own=is_own)
         append_crc = self._append_crc
         if is_own and len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES >= len(properties):
             append_crc = False
-        elif len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES:
-            raise PropertiesIllegal(
-                f"the properties take {len(properties) + self._crc_bytes} bytes, more than "
-                f"{MAX_PROPERTIES_BYTES}: shorten them, or put the data in the body",
-                value=len(properties) + self._crc_bytes,
-                limit=MAX_PROPERTIES_BYTES,
-            )
+        else:
+            self._check_size(properties)
         store_host = self._store_host
         sys_flag = message.sys_flag & ~_HOST_BITS | self._store_host_bit
         if message.born_host is None:
@@ -146,6 +159,44 @@ class MessageEncoder:
             message.wait_store_msg_ok,
         )
 
+    def _encode_ordinary(self, message: Message, body: bytes) -> EncodedMessage:
+        """Encode one of the many messages that have nothing but a topic, a body and perhaps tags."""
+        born_timestamp = message.born_timestamp
+        if born_timestamp is not None:
+            _check_number("born_timestamp", born_timestamp, 64)
+        topic, queue_id, tags = message.topic, message.queue_id, message.tags
+        ending, magic = self._endings.get((topic, tags)) or self._encode_ending(topic, tags)
+        try:
+            record = prepare_ordinary_record(
+                self._header_size, magic, self._middle, ending, body, queue_id, message.flag
+            )
+        except struct.error:
+            _refuse_number(message)
+            raise
+        return EncodedMessage(
+            topic, queue_id, True, self._sys_flag, born_timestamp, record, self._append_crc, True
+        )
+
+    def _encode_ending(self, topic: str, tags: str | None) -> tuple[bytes, int]:
+        topic_field, magic = self._topics.get(topic) or self._encode_topic(topic)
+        properties = checked_properties({names.TAGS: tags}) if tags else b""
+        self._check_size(properties)
+        if len(self._endings) >= _CACHE_ENTRIES:
+            self._endings.clear()
+        ending = encode_ending(topic_field, properties, self._append_crc), magic
+        self._endings[topic, tags] = ending
+        return ending
+
+    def _check_size(self, properties: bytes) -> None:
+        size = len(properties) + self._crc_bytes
+        if size > MAX_PROPERTIES_BYTES:
+            raise PropertiesIllegal(
+                f"the properties take {size} bytes, more than {MAX_PROPERTIES_BYTES}: shorten them, or put "
+                "the data in the body",
+                value=size,
+                limit=MAX_PROPERTIES_BYTES,
+            )
+
     def _encode_topic(self, topic: str) -> tuple[bytes, int]:
         check_topic(topic)
         if len(self._topics) >= _CACHE_ENTRIES:
@@ -154,13 +205,11 @@ class MessageEncoder:
         return encoded
 
     def _encode_properties(self, message: Message, *, is_own: bool) -> bytes:
-        tags = message.tags or ""
-        if message.properties is NO_PROPERTIES and not message.keys and message.wait_store_msg_ok:
-            return self._tags.get(tags) or self._encode_tags(tags)
+        tags = message.tags
         properties = dict(message.properties)
         keys = message.keys
         if keys:
-            properties[names.KEYS] = keys if isinstance(keys, str) else _join_keys(tuple(keys))
+            properties[names.KEYS] = keys if isinstance(keys, str) else join_keys(tuple(keys))
         if tags:
             properties[names.TAGS] = tags
         if not message.wait_store_msg_ok:
@@ -168,7 +217,7 @@ class MessageEncoder:
         properties.pop(names.CRC32, None)
         if is_own:
             return encode_properties(properties)
-        encoded = _checked_properties(properties)
+        encoded = checked_properties(properties)
         if not self._append_crc and encoded[-CRC_PROPERTY_BYTES:].startswith(_CRC_NAME):
             name = list(properties)[-1]
             raise PropertiesIllegal(
@@ -179,16 +228,9 @@ class MessageEncoder:
             )
         return encoded
 
-    def _encode_tags(self, tags: str) -> bytes:
-        if not tags:
-            return b""
-        if len(self._tags) >= _CACHE_ENTRIES:
-            self._tags = {"": b""}
-        self._tags[tags] = encoded = _checked_properties({names.TAGS: tags})
-        return encoded
 
-
-def _join_keys(keys: tuple[str, ...]) -> str:
+def join_keys(keys: tuple[str, ...]) -> str:
+    """The property KEYS of several keys. Raises PropertiesIllegal for one that would come back as two."""
     joined = names.KEY_SEPARATOR.join(keys)
     if joined.count(names.KEY_SEPARATOR) >= len(keys):
         key = next(key for key in keys if names.KEY_SEPARATOR in key)
@@ -201,7 +243,8 @@ def _join_keys(keys: tuple[str, ...]) -> str:
     return joined
 
 
-def _checked_properties(properties: dict[str, str]) -> bytes:
+def checked_properties(properties: dict[str, str]) -> bytes:
+    """The stored string of properties. Raises PropertiesIllegal for what would not come back as it is."""
     try:
         encoded = encode_properties(properties)
     except UnicodeEncodeError as error:

@@ -52,6 +52,7 @@ __all__ = [
     "MESSAGE_MAGIC_CODE_V2",
     "PHYSICAL_OFFSET_POSITION",
     "PREFIX",
+    "QUEUE_OFFSET_POSITION",
     "STORE_TIMESTAMP_POSITION",
     "RecordHeader",
     "RecordIllegal",
@@ -63,9 +64,11 @@ __all__ = [
     "decode_header",
     "decode_layout",
     "encode_blank",
+    "encode_ending",
     "encode_record",
     "encode_topic",
     "header_template",
+    "prepare_ordinary_record",
     "prepare_record",
     "store_timestamp_position",
 ]
@@ -93,6 +96,7 @@ FIELDS = (
     (84, 4, "int", "BODYLEN"),
 )
 HEADER_BYTES = 88
+QUEUE_OFFSET_POSITION = 20
 PHYSICAL_OFFSET_POSITION = 28
 BORN_TIMESTAMP_POSITION = 40
 STORE_TIMESTAMP_POSITION = 56
@@ -113,6 +117,11 @@ BLANK_MIN_BYTES = 8
 _HEADERS = tuple(
     tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20)) for born in (8, 20)
 )
+# Packs a header whose fields 6 to 14 are there as bytes; by the header's size.
+_ORDINARY_HEADERS = {
+    header.size: struct.Struct(f">iiiii{header.size - 24}si").pack
+    for header in (_HEADERS[0][0], _HEADERS[1][1])
+}
 # Fields 6 to 9, which lie side by side.
 _PLACE = struct.Struct(">qqiq")
 _LONG = struct.Struct(">q")
@@ -181,6 +190,18 @@ def encode_topic(topic: str) -> tuple[bytes, int]:
     return len(name).to_bytes(1, "big") + name, MESSAGE_MAGIC_CODE
 
 
+def encode_ending(topic_field: bytes, properties: bytes, append_crc: bool) -> bytes:
+    """What follows the body: topic and properties, and with `append_crc` a record CRC that is still blank.
+
+    Properties that do not end in 0x02 get one before the CRC, as RocketMQ inserts it.
+    """
+    if append_crc:
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        properties += _CRC_BLANK
+    return topic_field + _SHORT.pack(len(properties)) + properties
+
+
 def header_template(sys_flag: int, born_host: bytes, store_host: bytes) -> bytes:
     """Fields 1 to 15, all zero but for the sys flag, whose host bits must match the hosts, and the hosts."""
     header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
@@ -204,18 +225,13 @@ def prepare_record(
     """A record of which only `complete_record` knows the rest: places, times and the record CRC.
 
     magic, topic_field: of `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
-    With `append_crc`, properties that do not end in 0x02 get one, as RocketMQ inserts it.
+    properties, append_crc: see `encode_ending`.
     """
     header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
-    ending = b""
-    if append_crc:
-        ending = _CRC_BLANK
-        if properties and properties[-1] != 2:
-            properties += b"\x02"
-    properties_length = len(properties) + len(ending)
+    ending = encode_ending(topic_field, properties, append_crc)
     body_length = len(body)
     fixed = header.pack(
-        header.size + body_length + len(topic_field) + 2 + properties_length,
+        header.size + body_length + len(ending),
         magic,
         crc32(body) & CRC_MASK,
         queue_id,
@@ -231,7 +247,27 @@ def prepare_record(
         prepared_transaction_offset,
         body_length,
     )
-    return bytearray(b"".join((fixed, body, topic_field, _SHORT.pack(properties_length), properties, ending)))
+    return bytearray(b"".join((fixed, body, ending)))
+
+
+def prepare_ordinary_record(
+    header_size: int, magic: int, middle: bytes, ending: bytes, body: bytes, queue_id: int, flag: int
+) -> bytearray:
+    """`prepare_record` for one of many messages that differ in body, queue and flag only.
+
+    middle: fields 6 to 14, of `header_template`. ending: of `encode_ending`.
+    """
+    body_length = len(body)
+    fixed = _ORDINARY_HEADERS[header_size](
+        header_size + body_length + len(ending),
+        magic,
+        crc32(body) & CRC_MASK,
+        queue_id,
+        flag,
+        middle,
+        body_length,
+    )
+    return bytearray(b"".join((fixed, body, ending)))
 
 
 def complete_record(

@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from mqstore.store.bulk.message_columns import MessageColumns
 from mqstore.store.bulk.texts import Ints, Texts
 from mqstore.store.message import NO_PROPERTIES, Message
-from mqstore.store.properties_format import KEY_SEPARATOR, encode_properties
+from mqstore.store.message_encoder import checked_properties, join_keys
 
 __all__ = ["columns_of_messages"]
 
@@ -23,7 +23,7 @@ _INT = {int}
 def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
     """The columns; None when a message is mistyped or has what columns have not (hosts, sys flag, ...).
 
-    Raises UnicodeEncodeError, ValueError, TypeError, OverflowError instead of None where that is quicker.
+    Raises MessageIllegal, ValueError, TypeError, OverflowError instead of None where that is quicker.
     """
     (
         topics,
@@ -51,9 +51,6 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
     )
     if not is_ordinary:
         return None
-    stored_properties = _stored(properties)
-    if stored_properties is None:
-        return None
     topic_names, topic_indices = _numbered(topics)
     return MessageColumns(
         topic_names,
@@ -62,7 +59,7 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
         _texts(bodies),
         _repeated_texts(tags),
         _keys(keys),
-        stored_properties,
+        _stored(properties),
         np.array(delay_levels, np.int64),
         np.array(flags, np.int32),
         None,
@@ -93,15 +90,11 @@ def _repeated_texts(values: Sequence[str | None]) -> Texts:
 def _keys(values: Sequence[str | Sequence[str]]) -> Texts:
     if values.count(()) == len(values):
         return Texts.repeated(b"", len(values))
-    return _texts([(keys if isinstance(keys, str) else KEY_SEPARATOR.join(keys)).encode() for keys in values])
+    return _texts([(keys if isinstance(keys, str) else join_keys(tuple(keys))).encode() for keys in values])
 
 
-def _stored(values: Sequence[Mapping[str, str]]) -> Texts | None:
-    """Properties in the stored form; None when some would not come out of it as they are."""
+def _stored(values: Sequence[Mapping[str, str]]) -> Texts:
+    """Properties in the stored form."""
     if values.count(NO_PROPERTIES) == len(values):
         return Texts.repeated(b"", len(values))
-    stored = [encode_properties(properties) for properties in values]
-    for text, properties in zip(stored, values, strict=True):
-        if not text.count(1) == text.count(2) == len(properties):
-            return None
-    return _texts(stored)
+    return _texts([checked_properties(dict(properties)) for properties in values])
