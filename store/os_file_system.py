@@ -28,6 +28,7 @@ from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
 
 __all__ = ["OsFileLock", "OsFileSystem", "OsMappedRegion"]
 
+_SHORT_BYTES = 4_096
 _FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # struct flock of Linux on 64-bit: l_type, l_whence, l_start, l_len, l_pid.
@@ -69,9 +70,11 @@ class OsMappedRegion:
     def write(self, position: int, data: BytesLike) -> None:
         self.view[position : position + len(data)] = data
 
-    def publish(self, position: int, record: bytes | bytearray) -> None:
+    def publish(self, position: int, record: BytesLike) -> None:
         view = self.view
-        view[position + 8 : position + len(record)] = memoryview(record)[8:]
+        # A short copy is cheaper than a view.
+        rest = record[8:] if len(record) < _SHORT_BYTES else memoryview(record)[8:]
+        view[position + 8 : position + len(record)] = rest
         view[position : position + 8] = record[:8]
 
     def reserve(self, position: int, length_bytes: int) -> None:
