@@ -105,4 +105,4 @@ def short(number: float) -> str:
     """Two significant digits, more where they are before the point."""
     if number >= 10:
         return f"{number:,.0f}"
-    return f"{number:.1f}" if number >= 1 else f"{number:.2f}"
+    return f"{number:.1f}" if number >= 1 else f"{number:.2g}"
