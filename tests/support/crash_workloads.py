@@ -50,6 +50,18 @@ def _puts_of_all_kinds(witness: Witness, chance: random.Random) -> None:
     witness.close()
 
 
+def _long_properties(witness: Witness, chance: random.Random) -> None:
+    """Records whose middle sectors are all properties: missing, they leave body and lengths as they were."""
+    witness.open()
+    witness.put("a", 60)
+    witness.flush()
+    for _ in range(3):
+        for _ in range(2):
+            witness.put("b", 40, properties={"colour": "r" * chance.randrange(900, 2_500)})
+        witness.flush()
+    witness.close()
+
+
 def _rolling_segments(witness: Witness, chance: random.Random) -> None:
     witness.open()
     for _ in range(4):
@@ -264,6 +276,7 @@ WORKLOADS: dict[str, Workload] = {
     "puts-async": Workload(_puts_of_all_kinds, _ASYNC),
     "columns": Workload(_columns, _LEVELS),
     "columns-async": Workload(_columns, _LEVELS | _ASYNC),
+    "long-properties-async": Workload(_long_properties, _ASYNC),
     "rolling": Workload(_rolling_segments, {}),
     "rolling-async": Workload(_rolling_segments, _ASYNC),
     "rolling-index-files": Workload(_rolling_segments, _INDEX_FILES | _ASYNC),

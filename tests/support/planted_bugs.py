@@ -268,7 +268,7 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     "body-crc-only": PlantedBug(
         "recovery believes a record whose body matches its CRC",
         _replaced(kernels, "scan", _lenient_scan(ignores_record_crc=True)),
-        ("puts", "rolling-async"),
+        ("long-properties-async", "puts"),
     ),
     "place-ignored": PlantedBug(
         "recovery believes a record that was written for another place (rocketmq issue 10017)",
