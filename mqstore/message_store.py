@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from mqstore.arrivals import ArrivalListener, Arrivals
 from mqstore.index.dispatcher import Dispatcher
@@ -45,7 +45,7 @@ from mqstore.store_stats import StoreStats
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Columns = pa.Table | pa.RecordBatch | Mapping[str, object]
+    Columns: TypeAlias = pa.Table | pa.RecordBatch | Mapping[str, object]
 
 __all__ = ["MessageStore"]
 

@@ -28,7 +28,7 @@ __all__ = [
 _LARGE = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 
 
-def columns_of(table: object) -> Mapping[str, Any] | None:
+def columns_of(table: Any) -> Mapping[str, Any] | None:
     """The columns of a Table or RecordBatch by name, each an Array; None for anything else."""
     if isinstance(table, pa.Table):
         table = table.combine_chunks()
@@ -134,7 +134,7 @@ def stored_properties_of(name: str, array: Any) -> Texts:
     firsts, lasts = places[:-1], places[1:]
     if array.null_count:
         lasts = np.where(_is_valid(array), lasts, firsts)
-    target = np.empty(names.total_bytes + values.total_bytes + 2 * names.count, np.uint8)
+    target = np.empty(names.total_bytes + values.total_bytes + 2 * names.row_count, np.uint8)
     starts = np.empty(len(array) + 1, np.int64)
     row = kernels.join_pairs(firsts, lasts, *names, *values, target, starts)
     if row >= 0:

@@ -153,10 +153,8 @@ class ColumnsEncoder:
                 f"no name that ends in {CRC32}",
             ),
         }
-        complaint, limit = wanted[reason]
-        return PropertiesIllegal(
-            f"the properties of row {row} {complaint}", value=given, limit=limit, row=row
-        )
+        complaint, rule = wanted[reason]
+        return PropertiesIllegal(f"the properties of row {row} {complaint}", value=given, limit=rule, row=row)
 
 
 def _side_by_side(columns: list[Texts], count: int) -> tuple[Bytes, Longs, Longs]:

@@ -65,11 +65,11 @@ class MessageColumns:
     overrides: tuple[tuple[str, Texts], ...] = ()
 
     def __len__(self) -> int:
-        return self.bodies.count
+        return self.bodies.row_count
 
     def topic_at(self, row: int) -> str:
         """The topic of one row."""
-        return self.topics[self.topic_indices[row]]
+        return self.topics[int(self.topic_indices[row])]
 
 
 def read_columns(table: object, topic: str | None = None, queue_id: int | None = None) -> MessageColumns:
@@ -92,7 +92,7 @@ def read_columns(table: object, topic: str | None = None, queue_id: int | None =
         if columns.get(name) is None:
             raise MessageIllegal(f"there is no column {name!r}: each message needs one", limit=COLUMN_NAMES)
     bodies = _texts("body", columns["body"])
-    count = bodies.count
+    count = bodies.row_count
     topics, topic_indices = _read_topics(columns["topic"], count)
     born = columns.get("born_timestamp")
     return MessageColumns(
@@ -155,8 +155,8 @@ def _from_arrow(arrow: ModuleType, name: str, array: Any) -> object:
 
 def _texts(name: str, value: object, count: int | None = None) -> Texts:
     if isinstance(value, Texts):
-        if count is not None and value.count != count:
-            raise wrong_count(name, value.count, count)
+        if count is not None and value.row_count != count:
+            raise wrong_count(name, value.row_count, count)
         return value
     return read_texts(name, value, count)
 

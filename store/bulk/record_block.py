@@ -71,7 +71,7 @@ class RecordBlock:
 
     def bytes_of(self, first: int, stop: int) -> memoryview:
         """The records of the rows from `first` to before `stop`."""
-        return memoryview(self.buffer)[self.starts[first] : self.starts[stop]]
+        return self.buffer.data[self.starts[first] : self.starts[stop]]
 
     def complete(
         self,

@@ -35,7 +35,7 @@ class Texts(NamedTuple):
     stops: Longs
 
     @property
-    def count(self) -> int:
+    def row_count(self) -> int:
         """How many rows there are."""
         return len(self.starts)
 
@@ -83,8 +83,8 @@ def read_texts(name: str, value: object, count: int | None = None) -> Texts:
         texts = _from_values(name, value)
     else:
         raise mistyped(name, value, _ACCEPTED)
-    if count is not None and texts.count != count:
-        raise wrong_count(name, texts.count, count)
+    if count is not None and texts.row_count != count:
+        raise wrong_count(name, texts.row_count, count)
     return texts
 
 
@@ -130,12 +130,12 @@ def _encoded(name: str, text: object, row: int | None = None) -> bytes:
 
 def check_utf8(name: str, texts: Texts) -> None:
     """Raise PropertiesIllegal for the first row that is no UTF-8."""
-    if texts.count == 0:
+    if texts.row_count == 0:
         return
     used = texts.data[texts.starts.min() : texts.stops.max()]
     if len(used) == 0 or used.max() < 0x80 or _is_utf8_in_one_piece(texts, used):
         return
-    for row in range(texts.count):
+    for row in range(texts.row_count):
         try:
             str(texts.bytes_at(row), "utf-8")
         except UnicodeDecodeError as error:

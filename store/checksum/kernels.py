@@ -9,6 +9,8 @@ no lock: the kernel releases the GIL. The plain twin is zlib.crc32.
 Source: Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (2009).
 """
 
+from typing import Any
+
 import llvmlite.binding
 import numba
 import numpy as np
@@ -93,7 +95,7 @@ def table_crc32(data, start, stop):  # type: ignore[no-untyped-def]
 # -- 128 bits that compiled code keeps in one register ---------------------------------------------------
 
 
-class _Vector(types.Type):  # type: ignore[misc]
+class _Vector(types.Type):
     """Two unsigned 64-bit numbers; the first holds the bytes that come first."""
 
     def __init__(self) -> None:
@@ -159,7 +161,7 @@ def _xor(typing_context, one, other):  # type: ignore[no-untyped-def]
     return _VECTOR(_VECTOR, _VECTOR), generate
 
 
-def _carryless_product(selector):  # type: ignore[no-untyped-def]
+def _carryless_product(selector: int) -> Any:
     """The instruction. Bit 0 of `selector` takes the first factor's high half, bit 4 the second's."""
 
     @intrinsic

@@ -16,7 +16,7 @@ MAP = pa.map_(pa.string(), pa.string())
 
 
 def rows_of(texts: Texts) -> list[bytes]:
-    return [texts.bytes_at(row) for row in range(texts.count)]
+    return [texts.bytes_at(row) for row in range(texts.row_count)]
 
 
 def read(**columns: Any) -> MessageColumns:
