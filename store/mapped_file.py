@@ -214,7 +214,9 @@ def _find_pieces(data: npt.NDArray[np.uint8], position: int) -> list[list[int]]:
     body_bytes = (len(data) - head_bytes) // _BLOCK_BYTES * _BLOCK_BYTES
     body = data[head_bytes : head_bytes + body_bytes].reshape(-1, _BLOCK_BYTES)
     head_held, tail_held = data[:head_bytes].any(), data[head_bytes + body_bytes :].any()
-    held = np.concatenate(([False, head_held], body.any(axis=1), [tail_held, False]))
+    # One for each piece, between two that hold nothing.
+    held = np.zeros(len(body) + 4, np.bool_)
+    held[1], held[2:-2], held[-2] = head_held, body.any(axis=1), tail_held
     changes = np.flatnonzero(held[1:] != held[:-1])
     bounds = (changes - 1) * _BLOCK_BYTES + head_bytes
     pieces: list[list[int]] = bounds.clip(0, len(data)).reshape(-1, 2).tolist()

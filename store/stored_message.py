@@ -5,6 +5,8 @@ mapping alive even after retention has deleted the file. `body` copies; `body_vi
 RocketMQ's name for it is MessageExt. Threads: immutable but for its caches, safe to share.
 """
 
+from typing import Self
+
 import msgspec
 
 from mqstore.store import properties_format as names
@@ -42,7 +44,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
     _properties: dict[str, str] | None = None
 
     @classmethod
-    def of(cls, record: memoryview) -> "StoredMessage":
+    def of(cls, record: memoryview) -> Self:
         """The message whose record is exactly these bytes."""
         return cls(record, 0, len(record))
 
