@@ -327,6 +327,7 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
     queues = np.empty((16, 3), np.int64)
     slots = _empty_slots(64)
     queue_count = 0
+    queue = np.int64(0)
     last_store_timestamp = np.int64(-1)
     at = np.int64(0)
     while True:
@@ -340,17 +341,20 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
         # This bit is set in half and in rollback records.
         if not sys_flag & TRANSACTION_PREPARED:
             queue_id = read_int(data, at + 12)
-            hash_code = _hash_queue(data, topic_at, topic_length, queue_id)
-            slot = _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id)
-            if slots[slot] < 0:
-                queues[queue_count, 0] = topic_at
-                queues[queue_count, 1] = topic_length
-                queues[queue_count, 2] = queue_id
-                slots[slot] = queue_count
-                queue_count += 1
-            queue = slots[slot]
-            if queue_count == len(queues):
-                queues, slots = _grow(data, queues, queue_count)
+            # Neighbours often are of one queue.
+            same_lengths = queue_count and queues[queue, 1] == topic_length and queues[queue, 2] == queue_id
+            if not same_lengths or not _same_bytes(data, queues[queue, 0], topic_at, topic_length):
+                hash_code = _hash_queue(data, topic_at, topic_length, queue_id)
+                slot = _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id)
+                if slots[slot] < 0:
+                    queues[queue_count, 0] = topic_at
+                    queues[queue_count, 1] = topic_length
+                    queues[queue_count, 2] = queue_id
+                    slots[slot] = queue_count
+                    queue_count += 1
+                queue = np.int64(slots[slot])
+                if queue_count == len(queues):
+                    queues, slots = _grow(data, queues, queue_count)
             rows[row_count, 0] = at
             rows[row_count, 1] = total_size
             rows[row_count, 2] = _tags_code(
@@ -382,6 +386,7 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
     Ends before the first entry that is out of the ordinary, whatever it may be: a blank one, one of another
     segment, one whose record is not all there or states another size or physical offset.
     """
+    entries, data, places = borrowed((entries, data, places))
     taken_bytes = np.int64(0)
     count = min(len(entries) // ENTRY_BYTES, places.shape[1])
     for index in range(count):
@@ -565,6 +570,7 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
     Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
     -1; its store time in epoch ms, or -1; one of ENDING_...).
     """
+    data, rows = borrowed((data, rows))
     return _walk_keys(data, base_offset, rows, row_count, False, False)
 
 
@@ -574,6 +580,7 @@ def java_key_entries(data, base_offset, rows, row_count, with_tags):  # type: ig
 
     with_tags: a record's tags follow its keys, as the key TAGS_PREFIX + tags.
     """
+    data, rows = borrowed((data, rows))
     return _walk_keys(data, base_offset, rows, row_count, True, with_tags)
 
 
