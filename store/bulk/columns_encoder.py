@@ -6,6 +6,8 @@ readdress delayed messages (schedule/delayed_columns.py).
 Threads: any; an encoder does not change.
 """
 
+from itertools import accumulate
+
 import numpy as np
 import numpy.typing as npt
 
@@ -49,9 +51,9 @@ class ColumnsEncoder:
         count = len(columns)
         encoded_topics = [self._topics.get(topic) or self._encode_topic(topic) for topic in columns.topics]
         fields = [field for field, _ in encoded_topics]
-        field_starts = np.cumsum([0, *map(len, fields)], dtype=np.int64)
+        field_starts = np.array([*accumulate(map(len, fields), initial=0)], np.int64)
         names, texts = self._overrides(columns)
-        name_starts = np.cumsum([0, *map(len, names)], dtype=np.int64)
+        name_starts = np.array([*accumulate(map(len, names), initial=0)], np.int64)
         data, text_starts, text_stops = _side_by_side(texts, count)
         properties = columns.properties
         row_bytes = len(self._header) + max(map(len, fields), default=0) + 2 + 1 + CRC_PROPERTY_BYTES

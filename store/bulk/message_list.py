@@ -83,6 +83,8 @@ def _numbered(values: Sequence[str]) -> tuple[list[str], Ints]:
 
 def _repeated_texts(values: Sequence[str | None]) -> Texts:
     """Of values of which many are the same."""
+    if values.count(values[0]) == len(values):
+        return Texts.repeated((values[0] or "").encode(), len(values))
     texts, indices = _numbered([value or "" for value in values])
     return Texts.chosen([text.encode() for text in texts], indices)
 
