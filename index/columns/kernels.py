@@ -46,7 +46,7 @@ __all__ = [
     "TOPIC_LENGTH",
     "TOPIC_START",
     "count_pairs",
-    "find_property",
+    "find_properties",
     "find_record",
     "lay_out",
     "lend_bytes",
@@ -311,32 +311,54 @@ def _has_name(buffer: Bytes, pairs: Int32s, slot: Int, name: Bytes) -> bool:
 
 
 @numba.njit(nogil=True, cache=True)
-def find_property(
+def find_properties(
     buffer: Bytes,
     starts: Int32s,
     lengths: Int32s,
-    name: Bytes,
+    names: Bytes,
+    name_offsets: Int64s,
     value_starts: Int32s,
     value_lengths: Int32s,
 ) -> None:
-    """Find the value of property `name` in each properties string; length -1 where it has none.
+    """Find the values of some properties in each properties string, in one walk; length -1 for none.
 
-    By the rules of `split_pairs`, but without splitting. Outputs are as long as `starts`.
+    By the rules of `split_pairs`, but without splitting. Name k is the bytes of `names` from name_offsets[k]
+    to name_offsets[k + 1]; outputs have a row for each name, as long as `starts`.
     """
+    one = np.uint64(1)  # unsigned positions need no look at their sign
     for n in range(starts.size):
-        value_starts[n] = 0
-        value_lengths[n] = -1
-        at = np.int64(starts[n])
-        stop = at + lengths[n]
+        for k in range(name_offsets.size - 1):
+            value_starts[k, n] = 0
+            value_lengths[k, n] = -1
+        at = np.uint64(starts[n])
+        stop = at + np.uint64(lengths[n])
         while at < stop:
-            value_start = at + name.size + 1
-            is_named = value_start < stop and buffer[value_start - 1] == _NAME_END
-            for index in range(name.size):
-                is_named = is_named and buffer[at + index] == name[index]
-            end = value_start if is_named else at
-            while end < stop and buffer[end] != _PAIR_END:
-                end += 1
-            if is_named and end > value_start:
-                value_starts[n] = value_start
-                value_lengths[n] = end - value_start
-            at = end + 1
+            end = at
+            while end < stop and buffer[end] > _PAIR_END:
+                end += one
+            value_at = end + one
+            if end < stop and buffer[end] == _NAME_END:
+                end = value_at
+                while end < stop and buffer[end] != _PAIR_END:
+                    end += one
+                k = _number_of(buffer, at, value_at - one, names, name_offsets) if end > value_at else -1
+                if k >= 0:
+                    value_starts[k, n] = value_at
+                    value_lengths[k, n] = end - value_at
+            at = end + one
+
+
+@numba.njit(nogil=True, cache=True)
+def _number_of(buffer: Bytes, start: Int, stop: Int, names: Bytes, name_offsets: Int64s) -> int:
+    """Which of the names buffer[start:stop] is, or -1."""
+    for k in range(name_offsets.size - 1):
+        first = name_offsets[k]
+        size = name_offsets[k + 1] - first
+        if size != np.int64(stop - start):
+            continue
+        matched = 0
+        while matched < size and buffer[start + np.uint64(matched)] == names[first + matched]:
+            matched += 1
+        if matched == size:
+            return k
+    return -1

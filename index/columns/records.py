@@ -26,6 +26,8 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 _MAX_MS = (2**63 - 1) // 1000
+# The properties that are columns of their own.
+_FOUND = (TAGS, KEYS)
 _TIME = pa.timestamp("ms", tz="UTC")
 
 SCHEMA = pa.schema(
@@ -130,13 +132,23 @@ class Records:
         return Pairs(first_pairs, pairs[:, :count])
 
     def find_property(self, name: str) -> tuple[Int32s, Int32s]:
-        """Start and length of a property's value in each record; length -1 where it has none."""
-        value_starts = np.empty(len(self), np.int32)
-        value_lengths = np.empty(len(self), np.int32)
+        """Start and length of TAGS or KEYS in each record; length -1 where it has none."""
+        value_starts, value_lengths = self._found
+        row = _FOUND.index(name)
+        return value_starts[row], value_lengths[row]
+
+    @cached_property
+    def _found(self) -> tuple[Int32s, Int32s]:
+        """All of _FOUND, in one walk; a row for each."""
+        value_starts = np.empty((len(_FOUND), len(self)), np.int32)
+        value_lengths = np.empty((len(_FOUND), len(self)), np.int32)
+        names = np.frombuffer("".join(_FOUND).encode(), np.uint8)
+        name_offsets = np.cumsum([0, *map(len, _FOUND)], dtype=np.int64)
         starts = self.layout[kernels.PROPERTIES_START]
         lengths = self.layout[kernels.PROPERTIES_LENGTH]
-        name_bytes = np.frombuffer(name.encode(), np.uint8)
-        kernels.find_property(self.buffer, starts, lengths, name_bytes, value_starts, value_lengths)
+        kernels.find_properties(
+            self.buffer, starts, lengths, names, name_offsets, value_starts, value_lengths
+        )
         return value_starts, value_lengths
 
 
