@@ -393,7 +393,8 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
         physical_offset = read_long(entries, index * ENTRY_BYTES)
         size = read_int(entries, index * ENTRY_BYTES + 8)
         at = physical_offset - start_offset
-        if at < 0 or size < FIXED_BYTES or at + size > end or (index and taken_bytes + size > max_bytes):
+        # Any number may stand in an entry, and a sum may wrap round.
+        if at < 0 or size < FIXED_BYTES or size > end - at or (index and taken_bytes + size > max_bytes):
             return index, taken_bytes
         total_size, body_at, body_length, _, _, _, _ = record_layout(data, at, at + size)
         if total_size != size or read_long(data, at + PHYSICAL_OFFSET_POSITION) != physical_offset:

@@ -44,7 +44,8 @@ class DueBlocks:
 
         physical_offsets = entries["physical_offset"].astype(np.int64)
         sizes = entries["size"].astype(np.int32)
-        room = int(sizes.sum(dtype=np.int64)) + kernels.MAX_GROWTH_BYTES * len(sizes)
+        # A damaged entry may have a size below 0; it ends the block, and must not make room scarce before.
+        room = int(sizes.clip(0).sum(dtype=np.int64)) + kernels.MAX_GROWTH_BYTES * len(sizes)
         target = np.empty(room, np.uint8)
         starts = np.empty(len(sizes) + 1, np.int64)
         groups = np.empty(len(sizes), np.int32)

@@ -22,6 +22,7 @@ from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
 from mqstore.store.record_format import (
     CRC_PROPERTY_BYTES,
+    FIXED_BYTES,
     HEADER_BYTES,
     IPV6_EXTRA_BYTES,
     MESSAGE_MAGIC_CODE,
@@ -217,7 +218,7 @@ def restore_rows(  # type: ignore[no-untyped-def]
 
     start_offset: physical offset of data[0]. physical_offsets: int64, sizes: int32, of consecutive entries,
     which begin at `queue_offset` of queue `queue_id` of SCHEDULE_TOPIC_XXXX. store_host: uint8, as stored.
-    target: room for all of `sizes`, and MAX_GROWTH_BYTES for each. starts: int64, one longer than `sizes`.
+    target: room for the `sizes` above 0, and MAX_GROWTH_BYTES for each. starts: int64, one longer than sizes.
     groups: int32, for each record which (topic, queue). group_places: int64[g, 3], of each of these where its
     topic is in `target`, how long it is, and its queue id; there are no more groups than fit it.
     """
@@ -226,7 +227,8 @@ def restore_rows(  # type: ignore[no-untyped-def]
     group_count = 0
     for row in range(len(physical_offsets)):
         at, size = physical_offsets[row] - start_offset, np.int64(sizes[row])
-        if at < 0 or at + size > end:
+        # Any number may stand in an entry, and a sum may wrap round.
+        if at < 0 or size < FIXED_BYTES or size > end - at:
             return row, group_count
         if not _is_deliverable(data, at, size, start_offset, queue_id, queue_offset + row):
             return row, group_count

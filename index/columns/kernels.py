@@ -150,7 +150,8 @@ def lay_out(
     for n in range(physical_offsets.size):
         at = physical_offsets[n] - start_offset
         size = np.int64(sizes[n])
-        if at < 0 or size < MIN_RECORD_BYTES or at + size > end:
+        # Any number may stand in an entry, and a sum may wrap round.
+        if at < 0 or size < MIN_RECORD_BYTES or size > end - at:
             return n
         if read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offsets[n]:
             return n

@@ -218,3 +218,14 @@ def test_records_are_located_as_the_twin_does(
     )
     located = plain.locate_records(entries, data, start_offset, end, max_count, max_bytes)
     assert ([tuple(column) for column in places[:, :count].T.tolist()], taken_bytes) == located
+
+
+@pytest.mark.parametrize("physical_offset", [2**63 - 4, 2**63 - 200, -(2**63), -(2**63) + 50])
+@pytest.mark.parametrize("size", [-1, 0, 91, 2**31 - 1])
+def test_an_entry_with_any_numbers_locates_nothing(physical_offset: int, size: int) -> None:
+    """Offset and size together may exceed 63 bits: nothing is read outside the segment."""
+    entries = as_array(struct.pack(">qiq", physical_offset, size, 0))
+    places = np.full((4, 1), -1)
+    for start_offset in (0, 2**31):
+        data = as_array(bytes(1_000))
+        assert kernels.locate_records(entries, data, start_offset, 1_000, 2**40, places) == (0, 0)

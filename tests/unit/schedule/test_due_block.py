@@ -136,6 +136,26 @@ def test_entries_of_another_queue_are_refused() -> None:
     assert blocks.restore(entries, 0, 1) is None
 
 
+@pytest.mark.parametrize("size", [-(2**31), -40_000, -1, 0, 91, 2**31 - 1])
+@pytest.mark.parametrize("physical_offset", [None, 2**63 - 4, 2**63 - 200, -(2**63)])
+def test_a_damaged_entry_ends_the_block_whatever_its_numbers(physical_offset: int | None, size: int) -> None:
+    """Nothing is read outside the segment, and the block has room for the records before the entry."""
+    delayed = store(in_blocks=True)
+    delayed.delay(1, *[b"%0200d" % number for number in range(50)])
+    queue = delayed.queues.find(SCHEDULE_TOPIC, 0)
+    assert queue is not None
+    entries = queue.entries_from(0, 50).copy()
+    entries["size"][49] = size
+    if physical_offset is not None:
+        entries["physical_offset"][49] = physical_offset
+    if size == 2**31 - 1:
+        entries = entries[48:]
+    block = DueBlocks(delayed.config, delayed.log).restore(entries, 0, 50 - len(entries))
+    assert block is not None
+    assert len(block) == len(entries) - 1
+    assert block.starts[-1] <= len(block.buffer)
+
+
 def test_the_restored_record_stands_for_itself() -> None:
     """A look at the bytes: queue id, topic and properties of the copy."""
     delayed = store(in_blocks=True)

@@ -7,11 +7,13 @@ by the reader that tests/unit/index/test_get_message.py holds to RocketMQ's rule
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqstore.index.columns import kernels
 from mqstore.index.columns.queue_table import queue_table, table_schema
 from mqstore.index.columns.records import SCHEMA
 from mqstore.index.consume_queue_format import ENTRY
@@ -129,6 +131,17 @@ def test_lent_bodies_outlive_their_segment(filled: FilledQueues) -> None:
     found = table(filled, 0, 9, "body", lend=True)
     filled.log.files.destroy()
     assert found["body"].to_pylist() == [b"a body that does not fit into the view"]
+
+
+@pytest.mark.parametrize("physical_offset", [2**63 - 4, 2**63 - 200, -(2**63), -(2**63) + 50])
+@pytest.mark.parametrize("size", [-1, 0, 91, 2**31 - 1])
+def test_an_entry_with_any_numbers_lays_out_nothing(physical_offset: int, size: int) -> None:
+    """Offset and size together may exceed 63 bits: nothing is read outside the segment."""
+    layout = np.empty((kernels.LAYOUT_FIELDS, 1), np.int32)
+    offsets, sizes = np.array([physical_offset]), np.array([size], np.int32)
+    for start_offset in (0, 2**31):
+        segment = np.zeros(1_000, np.uint8)
+        assert kernels.lay_out(segment, 1_000, start_offset, offsets, sizes, layout) == 0
 
 
 @pytest.mark.parametrize(("shift", "longer"), [(1, 0), (0, 0), (0, -2), (-1, -1)])
