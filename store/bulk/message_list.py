@@ -18,6 +18,8 @@ from mqstore.store.message_encoder import checked_properties, join_keys
 __all__ = ["columns_of_messages"]
 
 _INT = {int}
+_TAGS = {str, type(None)}
+_MIN_INT, _MAX_INT = -(2**31), 2**31 - 1
 
 
 def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
@@ -45,7 +47,11 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
     is_ordinary = (
         set(map(type, bodies)) == {bytes}
         and set(map(type, topics)) == {str}
+        and set(map(type, tags)) <= _TAGS
         and set(map(type, queue_ids)) == set(map(type, delay_levels)) == set(map(type, flags)) == _INT
+        and min(queue_ids) >= 0
+        and max(queue_ids) <= _MAX_INT
+        and _MIN_INT <= min(flags) <= max(flags) <= _MAX_INT
         and set(sys_flags) == set(reconsume_times) == set(prepared_offsets) == {0}
         and born_timestamps.count(None) == born_hosts.count(None) == waits.count(True) == count
     )
@@ -92,7 +98,17 @@ def _repeated_texts(values: Sequence[str | None]) -> Texts:
 def _keys(values: Sequence[str | Sequence[str]]) -> Texts:
     if values.count(()) == len(values):
         return Texts.repeated(b"", len(values))
-    return _texts([(keys if isinstance(keys, str) else join_keys(tuple(keys))).encode() for keys in values])
+    return _texts([_joined(keys).encode() for keys in values])
+
+
+def _joined(keys: str | Sequence[str]) -> str:
+    """As the property KEYS; nothing where there are none."""
+    if isinstance(keys, str):
+        return keys
+    joined = join_keys(tuple(keys)) if keys else ""
+    if keys and not joined:
+        raise ValueError("one key, and it is empty")
+    return joined
 
 
 def _stored(values: Sequence[Mapping[str, str]]) -> Texts:

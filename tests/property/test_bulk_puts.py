@@ -135,6 +135,45 @@ def test_a_list_is_stored_in_bulk() -> None:
             store.put_messages([Message("orders", b"")])
 
 
+def test_in_a_long_list_some_messages_have_keys() -> None:
+    """Those that have none are stored without, and the list is taken."""
+    messages = [Message("orders", b"", keys=("a", "b") if at % 2 else ()) for at in range(48)]
+    with SmallStore(MemoryFileSystem(), Path("/store")).open() as store:
+        store.put_messages(messages)
+        assert [message.keys for message in messages_of(store, "orders")] == [
+            ("a", "b") if at % 2 else () for at in range(48)
+        ]
+
+
+@pytest.mark.parametrize("count", [2, 60])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"queue_id": -1},
+        {"queue_id": 2**32},
+        {"flag": 2**31},
+        {"flag": -(2**31) - 1},
+        {"tags": 5},
+        {"tags": b"a"},
+        {"keys": 5},
+        {"keys": (1,)},
+        {"keys": "\x02"},
+        {"keys": ("",)},
+        {"body": "text"},
+    ],
+    ids=str,
+)
+def test_a_list_with_an_illegal_message_stores_nothing(fields: dict[str, Any], count: int) -> None:
+    """As a single put refuses it, however long the list is; the log and the topics stay as they were."""
+    illegal = msgspec.structs.replace(Message("new", b"good"), **fields)
+    with SmallStore(MemoryFileSystem(), Path("/store")).open() as store:
+        with pytest.raises(StoreError) as single:
+            store.put_message(illegal)
+        with pytest.raises(type(single.value)):
+            store.put_messages([*[Message("new", b"good")] * (count - 1), illegal])
+        assert (store.max_offset, "new" in store.topics) == (0, False)
+
+
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_columns_are_announced_and_durable(flush_disk_type: str) -> None:
     """Each queue once, with its new length; in SYNC_FLUSH all is durable then, and visible."""
