@@ -57,6 +57,8 @@ class Flusher:
         # Whether somebody seems to lead; spares the others asking for the lock. Never trusted for long.
         self._is_led = False
         self._last_thorough_s = time.monotonic()
+        # The error of the one sync that failed. Written and read by the leader.
+        self._sync_error: OSError | None = None
         # Store time of the newest message known to be durable; read by the checkpoint.
         self.flushed_store_timestamp = log.last_store_timestamp
         # Appended by putters, taken by whoever calls `resolve_pending`.
@@ -98,8 +100,10 @@ class Flusher:
         """Sleep while others lead, and lead when woken for it; False when time is up."""
         deadline_s = time.monotonic() + self._timeout_s
         was_woken = True
+        asleep: threading.Lock | None = None
         while self._log.flushed_offset < end_offset:
-            asleep = self._waiters.join(end_offset)
+            # Whoever slept in vain is still among them: an entry nobody sleeps on could be woken to lead.
+            asleep = asleep or self._waiters.join(end_offset)
             # Joined first: a leader that ended before that woke nobody, and `_is_led` shows it. Whoever slept
             # in vain does not believe it.
             if not (self._is_led and was_woken) and self._lead(end_offset):
@@ -108,6 +112,8 @@ class Flusher:
             if remaining_s <= 0:
                 return self._log.flushed_offset >= end_offset
             was_woken = asleep.acquire(timeout=min(remaining_s, _LONGEST_SLEEP_S))
+            if was_woken:
+                asleep = None
         return True
 
     def _lead(self, end_offset: int) -> bool:
@@ -147,6 +153,8 @@ class Flusher:
     def _flush_locked(self) -> int:
         self._is_led = True
         log = self._log
+        if self._sync_error is not None:
+            log.poison(self._sync_error)
         if log.is_poisoned:  # I9
             raise log.refusal or AssertionError("poisoned without a refusal")
         # The time is read first: a message appended in between is synced but not yet counted as such.
@@ -161,6 +169,8 @@ class Flusher:
                         if mapped_file.is_full:
                             mapped_file.rest()
             except OSError as error:
+                # Kept before anything is called: Ctrl-C, pressed while the disk hung, strikes at a call.
+                self._sync_error = error
                 log.poison(error)
                 raise (log.refusal or AssertionError("poisoned without a refusal")) from error
             log.flushed_offset = target

@@ -4,14 +4,17 @@ Syncs are counted, delayed and failed through a watched file system, so threads 
 them to and no time is measured.
 """
 
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from mqstore.store import flusher as flusher_module
+from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import StorePoisoned
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
@@ -157,6 +160,64 @@ def test_a_failed_sync_is_final(
     found = small.log.look_message_by_offset(durable.physical_offset)
     assert found is not None
     assert found.body == b"durable"
+
+
+def test_a_failed_sync_is_final_though_ctrl_c_strikes_at_once(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
+) -> None:
+    """Pressed while the disk hung, it ends the leader before the log is poisoned: no second sync is tried."""
+
+    def fail(step: str, path: Path) -> None:
+        if step == "sync":
+            raise OSError(5, "Input/output error")
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> None:
+        # Where Python looks for signals: at the beginning of a function.
+        if frame.f_code is CommitLog.poison.__code__:
+            raise KeyboardInterrupt
+
+    place = small.append()
+    watched.before = fail
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            flusher.flush()
+    finally:
+        sys.settrace(before)
+    watched.before = lambda step, path: None
+    for again in (flusher.flush, lambda: flusher.wait_for(place.size_bytes)):
+        with pytest.raises(StorePoisoned, match="Input/output error"):
+            again()
+    assert (watched.count("sync"), flusher.flushed_offset) == (0, 0)
+
+
+def test_who_sleeps_long_waits_once(
+    small: SmallLog, flusher: Flusher, slow_disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking up in between leaves nothing behind that could be woken to lead in the place of a thread."""
+    looks = threading.Semaphore(0)
+    monkeypatch.setattr(flusher_module, "_LONGEST_SLEEP_S", 0.001)
+    lead = flusher._lead
+
+    def counted_lead(end_offset: int) -> bool:
+        looks.release()
+        return lead(end_offset)
+
+    small.append()
+    with ThreadPoolExecutor(2) as pool:
+        leader = pool.submit(flusher.flush)
+        assert slow_disk.started.wait(60)
+        place = small.append()
+        monkeypatch.setattr(flusher, "_lead", counted_lead)
+        waiting = pool.submit(flusher.wait_for, place.physical_offset + place.size_bytes)
+        for _ in range(5):
+            assert looks.acquire(timeout=60)
+        assert repr(flusher._waiters) == "SyncWaiters(waiting=1)"
+        slow_disk.release()
+        assert leader.result(60)
+        assert waiting.result(60)
+    assert repr(flusher._waiters) == "SyncWaiters(waiting=0)"
 
 
 def test_what_is_durable_is_not_waited_for(small: SmallLog, flusher: Flusher, slow_disk: SlowDisk) -> None:
