@@ -49,6 +49,8 @@ _INT = struct.Struct(">i")
 _SIZE_MAGIC_AND_OFFSET = struct.Struct(">ii20xq")
 
 
+_ERASED_AT_ONCE_BYTES = 1 << 20
+
 # How often a putter lets others run before it blocks on the append lock.
 _YIELDS = 100
 
@@ -241,7 +243,7 @@ class CommitLog:
             self._queue_offsets.update(zip(block.queues, after, strict=True))
             current.publish(block.bytes_of(first, stop))
         except BaseException:
-            self._take_back(current, position, before)
+            self._take_back(current, position, int(block.starts[stop] - block.starts[first]), before)
             raise
         self.last_store_timestamp = store_timestamp
         return base_offset
@@ -297,19 +299,21 @@ class CommitLog:
                 self._queue_offsets[queue] = queue_offset + 1
             current.publish(record)
         except BaseException:
-            self._take_back(current, position, {queue: queue_offset} if takes_offset else {})
+            self._take_back(current, position, len(record), {queue: queue_offset} if takes_offset else {})
             raise
         self.last_store_timestamp = store_timestamp
         return Appended(queue_offset, physical_offset, len(record), store_timestamp)
 
     def _take_back(
-        self, current: MappedFile, position: int, queue_offsets: dict[tuple[str, int], int]
+        self, current: MappedFile, position: int, size_bytes: int, queue_offsets: dict[tuple[str, int], int]
     ) -> None:
         """After an append that failed: complete if it became visible, else as if it had never begun."""
         if current.wrote_position > position:
             return
-        if position + BLANK_MIN_BYTES <= current.reserved_position:
-            current.write(position, bytes(BLANK_MIN_BYTES))
+        # All of it: behind the next record that is as long as the first, the others would count as written.
+        end = min(position + size_bytes, current.reserved_position)
+        for at in range(position, end, _ERASED_AT_ONCE_BYTES):
+            current.write(at, bytes(min(_ERASED_AT_ONCE_BYTES, end - at)))
         self._queue_offsets.update(queue_offsets)
 
     def _roll(self) -> MappedFile:

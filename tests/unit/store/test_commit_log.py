@@ -17,6 +17,7 @@ from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES
+from mqstore.store.recovery import recover
 from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem
 
@@ -220,6 +221,26 @@ def test_a_record_that_was_not_acknowledged_is_not_found_later(
     segment = watched_log.log.files.files[0]
     assert watched_log.log.max_offset == end
     assert not any(segment.view[end : end + BLANK_MIN_BYTES])
+
+
+def test_a_block_that_was_taken_back_is_not_found_later(
+    watched_log: SmallLog, watched: WatchedFileSystem
+) -> None:
+    """Not even behind a record as long as its first one was, when the end is looked for again."""
+    watched_log.append(b"first")
+
+    def interrupt(step: str, path: Path) -> None:
+        if step == "published":
+            raise KeyboardInterrupt
+
+    watched.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        watched_log.append_block(*[b"block %d" % at for at in range(5)])
+    watched.before = lambda step, path: None
+    watched_log.append(b"another")
+    end = watched_log.log.max_offset
+    assert recover(watched_log.log, 0, end, writable=True).end_offset == end
+    assert watched_log.bodies() == [b"first", b"another"]
 
 
 def test_readers_see_what_is_written_in_async_flush(small: SmallLog) -> None:
