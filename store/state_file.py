@@ -146,8 +146,9 @@ class StateFile:
             self._current = None
             file_system.rename(self.path, self.backup_path)
         file_system.rename(self._temporary_path, self.path)
-        self._current = text
         file_system.sync_directory(self.path.parent)
+        # Last: until its name is durable, the same state must be saved again by whoever asks for it.
+        self._current = text
 
 
 _MISSING = "missing"

@@ -37,6 +37,7 @@ class ForgetfulDirectory:
         self._live: _Names = {path: _File(content) for path, content in files.items()}
         self._durable: _Names = dict(self._live)
         self._unsynced_changes: list[Callable[[_Names], None]] = []
+        self.before_step: Callable[[], None] = lambda: None
         self.after_step: Callable[[], None] = lambda: None
 
     def make_directories(self, path: Path, *, durable: bool = True) -> None:
@@ -48,6 +49,7 @@ class ForgetfulDirectory:
         return self._live[path].content
 
     def write(self, path: Path, data: bytes) -> None:
+        self.before_step()
         file = self._live.get(path)
         if file is None:
             file = _File()
@@ -56,10 +58,12 @@ class ForgetfulDirectory:
         self.after_step()
 
     def sync(self, path: Path) -> None:
+        self.before_step()
         self._live[path].is_synced = True
         self.after_step()
 
     def rename(self, source: Path, target: Path) -> None:
+        self.before_step()
         file = self._live[source]
 
         def renamed(names: _Names) -> None:
@@ -71,6 +75,7 @@ class ForgetfulDirectory:
         self.after_step()
 
     def sync_directory(self, path: Path) -> None:
+        self.before_step()
         self._durable = dict(self._live)
         self._unsynced_changes = []
         self.after_step()

@@ -165,6 +165,28 @@ def test_a_failed_save_leaves_a_whole_state_and_the_next_one_succeeds(failing_st
     assert StateFile(disk, path).load(decode) == "3"
 
 
+@pytest.mark.parametrize("failing_step", range(5))
+def test_a_save_that_succeeds_after_one_that_failed_is_durable(failing_step: int) -> None:
+    """Also with the same bytes: what a failed save may have left in place is not taken for done."""
+    path = Path("/config/x.json")
+    disk = ForgetfulDirectory({path: b"<1>", path.with_name("x.json.bak"): b"<0>"})
+    file = StateFile(disk, path)
+    file.load(decode)
+    steps = iter(range(5))
+
+    def fail_before_step() -> None:
+        if next(steps) == failing_step:
+            raise Broken
+
+    disk.before_step = fail_before_step
+    with pytest.raises(Broken):
+        file.save(b"<2>")
+    disk.before_step = lambda: None
+    file.save(b"<2>")
+    for left in disk.after_power_cut():
+        assert StateFile(left, path).load(decode) == "2"
+
+
 OLD, BACKUP = b"<old state>", b"<older state>"
 
 
