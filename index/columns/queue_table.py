@@ -80,7 +80,9 @@ def _records(
             segment = commit_log.files.file_for(physical_offset)
             if segment is not None:
                 count = _count_in(segment, entries)
-                yield _lay_out(commit_log, segment, entries[:count])
+                records = _lay_out(commit_log, segment, entries[:count])
+                if records is not None:
+                    yield records
                 entries = entries[count:]
             elif physical_offset < commit_log.min_offset:
                 entries = entries[entries["physical_offset"] >= commit_log.min_offset]
@@ -96,14 +98,20 @@ def _count_in(segment: MappedFile, entries: Entries) -> int:
     return max(1, int(min(ends_before, fits)))
 
 
-def _lay_out(commit_log: CommitLog, segment: MappedFile, entries: Entries) -> Records:
+def _lay_out(commit_log: CommitLog, segment: MappedFile, entries: Entries) -> Records | None:
+    """The records of `entries`, all of `segment`; None when that is gone."""
+    try:
+        data = segment.array
+    except FileNotFoundError:
+        # Deleted by retention (of another process, perhaps) before it was first mapped here.
+        return None
     physical_offsets = entries["physical_offset"].astype(np.int64)
     sizes = entries["size"].astype(np.int32)
     layout = np.empty((kernels.LAYOUT_FIELDS, len(entries)), np.int32)
     end = min(commit_log.visible_offset - segment.start_offset, segment.size_bytes)
-    count = kernels.lay_out(segment.array, end, segment.start_offset, physical_offsets, sizes, layout)
+    count = kernels.lay_out(data, end, segment.start_offset, physical_offsets, sizes, layout)
     if count < len(entries):
         position = int(physical_offsets[count]) - segment.start_offset
         expected = f"the record of {sizes[count]} bytes of a queue entry"
         raise CorruptRecord(segment.path, position, expected, "something else")
-    return Records(segment.array, layout)
+    return Records(data, layout)

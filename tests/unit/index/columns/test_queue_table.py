@@ -21,8 +21,10 @@ from mqstore.store.errors import ConfigIllegal, CorruptRecord
 from mqstore.store.file_system import FileSystem
 from mqstore.store.host import Host
 from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.message import Message
 from mqstore.store.stored_message import StoredMessage
 from support.filled_queues import FilledQueues
+from support.small_store import SmallStore, messages_of
 
 text = st.text(st.characters(exclude_characters="\x00\x01\x02 ", exclude_categories=["Cs"]), min_size=1)
 messages = st.fixed_dictionaries(
@@ -123,6 +125,21 @@ def test_messages_that_are_gone_have_no_row(filled: FilledQueues) -> None:
     filled.log.files.delete_first()
     assert first.physical_offset < filled.log.min_offset
     assert table(filled, 0, 9_999, "body")["body"].to_pylist() == [b"second"]
+
+
+def test_a_reader_passes_over_what_the_writer_has_deleted_since(file_system: FileSystem, root: Path) -> None:
+    """Segments that it knows of and has not mapped yet."""
+    small = SmallStore(file_system, root)
+    with small.open() as writer:
+        for at in range(8):
+            writer.put_message(Message("orders", b"%d" % at + bytes(50_000)))
+    with small.open(read_only=True) as reader, small.open() as writer:
+        assert reader.min_offset == 0
+        writer.commit_log.files.delete_first()
+        writer.commit_log.files.delete_first()
+        left = [message.queue_offset for message in messages_of(writer, "orders")]
+        assert 0 < len(left) < 8
+        assert reader.to_arrow("orders", 0)["queue_offset"].to_pylist() == left
 
 
 def test_lent_bodies_outlive_their_segment(filled: FilledQueues) -> None:
