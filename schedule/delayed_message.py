@@ -117,8 +117,9 @@ def restore(stored: StoredMessage) -> Message:
 
 def _real_topic(stored: StoredMessage, properties: Mapping[str, str]) -> str:
     topic = properties.get(REAL_TOPIC)
-    if topic is None:
-        raise _homeless(stored, REAL_TOPIC, topic, "a topic")
+    # One that came home here would be due again at once, for ever, or after each delay.
+    if topic is None or topic == SCHEDULE_TOPIC:
+        raise _homeless(stored, REAL_TOPIC, topic, "another topic")
     return topic
 
 

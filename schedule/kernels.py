@@ -244,8 +244,10 @@ def restore_rows(  # type: ignore[no-untyped-def]
         home_at, home_bytes = find_property(data, start, stop - start, _REAL_TOPIC)
         id_at, id_digits = find_property(data, start, stop - start, _REAL_QID)
         home_queue_id = _number(data, id_at, id_digits)
-        is_half = _is(data, home_at, home_bytes, _HALF_TOPIC)
-        if not 0 < home_bytes <= _MAX_TOPIC_BYTES or is_half or home_queue_id < 0:
+        is_odd = _is(data, home_at, home_bytes, _HALF_TOPIC) or _is(
+            data, home_at, home_bytes, _SCHEDULE_TOPIC
+        )
+        if not 0 < home_bytes <= _MAX_TOPIC_BYTES or is_odd or home_queue_id < 0:
             return row, group_count
         topic_at = _copy(target, at_target, data, at, body_at + body_bytes) + 1
         properties_at = _copy(target, topic_at, data, home_at, home_at + home_bytes) + 2

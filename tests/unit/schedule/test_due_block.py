@@ -110,6 +110,21 @@ def test_what_is_out_of_the_ordinary_ends_the_block_before_it(
     assert logs[0] == logs[1]
 
 
+@pytest.mark.parametrize("in_blocks", [True, False])
+@pytest.mark.parametrize("delay", [{}, {DELAY: "1"}])
+def test_a_message_is_not_delivered_to_where_it_waits(delay: dict[str, str], *, in_blocks: bool) -> None:
+    """It would be due again at once, and one pass would fill the disk: it blocks its level instead."""
+    delayed = store(in_blocks=in_blocks)
+    delayed.delay(1, b"first", b"second")
+    home = {REAL_TOPIC: SCHEDULE_TOPIC, REAL_QID: "0"}
+    delayed.put_as_it_is([Message(SCHEDULE_TOPIC, b"odd", properties=delay | home)])
+    assert delayed.deliver_after(1_000) == 2
+    assert "REAL_TOPIC = 'SCHEDULE_TOPIC_XXXX'" in str(delayed.delivery.status()[0].error)
+    delayed.delivery.skip(1)
+    assert delayed.deliver_after(1_000) == 0
+    assert not delayed.delivery.pending()
+
+
 @pytest.mark.parametrize("position", [0, 4, 8, 12, 20, 28, 36, 60, 84, 90, 100, 120, -1])
 def test_a_damaged_record_is_not_delivered(position: int) -> None:
     """The block ends before it; the level is then blocked with the error of the one way."""
