@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mqstore.store.bulk.texts import Texts, mistyped
-from mqstore.store.errors import PropertiesIllegal
+from mqstore.store.errors import MessageIllegal, PropertiesIllegal
 
 __all__ = [
     "columns_of",
@@ -95,22 +95,36 @@ def texts_of(name: str, array: Any) -> Texts:
         )
         texts = Texts(_buffer(array.buffers()[1], np.uint8), stops - array.type.byte_width, stops)
     elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
-        texts = _variable(array, np.int32)
+        texts = _variable(name, array, np.int32)
     elif pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
-        texts = _variable(array, np.int64)
+        texts = _variable(name, array, np.int64)
     else:
         raise mistyped(name, str(kind), "a column of strings or binaries")
     return _without_nulls(texts, array)
 
 
-def _variable(array: Any, width: type) -> Texts:
+def _variable(name: str, array: Any, width: type) -> Texts:
     if len(array) == 0:
         return Texts.repeated(b"", 0)
     _, offsets, data = array.buffers()
     places = _buffer(offsets, width)[array.offset : array.offset + len(array) + 1].astype(
         np.int64, copy=False
     )
-    return Texts(_buffer(data, np.uint8), places[:-1], places[1:])
+    text = _buffer(data, np.uint8)
+    _check_places(name, places, len(text))
+    return Texts(text, places[:-1], places[1:])
+
+
+def _check_places(name: str, places: npt.NDArray[np.int64], end: int) -> None:
+    """Raise MessageIllegal for offsets that fall or lead outside: Arrow takes them as they are sent."""
+    is_wrong = (places[1:] < places[:-1]) | (places[:-1] < 0) | (places[1:] > end)
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
+        raise MessageIllegal(
+            f"{name} of row {row} lies outside its Arrow array, which is damaged",
+            limit="an array that validate(full=True) accepts",
+            row=row,
+        )
 
 
 def _buffer(buffer: Any, kind: type) -> npt.NDArray[Any]:
@@ -131,6 +145,7 @@ def stored_properties_of(name: str, array: Any) -> Texts:
 
     names, values = texts_of(name, array.keys), texts_of(name, array.items)
     places = np.asarray(array.offsets).astype(np.int64)
+    _check_places(name, places, names.row_count)
     firsts, lasts = places[:-1], places[1:]
     if array.null_count:
         lasts = np.where(_is_valid(array), lasts, firsts)

@@ -172,3 +172,26 @@ def test_what_is_no_table(table: object) -> None:
     """A list of messages, say: that is for `put_messages`."""
     with pytest.raises(MessageIllegal, match="mapping"):
         read_columns(table)
+
+
+@pytest.mark.parametrize("places", [[0, 200_000, 3], [0, 2, 1], [0, -1, 3]])
+@pytest.mark.parametrize(("kind", "width"), [(pa.binary(), np.int32), (pa.large_binary(), np.int64)])
+def test_a_damaged_array_of_arrow_is_refused(places: list[int], kind: pa.DataType, width: type) -> None:
+    """Arrow looks at the first and the last offset alone, and what came over a network may have any."""
+    offsets = pa.py_buffer(np.array([*places, 6], width))
+    damaged = pa.Array.from_buffers(kind, 3, [None, offsets, pa.py_buffer(b"abcdef")])
+    with pytest.raises(MessageIllegal, match="outside its Arrow array"):
+        read(body=damaged)
+    with pytest.raises(MessageIllegal, match="outside its Arrow array"):
+        read(tags=damaged)
+
+
+def test_a_damaged_map_of_arrow_is_refused() -> None:
+    """As above: its offsets say which pairs are whose."""
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(["a", "c"]), pa.array(["b", "d"])], fields=[MAP.key_field, MAP.item_field]
+    )
+    offsets = pa.py_buffer(np.array([0, 100_000, 2, 2], np.int32))
+    damaged = pa.Array.from_buffers(MAP, 3, [None, offsets], children=[pairs])
+    with pytest.raises(MessageIllegal, match="outside its Arrow array"):
+        read(properties=damaged)
