@@ -83,6 +83,10 @@ class ColumnsPath:
         for name in columns.topics:
             if self._topics.lookup(name) is None:
                 self._topics.find(name)
+        return self.append(block)
+
+    def append(self, block: RecordBlock) -> StoredRows:
+        """Append records whose topics are there, wait for the disk, and tell those who wait for messages."""
         appended = self._commit_log.append_block(block)
         status = PutMessageStatus.PUT_OK
         if self._is_sync_flush and len(block) and not self._flusher.wait_for(appended.end_offset):

@@ -114,16 +114,7 @@ class PutPath:
         """Store delivered copies, all or none; where they end. None when a topic is not there (PutBlock)."""
         if any(self._lookup(topic) is None for topic, _ in block.queues):
             return None
-        appended = self._commit_log.append_block(block)
-        if self._is_sync_flush:
-            self._wait(appended.end_offset)
-        if self._arrivals.wanted:
-            # Of each queue the last: whoever waits sees all up to it.
-            for group, queue_offset in dict(
-                zip(block.groups.tolist(), appended.queue_offsets.tolist(), strict=True)
-            ).items():
-                self._arrivals.announce(*block.queues[group], queue_offset + 1)
-        return appended.end_offset
+        return self._columns.append(block).appended.end_offset
 
     def put_rewritten(self, message: Message) -> PutMessageResult:
         """Store one message of the store's own after the delay rewrite: a copy that was sent back."""
