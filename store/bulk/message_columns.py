@@ -214,5 +214,8 @@ def _used(topics: list[Any], indices: Ints) -> tuple[list[Any], Ints]:
 
 def _numbered(values: "Sequence[object] | npt.NDArray[Any]") -> tuple[list[Any], Ints]:
     numbers: dict[object, int] = {}
-    indices = [numbers.setdefault(value, len(numbers)) for value in values]
+    try:
+        indices = [numbers.setdefault(value, len(numbers)) for value in values]
+    except TypeError as error:  # something that has no hash, so no str
+        raise mistyped("topic", values, "a sequence of str") from error
     return [str(topic) if isinstance(topic, str) else topic for topic in numbers], np.array(indices, np.int32)

@@ -133,6 +133,7 @@ def test_times() -> None:
         ({"topic": None}, MessageIllegal, "no column 'topic'"),
         ({"topic": 3}, MessageIllegal, "topic"),
         ({"topic": ["a", 3, "a"]}, TopicIllegal, "is a int"),
+        ({"topic": [["a"], ["b"], ["a"]]}, MessageIllegal, "a sequence of str"),
         ({"topic": ["a", "b"]}, MessageIllegal, "2 rows, but body has 3"),
         ({"topic": pa.array(["a", None, "b"])}, MessageIllegal, "row 1 is null"),
         ({"topic": (np.array([0, 1, 2]), ["a", "b"])}, MessageIllegal, "row 2"),
