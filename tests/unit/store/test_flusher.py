@@ -66,6 +66,29 @@ def slow_disk(watched: WatchedFileSystem) -> Iterator[SlowDisk]:
     disk.release()
 
 
+def put_behind_a_slow_sync(small: SmallLog, flusher: Flusher, slow_disk: SlowDisk) -> list[Future[bool]]:
+    """Eight puts that wait for the disk, seven of them appended while the first one's sync runs.
+
+    True: the put was told that its bytes are durable, and so they are.
+    """
+    appended = threading.Semaphore(0)
+
+    def put(index: int) -> bool:
+        if index:
+            slow_disk.started.wait(60)
+        place = small.append(b"%d" % index)
+        appended.release()
+        end = place.physical_offset + place.size_bytes
+        return flusher.wait_for(end) and flusher.flushed_offset >= end
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        puts = [pool.submit(put, index) for index in range(THREADS)]
+        for _ in range(THREADS):
+            assert appended.acquire(timeout=60)
+        slow_disk.release()
+    return puts
+
+
 def test_flush_makes_everything_written_durable(small: SmallLog, flusher: Flusher) -> None:
     """Up to the end at the call; the newest store time goes with it."""
     small.append()
@@ -108,22 +131,7 @@ def test_one_sync_serves_all_who_wait(
     small: SmallLog, flusher: Flusher, watched: WatchedFileSystem, slow_disk: SlowDisk
 ) -> None:
     """While the leader's sync runs, seven others append; one more sync then makes all of them durable."""
-    appended = threading.Semaphore(0)
-
-    def put(index: int) -> bool:
-        if index:
-            slow_disk.started.wait(60)
-        place = small.append(b"%d" % index)
-        appended.release()
-        durable = flusher.wait_for(place.physical_offset + place.size_bytes)
-        return durable and flusher.flushed_offset >= place.physical_offset + place.size_bytes
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        results = [pool.submit(put, index) for index in range(THREADS)]
-        for _ in range(THREADS):
-            assert appended.acquire(timeout=60)
-        slow_disk.release()
-        assert all(result.result(60) for result in results)
+    assert all(result.result() for result in put_behind_a_slow_sync(small, flusher, slow_disk))
     assert watched.count("sync") == 2
 
 
@@ -134,23 +142,9 @@ def test_a_failed_sync_is_final(
     durable = small.append(b"durable")
     small.log.flushed_offset = small.log.max_offset
     slow_disk.error = OSError(5, "Input/output error")
-    appended = threading.Semaphore(0)
-
-    def put(index: int) -> bool:
-        if index:
-            slow_disk.started.wait(60)
-        place = small.append(b"%d" % index)
-        appended.release()
-        return flusher.wait_for(place.physical_offset + place.size_bytes)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        results = [pool.submit(put, index) for index in range(THREADS)]
-        for _ in range(THREADS):
-            assert appended.acquire(timeout=60)
-        slow_disk.release()
-        for result in results:
-            with pytest.raises(StorePoisoned, match="Input/output error"):
-                result.result(60)
+    for result in put_behind_a_slow_sync(small, flusher, slow_disk):
+        with pytest.raises(StorePoisoned, match="Input/output error"):
+            result.result()
     for again in (flusher.flush, small.append, lambda: flusher.wait_for(small.log.max_offset)):
         with pytest.raises(StorePoisoned) as caught:
             again()
@@ -251,21 +245,7 @@ def test_a_leader_that_wakes_nobody_does_not_leave_the_others_asleep(
 ) -> None:
     """Ctrl-C may end it between sync and waking: those who sleep look for themselves after a while."""
     monkeypatch.setattr(flusher, "_wake_waiters", lambda: None)
-    appended = threading.Semaphore(0)
-
-    def put(index: int) -> bool:
-        if index:
-            slow_disk.started.wait(60)
-        place = small.append(b"%d" % index)
-        appended.release()
-        return flusher.wait_for(place.physical_offset + place.size_bytes)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        results = [pool.submit(put, index) for index in range(THREADS)]
-        for _ in range(THREADS):
-            assert appended.acquire(timeout=60)
-        slow_disk.release()
-        assert all(result.result(60) for result in results)
+    assert all(result.result() for result in put_behind_a_slow_sync(small, flusher, slow_disk))
 
 
 def test_async_flush_waits_for_enough_pages_or_for_its_time(
