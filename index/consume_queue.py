@@ -358,6 +358,16 @@ class ConsumeQueue:
                 deleted += 1
         return deleted
 
+    def begin_anew_if_empty(self) -> None:
+        """Let the numbering of a queue without entries begin at 0.
+
+        Where the log still begins at 0 nothing of the queue was ever deleted. A first file that begins later
+        is then one whose name outlived a power cut, while that of the file before it was lost.
+        """
+        with self._lock:
+            if self.max_offset and self.max_physical_offset < 0:
+                self._clear()
+
     def destroy(self) -> None:
         """Delete all files; the numbering begins anew."""
         with self._lock:

@@ -227,6 +227,8 @@ class ConsumeQueueStore:
         """Drop the entries of messages at or behind `physical_offset` from every queue, durably."""
         for queue in self._all():
             queue.truncate(physical_offset, partial(_is_entry, commit_log, queue.topic, queue.queue_id))
+            if commit_log.min_offset == 0:
+                queue.begin_anew_if_empty()
         self.settled -= {name for name, queue in self._queues.items() if queue.max_offset == 0}
 
     def correct_min_offset(self, commit_log_min_offset: int) -> None:

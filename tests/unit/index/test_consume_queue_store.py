@@ -196,6 +196,18 @@ def test_truncate_cuts_every_queue(filled: FilledQueues) -> None:
     assert filled.files() == before
 
 
+def test_a_queue_that_a_crash_left_without_its_beginning_begins_anew(filled: FilledQueues) -> None:
+    """The name of its second file reached the disk, that of the first did not, and nor did the log."""
+    first = filled.put()
+    for _ in range(149):
+        filled.put()
+    filled.file_system.delete(filled.directory / "orders" / "0" / f"{0:020d}")
+    opened = filled.open_queues()
+    assert opened.next_queue_offset("orders", 0) == 150
+    opened.truncate(first.physical_offset, filled.log)
+    assert opened.next_queue_offset("orders", 0) == 0
+
+
 def test_entries_below(filled: FilledQueues) -> None:
     """How many entries of a queue speak of the log before an offset; 0 for a queue that is not there."""
     places = [filled.put() for _ in range(5)]
