@@ -184,10 +184,11 @@ class MessageStore:
         """
         return self._puts.put(message)
 
-    def put_messages(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+    def put_messages(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages, of one queue or many, with one lock and one wait for the disk: all or none.
 
-        A crash may keep the first of them only. Raises as `put_message`.
+        One result for each message, in their order; those of a long list are made when they are looked at.
+        A crash may keep the first messages only. Raises as `put_message`.
         """
         return self._puts.put_all(messages)
 

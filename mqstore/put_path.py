@@ -29,6 +29,7 @@ from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse
 from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS
 from mqstore.store.properties_format import DELAY
 from mqstore.store.put_result import PutMessageResult
+from mqstore.store.put_results import PutMessageResults
 from mqstore.store.status import PutMessageStatus
 from mqstore.topics import TopicConfig, TopicConfigs
 
@@ -75,7 +76,7 @@ class PutPath:
             return self._acknowledge(encoded, appended)
         return self._result(encoded, appended, _PUT_OK, self._commit_log.flushed_offset)
 
-    def put_all(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+    def put_all(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
         messages = list(messages)
         results = self._put_in_bulk(messages) if len(messages) >= _BULK_FROM else None
@@ -166,7 +167,7 @@ class PutPath:
             self._topics.find(message.topic)
         return encoded
 
-    def _put_in_bulk(self, messages: list[Message]) -> list[PutMessageResult] | None:
+    def _put_in_bulk(self, messages: list[Message]) -> PutMessageResults | None:
         """Store messages by the compiled loops; None, and nothing stored, when one is out of the ordinary."""
         try:
             columns = columns_of_messages(messages)
@@ -177,28 +178,17 @@ class PutPath:
             # What is illegal is said by the way that takes them one by one.
             return None
         status, appended, flushed_offset = self._columns.store(columns, block)
-        store_timestamp, store_host = appended.store_timestamp, self._store_host
-        places = zip(
-            map(block.queues.__getitem__, block.groups.tolist()),
-            appended.queue_offsets.tolist(),
-            appended.physical_offsets.tolist(),
-            block.sizes.tolist(),
-            strict=True,
+        return PutMessageResults(
+            status,
+            block.queues,
+            block.groups,
+            appended.queue_offsets,
+            appended.physical_offsets,
+            block.starts,
+            appended.store_timestamp,
+            flushed_offset,
+            self._store_host,
         )
-        return [
-            PutMessageResult(
-                status,
-                topic,
-                queue_id,
-                queue_offset,
-                physical_offset,
-                size,
-                store_timestamp,
-                flushed_offset,
-                store_host,
-            )
-            for (topic, queue_id), queue_offset, physical_offset, size in places
-        ]
 
     def _put_encoded(self, encoded: list[EncodedMessage]) -> list[PutMessageResult]:
         if not encoded:
