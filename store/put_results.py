@@ -61,9 +61,11 @@ class PutMessageResults(Sequence[PutMessageResult]):
     def _result_of(self, row: int) -> PutMessageResult:
         groups, queue_offsets, physical_offsets, starts = self._columns
         status, store_timestamp, flushed_offset, store_host = self._of_all
+        topic, queue_id = self._queues[groups[row]]
         return PutMessageResult(
             status,
-            *self._queues[groups[row]],
+            topic,
+            queue_id,
             int(queue_offsets[row]),
             int(physical_offsets[row]),
             int(starts[row + 1] - starts[row]),
