@@ -134,6 +134,8 @@ class PushConsumer:
         handed_out = 0
         first_error: Exception | None = None
         for key in self._queues():
+            if self._stopping.is_set():
+                break
             try:
                 handed_out += self.pull_once(key.topic, key.queue_id)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one queue, the others go on
@@ -159,12 +161,12 @@ class PushConsumer:
         result = self._store.get_message(
             self.group, topic, queue_id, offset, self._pull_batch_size, self._subscriptions[topic]
         )
-        if result.messages:
-            messages = [ReceivedMessage.of(message.record) for message in result.messages]
-            self._consume(key, messages)
-        # Filtered, removed or missing entries lie between the last message and here; nothing is cached.
-        self._advance(key, result.next_begin_offset, may_go_back=result.status in _OFFSET_MOVED)
-        return len(result.messages)
+        messages = [ReceivedMessage.of(message.record) for message in result.messages]
+        handed_out = self._consume(key, messages) if messages else 0
+        if handed_out == len(messages):
+            # Filtered, removed or missing entries lie between the last message and here; nothing is cached.
+            self._advance(key, result.next_begin_offset, may_go_back=result.status in _OFFSET_MOVED)
+        return handed_out
 
     def _offset(self, key: QueueKey) -> int:
         """Where to pull: an operator's reset, this consumer's place, the committed one, or the first."""
@@ -193,15 +195,21 @@ class PushConsumer:
 
     # -- a batch ----------------------------------------------------------------------------------
 
-    def _consume(self, key: QueueKey, messages: list[ReceivedMessage]) -> None:
-        """Hand out the messages batch by batch; what is done is committed however it ends."""
-        done_offset = messages[0].queue_offset
+    def _consume(self, key: QueueKey, messages: list[ReceivedMessage]) -> int:
+        """Hand out the messages batch by batch until `stop`; what is done is committed however it ends.
+
+        Returns how many were handed out.
+        """
+        done_offset, start = messages[0].queue_offset, 0
         try:
-            for start in range(0, len(messages), self._batch_size):
-                for message in self._finish_batch(key, messages[start : start + self._batch_size]):
+            while start < len(messages) and not self._stopping.is_set():
+                batch = messages[start : start + self._batch_size]
+                for message in self._finish_batch(key, batch):
                     done_offset = message.queue_offset + 1
+                start += len(batch)
         finally:
             self._advance(key, done_offset)
+        return start
 
     def _finish_batch(self, key: QueueKey, batch: list[ReceivedMessage]) -> Iterator[ReceivedMessage]:
         """Yield each message of the batch once it is acknowledged or stored for its retry."""
@@ -236,17 +244,21 @@ class PushConsumer:
 
         An error is kept in `last_error` and pauses the thread for 3 s.
         """
+        if self._stopping.is_set():
+            self.stop()
         if self._thread is None or not self._thread.is_alive():
-            self._stopping.clear()
             self._thread = threading.Thread(target=self._run, name=f"consumer-{self.group}", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread once its round is done, and wait for it."""
+        """End the thread once its batch is done, and wait for it; a listener that calls this need not."""
         self._stopping.set()
+        if self._thread is threading.current_thread():
+            return
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        self._stopping.clear()
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -21,11 +21,12 @@ from mqstore.store.bean import Bean
 from mqstore.store.clock import Clock
 from mqstore.store.errors import GroupIllegal, SubscriptionGroupNotExist
 from mqstore.store.file_system import FileSystem
+from mqstore.topics import MAX_QUEUE_NUMS
 
 __all__ = ["SUBSCRIPTION_GROUP_FILE_NAME", "SubscriptionGroupConfig", "SubscriptionGroups"]
 
 SUBSCRIPTION_GROUP_FILE_NAME: Final = "subscriptionGroup.json"
-_MAX_COUNT: Final = 2**31 - 1
+_MAX_COUNTS: Final = {"retry_max_times": 2**31 - 1, "retry_queue_nums": MAX_QUEUE_NUMS}
 
 
 class SubscriptionGroupConfig(Bean, frozen=True, kw_only=True):
@@ -117,13 +118,13 @@ class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
 def _checked(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
     """`config`, if its name is legal, its numbers are within their limits, and all can be read back."""
     names.check_group(config.group_name)
-    for name in ("retry_max_times", "retry_queue_nums"):
+    for name, limit in _MAX_COUNTS.items():
         count = getattr(config, name)
-        if type(count) is not int or not -1 <= count <= _MAX_COUNT:
+        if type(count) is not int or not -1 <= count <= limit:
             raise GroupIllegal(
-                f"{name} of group {config.group_name!r} is {count!r}, but must be -1 to {_MAX_COUNT}",
+                f"{name} of group {config.group_name!r} is {count!r}, but must be -1 to {limit}",
                 value=count,
-                limit=_MAX_COUNT,
+                limit=limit,
             )
     if mistyped := config.mistyped_field():
         name, value, reason = mistyped

@@ -22,7 +22,7 @@ MISSING_LEVEL_DELAY_MS: Final = 1000
 """What a level that the table does not have waits."""
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_ITEM = re.compile(r"([0-9]+)([smhd])")
+_ITEM = re.compile(r"0*([0-9]{1,19})([smhd])")
 _MAX_DELAY_MS: Final = 2**62
 """Keeps store time + delay within 64 bits."""
 _ACCEPTED = "a whole number and one of s, m, h, d, as in '30s'; items are separated by one space"
@@ -77,7 +77,7 @@ class DelayLevels:
 
 def _delay_ms(item: str, level: int, text: str) -> int:
     match = _ITEM.fullmatch(item)
-    delay_ms = int(match[1][:20]) * _UNIT_MS[match[2]] if match else -1
+    delay_ms = int(match[1]) * _UNIT_MS[match[2]] if match else -1
     if not 0 <= delay_ms <= _MAX_DELAY_MS:
         raise DelayLevelIllegal(
             f"message_delay_level {text!r}: item {level} is {item!r}; accepted is {_ACCEPTED}",

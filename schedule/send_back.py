@@ -62,6 +62,8 @@ class _Group(Protocol):
 class _Topic(Protocol):
     @property
     def perm(self) -> int: ...
+    @property
+    def read_queue_nums(self) -> int: ...
 
 
 class RetryGroups(Protocol):
@@ -79,7 +81,7 @@ class RetryTopics(Protocol):
         """The topic's settings, if it exists."""
         ...
 
-    def ensure(self, topic: str, queue_nums: int, *, perm: int, topic_sys_flag: int) -> object:
+    def ensure(self, topic: str, queue_nums: int, *, perm: int, topic_sys_flag: int) -> _Topic:
         """Create the topic unless it exists; then it stays as it is."""
         ...
 
@@ -166,14 +168,16 @@ class SendBack:
             settings.retry_max_times if max_reconsume_times is None else max_reconsume_times,
         )
         sys_flag = _UNIT_SUBSCRIPTION if unit_mode else 0
-        self._topics.ensure(
+        retry = self._topics.ensure(
             retry_topic(group), settings.retry_queue_nums, perm=_READ_WRITE, topic_sys_flag=sys_flag
         )
         if decision.disposition is Disposition.DEAD_LETTER:
             topic, queue_id = dead_letter_topic(group), 0
             self._topics.ensure(topic, _DEAD_LETTER_QUEUE_NUMS, perm=_READ_WRITE, topic_sys_flag=0)
         else:
-            topic, queue_id = retry_topic(group), self._choice.randrange(settings.retry_queue_nums)
+            # A topic that is there keeps its queues when the group gets more, and no consumer reads others.
+            queue_nums = max(1, min(settings.retry_queue_nums, retry.read_queue_nums))
+            topic, queue_id = retry_topic(group), self._choice.randrange(queue_nums)
         put = self._put(_copy(stored, topic, queue_id, decision.delay_level))
         is_ok = put.status is PutMessageStatus.PUT_OK
         code = ResponseCode.SUCCESS if is_ok else ResponseCode.SYSTEM_ERROR

@@ -388,6 +388,48 @@ def test_the_thread_ends_with_the_store_and_can_be_started_again(
         subject.stop()
 
 
+def test_stop_waits_for_one_batch_and_no_more(store: MessageStore) -> None:
+    """The rest of what was pulled, and the other queues, are left to the next start."""
+    put(store, b"a", b"b", b"c")
+    put(store, b"d", queue_id=1)
+    entered, left = threading.Event(), threading.Event()
+
+    def work(message: ReceivedMessage) -> ConsumeStatus:
+        entered.set()
+        assert left.wait(10)
+        return SUCCESS
+
+    subject = consumer(store, listener := Listener(work))
+    subject.start()
+    assert entered.wait(10)
+    stopping = threading.Thread(target=subject.stop)
+    stopping.start()
+    while not subject._stopping.is_set():
+        pass
+    left.set()
+    stopping.join(10)
+    assert [body for _, _, body in listener.seen] == [b"a"]
+    assert (committed(store), committed(store, queue_id=1)) == (1, -1)
+    assert subject.run_once() == 3, "by hand it goes on"
+
+
+def test_a_listener_may_stop_its_consumer(store: MessageStore) -> None:
+    """Its batch counts as it says; nothing more is handed out, and `start` goes on."""
+    put(store, b"a", b"b")
+
+    def stop(message: ReceivedMessage) -> ConsumeStatus:
+        subject.stop()
+        return SUCCESS
+
+    subject = consumer(store, listener := Listener(stop))
+    for expected in ([b"a"], [b"a", b"b"]):
+        subject.start()
+        wait_for_end()
+        assert [body for _, _, body in listener.seen] == expected
+    assert committed(store) == 2
+    assert store.topics.get(RETRY) is None
+
+
 def test_an_error_of_any_kind_pauses_the_thread(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is kept in last_error, and the thread lives on until it is stopped."""
     monkeypatch.setattr(push_consumer, "_PAUSE_AFTER_ERROR_SECONDS", 0.001)

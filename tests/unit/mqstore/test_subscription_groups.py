@@ -109,6 +109,14 @@ def test_an_illegal_number_creates_nothing(count: int) -> None:
     assert "g" not in groups
 
 
+def test_no_more_retry_queues_than_a_topic_may_have() -> None:
+    """The first send-back could not create the retry topic."""
+    groups = open_groups(MemoryFileSystem(), Path("/config"))
+    with pytest.raises(GroupIllegal, match="retry_queue_nums of group 'g' is 65537"):
+        groups.create("g", retry_queue_nums=65_537)
+    assert groups.create("g", retry_queue_nums=65_536).retry_queue_nums == 65_536
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

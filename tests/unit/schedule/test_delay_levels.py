@@ -33,6 +33,11 @@ def test_every_unit() -> None:
     assert [levels.delay_ms(level) for level in range(1, 5)] == [2_000, 180_000, 14_400_000, 432_000_000]
 
 
+def test_zeros_before_a_number_mean_nothing() -> None:
+    """However many: a number that is cut short would be a delay that is too short."""
+    assert DelayLevels.parse("0" * 30 + "5s").delay_ms(1) == 5_000
+
+
 def test_the_array_is_indexed_by_level_and_read_only() -> None:
     """Element 0 belongs to no level."""
     array = DelayLevels.parse("1s 5s").as_array()

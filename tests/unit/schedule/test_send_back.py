@@ -142,6 +142,16 @@ def test_row_5_the_retry_topic_is_created_with_the_groups_queues() -> None:
     assert {message.queue_id for message in retrying.puts} == {0, 1, 2}
 
 
+def test_row_5_a_retry_topic_that_has_fewer_queues_than_the_group() -> None:
+    """Copies go to queues that the topic's consumers read, though the group was given more since."""
+    retrying = Retrying()
+    retrying.topics.create(RETRY_TOPIC, read_queue_nums=2, write_queue_nums=4)
+    retrying.groups.create("billing", retry_queue_nums=8)
+    for _ in range(40):
+        retrying.fail(retrying.original)
+    assert {message.queue_id for message in retrying.puts} == {0, 1}
+
+
 @pytest.mark.parametrize(("unit_mode", "sys_flag"), [(False, 0), (True, 2)])
 def test_row_5_unit_mode_marks_the_retry_topic_and_not_the_dead_letters(
     unit_mode: bool, sys_flag: int
