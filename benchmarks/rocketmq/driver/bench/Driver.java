@@ -54,6 +54,12 @@ public final class Driver {
                 return reading.getSeconds(request.getLongValue("messages"), request.getIntValue("at_once"));
             case "look":
                 return reading.lookSeconds(request.getIntValue("messages"), request.getLongValue("seed"));
+            case "by_tag":
+                return reading.looking().byTagSeconds(request);
+            case "by_key":
+                return reading.looking().byKeySeconds(request);
+            case "by_time":
+                return reading.looking().byTimeSeconds(request);
             case "close":
                 reading.close();
                 reading = null;

@@ -58,6 +58,10 @@ final class Reading {
         return (System.nanoTime() - begun) / 1e9;
     }
 
+    Looking looking() {
+        return new Looking(open.store);
+    }
+
     void close() {
         open.close();
         System.err.println("touched " + touched);
