@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 from mqstore.index.key_index_format import ENTRY_BYTES
 from mqstore.index.key_run import MAX_RUN_ENTRIES
 from mqstore.index.stored_runs import is_usable
-from mqstore.store.errors import StoreError, StoreFull, StoreLocked
+from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked
 from mqstore.store.file_system import FileSystem
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ class KeyEnvironment:
         self.holder_count = 1
         self._file_system = file_system
         self.process_id = os.getpid()
-        # Held while a read is under way, or the map changes its size.
+        # Held while a read is under way, or the map changes its size, or the files are closed.
         self._gate = threading.Lock()
+        self._is_closed = False
         self._environment = self._open(writable=writable)
 
     def _open(self, *, writable: bool) -> "lmdb.Environment":
@@ -112,6 +113,8 @@ class KeyEnvironment:
 
         self._refuse_child()
         with self._gate, self._translated():
+            if self._is_closed:
+                raise StoreClosed(self.path)
             while True:
                 try:
                     with self._environment.begin(buffers=True) as transaction:
@@ -144,6 +147,7 @@ class KeyEnvironment:
     def close(self) -> None:
         """Close the files. Use `release`."""
         with self._gate:
+            self._is_closed = True
             self._environment.close()
 
     def _refuse_child(self) -> None:

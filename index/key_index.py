@@ -87,7 +87,11 @@ class LmdbKeyIndex:
         )
         self._state = self._stored
         if not read_only:
-            self._agree_with_log()
+            try:
+                self._agree_with_log()
+            except BaseException:
+                self._let_go()
+                raise
 
     def _agree_with_log(self) -> None:
         """Cut off what the log does not hold (any more); begin anew when it is another log."""
@@ -112,8 +116,9 @@ class LmdbKeyIndex:
     @property
     def entry_count(self) -> int:
         """Entries held, those of deleted records that still take room included."""
-        stored = self._environment.read(stored_runs.count_entries) if self._environment is not None else 0
-        return stored + self._buffer.entry_count
+        with self._lock:
+            stored = self._environment.read(stored_runs.count_entries) if self._environment is not None else 0
+            return stored + self._buffer.entry_count
 
     # -- taking in ------------------------------------------------------------------------------------
 
@@ -181,11 +186,11 @@ class LmdbKeyIndex:
         # The memory first: what is stored in between is then seen twice, and not missed.
         with self._lock:
             self._check_open()
-            runs = self._buffer.runs()
+            runs, environment = self._buffer.runs(), self._environment
         wanted = (code, begin_ms, end_ms, self._commit_log.min_offset, below_offset)
         pieces = [run.offsets(*wanted) for run in runs]
-        if self._environment is not None:
-            pieces += self._environment.read(
+        if environment is not None:
+            pieces += environment.read(
                 lambda transaction: stored_runs.stored_offsets(transaction, *wanted, limit)
             )
         if not pieces:

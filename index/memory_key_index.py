@@ -11,7 +11,7 @@ import struct
 import threading
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from mqstore.index.key_lookup import END_OF_TIME_MS, message_with_key
 from mqstore.store.commit_log import CommitLog, LogChunk
@@ -99,14 +99,17 @@ class MemoryKeyIndex:
 
     def truncate(self, physical_offset: int) -> None:
         with self._lock:
-            for offsets in self._offsets.values():
-                del offsets[bisect_left(offsets, physical_offset) :]
+            self._keep(lambda offsets: offsets[: bisect_left(offsets, physical_offset)])
             self._dispatched_offset = min(self._dispatched_offset, physical_offset)
 
     def delete_expired(self, min_physical_offset: int) -> None:
         with self._lock:
-            for offsets in self._offsets.values():
-                del offsets[: bisect_left(offsets, min_physical_offset)]
+            self._keep(lambda offsets: offsets[bisect_left(offsets, min_physical_offset) :])
+
+    def _keep(self, part: Callable[[list[int]], list[int]]) -> None:
+        """Keep that part of each key's offsets, and the keys that have some left."""
+        kept = {key: left for key, offsets in self._offsets.items() if (left := part(offsets))}
+        self._offsets = defaultdict(list, kept)
 
     def flush(self) -> None:
         """There is nothing to make durable."""

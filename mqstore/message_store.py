@@ -31,7 +31,7 @@ from mqstore.schedule.due_block import DueBlocks
 from mqstore.schedule.send_back import SendBack, SendBackResult
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreReadOnly
+from mqstore.store.errors import StoreClosed, StoreFull, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import Message
@@ -142,16 +142,24 @@ class MessageStore:
         parts = open_parts(
             path, config, read_only=read_only, clock=clock, file_system=file_system, on_progress=on_progress
         )
-        store = cls(parts, path, config, read_only=read_only, clock=clock, file_system=file_system)
         try:
+            store = cls(parts, path, config, read_only=read_only, clock=clock, file_system=file_system)
             store.delivery.load(writable=not read_only)
+            if start and not read_only:
+                store._start()
         except BaseException:
-            store._release()
+            parts.give_back()
             raise
-        if start and not read_only:
-            for service in store._services:
-                service.start()
         return store
+
+    def _start(self) -> None:
+        try:
+            for service in self._services:
+                service.start()
+        except BaseException:
+            for service in self._services:
+                service.stop()
+            raise
 
     def _make_services(self) -> tuple[Service, ...]:
         """What goes on in the background, in the order in which it is stopped."""
@@ -492,20 +500,13 @@ class MessageStore:
         return True
 
     def _release(self) -> None:
-        self._released = True
         for mapped_file in self.commit_log.files.files:
             mapped_file.rest()
-        for feed in self._parts.key_feeds:
-            try:
-                feed.index.close()
-            except (StoreError, OSError) as error:
-                # The log has told of the disk whoever must know, and the keys come from the log.
-                _logger.warning("closing %s: %s", self.path, error)
         # Another writer may own the files as soon as the lock is gone.
         for state in (self.topics, self.subscription_groups, self.consumer_offsets):
             state.refuse(lambda: StoreClosed(self.path))
-        if self._parts.lock is not None:
-            self._parts.lock.release()
+        self._parts.give_back()
+        self._released = True
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,9 @@ Reading only: no lock, nothing is created or changed, and the end of the log is 
 It does not start services (message_store.py). Source: DefaultMessageStore#load.
 """
 
+import logging
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +34,7 @@ from mqstore.store.checkpoint_file import CheckpointFile
 from mqstore.store.clock import Clock
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreNotFound
+from mqstore.store.errors import StoreError, StoreNotFound
 from mqstore.store.file_system import FileLock, FileSystem
 from mqstore.store.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from mqstore.store.os_file_system import OsFileSystem
@@ -44,6 +46,8 @@ from mqstore.subscription_groups import SubscriptionGroups
 from mqstore.topics import TopicConfig, TopicConfigs
 
 __all__ = ["KeyFeed", "OpenedParts", "OpeningProgress", "open_parts", "refresh_parts"]
+
+_logger = logging.getLogger(__name__)
 
 OpeningProgress = Callable[[str, int, int], None]
 """Called with (what is being done, bytes done, bytes in all)."""
@@ -83,6 +87,17 @@ class OpenedParts:
     consumer_offsets: ConsumerOffsets
     recovery: RecoveryReport
 
+    def give_back(self) -> None:
+        """Close the key indexes, and unlock the directory."""
+        for feed in self.key_feeds:
+            try:
+                feed.index.close()
+            except (StoreError, OSError) as error:
+                # The log has told of the disk whoever must know, and the keys come from the log.
+                _logger.warning("closing %s: %s", self.layout.root, error)
+        if self.lock is not None:
+            self.lock.release()
+
 
 def open_parts(
     path: Path,
@@ -98,13 +113,15 @@ def open_parts(
     layout = StoreLayout(path)
     if read_only and not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
-    lock = None if read_only else _lock(file_system, layout)
-    try:
-        return _Opening(layout, config, read_only, clock, file_system, delay_levels, on_progress).run(lock)
-    except BaseException:
+    with ExitStack() as given_back:
+        lock = None if read_only else _lock(file_system, layout)
         if lock is not None:
-            lock.release()
-        raise
+            given_back.callback(lock.release)
+        opening = _Opening(layout, config, read_only, clock, file_system, delay_levels, on_progress)
+        given_back.callback(opening.give_back_keys)
+        parts = opening.run(lock)
+        given_back.pop_all()
+        return parts
 
 
 def _lock(file_system: FileSystem, layout: StoreLayout) -> FileLock:
@@ -133,6 +150,12 @@ class _Opening:
         self.file_system = file_system
         self.delay_levels = delay_levels
         self.on_progress = on_progress
+        self._key_indexes: list[KeyLookup] = []
+
+    def give_back_keys(self) -> None:
+        """After an opening that failed: LMDB's files may be open once in a process."""
+        for index in self._key_indexes:
+            index.close()
 
     def run(self, lock: FileLock | None) -> OpenedParts:
         """All steps."""
@@ -339,6 +362,7 @@ class _Opening:
         feeds = []
         if self.config.key_index_enable and self.config.key_index != "index_file":
             index = self._open_own_key_index(commit_log)
+            self._key_indexes.append(index)
             feeds.append(KeyFeed(index, self._key_dispatcher(commit_log, index, "key index"), index.flush))
         if index_files is not None:
             dispatcher = self._key_dispatcher(commit_log, index_files, "index files")

@@ -17,7 +17,7 @@ from mqstore.store.errors import ConfigIllegal
 from mqstore.store.host import Host
 from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
 
-__all__ = ["StoreConfig"]
+__all__ = ["StoreConfig", "read_toml"]
 
 # (field, least, greatest). RocketMQ's own clamps for the ratios (spec of the commit log, section 16).
 _BOUNDS = (
@@ -189,6 +189,10 @@ class StoreConfig:
         self._check_types()
         for name, least, greatest in _BOUNDS:
             self._check_bounds(name, least, greatest)
+        try:
+            Host.parse(str(self.store_host))
+        except ValueError as error:
+            raise _illegal("store_host", tuple(self.store_host), _TYPES[Host]) from error
         if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
             raise _illegal("flush_disk_type", self.flush_disk_type, "ASYNC_FLUSH or SYNC_FLUSH")
         if self.key_index not in ("lmdb", "index_file", "both"):
@@ -243,16 +247,21 @@ class StoreConfig:
     @classmethod
     def from_toml(cls, path: str | Path) -> "StoreConfig":
         """Settings from the top level of a TOML file. Raises ConfigIllegal, FileNotFoundError."""
-        text = Path(path).read_text("utf-8")
-        try:
-            return cls.from_mapping(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigIllegal(f"{path} is no TOML: {error}", value=str(path)) from error
+        return cls.from_mapping(read_toml(Path(path)))
 
     @property
     def is_sync_flush(self) -> bool:
         """Whether a put waits for the disk."""
         return self.flush_disk_type == "SYNC_FLUSH"
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings of a TOML file, as they are. Raises ConfigIllegal, FileNotFoundError."""
+    data = path.read_bytes()
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigIllegal(f"{path} is no TOML: {error}", value=str(path)) from error
 
 
 def _illegal(name: str, value: object, wanted: str) -> ConfigIllegal:

@@ -5,12 +5,16 @@ Source: spec of the commit log, fields 10 and 12.
 """
 
 import ipaddress
+import re
 from typing import NamedTuple
 
 __all__ = ["IPV4_HOST_BYTES", "IPV6_HOST_BYTES", "Host"]
 
 IPV4_HOST_BYTES = 8
 IPV6_HOST_BYTES = 20
+
+_TEXT = re.compile(r"(?:([0-9.]+)|\[([0-9a-fA-F:.]+)\]):([0-9]{1,5})")
+_MAX_PORT = 65_535
 
 
 class Host(NamedTuple):
@@ -28,8 +32,11 @@ class Host(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Host":
         """Read `1.2.3.4:80` or `[2001:db8::1]:80`. Raises ValueError for anything else."""
-        name, _, port = text.rpartition(":")
-        return cls(ipaddress.ip_address(name.strip("[]")).packed, int(port))
+        match = _TEXT.fullmatch(text)
+        if match is None or int(match[3]) > _MAX_PORT:
+            raise ValueError(f"{text!r} is no address and port")
+        address = ipaddress.IPv4Address(match[1]) if match[1] else ipaddress.IPv6Address(match[2])
+        return cls(address.packed, int(match[3]))
 
     @classmethod
     def decode(cls, data: bytes) -> "Host":

@@ -25,8 +25,10 @@ class Service:
 
     def start(self) -> None:
         """Begin. The thread is a daemon: it never keeps a process alive that forgot to close its store."""
-        self._thread = threading.Thread(target=self._loop, name=f"mqstore-{self.name}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._loop, name=f"mqstore-{self.name}", daemon=True)
+        thread.start()
+        # Behind the start: one that could not be made is not waited for by `stop`.
+        self._thread = thread
 
     def wake(self) -> None:
         """Run the next step now."""

@@ -241,6 +241,18 @@ def test_deleted_segments_are_forgotten(key_log: KeyLog, index: KeyLookup) -> No
     ]
 
 
+def test_deleted_segments_take_their_keys_with_them(key_log: KeyLog) -> None:
+    """In memory a key of its own for each message would stay for ever."""
+    index = MemoryKeyIndex(key_log.log)
+    while len(key_log.log.files.files) < 3:
+        key_log.put(f"k-{key_log.log.max_offset}")
+    key_log.feed(index)
+    known = len(index._offsets)
+    key_log.log.files.delete_first()
+    index.delete_expired(key_log.log.min_offset)
+    assert len(index._offsets) == index.entry_count < known
+
+
 def test_only_what_was_absorbed_is_found(key_log: KeyLog, index: KeyLookup) -> None:
     """An index does not run ahead of its dispatcher."""
     key_log.put("k")

@@ -7,14 +7,13 @@ Commands that only read take no lock and work beside a live writer.
 """
 
 import dataclasses
-import tomllib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from mqstore.message_store import MessageStore
-from mqstore.store.config import StoreConfig
+from mqstore.store.config import StoreConfig, read_toml
 from mqstore.store.errors import ConfigIllegal, StoreNotFound
 from mqstore.store.file_system import FileEntry
 from mqstore.store.os_file_system import OsFileSystem
@@ -106,10 +105,7 @@ def read_settings(config_file: Path | None, settings: Sequence[str]) -> dict[str
     """The settings of the file, then those of `-o KEY=VALUE`. Raises ConfigIllegal."""
     values: dict[str, Any] = {}
     if config_file is not None:
-        try:
-            values |= tomllib.loads(config_file.read_text("utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigIllegal(f"{config_file} is no TOML: {error}", value=str(config_file)) from error
+        values |= read_toml(config_file)
     for setting in settings:
         key, separator, text = setting.partition("=")
         if not separator:

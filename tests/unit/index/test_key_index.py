@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import pytest
@@ -489,6 +490,45 @@ def test_a_closed_index_says_so(key_log: KeyLog, index: LmdbKeyIndex) -> None:
     ):
         with pytest.raises(StoreClosed):
             call()
+
+
+def test_a_query_that_a_close_overtakes_says_so(
+    monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, index: LmdbKeyIndex
+) -> None:
+    """StoreClosed, and not that the index is to be deleted."""
+    put_numbers(key_log, 1)
+    key_log.feed(index)
+    read = KeyEnvironment.read
+
+    def close_before(environment: KeyEnvironment, *arguments: Any) -> Any:
+        monkeypatch.undo()
+        index.close()
+        return read(environment, *arguments)
+
+    monkeypatch.setattr(KeyEnvironment, "read", close_before)
+    with pytest.raises(StoreClosed):
+        index.query("T", "k")
+
+
+def test_an_opening_that_fails_can_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path
+) -> None:
+    """As on a full disk: the folder does not count as open for writing."""
+    put = put_numbers(key_log, 10)
+    index = LmdbKeyIndex(keys, key_log.log)
+    key_log.feed(index)
+    index.close()
+
+    def full(*_: object) -> None:
+        raise StoreFull(keys, 0, "full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LmdbKeyIndex, "_agree_with_log", full)
+        with pytest.raises(StoreFull):
+            LmdbKeyIndex(keys, key_log.log)
+    again = LmdbKeyIndex(keys, key_log.log)
+    assert_complete(again, put)
+    again.close()
 
 
 def test_destroy_removes_the_files(key_log: KeyLog, index: LmdbKeyIndex, keys: Path) -> None:

@@ -1082,3 +1082,32 @@ def test_a_close_that_was_interrupted_can_be_called_again(
     store.close()
     with small.open() as again:
         assert again.get_max_offset_in_queue("orders", 0) == 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "mqstore.opening._Opening._agree_with_queues",
+        "mqstore.message_store.Retention.__init__",
+        "mqstore.message_store.DeliveryService.load",
+        "threading.Thread.start",
+    ],
+)
+def test_an_opening_that_fails_gives_everything_back(
+    small: SmallStore, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Ctrl-C or an error in any step: the lock, and LMDB's files, can be had again in the same process."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with small.open() as store:
+        store.put_message(Message("orders", b"kept", keys=("k",)))
+    threads = threading.active_count()
+    with monkeypatch.context() as patched:
+        patched.setattr(step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            small.open(start=True)
+    assert threading.active_count() == threads
+    with small.open() as again:
+        assert [message.body for message in again.query_message("orders", "k")] == [b"kept"]

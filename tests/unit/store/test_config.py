@@ -63,6 +63,8 @@ def test_every_number_has_its_bounds(name: str, least: int, greatest: int) -> No
         {"message_delay_level": 5},
         {"store_host": "not a host"},
         {"store_host": 7},
+        {"store_host": "10.0.0.1:70000"},
+        {"store_host": Host(b"\x0a\0\0\1", 2**32)},
     ],
     ids=str,
 )
@@ -73,6 +75,12 @@ def test_a_bad_value_is_a_config_error(settings: dict[str, Any]) -> None:
     (key,) = settings
     assert caught.value.key == key
     assert key in str(caught.value)
+
+
+def test_a_host_that_no_record_can_hold_is_a_config_error() -> None:
+    """An address has 4 or 16 bytes."""
+    with pytest.raises(ConfigIllegal, match="store_host is"):
+        StoreConfig(store_host=Host(b"\x0a\0\0", 80))
 
 
 def test_every_record_must_fit_a_segment() -> None:
@@ -115,11 +123,11 @@ def test_settings_are_read_from_toml(tmp_path: Path) -> None:
     assert config.store_host == Host.parse("10.0.0.1:10911")
 
 
-@pytest.mark.parametrize("text", ["flush_disk_type = ", "[[", "\x00"])
-def test_what_is_no_toml_is_a_config_error(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", [b"flush_disk_type = ", b"[[", b"\x00", b"# caf\xe9"])
+def test_what_is_no_toml_is_a_config_error(tmp_path: Path, text: bytes) -> None:
     """The error names the file."""
     path = tmp_path / "mqstore.toml"
-    path.write_text(text)
+    path.write_bytes(text)
     with pytest.raises(ConfigIllegal, match="is no TOML"):
         StoreConfig.from_toml(path)
 

@@ -27,7 +27,25 @@ def test_bytes_are_the_address_and_a_port_of_four_bytes() -> None:
     assert repr(Host.parse("[2001:db8::1]:1")) == "Host('[2001:db8::1]:1')"
 
 
-@pytest.mark.parametrize("text", ["", "1.2.3.4", "1.2.3:80", "example.org:80", "1.2.3.4:", "1.2.3.4:http"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1.2.3.4",
+        "1.2.3:80",
+        "example.org:80",
+        "1.2.3.4:",
+        "1.2.3.4:http",
+        "1.2.3.4:-1",
+        "1.2.3.4:65536",
+        "1.2.3.4:8_0",
+        "1.2.3.4: 80",
+        "[1.2.3.4]:80",
+        "2001:db8::1:80",
+        "[fe80::1%eth0]:80",
+        "[2001:db8::1:80",
+    ],
+)
 def test_what_is_no_address_and_port_is_refused(text: str) -> None:
     """Names are not resolved, and nothing is guessed."""
     with pytest.raises(ValueError, match=r".+"):

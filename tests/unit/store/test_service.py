@@ -111,3 +111,17 @@ def test_it_can_be_stopped_twice() -> None:
     service.start()
     service.stop()
     service.stop()
+
+
+def test_a_thread_that_cannot_be_made_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the start is the one that is told."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    service = Service("test", 1, lambda: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            service.start()
+    service.stop()
