@@ -399,7 +399,7 @@ class MessageStore:
     def flush(self) -> None:
         """Make all durable: log, queues, keys, and the state files. Raises StorePoisoned, StoreFull."""
         self._check_writable()
-        self._flusher.resolve_pending()
+        self._flusher.settle_kept()
         self._dispatch()
         self._persistence.flush_all()
 
@@ -473,10 +473,10 @@ class MessageStore:
         log = self.commit_log
         log.refuse(lambda: StoreClosed(self.path))
         if log.is_poisoned:
-            self._flusher.resolve_pending()
+            self._flusher.settle_kept()
             return
         self._flusher.flush()
-        self._flusher.resolve_pending()
+        self._flusher.settle_kept()
         persistence = self._persistence
         derived = (
             self._dispatch,
