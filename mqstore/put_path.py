@@ -22,7 +22,8 @@ from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import Appended, CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal
+from mqstore.store.durable_future import DurableFuture
+from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal, StoreError
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
@@ -62,6 +63,7 @@ class PutPath:
         self._commit_log = commit_log
         self._append = commit_log.append
         self._flusher = flusher
+        self._sync_soon = flusher.sync_soon
         self._is_sync_flush = config.is_sync_flush
         self._store_host = config.store_host.encode()
         self._arrivals = arrivals
@@ -91,17 +93,16 @@ class PutPath:
     def put_later(self, message: Message) -> "Future[PutMessageResult]":
         """Store one message; the future is done once it is acknowledged."""
         encoded = self._prepare(message)
-        future: Future[PutMessageResult] = Future()
         appended = self._append(encoded)
+        if not (self._is_sync_flush and encoded.waits):
+            return DurableFuture(self._flusher, 0, self._acknowledge(encoded, appended))
         end_offset = appended.physical_offset + appended.size_bytes
-        if self._is_sync_flush and encoded.waits:
-            result = self._result(encoded, appended, _PUT_OK, end_offset)
-            if self._arrivals.wanted:
-                future.add_done_callback(lambda _: self._announce(encoded, appended))
-            self._flusher.resolve_later(end_offset, future, result)
+        if self._arrivals.wanted:
+            self._announce_later(encoded, appended, end_offset)
         else:
-            future.set_result(self._acknowledge(encoded, appended))
-        return future
+            self._sync_soon()
+        result = self._result(encoded, appended, _PUT_OK, end_offset)
+        return DurableFuture(self._flusher, end_offset, result)
 
     def put_internal(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Store messages of the store's own, all or none; their topics are created where missing."""
@@ -212,13 +213,21 @@ class PutPath:
         if self._is_sync_flush and encoded.waits:
             status = self._wait(appended.physical_offset + appended.size_bytes)
         elif self._is_sync_flush:
-            self._flusher.wake()
+            self._sync_soon()
         if self._arrivals.wanted:
             self._announce(encoded, appended)
         return self._result(encoded, appended, status, self._commit_log.flushed_offset)
 
     def _wait(self, end_offset: int) -> PutMessageStatus:
         return _PUT_OK if self._flusher.wait_for(end_offset) else _FLUSH_DISK_TIMEOUT
+
+    def _announce_later(self, encoded: EncodedMessage, appended: Appended, end_offset: int) -> None:
+        def settle(failure: StoreError | None) -> None:
+            if failure is None:
+                self._announce(encoded, appended)
+
+        self._flusher.keep(settle)
+        self._flusher.settle_soon(end_offset)
 
     def _announce(self, encoded: EncodedMessage, appended: Appended) -> None:
         self._arrivals.announce(encoded.topic, encoded.queue_id, appended.queue_offset + 1)

@@ -12,41 +12,32 @@ It does not append (commit_log.py) nor sync anything but log segments.
 Durability: what `flush` returns is durable. Threads: any.
 """
 
-import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
-from typing import Any, Generic, NamedTuple, TypeVar
 
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError
 from mqstore.store.sync_waiters import SyncWaiters
 
-__all__ = ["Flusher"]
+__all__ = ["Flusher", "Settle"]
 
 _PAGE_BYTES = 4_096
 # A leader that an interrupt (Ctrl-C) ends between its sync and the waking of the others leaves them asleep;
 # after this time each looks for itself.
 _LONGEST_SLEEP_S = 0.1
-Outcome = TypeVar("Outcome")
-
-
-class _Pending(NamedTuple, Generic[Outcome]):
-    """A put that waits for the disk without a thread of its own."""
-
-    end_offset: int
-    future: "Future[Outcome]"
-    outcome: Outcome
+Settle = Callable[[StoreError | None], None]
+"""Called when something is durable, with None, or with the error of a sync that failed."""
 
 
 class Flusher:
     """Syncs one commit log."""
 
     def __init__(self, log: CommitLog, config: StoreConfig) -> None:
-        self._log = log
+        # Whose flushed_offset is raised here alone.
+        self.log = log
         self._least_pages = config.flush_commit_log_least_pages
         self._thorough_interval_s = config.flush_commit_log_thorough_interval / 1000
         self._is_sync_flush = config.is_sync_flush
@@ -61,20 +52,23 @@ class Flusher:
         self._sync_error: OSError | None = None
         # Store time of the newest message known to be durable; read by the checkpoint.
         self.flushed_store_timestamp = log.last_store_timestamp
-        # Appended by putters, taken by whoever calls `resolve_pending`.
-        self._pending: deque[_Pending[Any]] = deque()
-        # Called after each `resolve_later`; the owner's service then calls `commit_group`.
+        # Appended by anyone, taken by whoever calls `settle_kept`, under _taking.
+        self._kept: deque[Settle] = deque()
+        self._taking = threading.Lock()
+        # Whether the service has been woken and has not yet begun to sync.
+        self._is_sync_asked = False
+        # Called when somebody asks for a sync; the owner's service then calls `commit_group`.
         self.on_pending: Callable[[], None] | None = None
 
     @property
     def flushed_offset(self) -> int:
         """The log is durable up to this byte."""
-        return self._log.flushed_offset
+        return self.log.flushed_offset
 
     @property
     def behind_bytes(self) -> int:
         """Bytes appended and not yet durable."""
-        return self._log.max_offset - self._log.flushed_offset
+        return self.log.max_offset - self.log.flushed_offset
 
     def flush(self) -> int:
         """Sync all that was appended before the call; returns the flushed offset.
@@ -92,7 +86,7 @@ class Flusher:
 
         False when that took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
-        if self._log.flushed_offset >= end_offset or (not self._is_led and self._lead(end_offset)):
+        if self.log.flushed_offset >= end_offset or (not self._is_led and self._lead(end_offset)):
             return True
         return self._sleep_until(end_offset)
 
@@ -101,7 +95,7 @@ class Flusher:
         deadline_s = time.monotonic() + self._timeout_s
         was_woken = True
         asleep: threading.Lock | None = None
-        while self._log.flushed_offset < end_offset:
+        while self.log.flushed_offset < end_offset:
             # Whoever slept in vain is still among them: an entry nobody sleeps on could be woken to lead.
             asleep = asleep or self._waiters.join(end_offset)
             # Joined first: a leader that ended before that woke nobody, and `_is_led` shows it. Whoever slept
@@ -110,7 +104,7 @@ class Flusher:
                 break
             remaining_s = deadline_s - time.monotonic()
             if remaining_s <= 0:
-                return self._log.flushed_offset >= end_offset
+                return self.log.flushed_offset >= end_offset
             was_woken = asleep.acquire(timeout=min(remaining_s, _LONGEST_SLEEP_S))
             if was_woken:
                 asleep = None
@@ -121,9 +115,9 @@ class Flusher:
         # An interrupt may come between the acquiring and the next line, so whether the lock is held is not
         # kept in a variable: releasing one that is not ours raises RuntimeError.
         try:
-            if self._sync_lock.acquire(blocking=False) and self._log.flushed_offset < end_offset:
+            if self._sync_lock.acquire(blocking=False) and self.log.flushed_offset < end_offset:
                 self._flush_locked()
-            return self._log.flushed_offset >= end_offset
+            return self.log.flushed_offset >= end_offset
         finally:
             try:
                 self._sync_lock.release()
@@ -135,10 +129,10 @@ class Flusher:
     def _wake_waiters(self) -> None:
         # Before those who sleep are looked at: whoever joins after that sees that nobody leads.
         self._is_led = False
-        if self._log.is_poisoned:
+        if self.log.is_poisoned:
             self._waiters.wake_all()
         else:
-            self._waiters.wake(self._log.flushed_offset)
+            self._waiters.wake(self.log.flushed_offset)
 
     def run_once(self) -> None:
         """One round of ASYNC_FLUSH: sync if enough pages are dirty, or it is time to be thorough."""
@@ -146,13 +140,13 @@ class Flusher:
         thorough = now_s - self._last_thorough_s >= self._thorough_interval_s
         if thorough:
             self._last_thorough_s = now_s
-        dirty_pages = self._log.max_offset // _PAGE_BYTES - self._log.flushed_offset // _PAGE_BYTES
+        dirty_pages = self.log.max_offset // _PAGE_BYTES - self.log.flushed_offset // _PAGE_BYTES
         if self.behind_bytes and (thorough or dirty_pages >= self._least_pages):
             self.flush()
 
     def _flush_locked(self) -> int:
         self._is_led = True
-        log = self._log
+        log = self.log
         if self._sync_error is not None:
             log.poison(self._sync_error)
         if log.is_poisoned:  # I9
@@ -179,53 +173,71 @@ class Flusher:
 
     # -- puts that wait without a thread ---------------------------------------------------------------
 
-    def resolve_later(self, end_offset: int, future: "Future[Outcome]", outcome: Outcome) -> None:
-        """Resolve `future` with `outcome` once the log is durable up to `end_offset`."""
-        self._pending.append(_Pending(end_offset, future, outcome))
-        if self._log.flushed_offset >= end_offset or self._log.is_poisoned:
-            # Nobody may come to resolve it: the last sync of a store that is being closed is over.
-            self.resolve_pending()
-        elif self.on_pending is not None:
-            self.on_pending()
+    @property
+    def failure(self) -> StoreError | None:
+        """Why nothing more will become durable, as an error to raise; None while there is hope."""
+        return self.log.refusal if self.log.is_poisoned else None
+
+    def sync_soon(self) -> None:
+        """Have what was appended synced by the owner's service or the next leader, and do not wait for it."""
+        if not self._is_sync_asked:
+            # Before the service is woken, which takes it back before it syncs.
+            self._is_sync_asked = True
+            try:
+                if self.on_pending is not None:
+                    self.on_pending()
+            except BaseException:
+                self._is_sync_asked = False
+                raise
+
+    def keep(self, settle: Settle) -> None:
+        """Call `settle` once all is durable that was appended before, or that has failed.
+
+        It may be called twice when Ctrl-C strikes. Who keeps something calls `settle_soon` afterwards.
+        """
+        self._kept.append(settle)
+
+    def settle_soon(self, end_offset: int) -> None:
+        """See to it that what was kept, for a record that ends at `end_offset`, is settled."""
+        if self.log.flushed_offset >= end_offset or self.log.is_poisoned:
+            # Nobody may come to do it: the last sync of a store that is being closed is over.
+            self.settle_kept()
+        else:
+            self.sync_soon()
 
     def commit_group(self) -> None:
-        """What the owner's service does when woken: sync for the futures, and for puts that do not wait."""
-        if not self.resolve_pending() and self._is_sync_flush and self.behind_bytes:
+        """What the owner's service does when woken: sync for all that do not wait themselves."""
+        self._is_sync_asked = False
+        if not self.settle_kept() and self._is_sync_flush and self.behind_bytes:
             self.flush()
 
-    def wake(self) -> None:
-        """Have what was appended synced soon: a put in SYNC_FLUSH that does not wait is seen only then."""
-        if self.on_pending is not None:
-            self.on_pending()
-
-    def resolve_pending(self) -> int:
-        """Sync once for all waiting futures and resolve them; returns how many."""
-        # Taken before the sync: a future that comes in later may not be covered by it.
-        taken = self._take_pending()
-        if not taken:
-            return 0
-        failure: StoreError | None = None
+    def settle_kept(self) -> int:
+        """Sync once for all that is kept and settle it; returns how many."""
+        taken: deque[Settle] = deque()
         try:
-            self.flush()
-        except StoreError as error:
-            failure = error
+            # Taken before the sync: what comes in later may not be covered by it.
+            count = self._take_kept(taken)
+            if count:
+                failure = self._flush_failure()
+                while taken:
+                    taken[0](failure)
+                    taken.popleft()
         except BaseException:
-            self._pending.extendleft(reversed(taken))
+            self._kept.extendleft(reversed(taken))
             raise
-        for pending in taken:
-            try:
-                if failure is not None:
-                    pending.future.set_exception(failure)
-                else:
-                    pending.future.set_result(pending.outcome)
-            except InvalidStateError:
-                # It was cancelled; its message is stored all the same. Those who wait for it are told.
-                pending.future.set_running_or_notify_cancel()
+        return count
+
+    def _take_kept(self, taken: deque[Settle]) -> int:
+        with self._taking:
+            while self._kept:
+                # At every moment it is in one of the two, for Ctrl-C's sake.
+                taken.append(self._kept[0])
+                self._kept.popleft()
         return len(taken)
 
-    def _take_pending(self) -> list[_Pending[object]]:
-        taken = []
-        with contextlib.suppress(IndexError):
-            while True:
-                taken.append(self._pending.popleft())
-        return taken
+    def _flush_failure(self) -> StoreError | None:
+        try:
+            self.flush()
+        except StoreError as failure:
+            return failure
+        return None

@@ -15,9 +15,10 @@ import pytest
 
 from mqstore.store import flusher as flusher_module
 from mqstore.store.commit_log import CommitLog
-from mqstore.store.errors import StorePoisoned
+from mqstore.store.errors import StoreError, StorePoisoned
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
+from support.interrupts import interrupted_at
 from support.small_log import SEGMENT_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem
 
@@ -274,79 +275,111 @@ def test_async_flush_waits_for_enough_pages_or_for_its_time(
     assert watched.count("sync") == before
 
 
-def test_waiting_futures_share_one_sync(
-    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
-) -> None:
-    """Each gets its outcome once its bytes are durable; the owner is told that some wait."""
-    told: list[bool] = []
-    flusher.on_pending = lambda: told.append(True)
-    futures: list[Future[int]] = [Future() for _ in range(5)]
-    for index, future in enumerate(futures):
+class Kept:
+    """Something that is to be settled, and what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[StoreError | None] = []
+
+    def __call__(self, failure: StoreError | None) -> None:
+        self.told.append(failure)
+
+
+def kept_behind_puts(small: SmallLog, flusher: Flusher, count: int) -> list[Kept]:
+    kept = [Kept() for _ in range(count)]
+    for settle in kept:
         place = small.append()
-        flusher.resolve_later(place.physical_offset + place.size_bytes, future, index)
-    assert not any(future.done() for future in futures)
-    assert flusher.resolve_pending() == 5
-    assert [future.result(0) for future in futures] == [0, 1, 2, 3, 4]
-    assert (watched.count("sync"), len(told)) == (1, 5)
-    assert flusher.resolve_pending() == 0
+        flusher.keep(settle)
+        flusher.settle_soon(place.physical_offset + place.size_bytes)
+    return kept
 
 
-def test_waiting_futures_get_the_error_of_a_failed_sync(
+def test_what_is_kept_shares_one_sync(small: SmallLog, flusher: Flusher, watched: WatchedFileSystem) -> None:
+    """Each is told once, after the sync; the owner is asked once for it, and again after that."""
+    asked: list[bool] = []
+    flusher.on_pending = lambda: asked.append(True)
+    kept = kept_behind_puts(small, flusher, 5)
+    assert not any(settle.told for settle in kept)
+    assert len(asked) == 1
+    flusher.commit_group()
+    assert [settle.told for settle in kept] == [[None]] * 5
+    assert watched.count("sync") == 1
+    assert flusher.settle_kept() == 0
+    kept_behind_puts(small, flusher, 2)
+    assert len(asked) == 2
+
+
+def test_a_service_that_cannot_be_woken_is_asked_again(small: SmallLog, flusher: Flusher) -> None:
+    """Ctrl-C may come while it is woken: the next put asks once more."""
+    asked: list[bool] = []
+
+    def interrupted() -> None:
+        asked.append(True)
+        raise KeyboardInterrupt
+
+    flusher.on_pending = interrupted
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            flusher.sync_soon()
+    assert len(asked) == 2
+
+
+def test_what_is_kept_is_told_of_a_failed_sync(
     small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
 ) -> None:
-    """All of them, and the sync is not repeated."""
+    """All of it, at once where it comes later, and the sync is not repeated."""
 
     def fail(step: str, path: Path) -> None:
         if step == "sync":
             raise OSError(28, "No space left on device")
 
     watched.before = fail
-    futures: list[Future[int]] = [Future() for _ in range(3)]
-    for future in futures:
-        place = small.append()
-        flusher.resolve_later(place.physical_offset + place.size_bytes, future, 0)
-    flusher.resolve_pending()
-    for future in futures:
-        assert isinstance(future.exception(0), StorePoisoned)
+    kept = kept_behind_puts(small, flusher, 3)
+    flusher.settle_kept()
+    late = Kept()
+    flusher.keep(late)
+    flusher.settle_soon(small.log.max_offset)
+    for settle in (*kept, late):
+        assert len(settle.told) == 1
+        assert isinstance(settle.told[0], StorePoisoned)
 
 
-def test_a_future_is_never_resolved_before_its_bytes_are_durable(
+def test_nothing_is_settled_before_it_is_durable(
     small: SmallLog, flusher: Flusher, slow_disk: SlowDisk
 ) -> None:
-    """Two threads resolve at once, and a put comes in between: it waits for a sync that covers it."""
-    first: Future[int] = Future()
-    late: Future[int] = Future()
-    durable_at_done: list[bool] = []
-    place = small.append()
-    flusher.resolve_later(place.physical_offset + place.size_bytes, first, 1)
+    """Two threads settle at once, and a put comes in between: it waits for a sync that covers it."""
+    durable_when_told: list[bool] = []
+    (first,) = kept_behind_puts(small, flusher, 1)
     with ThreadPoolExecutor(2) as pool:
-        leader = pool.submit(flusher.resolve_pending)
+        leader = pool.submit(flusher.settle_kept)
         assert slow_disk.started.wait(60)
         place = small.append()
         end = place.physical_offset + place.size_bytes
-        late.add_done_callback(lambda _: durable_at_done.append(flusher.flushed_offset >= end))
-        flusher.resolve_later(end, late, 2)
-        follower = pool.submit(flusher.resolve_pending)
+        flusher.keep(lambda failure: durable_when_told.append(flusher.flushed_offset >= end))
+        flusher.settle_soon(end)
+        follower = pool.submit(flusher.settle_kept)
         slow_disk.release()
         assert leader.result(60) + follower.result(60) == 2
-    assert (first.result(0), late.result(0), durable_at_done) == (1, 2, [True])
+    assert (first.told, durable_when_told) == ([None], [True])
 
 
-def test_a_future_that_was_given_up_does_not_hold_up_the_others(small: SmallLog, flusher: Flusher) -> None:
-    """Cancelling one changes nothing for those behind it."""
-    futures: list[Future[int]] = [Future() for _ in range(3)]
-    for index, future in enumerate(futures):
-        place = small.append()
-        flusher.resolve_later(place.physical_offset + place.size_bytes, future, index)
-    futures[0].cancel()
-    flusher.resolve_pending()
-    assert [future.result(0) for future in futures[1:]] == [1, 2]
-
-
-def test_what_is_durable_already_is_resolved_at_once(small: SmallLog, flusher: Flusher) -> None:
+def test_what_is_durable_already_is_settled_at_once(small: SmallLog, flusher: Flusher) -> None:
     """Somebody else's sync may have come first, even the last one before the store was closed."""
     place = small.append()
     flusher.flush()
-    future: Future[int] = Future()
-    flusher.resolve_later(place.physical_offset + place.size_bytes, future, 1)
-    assert future.result(0) == 1
+    settle = Kept()
+    flusher.keep(settle)
+    flusher.settle_soon(place.physical_offset + place.size_bytes)
+    assert settle.told == [None]
+
+
+def test_ctrl_c_between_any_two_lines_forgets_nothing_that_is_kept(small: SmallLog, flusher: Flusher) -> None:
+    """What was not told before is told when somebody settles again."""
+    for line in range(1, 1_000):
+        kept = kept_behind_puts(small, flusher, 3)
+        was_interrupted = interrupted_at(line, (flusher_module,), flusher.settle_kept)
+        flusher.settle_kept()
+        assert all(None in settle.told for settle in kept), line
+        if not was_interrupted:
+            return
+    pytest.fail("it never came to an end")
