@@ -7,7 +7,10 @@ It does not read message bodies (store/commit_log.py), compute entries (kernels.
 group has consumed (mqstore/consumer_offsets.py). All queues together: consume_queue_store.py.
 
 Threads: one dispatcher appends, one retention pass deletes, both under `_lock`; any number of readers look
-up without a lock. A reader sees an entry only after `max_offset` has been raised past it.
+up without a lock. A reader sees an entry only after `max_offset` has been raised past it. A compiled loop
+that appends to many queues at once (kernels.append_runs) takes no `_lock`: it writes only where `end` gives
+it room, in the last file, which no retention pass deletes, and consume_queue_store.py keeps others from
+moving the end meanwhile.
 Durability: none of its own before `flush`. After a crash the tail is cut where it was last known durable
 (`truncate`) and dispatched again; a lost queue is rebuilt from the commit log by rebuild.py. So entries
 carry no checksum.
@@ -27,6 +30,14 @@ from mqstore.index.consume_queue_format import (
     ENTRY_BYTES,
     ENTRY_DTYPE,
     blank_entries,
+)
+from mqstore.index.queue_ends import (
+    FLUSHED_OFFSET,
+    MAX_OFFSET,
+    MAX_PHYSICAL_OFFSET,
+    end_of_no_queue,
+    set_end,
+    set_room,
 )
 from mqstore.store.errors import StoreError
 from mqstore.store.file_system import BytesLike, FileSystem
@@ -77,10 +88,9 @@ class ConsumeQueue:
         self.directory = directory
         # Queue offset of the first entry that stands for a message still in the log. Written under _lock.
         self.min_offset = 0
-        # Queue offset that the next message will get. Written under _lock, after the bytes.
-        self.max_offset = 0
-        # End in the commit log of the last message that has an entry; -1 without. Written under _lock.
-        self.max_physical_offset = -1
+        # Where it ends, and how far it is flushed: a row as in queue_ends.py, which replaces it by one of its
+        # table. Written under _lock, and by that table; after the bytes.
+        self.end = end_of_no_queue()
         self._files = MappedFileQueue(
             file_system,
             directory,
@@ -92,8 +102,18 @@ class ConsumeQueue:
             after_crash=after_crash,
         )
         self._lock = threading.Lock()
-        # Entries before this queue offset are durable. Only `flush` and `truncate` write it.
-        self._flushed_offset = 0
+        # The file to which `end` lets compiled loops write; held so that its mapping outlives that.
+        self._room: MappedFile | None = None
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset that the next message will get."""
+        return self.end[MAX_OFFSET]
+
+    @property
+    def max_physical_offset(self) -> int:
+        """End in the commit log of the last message that has an entry; -1 without."""
+        return self.end[MAX_PHYSICAL_OFFSET]
 
     # -- opening --------------------------------------------------------------------------------------
 
@@ -107,7 +127,7 @@ class ConsumeQueue:
         with self._lock:
             self._files.load()
             self._end_at(self._find_end())
-            self._flushed_offset = self.max_offset
+            self.end[FLUSHED_OFFSET] = self.max_offset
             self.min_offset = min(self._files.min_offset // ENTRY_BYTES, self.max_offset)
         self.correct_min_offset(commit_log_min_offset)
 
@@ -122,14 +142,14 @@ class ConsumeQueue:
 
     def _end_at(self, queue_offset: int) -> None:
         """Take `queue_offset` as the end of the queue."""
+        self._close_room()
         end = queue_offset * ENTRY_BYTES
         for mapped_file in self._files.files:
+            # For `reserve`, which believes that there is room up to here. From here on it knows by itself.
             mapped_file.wrote_position = max(0, min(end - mapped_file.start_offset, mapped_file.size_bytes))
-        self.max_offset = queue_offset
-        self.max_physical_offset = -1
         last = self._entry_before(queue_offset)
-        if last is not None and last[1] != BLANK_SIZE:
-            self.max_physical_offset = last[0] + last[1]
+        is_message = last is not None and last[1] != BLANK_SIZE
+        set_end(self.end, queue_offset, last[0] + last[1] if is_message else -1)
 
     def _entry_before(self, queue_offset: int) -> tuple[int, int, int] | None:
         offset = (queue_offset - 1) * ENTRY_BYTES
@@ -149,6 +169,7 @@ class ConsumeQueue:
         first file is kept if it does not begin at 0, because it carries the numbering.
         """
         with self._lock:
+            self._close_room()
             files = self._files
             while len(files.files) > 1 and not _begins_below(files.files[-1], physical_offset):
                 files.delete_from(files.files[-1].start_offset)
@@ -167,7 +188,7 @@ class ConsumeQueue:
             if end == 0:
                 self._clear()
             self._end_at(end)
-            self._flushed_offset = end
+            self.end[FLUSHED_OFFSET] = end
             self.min_offset = min(self.min_offset, end)
 
     # -- appending ------------------------------------------------------------------------------------
@@ -224,10 +245,11 @@ class ConsumeQueue:
         return queue_offset, data
 
     def _clear(self) -> None:
+        self._close_room()
         self._files.delete_from(0)
         self.min_offset = 0
         self._end_at(0)
-        self._flushed_offset = 0
+        self.end[FLUSHED_OFFSET] = 0
 
     def _begin_at(self, queue_offset: int) -> None:
         """Begin an empty queue above 0 as RocketMQ does: pre-blank entries from the file's start on."""
@@ -235,7 +257,9 @@ class ConsumeQueue:
         file_size_bytes = self._files.file_size_bytes
         position = queue_offset * ENTRY_BYTES % file_size_bytes
         first = self._files.append_file(queue_offset * ENTRY_BYTES - position)
-        self.max_offset = self._flushed_offset = first.start_offset // ENTRY_BYTES
+        first_offset = first.start_offset // ENTRY_BYTES
+        set_end(self.end, first_offset, -1)
+        self.end[FLUSHED_OFFSET] = first_offset
         self._append(blank_entries(position // ENTRY_BYTES))
         self.min_offset = queue_offset
 
@@ -248,27 +272,45 @@ class ConsumeQueue:
             position = end - mapped_file.start_offset
             part = data[: mapped_file.size_bytes - position]
             mapped_file.write(position, part)
-            mapped_file.wrote_position = position + len(part)
             last_offset, last_size, _ = ENTRY.unpack_from(part, len(part) - ENTRY_BYTES)
-            if last_size != BLANK_SIZE:
-                self.max_physical_offset = last_offset + last_size
-            self.max_offset += len(part) // ENTRY_BYTES
+            is_message = last_size != BLANK_SIZE
+            max_offset = self.max_offset + len(part) // ENTRY_BYTES
+            log_end = last_offset + last_size if is_message else self.max_physical_offset
+            set_end(self.end, max_offset, log_end)
+            self._open_room(mapped_file)
             data = data[len(part) :]
+
+    def _open_room(self, mapped_file: MappedFile) -> None:
+        """Let compiled loops write behind the end, as far as the file of the last entry has room."""
+        address = mapped_file.region.address
+        if not address:
+            return
+        if self._room is not mapped_file:
+            self._close_room()
+            self._room = mapped_file
+        first_offset = mapped_file.start_offset // ENTRY_BYTES
+        set_room(self.end, address, first_offset, first_offset + mapped_file.reserved_position // ENTRY_BYTES)
+
+    def _close_room(self) -> None:
+        """Let only Python write; before a file is deleted, so that no address outlives its mapping."""
+        set_room(self.end, 0, 0, 0)
+        self._room = None
 
     def flush(self, already: set[Path] | None = None) -> None:
         """Make the entries appended before this call durable. An OSError is final: never retry it.
 
         already: directories whose names were synced since these entries were appended.
         """
-        end = self.max_offset
-        if end == self._flushed_offset:
+        row = self.end
+        start, end = row[FLUSHED_OFFSET], row[MAX_OFFSET]
+        if start == end:
             return
-        start_bytes, end_bytes = self._flushed_offset * ENTRY_BYTES, end * ENTRY_BYTES
+        start_bytes, end_bytes = start * ENTRY_BYTES, end * ENTRY_BYTES
         for mapped_file in self._files.files:
             if mapped_file.start_offset < end_bytes and mapped_file.end_offset > start_bytes:
                 mapped_file.sync()
         self._files.sync_names(set() if already is None else already)
-        self._flushed_offset = end
+        row[FLUSHED_OFFSET] = end
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -302,9 +344,11 @@ class ConsumeQueue:
 
     def end_below(self, physical_offset: int) -> int:
         """Queue offset behind the last entry whose message is before `physical_offset`."""
+        # Read first: what is appended in between is then at most in the second number.
+        max_offset = self.max_offset
         if self.max_physical_offset <= physical_offset:
-            return self.max_offset
-        entries = range(self.min_offset, self.max_offset)
+            return max_offset
+        entries = range(self.min_offset, max_offset)
         return self.min_offset + bisect.bisect_left(
             entries, True, key=lambda at: not self._is_below(at, physical_offset)
         )

@@ -5,6 +5,8 @@ What one queue is: consume_queue.py. Who reads the log behind the writer: dispat
 
 Opening lists names only; the files of a queue are mapped when it is first asked for, so thousands of
 queues cost little.
+Most runs of entries are appended by one compiled loop, however many queues they belong to, by the table of
+queue_ends.py; the rest, queue by queue, in Python.
 Threads: one dispatcher calls `absorb`; everything else may be called from any thread.
 Durability: `flush` makes durable what was absorbed before it. Rebuilt from the commit log by rebuild.py.
 """
@@ -18,6 +20,7 @@ import numpy.typing as npt
 
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue_ends import QueueEnds
 from mqstore.store.commit_log import CommitLog, LogChunk
 from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileSystem
@@ -59,8 +62,10 @@ class ConsumeQueueStore:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         # Queues that have a directory and were not asked for yet. Under _guard.
         self._unloaded: set[tuple[str, int]] = set()
-        # Queues with entries that no flush has covered. Under _guard.
-        self._dirty: set[ConsumeQueue] = set()
+        # Held while an end of a queue moves: by whoever appends, truncates or deletes. Taken before _guard.
+        self._moving = threading.Lock()
+        # Of the queues that were appended to. Under _moving.
+        self._ends = QueueEnds()
         # Queues whose entries, or the first of them, are on the disk. Written by `load` and `flush`.
         self.settled: frozenset[tuple[str, int]] = frozenset()
         # The first sync that failed: what it lost is unknown, so no later flush may claim success.
@@ -166,23 +171,29 @@ class ConsumeQueueStore:
         entries, runs, consumed, at_blank, last_store_timestamp = kernels.consume_queue_entries(
             chunk.data, chunk.base_offset, self._delay_ms_by_level
         )
-        packed = memoryview(entries)
-        filled = []
-        try:
-            for index, count, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
-                topic = chunk.data[topic_at : topic_at + topic_length].tobytes()
-                queue = self._queue_to_fill(topic, queue_id)
-                if queue is not None:
-                    # Noted before: entries that an error cuts short stay, and are not new the next time.
-                    filled.append(queue)
-                    part = packed[index * ENTRY_BYTES : (index + count) * ENTRY_BYTES]
-                    queue.append_entries(queue_offset, part, follow_log=self.follow_log)
-        finally:
-            with self._guard:
-                self._dirty.update(filled)
+        with self._moving:
+            table = self._ends
+            appended, ends, left = kernels.append_runs(
+                chunk.data, entries, runs, table.names, table.slots, table.rows
+            )
+            table.raise_ends(appended, ends)
+            if len(left):
+                self._append_one_by_one(chunk.data, memoryview(entries), runs[left].tolist())
         if last_store_timestamp >= 0:
             self.last_store_timestamp = last_store_timestamp
         return chunk.segment_end - chunk.base_offset if at_blank else int(consumed)
+
+    def _append_one_by_one(
+        self, data: npt.NDArray[np.uint8], entries: memoryview, runs: list[list[int]]
+    ) -> None:
+        """What the compiled loop leaves: new queues and files, room to reserve, messages known, conflicts."""
+        for index, count, queue_offset, topic_at, topic_length, queue_id in runs:
+            topic = data[topic_at : topic_at + topic_length].tobytes()
+            queue = self._queue_to_fill(topic, queue_id)
+            if queue is not None:
+                self._ends.adopt(queue)
+                part = entries[index * ENTRY_BYTES : (index + count) * ENTRY_BYTES]
+                queue.append_entries(queue_offset, part, follow_log=self.follow_log)
 
     def _queue_to_fill(self, topic_bytes: bytes, queue_id: int) -> ConsumeQueue | None:
         """The queue of a record; None when its topic could not be the name of a directory."""
@@ -202,8 +213,8 @@ class ConsumeQueueStore:
         """
         if self._sync_error is not None:
             raise self._sync_error
-        with self._guard:
-            dirty, self._dirty = self._dirty, set()
+        with self._moving:
+            dirty = self._ends.unflushed()
         try:
             # A new queue is a name in three directories, two of which it shares with others.
             synced_directories: set[Path] = set()
@@ -211,11 +222,6 @@ class ConsumeQueueStore:
                 queue.flush(synced_directories)
         except OSError as error:
             self._sync_error = error
-            raise
-        except BaseException:
-            # An interrupt, or too few descriptors: what was not reached stays to be flushed.
-            with self._guard:
-                self._dirty |= dirty
             raise
         names = {(queue.topic, queue.queue_id) for queue in dirty}
         if not names <= self.settled:
@@ -225,10 +231,11 @@ class ConsumeQueueStore:
 
     def truncate(self, physical_offset: int, commit_log: CommitLog) -> None:
         """Drop the entries of messages at or behind `physical_offset` from every queue, durably."""
-        for queue in self._all():
-            queue.truncate(physical_offset, partial(_is_entry, commit_log, queue.topic, queue.queue_id))
-            if commit_log.min_offset == 0:
-                queue.begin_anew_if_empty()
+        with self._moving:
+            for queue in self._all():
+                queue.truncate(physical_offset, partial(_is_entry, commit_log, queue.topic, queue.queue_id))
+                if commit_log.min_offset == 0:
+                    queue.begin_anew_if_empty()
         self.settled -= {name for name, queue in self._queues.items() if queue.max_offset == 0}
 
     def correct_min_offset(self, commit_log_min_offset: int) -> None:
@@ -261,11 +268,12 @@ class ConsumeQueueStore:
 
     def _destroy(self, topic: str, queue_id: int) -> None:
         queue = self.find_or_create(topic, queue_id)
-        with self._guard:
-            self._queues.pop((topic, queue_id), None)
-            self._dirty.discard(queue)
-            self.settled -= {(topic, queue_id)}
-        queue.destroy()
+        with self._moving:
+            with self._guard:
+                self._queues.pop((topic, queue_id), None)
+                self.settled -= {(topic, queue_id)}
+            queue.destroy()
+            self._ends.retire(queue)
 
     def _remove_if_empty(self, path: Path) -> None:
         if not self._file_system.list(path):

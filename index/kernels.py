@@ -2,7 +2,8 @@
 
 Arrays in: `data` is uint8, C-contiguous, bytes of one segment from the beginning of a record on; positions
 are indexes into it, int64. A kernel never reads outside `data`, whatever the lengths in the bytes claim, and
-writes nothing but the fresh arrays that it returns, or those that its caller gives it to fill.
+writes nothing but the fresh arrays that it returns, or those that its caller gives it to fill; append_runs
+alone writes to addresses, those of queue_ends.py.
 
 The walker is `record_layout` of store/kernels.py, with `find_property`. It believes a record whose
 magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
@@ -17,9 +18,21 @@ import functools
 
 import numba
 import numpy as np
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from mqstore.index import index_file_format
 from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue_ends import (
+    ADDRESS,
+    FIRST_OFFSET,
+    MAX_OFFSET,
+    MAX_PHYSICAL_OFFSET,
+    QUEUE_ID,
+    ROOM_END,
+    TOPIC_AT,
+    TOPIC_LENGTH,
+)
 from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
 from mqstore.store.names import SCHEDULE_TOPIC
 from mqstore.store.properties_format import DELAY, KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
@@ -39,14 +52,18 @@ __all__ = [
     "ENDING_BLANK",
     "ENDING_NO_RECORD",
     "ENDING_NO_ROOM",
+    "append_runs",
     "consume_queue_entries",
+    "enter_row",
     "find_property",
+    "find_row",
     "index_slots",
     "insert_index_entries",
     "java_hash",
     "java_key_entries",
     "key_entries",
     "locate_records",
+    "slots_of",
 ]
 
 compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
@@ -54,6 +71,8 @@ compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
 # every mixture of the two.
 _BYTES = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
 _LONGS = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
+_ROWS = numba.types.Array(numba.types.int64, 2, "C", readonly=True)
+_SLOTS = numba.types.Array(numba.types.int32, 1, "C", readonly=True)
 _compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundscheck=False)
 
 
@@ -201,9 +220,9 @@ def _hash_queue(data, topic_at, topic_length, queue_id):  # type: ignore[no-unty
 
 
 @compiled
-def _same_bytes(data, one_at, other_at, length):  # type: ignore[no-untyped-def]
+def _same_bytes(one, one_at, other, other_at, length):  # type: ignore[no-untyped-def]
     for index in range(length):
-        if data[one_at + index] != data[other_at + index]:
+        if one[one_at + index] != other[other_at + index]:
             return False
     return True
 
@@ -218,31 +237,49 @@ def _empty_slots(count):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
-    """The slot of this queue, or the empty one that it may take. The bytes decide, not the hash."""
+def _find_slot(names, slots, queues, data, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
+    """The slot of this queue, or the empty one that it may take. The bytes decide, not the hash.
+
+    names, queues: where the topics of known queues are, and the place, length and queue id of each in its
+    first columns. data, topic_at: the topic that is looked for.
+    """
     mask = np.uint64(len(slots) - 1)
-    slot = hash_code & mask
+    slot = _hash_queue(data, topic_at, topic_length, queue_id) & mask
     while slots[slot] >= 0:
         known = slots[slot]
-        same_lengths = queues[known, 1] == topic_length and queues[known, 2] == queue_id
-        if same_lengths and _same_bytes(data, queues[known, 0], topic_at, topic_length):
+        same_lengths = queues[known, TOPIC_LENGTH] == topic_length and queues[known, QUEUE_ID] == queue_id
+        if same_lengths and _same_bytes(names, queues[known, TOPIC_AT], data, topic_at, topic_length):
             break
         slot = slot + np.uint64(1) & mask
     return slot
 
 
 @compiled
+def _enter(queue, names, slots, queues):  # type: ignore[no-untyped-def]
+    topic_at, topic_length, queue_id = (
+        queues[queue, TOPIC_AT],
+        queues[queue, TOPIC_LENGTH],
+        queues[queue, QUEUE_ID],
+    )
+    slots[_find_slot(names, slots, queues, names, topic_at, topic_length, queue_id)] = queue
+
+
+@compiled
+def _slots_of(names, queues, queue_count, slot_count):  # type: ignore[no-untyped-def]
+    slots = _empty_slots(slot_count)
+    for queue in range(queue_count):
+        _enter(queue, names, slots, queues)
+    return slots
+
+
+@compiled
 def _grow(data, queues, queue_count):  # type: ignore[no-untyped-def]
     """Twice the room for queues, and the slots anew."""
     larger = np.empty((2 * len(queues), 3), np.int64)
-    slots = _empty_slots(4 * len(larger))
     for queue in range(queue_count):
         for field in range(3):
             larger[queue, field] = queues[queue, field]
-        topic_at, topic_length, queue_id = queues[queue, 0], queues[queue, 1], queues[queue, 2]
-        hash_code = _hash_queue(data, topic_at, topic_length, queue_id)
-        slots[_find_slot(data, slots, larger, hash_code, topic_at, topic_length, queue_id)] = queue
-    return larger, slots
+    return larger, _slots_of(data, larger, queue_count, 4 * len(larger))
 
 
 @compiled
@@ -343,9 +380,8 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
             queue_id = read_int(data, at + 12)
             # Neighbours often are of one queue.
             same_lengths = queue_count and queues[queue, 1] == topic_length and queues[queue, 2] == queue_id
-            if not same_lengths or not _same_bytes(data, queues[queue, 0], topic_at, topic_length):
-                hash_code = _hash_queue(data, topic_at, topic_length, queue_id)
-                slot = _find_slot(data, slots, queues, hash_code, topic_at, topic_length, queue_id)
+            if not same_lengths or not _same_bytes(data, queues[queue, 0], data, topic_at, topic_length):
+                slot = _find_slot(data, slots, queues, data, topic_at, topic_length, queue_id)
                 if slots[slot] < 0:
                     queues[queue_count, 0] = topic_at
                     queues[queue_count, 1] = topic_length
@@ -372,6 +408,101 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
         at += total_size
     entries, places = _pack_by_queue(rows, row_count, queues, queue_count, base_offset)
     return entries, _runs(places, queues), at, total_size < NO_LAYOUT, last_store_timestamp
+
+
+# -- appending to many queues --------------------------------------------------------------------------
+
+
+@_compiled_for((_BYTES, numba.types.int64, _BYTES, _SLOTS, _ROWS))
+def find_row(topic, queue_id, names, slots, rows):  # type: ignore[no-untyped-def]
+    """The row of a queue in the table of queue_ends.py, or -1. topic: uint8, UTF-8."""
+    return np.int64(slots[_find_slot(names, slots, rows, topic, 0, len(topic), queue_id)])
+
+
+@_compiled_for((numba.types.int64, _BYTES, numba.types.int32[::1], _ROWS))
+def enter_row(row, names, slots, rows):  # type: ignore[no-untyped-def]
+    """Let `slots` lead to this row, which must leave half of them empty."""
+    _enter(row, names, slots, rows)
+
+
+@_compiled_for((_BYTES, _ROWS, numba.types.int64, numba.types.int64))
+def slots_of(names, rows, row_count, slot_count):  # type: ignore[no-untyped-def]
+    """Slots that lead to the first `row_count` rows; of two with the same name to the later."""
+    return _slots_of(names, rows, row_count, slot_count)
+
+
+@intrinsic
+def _copy_out(typing_context, address, source, at, length):  # type: ignore[no-untyped-def]
+    """Copy source[at : at + length], uint8, to an address in memory."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        address, source, at, length = arguments
+        data = context.make_array(signature.args[1])(context, builder, source).data
+        target = builder.inttoptr(address, data.type)
+        cgutils.raw_memcpy(builder, target, builder.gep(data, [at]), length, 1)
+        return context.get_dummy_value()
+
+    return numba.types.void(address, source, at, length), generate
+
+
+@compiled
+def _end_of_run(entries, runs, run, rows, row):  # type: ignore[no-untyped-def]
+    """End in the log of the last message of an ordinary run, or -1 if the run is none."""
+    first, count, queue_offset = runs[run, 0], runs[run, 1], runs[run, 2]
+    if rows[row, ADDRESS] == 0 or queue_offset != rows[row, MAX_OFFSET]:
+        return np.int64(-1)
+    if queue_offset < rows[row, FIRST_OFFSET] or queue_offset + count > rows[row, ROOM_END]:
+        return np.int64(-1)
+    if read_long(entries, first * ENTRY_BYTES) < rows[row, MAX_PHYSICAL_OFFSET]:
+        return np.int64(-1)
+    last_at = (first + count - 1) * ENTRY_BYTES
+    return read_long(entries, last_at) + read_int(entries, last_at + 8)
+
+
+@_compiled_for((_BYTES, _BYTES, _ROWS, _BYTES, _SLOTS, _ROWS))
+def append_runs(data, entries, runs, names, slots, rows):  # type: ignore[no-untyped-def]
+    """Write the entries of ordinary runs to the end of their queues, and leave the others.
+
+    data, entries, runs: as of consume_queue_entries. names, slots, rows: the table of queue_ends.py, whose
+    addresses are good for writing from FIRST_OFFSET to ROOM_END; it is not changed.
+    Ordinary: the queue has a row with an address, the run begins where the queue ends, no message of it is
+    known, there is room for the whole of it, and no other run of its queue comes before it.
+
+    What it returns, in this order:
+
+     appended    int64[n], the rows whose queues were written to, each once
+     ends        int64[n, 2], what MAX_OFFSET and MAX_PHYSICAL_OFFSET of each will be
+     left        int64[m], indexes of the runs that were not written
+    """
+    data, entries, runs, names, slots, rows = borrowed((data, entries, runs, names, slots, rows))
+    count = len(runs)
+    appended, ends, left = (
+        np.empty(count, np.int64),
+        np.empty((count, 2), np.int64),
+        np.empty(count, np.int64),
+    )
+    appended_count = left_count = 0
+    for run in range(count):
+        topic_at, queue_id = runs[run, 3], runs[run, 5]
+        # Runs of one queue are neighbours.
+        is_first = run == 0 or topic_at != runs[run - 1, 3] or queue_id != runs[run - 1, 5]
+        row = np.int64(-1)
+        if is_first:
+            row = np.int64(slots[_find_slot(names, slots, rows, data, topic_at, runs[run, 4], queue_id)])
+        end = _end_of_run(entries, runs, run, rows, row) if row >= 0 else np.int64(-1)
+        if end < 0:
+            left[left_count] = run
+            left_count += 1
+            continue
+        position = (runs[run, 2] - rows[row, FIRST_OFFSET]) * ENTRY_BYTES
+        _copy_out(
+            rows[row, ADDRESS] + position, entries, runs[run, 0] * ENTRY_BYTES, runs[run, 1] * ENTRY_BYTES
+        )
+        appended[appended_count] = row
+        ends[appended_count, 0] = runs[run, 2] + runs[run, 1]
+        ends[appended_count, 1] = end
+        appended_count += 1
+    return appended[:appended_count], ends[:appended_count], left[:left_count]
 
 
 @compiled

@@ -56,6 +56,14 @@ class MappedRegion(Protocol):
         """All bytes, format 'B'. Lent for reading only: writers go through `write` and `publish`."""
         ...
 
+    @property
+    def address(self) -> int:
+        """Where the first byte lies in memory, for compiled loops that write as `write` does.
+
+        Good as long as the region. 0 where each write must pass through `write`, or none is allowed.
+        """
+        ...
+
     def write(self, position: int, data: BytesLike) -> None:
         """Put `data` at `position`; durable after `sync`. The range must have been reserved."""
         ...

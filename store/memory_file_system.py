@@ -5,6 +5,7 @@ exclude, directories list in order. What is synced and what is not makes no diff
 Threads: one lock around the table of names; the bytes of a file are as unguarded as mapped memory.
 """
 
+import ctypes
 import threading
 from pathlib import Path
 
@@ -25,6 +26,8 @@ class MemoryMappedRegion:
         self._file_system = file_system
         self.size_bytes = len(content)
         self.view = memoryview(content) if writable else memoryview(content).toreadonly()
+        # The view keeps the bytes where they are.
+        self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(content)) if writable and content else 0
 
     def write(self, position: int, data: BytesLike) -> None:
         self.view[position : position + len(data)] = data

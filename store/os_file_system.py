@@ -70,6 +70,7 @@ class OsMappedRegion:
             _libc.madvise(ctypes.addressof(self._buffer), size_bytes, mmap.MADV_RANDOM)
         view = memoryview(self._buffer).cast("B")
         self.view = view if writable else view.toreadonly()
+        self.address = ctypes.addressof(self._buffer) if writable else 0
         self.rest()
 
     def write(self, position: int, data: BytesLike) -> None:

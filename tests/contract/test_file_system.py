@@ -4,6 +4,7 @@ Each test runs over the machine's file system and over the one in memory; a late
 fault injector) is added to `FILE_SYSTEMS` and has to pass all of them.
 """
 
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,17 @@ def test_a_mapping_for_reading_cannot_be_written(file_system: FileSystem, path: 
         reader.publish(0, b"12345678")
     writer.write(0, b"seen")
     assert bytes(reader.view[:5]) == b"seen\0"
+
+
+def test_an_address_leads_to_the_bytes_or_is_not_given(file_system: FileSystem, path: Path) -> None:
+    """What compiled loops write in place is what a view shows; a mapping for reading gives no address."""
+    region = file_system.map(path, SIZE, create=True)
+    region.reserve(0, SIZE)
+    assert file_system.map(path, SIZE, writable=False).address == 0
+    if region.address:
+        ctypes.memmove(region.address + 100, b"in place", 8)
+        assert bytes(region.view[99:109]) == b"\0in place\0"
+    assert bool(region.address) != isinstance(file_system, WatchedFileSystem)
 
 
 def test_a_part_of_a_file_is_read_without_mapping_it(file_system: FileSystem, path: Path) -> None:

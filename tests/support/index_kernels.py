@@ -5,8 +5,10 @@ import struct
 from typing import NamedTuple
 
 __all__ = [
+    "QueueEnd",
     "QueueEntry",
     "Walked",
+    "append_runs",
     "consume_queue_entries",
     "find_property",
     "java_hash",
@@ -100,6 +102,51 @@ def consume_queue_entries(data: bytes, base_offset: int, delay_ms_by_level: list
             entries.append(QueueEntry(topic, _int(record, 12), _long(record, 20), entry))
         consumed = at + total
     return Walked(entries, consumed, at_blank, last_store_timestamp)
+
+
+class QueueEnd(NamedTuple):
+    """A row of the table of ends, with the file itself instead of its address."""
+
+    file: bytearray | None
+    first_offset: int
+    room_end: int
+    max_offset: int
+    max_physical_offset: int
+
+
+Run = tuple[bytes, int, int, list[bytes]]
+
+
+def append_runs(
+    runs: list[Run], ends: dict[tuple[bytes, int], QueueEnd]
+) -> tuple[dict[tuple[bytes, int], tuple[int, int]], list[int]]:
+    """Write what is ordinary. A run: topic, queue id, queue offset of its first entry, its entries.
+
+    Returns the new max offset and max physical offset of the queues written to, and the runs that were not.
+    """
+    appended: dict[tuple[bytes, int], tuple[int, int]] = {}
+    left: list[int] = []
+    seen: set[tuple[bytes, int]] = set()
+    for index, (topic, queue_id, queue_offset, entries) in enumerate(runs):
+        queue = (topic, queue_id)
+        end = ends.get(queue)
+        is_first = queue not in seen
+        seen.add(queue)
+        stop = queue_offset + len(entries)
+        if (
+            not is_first
+            or end is None
+            or end.file is None
+            or queue_offset != end.max_offset
+            or not end.first_offset <= queue_offset <= stop <= end.room_end
+            or _long(entries[0], 0) < end.max_physical_offset
+        ):
+            left.append(index)
+            continue
+        at = (queue_offset - end.first_offset) * 20
+        end.file[at : at + 20 * len(entries)] = b"".join(entries)
+        appended[queue] = stop, _long(entries[-1], 0) + _int(entries[-1], 8)
+    return appended, left
 
 
 def locate_records(

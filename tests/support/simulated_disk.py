@@ -85,6 +85,8 @@ class SimulatedRegion:
         self.size_bytes = len(inode.content)
         view = memoryview(inode.content)
         self.view = view if writable else view.toreadonly()
+        # Each write is to be seen.
+        self.address = 0
 
     def write(self, position: int, data: BytesLike) -> None:
         self._store("write", position, bytes(data))

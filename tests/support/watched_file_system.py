@@ -23,6 +23,8 @@ class WatchedRegion:
         self._note = note
         self.size_bytes = region.size_bytes
         self.view = region.view
+        # Each write is to be seen.
+        self.address = 0
 
     def write(self, position: int, data: BytesLike) -> None:
         self._note("write", self._path)

@@ -1,0 +1,160 @@
+"""Where each queue ends: one row of numbers a queue, which Python and compiled loops both go by.
+
+A chunk of the log may hold entries for thousands of queues. The loop that appends them (kernels.append_runs)
+finds a queue by its name in `slots`, reads from its row where it ends and where its file lies in memory, and
+writes the entries in place. It changes no row: that is done in one step under the interpreter's lock
+(`raise_ends`), which readers of the same process cannot see half of and an interrupt cannot cut in two.
+
+A row is the only truth about the end of its queue: ConsumeQueue.max_offset is a view of it. Rows never move,
+so those views stay good; queues beyond the capacity keep a row of their own, to which Python alone appends.
+Threads: one at a time changes anything, under the lock of consume_queue_store.py; any number read rows.
+Durability: none; made anew when the store is opened. Rebuilt from the files by ConsumeQueue.load.
+"""
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from mqstore.index.consume_queue import ConsumeQueue
+
+__all__ = [
+    "ADDRESS",
+    "CAPACITY",
+    "COLUMNS",
+    "FIRST_OFFSET",
+    "FLUSHED_OFFSET",
+    "MAX_OFFSET",
+    "MAX_PHYSICAL_OFFSET",
+    "QUEUE_ID",
+    "ROOM_END",
+    "TOPIC_AT",
+    "TOPIC_LENGTH",
+    "QueueEnds",
+    "end_of_no_queue",
+    "set_end",
+    "set_room",
+]
+
+# The columns of a row. The first three are its name: bytes of `names`, and a number.
+TOPIC_AT, TOPIC_LENGTH, QUEUE_ID = 0, 1, 2
+# Where the file that is being written lies in memory, 0 when only Python may write; queue offset of its first
+# entry; queue offset up to which the disk has promised room in it.
+ADDRESS, FIRST_OFFSET, ROOM_END = 3, 4, 5
+# Queue offset that the next message will get; end in the commit log of the last message with an entry, -1
+# without. Neighbours, for they change together.
+MAX_OFFSET, MAX_PHYSICAL_OFFSET = 6, 7
+# Entries before this queue offset are durable.
+FLUSHED_OFFSET = 8
+COLUMNS = 9
+
+CAPACITY = 1 << 17
+"""Rows that a table has room for; only those in use take memory."""
+
+_TWO, _THREE = struct.Struct("2q"), struct.Struct("3q")
+_LONG_BYTES = 8
+
+
+def end_of_no_queue() -> memoryview:
+    """A row that belongs to no table: an empty queue without a file."""
+    row = np.zeros(COLUMNS, np.int64)
+    row[MAX_PHYSICAL_OFFSET] = -1
+    return row.data
+
+
+def set_end(row: memoryview, max_offset: int, max_physical_offset: int) -> None:
+    """Both at once: an interrupt between them would pass for a message that has its entry."""
+    _TWO.pack_into(row, MAX_OFFSET * _LONG_BYTES, max_offset, max_physical_offset)
+
+
+def set_room(row: memoryview, address: int, first_offset: int, room_end: int) -> None:
+    """All at once: half of it would lead outside the file."""
+    _THREE.pack_into(row, ADDRESS * _LONG_BYTES, address, first_offset, room_end)
+
+
+class QueueEnds:
+    """The rows of the queues of one store."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        # int64[capacity, COLUMNS]. Pages that were never written to take no memory.
+        self.rows: npt.NDArray[np.int64] = np.zeros((capacity, COLUMNS), np.int64)
+        # Row of a queue, or -1, where the hash of its name leads; a power of two, half empty at least.
+        self.slots: npt.NDArray[np.int32] = np.full(64, -1, np.int32)
+        # The topics of all rows, UTF-8.
+        self.names: npt.NDArray[np.uint8] = np.zeros(1_024, np.uint8)
+        self._view = self.rows.reshape(-1).data
+        self._names_length = 0
+        # The queue of each row; None where it was deleted.
+        self._queues: list[ConsumeQueue | None] = []
+        self._row_of: dict[ConsumeQueue, int] = {}
+        # Queues for which no row was left.
+        self._without: set[ConsumeQueue] = set()
+
+    def adopt(self, queue: "ConsumeQueue") -> None:
+        """Give a queue that is about to grow its row. One that has it already changes nothing."""
+        if queue in self._row_of or queue in self._without:
+            return
+        row = self._row_for(queue.topic.encode(), queue.queue_id, queue)
+        if row is None:
+            self._without.add(queue)
+            return
+        view = self._view[row * COLUMNS : (row + 1) * COLUMNS]
+        # Without an address: that comes with the next entry.
+        view[ADDRESS] = view[FIRST_OFFSET] = view[ROOM_END] = 0
+        set_end(view, queue.end[MAX_OFFSET], queue.end[MAX_PHYSICAL_OFFSET])
+        view[FLUSHED_OFFSET] = queue.end[FLUSHED_OFFSET]
+        self._queues[row] = queue
+        queue.end = view
+        self._row_of[queue] = row
+
+    def _row_for(self, topic: bytes, queue_id: int, queue: "ConsumeQueue") -> int | None:
+        """The row that has or had this name, else a new one; None when all are taken."""
+        from mqstore.index import kernels
+
+        name = np.frombuffer(topic, np.uint8)
+        known = kernels.find_row(name, queue_id, self.names, self.slots, self.rows)
+        if known >= 0:
+            return int(known)
+        row = len(self._queues)
+        if row == len(self.rows):
+            return None
+        at, end = self._names_length, self._names_length + len(name)
+        if end > len(self.names):
+            self.names = np.concatenate((self.names, np.zeros(end, np.uint8)))
+        self.names[at:end] = name
+        self.rows[row, : QUEUE_ID + 1] = at, len(name), queue_id
+        self._names_length = end
+        self._queues.append(queue)
+        if 2 * len(self._queues) > len(self.slots):
+            self.slots = kernels.slots_of(self.names, self.rows, len(self._queues), 2 * len(self.slots))
+        else:
+            kernels.enter_row(row, self.names, self.slots, self.rows)
+        return row
+
+    def retire(self, queue: "ConsumeQueue") -> None:
+        """Take the row from a queue that was deleted; it goes to the next of that name."""
+        self._without.discard(queue)
+        row = self._row_of.get(queue)
+        if row is not None:
+            assert self.rows[row, ADDRESS] == 0, queue
+            queue.end = end_of_no_queue()
+            self._queues[row] = None
+            del self._row_of[queue]
+
+    def raise_ends(self, rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """Publish what was appended. ends: int64[len(rows), 2], max offset and max physical offset."""
+        self.rows[rows, MAX_OFFSET : MAX_PHYSICAL_OFFSET + 1] = ends
+
+    def unflushed(self) -> "list[ConsumeQueue]":
+        """Queues with entries that no flush has covered."""
+        used = self.rows[: len(self._queues)]
+        changed = np.flatnonzero(used[:, MAX_OFFSET] != used[:, FLUSHED_OFFSET]).tolist()
+        found = [queue for row in changed if (queue := self._queues[row]) is not None]
+        return found + [
+            queue for queue in self._without if queue.end[MAX_OFFSET] != queue.end[FLUSHED_OFFSET]
+        ]
+
+    def __repr__(self) -> str:
+        return f"QueueEnds({len(self._row_of)} queues)"
