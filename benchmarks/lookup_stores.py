@@ -1,4 +1,4 @@
-"""Stores whose messages differ, to be searched: each has a key of its own, one of ten tags, a time of its own.
+"""Stores whose messages differ, to be searched: each has its own key and time, and one of ten tags.
 
 mqstore, a copy of its directory for RocketMQ (which opens queues and key index as they are), and SQLite with
 an index for each question: it answers each as well as it can. All lie in the page cache.

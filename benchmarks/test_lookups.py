@@ -39,7 +39,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LookupStores]:
 
 
 def turns_of(
-    filled: LookupStores, messages: int, ours: Callable[[], int], sqlite: Callable[[], int], **question: object
+    filled: LookupStores,
+    messages: int,
+    ours: Callable[[], int],
+    sqlite: Callable[[], int],
+    **question: object,
 ) -> dict[str, Turn]:
     """Ours, RocketMQ's where it is there, and SQLite's; each must find all."""
 
@@ -83,9 +87,7 @@ def test_get_message_by_tag(benchmark: BenchmarkFixture, stores: LookupStores) -
             after = rows[-1][0]
         return found
 
-    turns = turns_of(
-        stores, MESSAGES // TAGS, ours, sqlite, operation="by_tag", tag=tag, at_once=AT_ONCE
-    )
+    turns = turns_of(stores, MESSAGES // TAGS, ours, sqlite, operation="by_tag", tag=tag, at_once=AT_ONCE)
     in_turn(benchmark, "get_message by tag, one in ten, 1 KiB", turns)
 
 

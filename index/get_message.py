@@ -15,13 +15,13 @@ and as long as its messages are held.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import repeat
 
 import msgspec
 import numpy as np
 
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES, ENTRY_DTYPE
+from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.message_filter import ALL_TAGS, TagFilter, parse_subscription
 from mqstore.store.commit_log import CommitLog
@@ -97,21 +97,14 @@ class MessageReader:
         self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int
     ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
         """Walk `entries`; returns the status, how many of them are done with, and the messages."""
-        if tag_filter is None:
-            messages, collected_bytes = self._collect_ordinary(entries, max_msg_nums)
-            rest = ENTRY.iter_unpack(entries[len(messages) * ENTRY_BYTES :])
-            return self._collect(rest, len(messages), None, max_msg_nums, messages, collected_bytes)
-        table = np.frombuffer(entries, ENTRY_DTYPE)
-        may_match = tag_filter.may_match(table["tags_code"])
-        # Nothing in front of the first that may match can stop the walk.
-        first = int(may_match.argmax())
-        if not may_match[first]:
-            return GetMessageStatus.NO_MATCHED_MESSAGE, len(table), []
-        selected = _select(ENTRY.iter_unpack(entries[first * ENTRY_BYTES :]), may_match[first:].tolist())
-        return self._collect(selected, first, tag_filter, max_msg_nums, [], 0)
+        examined, messages, collected_bytes = self._collect_ordinary(entries, tag_filter, max_msg_nums)
+        rest = ENTRY.iter_unpack(entries[examined * ENTRY_BYTES :])
+        return self._collect(rest, examined, tag_filter, max_msg_nums, messages, collected_bytes)
 
-    def _collect_ordinary(self, entries: memoryview, max_msg_nums: int) -> tuple[list[StoredMessage], int]:
-        """The messages of the first entries as long as nothing is special about them, and their bytes.
+    def _collect_ordinary(
+        self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int
+    ) -> tuple[int, list[StoredMessage], int]:
+        """The first entries as long as nothing is special about them: how many, their messages, the bytes.
 
         What it leaves, `_collect` goes on with. The compiled loop checks each record as that does.
         """
@@ -119,30 +112,47 @@ class MessageReader:
         max_count = min(max_msg_nums, self._max_count)
         segment = log.files.file_for(ENTRY.unpack_from(entries)[0])
         if max_count < _FEW or segment is None:
-            return [], 0
-        from mqstore.index import kernels
-
+            return 0, [], 0
         try:
             view, data = segment.view, segment.array
         except FileNotFoundError:
-            return [], 0
+            return 0, [], 0
         end = min(log.visible_offset - segment.start_offset, segment.size_bytes)
         places = np.empty((4, max_count), np.int64)
-        count, collected_bytes = kernels.locate_records(
-            np.frombuffer(entries, np.uint8), data, segment.start_offset, end, self._max_bytes, places
-        )
-        return list(map(StoredMessage, repeat(view), *places[:, :count].tolist())), collected_bytes
+        packed = np.frombuffer(entries, np.uint8)
+        if tag_filter is None:
+            from mqstore.index import kernels
+
+            count, collected_bytes = kernels.locate_records(
+                packed, data, segment.start_offset, end, self._max_bytes, places
+            )
+            examined = count
+        else:
+            from mqstore.index.search.kernels import locate_tagged
+
+            examined, count, collected_bytes = locate_tagged(
+                packed,
+                data,
+                segment.start_offset,
+                end,
+                self._max_bytes,
+                tag_filter.codes,
+                tag_filter.encoded,
+                tag_filter.encoded_stops,
+                places,
+            )
+        return examined, list(map(StoredMessage, repeat(view), *places[:, :count].tolist())), collected_bytes
 
     def _collect(
         self,
-        entries: Iterable[tuple[int, int, int | None]],
+        entries: Iterable[tuple[int, int, int]],
         examined: int,
         tag_filter: TagFilter | None,
         max_msg_nums: int,
         messages: list[StoredMessage],
         collected_bytes: int,
     ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
-        """The loop of the spec; a tags code of None says that the entry's hash does not match.
+        """The loop of the spec.
 
         messages, collected_bytes: what was found before `entries`; messages is added to.
         """
@@ -159,7 +169,7 @@ class MessageReader:
             examined += 1
             if is_blank or physical_offset < gone_before:
                 continue
-            if tags_code is None:
+            if tag_filter is not None and not tag_filter.may_match(tags_code):
                 if not messages:
                     status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
@@ -203,10 +213,3 @@ def _outside(offset: int, min_offset: int, max_offset: int) -> tuple[GetMessageS
     if offset > max_offset:
         return GetMessageStatus.OFFSET_OVERFLOW_BADLY, max_offset
     return None
-
-
-def _select(
-    entries: Iterator[tuple[int, int, int]], may_match: list[bool]
-) -> Iterator[tuple[int, int, int | None]]:
-    for (physical_offset, size, tags_code), is_candidate in zip(entries, may_match, strict=True):
-        yield physical_offset, size, tags_code if is_candidate else None

@@ -193,9 +193,12 @@ class LmdbKeyIndex:
             pieces += environment.read(
                 lambda transaction: stored_runs.stored_offsets(transaction, *wanted, limit)
             )
+        pieces = [piece for piece in pieces if len(piece)]
         if not pieces:
             return []
-        offsets: list[int] = np.unique(np.concatenate(pieces))[-limit:].tolist()
+        # Each piece ascends by itself.
+        all_offsets = pieces[0] if len(pieces) == 1 else np.unique(np.concatenate(pieces))
+        offsets: list[int] = all_offsets[-limit:].tolist()
         return offsets[::-1]
 
     # -- forgetting -----------------------------------------------------------------------------------

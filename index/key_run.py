@@ -9,7 +9,6 @@ It does not know where its rows are kept: in memory (key_buffer.py) or lent by L
 Bytes: key_index_format.py. Threads: immutable.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -82,13 +81,14 @@ class KeyRun:
         self, code: int, begin_ms: int, end_ms: int, least_offset: int, below_offset: int
     ) -> npt.NDArray[np.int64]:
         """Offsets of the records with this hash in the ranges of time and of offset, ascending. Copies."""
-        hashes = self.rows[:, HASH]
-        start = bisect_left(hashes, code)
-        hits = self.rows[start : bisect_right(hashes, code, lo=start)]
-        times, offsets = hits[:, STORE_TIMESTAMP], hits[:, PHYSICAL_OFFSET]
-        is_in_time = (times >= begin_ms) & (times <= end_ms)
-        is_in_log = (offsets >= least_offset) & (offsets < below_offset)
-        return offsets[is_in_time & is_in_log].astype(np.int64)
+        from mqstore.index.search.kernels import run_offsets
+
+        is_big_endian = self.rows.dtype.byteorder == ">"
+        packed = self.rows.reshape(-1).view(np.uint8)
+        found: npt.NDArray[np.int64] = run_offsets(
+            packed, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset
+        )
+        return found
 
     def between(self, least_offset: int, below_offset: int) -> "KeyRun":
         """The entries whose records begin in a range of the log. Copies."""

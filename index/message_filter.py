@@ -1,18 +1,17 @@
 """The tag filter of a subscription: which messages of a queue a consumer wants.
 
-Two steps. `may_match` compares hash codes on the consume queue alone, for many entries at once; what passes
-is read from the log and compared as a string by `matches`, because two tags may share a hash. (A RocketMQ
-broker takes the first step and leaves the second to the client; the outcome is the same.)
+Two steps. `may_match` compares hash codes on the consume queue alone; what passes is read from the log and
+compared as a string by `matches`, because two tags may share a hash. (A RocketMQ broker takes the first step
+and leaves the second to the client; the outcome is the same.) The compiled twin of both is `locate_tagged` in
+search/kernels.py.
 
 Source: FilterAPI, DefaultMessageFilter, PullAPIWrapper of Apache RocketMQ. Pure; any thread.
 """
 
 import functools
 import struct
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mqstore.store.java_hash import string_hash
 from mqstore.store.properties_format import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TAGS
@@ -37,16 +36,16 @@ class TagFilter:
     def __init__(self, tags: frozenset[str]) -> None:
         self.tags = tags
         self._encoded = frozenset(tag.encode("utf-8", "surrogatepass") for tag in tags)
-        self._codes = np.array(sorted({string_hash(tag) for tag in tags}), np.int32)
+        self._codes = frozenset(string_hash(tag) for tag in tags)
+        # For the compiled loop: hashes as int32; the tags' bytes one behind the other, and where each ends.
+        self.codes = np.array(sorted(self._codes), np.int32)
+        encoded = sorted(self._encoded)
+        self.encoded = np.frombuffer(b"".join(encoded), np.uint8)
+        self.encoded_stops = np.cumsum([len(tag) for tag in encoded], dtype=np.int64)
 
-    def may_match(self, tags_codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """For each tags code, False when no wanted tag has this hash (its low 32 bits count)."""
-        codes = tags_codes.astype(np.int64)
-        low = codes.astype(np.int32)
-        may_match = codes < _LEAST_HASH
-        for code in self._codes:
-            may_match |= low == code
-        return may_match
+    def may_match(self, tags_code: int) -> bool:
+        """Whether a wanted tag has the hash of an entry's tags code (its low 32 bits count)."""
+        return tags_code < _LEAST_HASH or (tags_code + 2**31) % 2**32 - 2**31 in self._codes
 
     def matches(self, record: memoryview) -> bool:
         """Whether a record carries one of the tags."""

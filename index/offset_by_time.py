@@ -9,13 +9,17 @@ one search over the queue, which this is. Two of its answers are kept: a time be
 gives the queue's minimum for both boundaries, and an empty queue its minimum too. One is not: an entry
 whose record cannot be read makes it answer the minimum, here it counts as older than everything.
 
+A compiled loop takes the steps that stay in one file of the queue and one segment, which are nearly all.
+
 Threads: any; no lock. Source: ConsumeQueue#getOffsetInQueueByTime, spec of the consume queue, section 9.
 """
 
-import bisect
 from typing import Literal
 
+import numpy as np
+
 from mqstore.index.consume_queue import ConsumeQueue
+from mqstore.index.consume_queue_format import ENTRY, ENTRY_BYTES
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import ConfigIllegal
 
@@ -37,13 +41,48 @@ def offset_in_queue_by_time(
             f"boundary is {boundary!r}, but must be 'LOWER' or 'UPPER'", key="boundary", value=boundary
         )
 
-    def store_timestamp(queue_offset: int) -> int:
-        entry = queue.entry_at(queue_offset)
-        return commit_log.store_timestamp_at(entry[0]) if entry is not None else -1
-
-    min_offset = queue.min_offset
-    entries = range(min_offset, queue.max_offset)
     if boundary == "LOWER":
-        return min_offset + bisect.bisect_left(entries, timestamp_ms, key=store_timestamp)
-    later = bisect.bisect_right(entries, timestamp_ms, key=store_timestamp)
-    return min_offset + max(0, later - 1)
+        return _first_stored(queue, commit_log, timestamp_ms, is_upper=False)
+    later = _first_stored(queue, commit_log, timestamp_ms, is_upper=True)
+    return max(queue.min_offset, later - 1)
+
+
+def _first_stored(queue: ConsumeQueue, commit_log: CommitLog, timestamp_ms: int, *, is_upper: bool) -> int:
+    """The first entry stored at or after `timestamp_ms`, or, `is_upper`, after it; else the queue's end."""
+    low, high = queue.min_offset, queue.max_offset
+    while low < high:
+        low, high = _narrowed(queue, commit_log, timestamp_ms, is_upper, low, high)
+        if low < high:
+            middle = (low + high) // 2
+            entry = queue.entry_at(middle)
+            store_timestamp = commit_log.store_timestamp_at(entry[0]) if entry is not None else -1
+            if store_timestamp > timestamp_ms or (store_timestamp == timestamp_ms and not is_upper):
+                high = middle
+            else:
+                low = middle + 1
+    return low
+
+
+def _narrowed(
+    queue: ConsumeQueue, commit_log: CommitLog, timestamp_ms: int, is_upper: bool, low: int, high: int
+) -> tuple[int, int]:
+    """`low` and `high` after the steps that stay in one file of the queue and the segment in the middle."""
+    entries = queue.view_from(low, high - low)
+    if (high - low) // 2 >= len(entries) // ENTRY_BYTES:
+        return low, high
+    segment = commit_log.files.file_for(ENTRY.unpack_from(entries, (high - low) // 2 * ENTRY_BYTES)[0])
+    if segment is None:
+        return low, high
+    from mqstore.index.search import kernels
+
+    try:
+        data = segment.array
+    except FileNotFoundError:
+        # Deleted by retention (of another process, perhaps) before it was first mapped here.
+        return low, high
+    start_offset = segment.start_offset
+    end = min(commit_log.visible_offset - start_offset, segment.size_bytes)
+    narrowed = kernels.narrow_by_time(
+        np.frombuffer(entries, np.uint8), data, start_offset, end, timestamp_ms, is_upper, 0, high - low
+    )
+    return low + narrowed[0], low + narrowed[1]

@@ -4,7 +4,6 @@ Method: tables of expressions; tags with equal hashes ("Aa" and "BB") for the se
 `matches` against the full parser.
 """
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,13 +43,13 @@ def test_hashes_are_compared_first() -> None:
     """Entries whose hash no wanted tag has are out; equal hashes, negative ones too, are candidates."""
     tag_filter = TagFilter(frozenset({"Aa", "polygenelubricants"}))
     codes = [string_hash(tag) for tag in ("Aa", "BB", "polygenelubricants", "other")] + [0, 2112 + 2**33]
-    assert tag_filter.may_match(np.array(codes, ">i8")).tolist() == [True, True, True, False, False, True]
+    assert [tag_filter.may_match(code) for code in codes] == [True, True, True, False, False, True]
     assert string_hash("polygenelubricants") == -(2**31)
 
 
 def test_the_address_of_an_extension_entry_may_match() -> None:
     """Below the least hash there is no hash: the string decides."""
-    assert TagFilter(frozenset({"a"})).may_match(np.array([-(2**31) - 1, -(2**63)])).tolist() == [True, True]
+    assert all(TagFilter(frozenset({"a"})).may_match(code) for code in (-(2**31) - 1, -(2**63)))
 
 
 def stored(

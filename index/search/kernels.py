@@ -1,0 +1,181 @@
+"""Compiled loops that look for something: a time in a queue, a key in a run, tags in a queue's records.
+
+Arrays: `entries` is uint8, packed queue entries; `data` uint8, one segment, whose first byte has physical
+offset `start_offset` and whose bytes before `end` may be read. Nothing outside is read, whatever stands in
+an entry, and nothing is written but what a kernel says it fills.
+What is out of the ordinary (a blank entry, one of another segment, a record that is not what its entry says)
+ends a loop: the caller, in plain Python, decides about it and goes on. So each loop here has its plain twin
+beside its call: offset_by_time.py, key_run.py, get_message.py.
+Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs it.
+"""
+
+import numba
+import numpy as np
+
+from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.index.kernels import find_property
+from mqstore.index.key_index_format import ENTRY_BYTES as ROW_BYTES
+from mqstore.store.kernels import borrowed, read_int, read_long, record_layout
+from mqstore.store.properties_format import TAGS
+from mqstore.store.record_format import (
+    FIXED_BYTES,
+    HEADER_BYTES,
+    IPV6_EXTRA_BYTES,
+    PHYSICAL_OFFSET_POSITION,
+    STORE_TIMESTAMP_POSITION,
+)
+from mqstore.store.sys_flag import BORN_HOST_V6
+
+__all__ = ["locate_tagged", "narrow_by_time", "run_offsets"]
+
+_TAGS = np.frombuffer(TAGS.encode(), np.uint8)
+# A tags code below the least 32-bit integer is the address of an extension entry: it tells no hash.
+_LEAST_HASH = -(2**31)
+
+_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+
+# -- by time ------------------------------------------------------------------------------------------
+
+
+@_compiled
+def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low, high):  # type: ignore[no-untyped-def]
+    """Bisect entries low to high (numbers within `entries`) by the store time of their records; (low, high).
+
+    Towards the first entry stored at or after `timestamp_ms`, or, `is_upper`, after it. Ends when low and
+    high meet, or at an entry in the middle that is behind `entries` or whose record is not in this segment.
+    """
+    entries, data = borrowed((entries, data))
+    count = len(entries) // ENTRY_BYTES
+    while low < high:
+        middle = (low + high) // 2
+        if middle >= count:
+            break
+        at = read_long(entries, middle * ENTRY_BYTES) - start_offset
+        if at < 0 or at > end - HEADER_BYTES:
+            break
+        timestamp_at = at + STORE_TIMESTAMP_POSITION
+        if read_int(data, at + 36) & BORN_HOST_V6:
+            timestamp_at += IPV6_EXTRA_BYTES
+        store_timestamp = read_long(data, timestamp_at)
+        if store_timestamp > timestamp_ms or (store_timestamp == timestamp_ms and not is_upper):
+            high = middle
+        else:
+            low = middle + 1
+    return low, high
+
+
+# -- by key -------------------------------------------------------------------------------------------
+
+
+@_compiled
+def _row_long(rows, index, column, is_big_endian):  # type: ignore[no-untyped-def]
+    at = index * ROW_BYTES + column * 8
+    if is_big_endian:
+        return read_long(rows, at)
+    value = np.uint64(0)
+    for byte in range(7, -1, -1):
+        value = value << np.uint64(8) | np.uint64(rows[np.uint64(at + byte)])
+    return np.int64(value)
+
+
+@_compiled
+def _first_row(rows, count, code, is_big_endian):  # type: ignore[no-untyped-def]
+    """The first of the rows, which ascend by hash, whose hash is not below `code`."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if _row_long(rows, middle, 0, is_big_endian) < code:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@_compiled
+def run_offsets(rows, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset):  # type: ignore[no-untyped-def]
+    """Offsets of the records with hash `code` in the ranges of time (both included) and of offset: int64.
+
+    rows: uint8, the rows of a key run (key_run.py), their longs big-endian or little.
+    """
+    (rows,) = borrowed((rows,))
+    count = len(rows) // ROW_BYTES
+    first = _first_row(rows, count, code, is_big_endian)
+    stop = first
+    while stop < count and _row_long(rows, stop, 0, is_big_endian) == code:
+        stop += 1
+    offsets = np.empty(stop - first, np.int64)
+    taken = 0
+    for index in range(first, stop):
+        store_timestamp = _row_long(rows, index, 1, is_big_endian)
+        offset = _row_long(rows, index, 2, is_big_endian)
+        if begin_ms <= store_timestamp <= end_ms and least_offset <= offset < below_offset:
+            offsets[taken] = offset
+            taken += 1
+    return offsets[:taken]
+
+
+# -- by tag -------------------------------------------------------------------------------------------
+
+
+@_compiled
+def _is_code_wanted(tags_code, codes):  # type: ignore[no-untyped-def]
+    if tags_code < _LEAST_HASH:
+        return True
+    low = np.int32(tags_code)
+    for code in codes:
+        if code == low:
+            return True
+    return False
+
+
+@_compiled
+def _is_tag_wanted(data, properties_at, properties_length, tags, tag_stops):  # type: ignore[no-untyped-def]
+    value_at, value_length = find_property(data, properties_at, properties_length, _TAGS)
+    if value_length == 0:
+        return False
+    start = 0
+    for stop in tag_stops:
+        if stop - start == value_length:
+            index = 0
+            while index < value_length and data[value_at + index] == tags[start + index]:
+                index += 1
+            if index == value_length:
+                return True
+        start = stop
+    return False
+
+
+@_compiled
+def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_stops, places):  # type: ignore[no-untyped-def]
+    """As `locate_records` (../kernels.py), for records with a wanted tag: (entries done with, found, bytes).
+
+    codes: int32, the hashes of the wanted tags. tags: uint8, the tags one behind the other; tag_stops:
+    int64, where each ends. An entry is looked at by its hash first, and its record only when that fits.
+    """
+    entries, data, codes, tags, tag_stops, places = borrowed((entries, data, codes, tags, tag_stops, places))
+    taken_bytes, found = np.int64(0), 0
+    for index in range(len(entries) // ENTRY_BYTES):
+        physical_offset = read_long(entries, index * ENTRY_BYTES)
+        size = read_int(entries, index * ENTRY_BYTES + 8)
+        at = physical_offset - start_offset
+        # Any number may stand in an entry, and a sum may wrap round.
+        if at < 0 or size < FIXED_BYTES or size > end - at:
+            return index, found, taken_bytes
+        if found and (found >= places.shape[1] or taken_bytes + size > max_bytes):
+            return index, found, taken_bytes
+        if not _is_code_wanted(read_long(entries, index * ENTRY_BYTES + 12), codes):
+            continue
+        layout = record_layout(data, at, at + size)
+        total_size, body_at, body_length = layout[0], layout[1], layout[2]
+        if total_size != size or read_long(data, at + PHYSICAL_OFFSET_POSITION) != physical_offset:
+            return index, found, taken_bytes
+        if not _is_tag_wanted(data, layout[5], layout[6], tags, tag_stops):
+            continue
+        places[0, found] = at
+        places[1, found] = at + size
+        places[2, found] = body_at
+        places[3, found] = body_at + body_length
+        taken_bytes += size
+        found += 1
+    return len(entries) // ENTRY_BYTES, found, taken_bytes

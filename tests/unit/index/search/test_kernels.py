@@ -1,0 +1,186 @@
+"""The compiled searches against plain Python, on entries and rows that may hold anything.
+
+Method: a segment of real records, and queue entries of which some are blank, of another segment, or point
+into the middle of a record; hypothesis draws them. The plain twin follows the rule as it is written in the
+kernel's docstring, with `struct` and `StoredMessage`.
+"""
+
+import struct
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY
+from mqstore.index.message_filter import TagFilter
+from mqstore.index.search import kernels
+from mqstore.store.java_hash import string_hash
+from mqstore.store.record_format import HEADER_BYTES
+from mqstore.store.stored_message import StoredMessage
+from support.plain_records import V1, V2, host_bytes, record
+
+START_OFFSET = 1 << 30
+TAGS = ("Aa", "BB", "", "other")
+
+
+class Segment:
+    """Records one behind the other, each stating where it lies."""
+
+    def __init__(self, drawn: list[tuple[str, int, int, bool]]) -> None:
+        data = bytearray()
+        self.entries: list[tuple[int, int, int]] = []
+        for tag, size, time, ipv6 in drawn:
+            made = record(
+                START_OFFSET + len(data),
+                body=bytes(size),
+                properties=f"KEYS\x01k\x02TAGS\x01{tag}\x02".encode(),
+                magic=V2 if size % 2 else V1,
+                born_host=host_bytes("2001:db8::1" if ipv6 else "10.0.0.1", 1),
+                store_timestamp=time,
+            )
+            self.entries.append((START_OFFSET + len(data), len(made), string_hash(tag) if tag else 0))
+            data += made
+        self.data = bytes(data)
+        self.array = np.frombuffer(self.data, np.uint8)
+
+
+records = st.lists(
+    st.tuples(st.sampled_from(TAGS), st.integers(0, 40), st.integers(0, 9), st.booleans()),
+    min_size=1,
+    max_size=12,
+)
+spoiled = st.lists(
+    st.tuples(
+        st.integers(0, 11),
+        st.sampled_from(
+            [(0, BLANK_SIZE, 0), (-5, 100, 0), (2**62, 100, 0), (START_OFFSET + 3, 120, -(2**40)), (0, 0, 0)]
+        ),
+    ),
+    max_size=3,
+)
+
+
+def spoil(segment: Segment, drawn: list[tuple[int, tuple[int, int, int]]]) -> list[tuple[int, int, int]]:
+    """The entries, some of them replaced."""
+    entries = list(segment.entries)
+    for at, entry in drawn:
+        entries[at % len(entries)] = entry
+    return entries
+
+
+def packed(entries: list[tuple[int, int, int]]) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
+    return np.frombuffer(b"".join(ENTRY.pack(*entry) for entry in entries), np.uint8)
+
+
+@settings(max_examples=150)
+@given(records, spoiled, st.sets(st.sampled_from(TAGS), max_size=2), st.integers(1, 6), st.integers(0, 900))
+def test_tagged_records(
+    drawn: list[tuple[str, int, int, bool]],
+    replaced: list[tuple[int, tuple[int, int, int]]],
+    wanted: set[str],
+    max_count: int,
+    max_bytes: int,
+) -> None:
+    """Which records, how many entries are done with, and how many bytes they are."""
+    segment = Segment(drawn)
+    entries = spoil(segment, replaced)
+    tag_filter = TagFilter(frozenset(wanted))
+    places = np.full((4, max_count), -1, np.int64)
+    examined, found, taken_bytes = kernels.locate_tagged(
+        packed(entries),
+        segment.array,
+        START_OFFSET,
+        len(segment.data),
+        max_bytes,
+        tag_filter.codes,
+        tag_filter.encoded,
+        tag_filter.encoded_stops,
+        places,
+    )
+    messages: list[StoredMessage] = []
+    done = 0
+    for physical_offset, size, code in entries:
+        message = whole(segment, physical_offset, size)
+        is_ordinary = size >= 91 and 0 <= physical_offset - START_OFFSET <= len(segment.data) - size
+        total = sum(each.store_size for each in messages)
+        if not is_ordinary or (messages and (len(messages) >= max_count or total + size > max_bytes)):
+            break
+        if tag_filter.may_match(code):
+            if message is None:
+                break
+            if tag_filter.matches(message.record):
+                messages.append(message)
+        done += 1
+    assert (examined, found) == (done, len(messages))
+    assert taken_bytes == sum(message.store_size for message in messages)
+    assert [segment.data[start:stop] for start, stop in places[2:, :found].T.tolist()] == [
+        message.body for message in messages
+    ]
+    assert [segment.data[start:stop] for start, stop in places[:2, :found].T.tolist()] == [
+        bytes(message.record) for message in messages
+    ]
+
+
+def whole(segment: Segment, physical_offset: int, size: int) -> StoredMessage | None:
+    """The record of an entry, if it is one."""
+    known = {entry[:2] for entry in segment.entries}
+    if (physical_offset, size) not in known:
+        return None
+    at = physical_offset - START_OFFSET
+    return StoredMessage.of(memoryview(segment.data)[at : at + size])
+
+
+@settings(max_examples=150)
+@given(records, spoiled, st.integers(-1, 10), st.booleans(), st.integers(0, 3))
+def test_narrowing_by_time(
+    drawn: list[tuple[str, int, int, bool]],
+    replaced: list[tuple[int, tuple[int, int, int]]],
+    timestamp_ms: int,
+    is_upper: bool,
+    behind: int,
+) -> None:
+    """The same steps, and the same end of them."""
+    segment = Segment(drawn)
+    entries = spoil(segment, replaced)
+    low, high = 0, len(entries) + behind
+    narrowed = kernels.narrow_by_time(
+        packed(entries), segment.array, START_OFFSET, len(segment.data), timestamp_ms, is_upper, low, high
+    )
+    while low < high:
+        middle = (low + high) // 2
+        if middle >= len(entries):
+            break
+        at = entries[middle][0] - START_OFFSET
+        if not 0 <= at <= len(segment.data) - HEADER_BYTES:
+            break
+        sys_flag = struct.unpack_from(">i", segment.data, at + 36)[0]
+        (time,) = struct.unpack_from(">q", segment.data, at + (68 if sys_flag & 16 else 56))
+        if time > timestamp_ms or (time == timestamp_ms and not is_upper):
+            high = middle
+        else:
+            low = middle + 1
+    assert narrowed == (low, high)
+
+
+LONGS = st.sampled_from([-(2**63), -1, 0, 5, 2**63 - 1])
+
+
+@given(
+    st.lists(st.tuples(LONGS, st.integers(-9, 9), st.integers(0, 9)), max_size=30),
+    LONGS,
+    st.integers(-9, 9),
+    st.integers(-9, 9),
+    st.booleans(),
+)
+def test_offsets_of_a_run(
+    rows: list[tuple[int, int, int]], code: int, begin_ms: int, end_ms: int, is_big_endian: bool
+) -> None:
+    """Rows in either byte order."""
+    rows = sorted(rows, key=lambda row: (row[0], row[2]))
+    array = np.array(rows, ">i8" if is_big_endian else "<i8").reshape(-1, 3)
+    found = kernels.run_offsets(array.reshape(-1).view(np.uint8), is_big_endian, code, begin_ms, end_ms, 2, 8)
+    assert found.tolist() == [
+        offset
+        for row_code, time, offset in rows
+        if row_code == code and begin_ms <= time <= end_ms and 2 <= offset < 8
+    ]
