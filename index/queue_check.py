@@ -14,6 +14,7 @@ them: where it was is then not known. A queue that begins anew at 0 was deleted 
 Nothing is changed. Threads: `digest` any; the rest one.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,8 @@ from mqstore.store.record_format import FIXED_BYTES
 __all__ = ["LostMessage", "QueueCheck", "Run"]
 
 _UNKNOWN = -1
+_MAX_NAME_BYTES = 255
+_PIECE_ENTRIES = 1 << 16
 
 
 class LostMessage(NamedTuple):
@@ -116,7 +119,9 @@ class QueueCheck:
         return entries
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Behind the last message of a queue, by the log."""
+        """Behind the last message of a queue, by the log; 0 for a name that no queue can have."""
+        if not _is_queue_name(topic, queue_id):
+            return 0
         queue = self._queues.get((topic, queue_id))
         return queue.next_offset if queue is not None else self.entries_of(topic, queue_id).end_offset()
 
@@ -165,19 +170,17 @@ class QueueCheck:
         is_normal: npt.NDArray[np.bool_] = offsets >= self._dispatched_offset
         is_normal &= is_missing | self._after_crash
         kinds = np.where(is_wrong, 1 + is_missing + 2 * is_normal, 0)
-        starts = np.flatnonzero(np.diff(kinds, prepend=0))
-        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(kinds)], strict=True):
-            if kinds[start]:
-                path, position = entries.place_of(queue_offset + start)
-                yield Finding(
-                    "queue-entry-missing" if is_missing[start] else "queue-entry",
-                    path,
-                    position,
-                    _text(rows[start]),
-                    "none" if is_missing[start] else _text(on_disk[start]),
-                    stop - start,
-                    not is_normal[start],
-                )
+        for start, stop in _runs_above_0(kinds):
+            path, position = entries.place_of(queue_offset + start)
+            yield Finding(
+                "queue-entry-missing" if is_missing[start] else "queue-entry",
+                path,
+                position,
+                _text(rows[start]),
+                "none" if is_missing[start] else _text(on_disk[start]),
+                stop - start,
+                not is_normal[start],
+            )
 
     # -- in the order of the log ----------------------------------------------------------------------
 
@@ -267,45 +270,46 @@ class _Judge:
     def _look(self, first: int, stop: int, after_offset: int, before_offset: int) -> set[int]:
         """Judge the entries first to stop - 1; returns the queue offsets of those that are lost messages."""
         known: set[int] = set()
-        for queue_offset in self._candidates(first, stop):
-            physical_offset, size, tags_code = ENTRY.unpack(self._entries.read(queue_offset, 1).tobytes())
-            if self._is_in_damage(physical_offset, size):
-                known.add(queue_offset)
-                place = (physical_offset, size, after_offset, before_offset)
-                self.lost.append(LostMessage(self._topic, self._queue_id, queue_offset, *place))
-                continue
-            is_ahead = physical_offset + size > self._scan.end_offset
-            path, position = self._entries.place_of(queue_offset)
-            self.findings.append(
-                Finding(
-                    "queue-entry-ahead" if is_ahead else "queue-entry",
-                    path,
-                    position,
-                    f"no entry behind the log's end {self._scan.end_offset}"
-                    if is_ahead
-                    else f"the place of message {queue_offset}",
-                    f"({physical_offset}, {size}, {tags_code})",
-                    is_damage=not self._after_crash,
-                )
-            )
+        for at in range(first, stop, _PIECE_ENTRIES):
+            rows = self._entries.read(at, min(stop - at, _PIECE_ENTRIES))
+            offsets = rows[:, :8].copy().view(">i8").reshape(-1).astype(np.int64)
+            sizes = rows[:, 8:12].copy().view(">i4").reshape(-1).astype(np.int64)
+            # Neither empty nor blank nor expired.
+            is_strange = rows.any(axis=1) & (sizes != BLANK_SIZE) & (offsets >= self._scan.min_offset)
+            is_lost = is_strange & self._are_in_damage(offsets, sizes)
+            for index in np.flatnonzero(is_lost).tolist():
+                known.add(at + index)
+                place = (int(offsets[index]), int(sizes[index]), after_offset, before_offset)
+                self.lost.append(LostMessage(self._topic, self._queue_id, at + index, *place))
+            is_ahead = offsets > self._scan.end_offset - sizes
+            self.findings += self._strange(at, rows, is_strange & ~is_lost, is_ahead)
         return known
 
-    def _candidates(self, first: int, stop: int) -> list[int]:
-        """Queue offsets of the entries that are neither empty nor blank nor expired."""
-        found: list[int] = []
-        for at in range(first, stop, 1 << 16):
-            rows = self._entries.read(at, min(stop - at, 1 << 16))
-            offsets = rows[:, :8].copy().view(">i8").reshape(-1)
-            sizes = rows[:, 8:12].copy().view(">i4").reshape(-1)
-            is_candidate = rows.any(axis=1) & (sizes != BLANK_SIZE) & (offsets >= self._scan.min_offset)
-            found += (at + np.flatnonzero(is_candidate)).tolist()
-        return found
+    def _strange(
+        self,
+        at: int,
+        rows: npt.NDArray[np.uint8],
+        is_strange: npt.NDArray[np.bool_],
+        is_ahead: npt.NDArray[np.bool_],
+    ) -> Iterator[Finding]:
+        """One finding for each stretch of entries that no record has asked for; rows[0] is entry `at`."""
+        for start, stop in _runs_above_0(np.where(is_strange, 1 + is_ahead, 0)):
+            path, position = self._entries.place_of(at + start)
+            kind, expected = "queue-entry", f"the place of message {at + start}"
+            if is_ahead[start]:
+                kind, expected = "queue-entry-ahead", f"no entry behind the log's end {self._scan.end_offset}"
+            yield Finding(
+                kind, path, position, expected, _text(rows[start]), stop - start, not self._after_crash
+            )
 
-    def _is_in_damage(self, physical_offset: int, size: int) -> bool:
-        return size >= FIXED_BYTES and any(
-            stretch.start_offset <= physical_offset and physical_offset + size <= stretch.end_offset
-            for stretch in self._scan.damages
-        )
+    def _are_in_damage(
+        self, offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Which records, by their places, lay in a damaged stretch."""
+        are_in = np.zeros(len(offsets), np.bool_)
+        for stretch in self._scan.damages:
+            are_in |= (stretch.start_offset <= offsets) & (offsets <= stretch.end_offset - sizes)
+        return are_in & (sizes >= FIXED_BYTES)
 
     def _lose(self, gap: _Gap, known: set[int]) -> None:
         """Queue offsets without a record: lost messages if there is room for them in what is damaged."""
@@ -325,7 +329,16 @@ class _Judge:
 
 
 def _is_queue_name(topic: str, queue_id: int) -> bool:
-    return queue_id >= 0 and topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    """Whether there can be a directory for it."""
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and queue_id >= 0 and len(topic.encode()) <= _MAX_NAME_BYTES
+
+
+def _runs_above_0(kinds: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """(start, stop) of each stretch of equal kinds that are above 0."""
+    for start, stop in itertools.pairwise(np.flatnonzero(np.diff(kinds, prepend=0, append=0)).tolist()):
+        if kinds[start]:
+            yield start, stop
 
 
 def _text(row: Sequence[int] | npt.NDArray[np.uint8]) -> str:

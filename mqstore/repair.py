@@ -339,12 +339,14 @@ def repair_into(
 ) -> RepairPlan:
     """Write what is whole of the store at `path` into the new directory `target`; returns what was done.
 
-    Raises StoreNotFound, StoreLocked, StoreFull, RepairRefused (there is something at `target`).
+    Raises StoreNotFound, StoreLocked, StoreFull, RepairRefused (there is something at `target`, or one
+    directory lies in the other).
     """
     file_system, clock = file_system or OsFileSystem(), clock or SystemClock()
     source, layout = StoreLayout(path), StoreLayout(target)
     if not file_system.exists(source.commit_log):
         raise StoreNotFound(path)
+    _refuse_nested(path.resolve(), target.resolve())
     unfinished = layout.own / _UNFINISHED
     if file_system.list(target) and not file_system.exists(unfinished):
         raise RepairRefused(f"{target} is not empty: give a directory that does not exist yet")
@@ -366,6 +368,12 @@ def repair_into(
     file_system.delete(unfinished)
     file_system.sync_directory(layout.own)
     return plan
+
+
+def _refuse_nested(source: Path, target: Path) -> None:
+    """A copy in its source would be copied as well, without end; and what is at `target` may be deleted."""
+    if target.is_relative_to(source) or source.is_relative_to(target):
+        raise RepairRefused(f"{target} and {source} lie in each other: give a directory outside of it")
 
 
 def _copy_log(file_system: FileSystem, layout: StoreLayout, plan: RepairPlan) -> None:

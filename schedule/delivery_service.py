@@ -366,6 +366,10 @@ class DeliveryService:
             if blocked is None or queue is None:
                 raise ValueError(f"delay level {level} is not blocked: there is nothing to skip")
             entries = queue.entries_from(self._delay_offsets.offset(level), 1)
+            if not len(entries):
+                raise ValueError(
+                    f"the entry that blocked delay level {level} is gone: there is nothing to skip"
+                )
             self._pass_over(blocked, entries)
             blocked.error = blocked.blocked_since_ms = None
             return int(entries[0]["physical_offset"])

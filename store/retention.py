@@ -17,6 +17,7 @@ Durability: a deletion is durable when `run_once` returns. Threads: one runner a
 
 import datetime
 from collections.abc import Callable
+from pathlib import Path
 
 from mqstore.store.clock import Clock
 from mqstore.store.commit_log import CommitLog
@@ -52,9 +53,11 @@ class Retention:
     def run_once(self) -> int:
         """One look at age and disk use; returns the number of segments deleted."""
         used_percent = self._file_system.disk_usage(self._log.path).used_percent
-        deleted = self._delete_expired(used_percent)
-        self._refuse_or_accept(used_percent)
-        return deleted
+        try:
+            return self._delete_expired(used_percent)
+        finally:
+            # Above all when nothing could be deleted.
+            self._refuse_or_accept(used_percent)
 
     def _delete_expired(self, used_percent: int) -> int:
         config = self._config
@@ -73,8 +76,10 @@ class Retention:
         files = self._log.files.files
         if len(files) < 2 or files[0].end_offset > min(pinned_offset, self._log.flushed_offset):
             return False
-        age_ms = self._clock.now_ms() - self._file_system.modified_ms(files[0].path)
-        return forcibly or age_ms >= self._config.file_reserved_time * _HOUR_MS
+        return forcibly or self._age_ms(files[0].path) >= self._config.file_reserved_time * _HOUR_MS
+
+    def _age_ms(self, path: Path) -> int:
+        return self._clock.now_ms() - self._file_system.modified_ms(path)
 
     def _refuse_or_accept(self, used_percent: int) -> None:
         too_full = used_percent > self._config.disk_space_warning_level_ratio

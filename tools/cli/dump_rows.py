@@ -209,8 +209,13 @@ def _entries(path: Path, start: int) -> Iterator[EntryRow]:
 
 def _index_entries(path: Path, start: int) -> Iterator[IndexEntryRow]:
     view = _view(path)
+    if len(view) < index_file_format.HEADER_BYTES:
+        raise CorruptRecord(path, 0, f"a header of {index_file_format.HEADER_BYTES} bytes", f"{len(view)}")
     header = index_file_format.decode_header(view)
     slot_count = _slot_count(view)
+    room = (len(view) - index_file_format.entry_position(0, slot_count)) // index_file_format.ENTRY_BYTES
+    if header.index_count > room:
+        raise CorruptRecord(path, 36, f"an index count up to {room}", f"{header.index_count}")
     for number in range(max(1, start), header.index_count):
         entry = index_file_format.decode_entry(view, index_file_format.entry_position(number, slot_count))
         yield IndexEntryRow(

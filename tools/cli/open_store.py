@@ -12,19 +12,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from mqstore.directory_config import config_that_fits, sizes_of_directory
 from mqstore.message_store import MessageStore
 from mqstore.store.config import StoreConfig, read_toml
 from mqstore.store.errors import ConfigIllegal, StoreNotFound
-from mqstore.store.file_system import FileEntry
 from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.progress import Work, WorkBoard, progress
 
-__all__ = ["detect_sizes", "open_for_reading", "open_for_writing", "read_settings"]
+__all__ = ["open_for_reading", "open_for_writing", "read_settings"]
 
-_LOG_SIZE = "mapped_file_size_commit_log"
-_QUEUE_SIZE = "mapped_file_size_consume_queue"
 # What is less is over before it could be read.
 _WORTH_SHOWING_BYTES = 64 << 20
 _STEPS = {"recover": "checking the log, bytes", "dispatch": "filling the queues, bytes"}
@@ -66,28 +63,9 @@ def open_for_writing(
         return MessageStore.open(path, config, on_progress=show)
 
 
-def detect_sizes(path: Path) -> dict[str, int]:
-    """The segment sizes that the files of a directory have; empty for a directory without files."""
-    file_system = OsFileSystem()
-    log_files = _numbered_files(file_system.list(path / "commitlog"))
-    queue_files = (
-        entry
-        for topic in file_system.list(path / "consumequeue")
-        for queue in file_system.list(path / "consumequeue" / topic.name)
-        for entry in _numbered_files(file_system.list(path / "consumequeue" / topic.name / queue.name))
-    )
-    sizes = {_LOG_SIZE: next(iter(log_files), None), _QUEUE_SIZE: next(queue_files, None)}
-    return {key: entry.size_bytes for key, entry in sizes.items() if entry is not None}
-
-
-def _numbered_files(entries: list[FileEntry]) -> list[FileEntry]:
-    """The files of a row; an empty one is left by a crash and says nothing."""
-    return [entry for entry in entries if len(entry.name) == 20 and entry.name.isdigit() and entry.size_bytes]
-
-
 def _config(path: Path, settings: dict[str, Any]) -> StoreConfig:
-    """Settings as given, the directory's sizes where none are given."""
-    for key, size_bytes in detect_sizes(path).items():
+    """Settings as given, the directory's sizes where none are given. Raises ConfigIllegal."""
+    for key, size_bytes in sizes_of_directory(OsFileSystem(), path).items():
         given = settings.setdefault(key, size_bytes)
         if given != size_bytes:
             raise ConfigIllegal(
@@ -95,10 +73,7 @@ def _config(path: Path, settings: dict[str, Any]) -> StoreConfig:
                 key=key,
                 value=given,
             )
-    if _LOG_SIZE in settings:
-        fitting = settings[_LOG_SIZE] - MAX_RECORD_OVERHEAD_BYTES - BLANK_MIN_BYTES
-        settings.setdefault("max_message_size", min(StoreConfig().max_message_size, fitting))
-    return StoreConfig.from_mapping(settings)
+    return config_that_fits(settings)
 
 
 def read_settings(config_file: Path | None, settings: Sequence[str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 Opens the store for writing, so not beside a live writer (exit code 3).
 """
 
+import os
 import sys
 from typing import Annotated
 
@@ -64,7 +65,7 @@ def put(
     """
     message = Message(
         topic,
-        sys.stdin.buffer.read() if body == "-" else body.encode(),
+        sys.stdin.buffer.read() if body == "-" else os.fsencode(body),
         tags=tag,
         keys=tuple(key or ()),
         queue_id=queue,

@@ -19,11 +19,9 @@ from mqstore.tools.cli.message_row import FOUND_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Output
-from mqstore.tools.cli.times import parse_time_ms
+from mqstore.tools.cli.times import END_OF_TIME_MS, parse_time_ms
 
 __all__ = ["query"]
-
-_END_OF_TIME_MS = 2**63 - 1
 
 
 def query(
@@ -48,9 +46,7 @@ def query(
     output = Output(is_json=json)
     with open_for_reading(store) as opened:
         if topic is not None and key is not None:
-            found = opened.query_message(
-                topic, key, _time_ms(begin, 0), _time_ms(end, _END_OF_TIME_MS), count
-            )
+            found = opened.query_message(topic, key, _time_ms(begin, 0), _time_ms(end, END_OF_TIME_MS), count)
         else:
             found = [_at(opened, _physical_offset(message_id, offset))]
         output.listing(map(message_row, found), FOUND_COLUMNS)

@@ -2,7 +2,7 @@
 
     $ mqstore tail data orders -n 3 -f
 
-Follows by asking each queue five times a second; Ctrl-C ends it with exit code 130.
+Asks each queue again, five times a second while nothing comes; Ctrl-C ends it with exit code 130.
 """
 
 import threading
@@ -22,6 +22,7 @@ from mqstore.tools.cli.queue_reader import next_offset_and_messages, queue_ids, 
 __all__ = ["Follower", "tail"]
 
 _PAUSE_SECONDS = 0.2
+_FURTHER_BACK = 8
 
 
 def tail(
@@ -44,7 +45,8 @@ def tail(
         pause = threading.Event()
         while follow:
             _show(output, follower.poll(tags))
-            pause.wait(_PAUSE_SECONDS)
+            if not follower.has_moved:
+                pause.wait(_PAUSE_SECONDS)
 
 
 def _show(output: Output, messages: Sequence[StoredMessage]) -> None:
@@ -60,15 +62,27 @@ class Follower:
         self._topic = topic
         self._is_one_queue = is_one_queue
         self._next_offsets = {queue_id: store.get_max_offset_in_queue(topic, queue_id) for queue_id in queues}
+        self.has_moved = False
+        """Whether the last poll came across anything, so that there may be more."""
 
     def newest(self, count: int, tags: str = "*") -> list[StoredMessage]:
         """The last `count` messages up to where the follower began, in the order of the log."""
         found: list[StoredMessage] = []
         for queue_id, end_offset in self._next_offsets.items():
-            first = max(end_offset - count, self._store.get_min_offset_in_queue(self._topic, queue_id))
-            messages = read_queue(self._store, self._topic, queue_id, first, count, tags)
-            found.extend(message for message in messages if message.queue_offset < end_offset)
+            found += self._newest_in_queue(queue_id, end_offset, count, tags)
         return sorted(found, key=_physical_offset)[max(0, len(found) - count) :]
+
+    def _newest_in_queue(self, queue_id: int, end_offset: int, count: int, tags: str) -> list[StoredMessage]:
+        """From further and further back, until there are enough that have the tags."""
+        min_offset = self._store.get_min_offset_in_queue(self._topic, queue_id)
+        span = count
+        while True:
+            first = max(end_offset - span, min_offset)
+            messages = read_queue(self._store, self._topic, queue_id, first, span, tags)
+            found = [message for message in messages if message.queue_offset < end_offset]
+            if len(found) >= count or first == min_offset:
+                return found
+            span *= _FURTHER_BACK
 
     def poll(self, tags: str = "*") -> list[StoredMessage]:
         """What has come since, in the order of the log."""
@@ -77,10 +91,12 @@ class Follower:
             for queue_id in queue_ids(self._store, self._topic, None):
                 self._next_offsets.setdefault(queue_id, 0)
         found: list[StoredMessage] = []
-        for queue_id, offset in self._next_offsets.items():
+        before = dict(self._next_offsets)
+        for queue_id, offset in before.items():
             next_offset, messages = next_offset_and_messages(self._store, self._topic, queue_id, offset, tags)
             self._next_offsets[queue_id] = next_offset
             found.extend(messages)
+        self.has_moved = self._next_offsets != before
         return sorted(found, key=_physical_offset)
 
 

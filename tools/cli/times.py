@@ -2,14 +2,23 @@
 
 from datetime import UTC, datetime
 
-__all__ = ["local_time", "parse_time_ms"]
+__all__ = ["END_OF_TIME_MS", "local_time", "parse_time_ms"]
+
+END_OF_TIME_MS = 2**63 - 1
+"""What is later cannot be stored."""
 
 
 def local_time(time_ms: int) -> str:
-    """`2026-07-18 12:30:00.123`, in the machine's time zone; empty for 0 and below."""
+    """`2026-07-18 12:30:00.123`, in the machine's time zone; empty for 0 and below.
+
+    What no calendar has, as damaged bytes may say, stays a number.
+    """
     if time_ms <= 0:
         return ""
-    moment = datetime.fromtimestamp(time_ms // 1000, UTC).astimezone()
+    try:
+        moment = datetime.fromtimestamp(time_ms // 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(time_ms)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03}"
 
 
@@ -18,6 +27,9 @@ def parse_time_ms(text: str) -> int:
 
     Raises ValueError for anything else.
     """
-    if text.isdigit():
-        return int(text)
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
+    if text.isascii() and text.isdigit():
+        return min(int(text), END_OF_TIME_MS)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except OverflowError as error:
+        raise ValueError(str(error)) from error

@@ -292,6 +292,18 @@ def test_a_directory_with_something_in_it_is_refused() -> None:
     assert disk.exists(NEW / "precious")
 
 
+@pytest.mark.parametrize("target", [ROOT, ROOT / "new", ROOT / "config" / ".." / "new", ROOT.parent])
+def test_a_directory_inside_of_the_damaged_one_is_refused(target: Path) -> None:
+    """The copy would be copied as well; not a byte is written, even where an earlier repair was killed."""
+    disk = disk_of(hurt(30))
+    disk.make_directories(target / "mqstore")
+    disk.write(target / "mqstore" / "repair-unfinished", b"")
+    before = disk.image()
+    with pytest.raises(RepairRefused, match="lie in each other"):
+        repair_into(ROOT, target, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+    assert disk.image().files == before.files
+
+
 @pytest.mark.parametrize("repair", [repair_in_place, plan_repair])
 def test_nothing_is_done_beside_a_writer(repair: Callable[..., object]) -> None:
     """Nor where there is no store."""

@@ -177,6 +177,18 @@ DAMAGES: dict[str, tuple[Change, str, str]] = {
         "delay-offset",
         "delay level 2 at most at",
     ),
+    "a consumer of a topic that no directory can have": (
+        replaced_text("consumerOffset.json", b'"a@group":{0:', b'"a\\u0000@group":{0:9},"a@group":{0:'),
+        "consumer-offset",
+        "group group at most at 0",
+    ),
+    "a consumer of a topic whose name is too long": (
+        replaced_text(
+            "consumerOffset.json", b'"a@group":{0:', b'"%s@group":{0:9},"a@group":{0:' % (b"a" * 300)
+        ),
+        "consumer-offset",
+        "group group at most at 0",
+    ),
     "topics that are garbage": (no_state("topics.json"), "state-file", "a state file"),
     "groups that are garbage": (no_state("subscriptionGroup.json"), "state-file", "a state file"),
     "consumer offsets that are garbage": (no_state("consumerOffset.json"), "state-file", "a state file"),
@@ -369,6 +381,17 @@ def test_a_point_of_a_newer_release_is_not_judged() -> None:
     data[24:] = struct.pack(">I", mkPredefinedCrcFun("crc-32c")(bytes(data[:24])))
     with pytest.raises(UnknownVersion):
         verified(written(POINT, bytes(data))(intact().image))
+
+
+def test_entries_of_a_log_that_is_gone_are_one_finding() -> None:
+    """There may be millions, when somebody has deleted the newest segment."""
+    image = written(
+        QUEUE_A0.with_name(f"{2_080:020d}"),
+        b"".join(struct.pack(">qiq", 10**9 + 200 * number, 200, 0) for number in range(100)) + bytes(80),
+    )(intact().image)
+    (found,) = verified(image).damages
+    assert (found.kind, found.position, found.times) == ("queue-entry-ahead", 0, 100)
+    assert found.found == f"({10**9}, 200, 0)"
 
 
 def test_consumers_stand_at_lost_messages_without_blame() -> None:

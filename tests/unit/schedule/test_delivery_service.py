@@ -6,11 +6,13 @@ A real log and real queues in memory, with a clock moved by hand and puts that f
 
 import threading
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.consume_queue_format import BLANK_SIZE
+from mqstore.index.consume_queue import ConsumeQueue
+from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY_DTYPE
 from mqstore.schedule import delivery_service
 from mqstore.store.errors import MessageIllegal, StoreFull
 from mqstore.store.message import Message
@@ -227,6 +229,18 @@ def test_only_a_blocked_level_can_be_skipped() -> None:
     for level in (0, 1, 2, 99):
         with pytest.raises(ValueError, match=f"delay level {level} is not blocked"):
             store.delivery.skip(level)
+
+
+def test_an_entry_that_is_gone_meanwhile_is_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is the one that takes its place: nobody has said a word about that."""
+    store = DelayedStore()
+    (put,) = store.delay(1, b"body")
+    store.damage(put.physical_offset)
+    assert store.deliver_after(1_000) == 0
+    monkeypatch.setattr(ConsumeQueue, "entries_from", lambda *_: np.empty(0, ENTRY_DTYPE))
+    with pytest.raises(ValueError, match="the entry that blocked delay level 1 is gone"):
+        store.delivery.skip(1)
+    assert store.delivery.status()[0].passed_over == 0
 
 
 def test_an_entry_of_another_record_is_not_delivered() -> None:

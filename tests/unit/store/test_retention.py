@@ -168,6 +168,22 @@ def test_above_the_warning_level_puts_are_refused_until_there_is_room(kept: Kept
     kept.small.append()
 
 
+def test_puts_are_refused_though_nothing_can_be_deleted(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fills up and a deletion that fails come together. The error is raised all the same."""
+
+    def fail(path: Path) -> None:
+        raise OSError(5, "gone", str(path))
+
+    monkeypatch.setattr(kept.watched, "delete", fail)
+    kept.watched.used_percent = 91
+    with pytest.raises(OSError, match="gone"):
+        kept.retention.run_once()
+    with pytest.raises(StoreFull, match="91 % full"):
+        kept.small.append()
+
+
 def test_another_refusal_is_not_lifted(kept: Kept) -> None:
     """Retention takes back only its own."""
     kept.small.log.poison(OSError(5, "gone"))

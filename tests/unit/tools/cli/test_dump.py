@@ -1,5 +1,6 @@
 """dump: rows straight from the bytes, of our own files and of Apache RocketMQ's."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,3 +124,28 @@ def test_reading_commands_work_on_rocketmqs_directory(golden_directory: Golden) 
     assert sum(row["messages"] for row in rows) == 1_949
     assert len(json_lines(run("get", directory, "TopicA", "--count", 5, "--json"))) == 5
     assert not (directory / "mqstore").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"commitlog/{0:020d}",
+        f"consumequeue/orders/0/{0:020d}",
+        "index/20260718123000123",
+        f"timerlog/{0:020d}",
+        "checkpoint",
+        "mqstore/recovery-point",
+        "config/topics.json",
+    ],
+)
+@pytest.mark.parametrize("size", [0, 7, 39, 40, 100, 4_096])
+def test_any_bytes_are_shown_or_refused(tmp_path: Path, name: str, size: int) -> None:
+    """Whatever has become of a file: rows, or an error with its place, and never a traceback."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for data in (bytes(size), b"\x7f" * size, b"\xff" * size, random.Random(size).randbytes(size)):
+        path.write_bytes(data)
+        for options in ((), ("--json",)):
+            result = run("dump", path, *options)
+            assert isinstance(result.exception, SystemExit | None), (data[:50], result.exception)
+            assert result.exit_code in (0, 4)

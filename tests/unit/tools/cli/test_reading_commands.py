@@ -36,10 +36,18 @@ def test_get_by_tags(orders: Path) -> None:
     assert keys("get", orders, "orders", "--tags", "paid") == ["o-1", "o-3", "o-5"]
 
 
-@pytest.mark.parametrize(("time", "expected"), [("0", 6), ("4000000000000", 0), ("2001-09-09", 6)])
+@pytest.mark.parametrize(
+    ("time", "expected"), [("0", 6), ("4000000000000", 0), ("2001-09-09", 6), ("9" * 30, 0)]
+)
 def test_get_from_a_time_on(orders: Path, time: str, expected: int) -> None:
     """--time takes epoch ms and dates."""
     assert len(keys("get", orders, "orders", "--time", time)) == expected
+
+
+@pytest.mark.parametrize("time", ["soon", "\u0662", "2024-13-01"])
+def test_get_from_what_is_no_time(orders: Path, time: str) -> None:
+    """A usage error, and no traceback."""
+    assert run("get", orders, "orders", "--time", time).exit_code == 2
 
 
 def test_a_row_says_all_there_is(orders: Path) -> None:
@@ -95,6 +103,35 @@ def test_a_follower_sees_what_another_process_puts(orders: Path) -> None:
         writer.flush()
         assert [message.queue_id for message in follower.poll()] == [1, 0]
         assert follower.poll() == []
+
+
+def test_a_follower_that_is_behind_goes_on_at_once(orders: Path) -> None:
+    """One pull takes 32 messages of a queue; a pause behind each would let a fast writer run away."""
+    with MessageStore.open(orders, ORDER_CONFIG) as writer, open_for_reading(orders) as reader:
+        follower = Follower(reader, "orders", [0, 1], is_one_queue=False)
+        writer.put_messages([Message("orders", b"new", tags="created") for _ in range(40)])
+        writer.flush()
+        counts = []
+        while not counts or follower.has_moved:
+            counts.append(len(follower.poll("created")))
+        assert counts == [32, 8, 0]
+        writer.put_messages([Message("orders", b"new", tags="created") for _ in range(40)])
+        writer.flush()
+        assert (follower.poll("paid"), follower.has_moved) == ([], True)
+
+
+def test_tail_by_tags_looks_further_back(orders: Path) -> None:
+    """The newest with the tag, however many others came since."""
+    with MessageStore.open(orders, ORDER_CONFIG) as store:
+        store.put_messages([Message("orders", b"x", tags="other", queue_id=n % 2) for n in range(100)])
+    assert keys("tail", orders, "orders", "-n", 2, "--tags", "paid") == ["o-3", "o-5"]
+
+
+def test_a_stray_file_among_the_queues_is_passed_over(orders: Path) -> None:
+    """As the store itself does: a tool of the desktop may have left it there."""
+    for directory in (orders / "consumequeue", orders / "consumequeue" / "orders", orders / "commitlog"):
+        (directory / ".DS_Store").write_bytes(b"\0")
+    assert len(keys("get", orders, "orders")) == 6
 
 
 def test_query_by_key(orders: Path) -> None:
