@@ -36,8 +36,8 @@ from mqstore.store.record_format import (
     HEADER_BYTES,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
-    complete_record,
     encode_blank,
+    encode_from,
     store_timestamp_position,
 )
 from mqstore.store.stored_message import StoredMessage
@@ -165,11 +165,10 @@ class CommitLog:
             if self._refusal is not None:
                 raise self._refusal()
             current = self._current
-            size_bytes = len(message.record)
             try:
                 if (
                     current is None
-                    or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes
+                    or current.wrote_position + message.size_bytes + BLANK_MIN_BYTES > current.size_bytes
                 ):
                     current = self._roll()
                 return self._write(current, message)
@@ -266,7 +265,7 @@ class CommitLog:
     def _segment_for(self, message: EncodedMessage) -> MappedFile:
         """The segment that the record goes into."""
         current = self._current
-        size_bytes = len(message.record)
+        size_bytes = message.size_bytes
         if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
             return self._roll()
         return current
@@ -281,16 +280,17 @@ class CommitLog:
         store_timestamp = self._clock.now_ms()
         position = current.wrote_position
         physical_offset = current.start_offset + position
-        record = message.record
-        born_timestamp = message.born_timestamp
-        complete_record(
-            record,
+        size_bytes, born_timestamp = message.size_bytes, message.born_timestamp
+        record = encode_from(
+            message.template,
+            size_bytes,
+            message.queue_id,
+            message.body,
+            message.body_crc,
             queue_offset,
             physical_offset,
-            message.sys_flag,
             store_timestamp if born_timestamp is None else born_timestamp,
             store_timestamp,
-            message.has_crc,
         )
         # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
         # becomes visible, so that an offset is never given twice (I1); `_take_back` undoes half an append.
@@ -299,10 +299,10 @@ class CommitLog:
                 self._queue_offsets[queue] = queue_offset + 1
             current.publish(record)
         except BaseException:
-            self._take_back(current, position, len(record), {queue: queue_offset} if takes_offset else {})
+            self._take_back(current, position, size_bytes, {queue: queue_offset} if takes_offset else {})
             raise
         self.last_store_timestamp = store_timestamp
-        return Appended(queue_offset, physical_offset, len(record), store_timestamp)
+        return Appended(queue_offset, physical_offset, size_bytes, store_timestamp)
 
     def _take_back(
         self, current: MappedFile, position: int, size_bytes: int, queue_offsets: dict[tuple[str, int], int]
@@ -343,11 +343,11 @@ class CommitLog:
         current = self._current or (self.files.files[0] if self.files.files else self._add_segment(0))
         position = current.wrote_position
         for message in messages:
-            if position + len(message.record) + BLANK_MIN_BYTES > current.size_bytes:
+            if position + message.size_bytes + BLANK_MIN_BYTES > current.size_bytes:
                 current.reserve(current.size_bytes)
                 current = self.files.file_for(current.end_offset) or self._add_segment(current.end_offset)
                 position = 0
-            position += len(message.record)
+            position += message.size_bytes
         current.reserve(position)
 
     def _reserve_for_block(self, block: RecordBlock) -> None:

@@ -1,7 +1,7 @@
 """From a message to the bytes that the log will append: every check, and all work that needs no lock.
 
-What is left for the append lock are the three fields that it alone can know (queue offset, physical
-offset, store timestamp) and the record CRC over them (commit_log.py).
+What is left for the append lock is to put the record together once its queue offset, physical offset and
+store timestamp are known, and to close it with the record CRC (record_format.py).
 
 It does not ask whether the topic or the queue exists (mqstore/message_store.py), nor rewrite delayed
 messages (schedule/delayed_message.py). Nothing is stored when a check fails.
@@ -17,21 +17,14 @@ from types import UnionType
 import msgspec
 
 from mqstore.store import properties_format as names
+from mqstore.store.checksum.crc32 import crc32
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal, QueueIllegal
 from mqstore.store.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
 from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.names import check_topic
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
-from mqstore.store.record_format import (
-    CRC_PROPERTY_BYTES,
-    QUEUE_OFFSET_POSITION,
-    encode_ending,
-    encode_topic,
-    header_template,
-    prepare_ordinary_record,
-    prepare_record,
-)
+from mqstore.store.record_format import CRC_PROPERTY_BYTES, RecordTemplate, encode_topic, record_template
 from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, takes_queue_offset
 
 __all__ = ["EncodedMessage", "MessageEncoder", "checked_properties", "join_keys", "refuse_mistyped"]
@@ -45,23 +38,25 @@ _KINDS: dict[str, type | UnionType] = {
     "properties": Mapping,
     "born_host": Host | None,
 }
+_ZERO = 0
 _CRC_NAME = names.CRC32.encode() + b"\x01"
 
 
 class EncodedMessage(msgspec.Struct, gc=False):
-    """A checked message: its record, but for what only the append lock knows.
+    """A checked message: all that its record is made of but what only the append lock knows.
 
-    born_timestamp: None for the store time. record: see `prepare_record`. has_crc: whether it ends in a
-    record CRC. waits: whether the put waits for the disk in SYNC_FLUSH.
+    size_bytes: of the whole record. body_crc: all 32 bits. born_timestamp: None for the store time.
+    takes_queue_offset: whether its queue grows. waits: whether the put waits for the disk in SYNC_FLUSH.
     """
 
     topic: str
     queue_id: int
-    takes_queue_offset: bool
-    sys_flag: int
+    template: RecordTemplate
+    size_bytes: int
+    body: bytes
+    body_crc: int
     born_timestamp: int | None
-    record: bytearray
-    has_crc: bool
+    takes_queue_offset: bool
     waits: bool
 
 
@@ -76,12 +71,8 @@ class MessageEncoder:
         self._born_host_bit = BORN_HOST_V6 if config.store_host.is_ipv6 else 0
         self._crc_bytes = CRC_PROPERTY_BYTES if self._append_crc else 0
         self._topics: dict[str, tuple[bytes, int]] = {}
-        self._endings: dict[tuple[str, str | None], tuple[bytes, int]] = {}
-        # Fields 6 to 14 of an ordinary record: zeros, the sys flag, the hosts.
-        self._sys_flag = self._store_host_bit | self._born_host_bit
-        header = header_template(self._sys_flag, self._store_host, self._store_host)
-        self._header_size = len(header)
-        self._middle = header[QUEUE_OFFSET_POSITION:-4]
+        # Of messages that have nothing but a topic, a body and perhaps tags.
+        self._ordinary: dict[tuple[str, str | None], RecordTemplate] = {}
 
     def encode(self, message: Message, *, is_own: bool = False) -> EncodedMessage:
         """Check a message and encode what can be encoded before its place in the log is known.
@@ -90,10 +81,29 @@ class MessageEncoder:
         are taken as they are, and where the record CRC would not fit beside them, it goes without.
         Raises TopicIllegal, QueueIllegal, MessageTooLarge, PropertiesIllegal, MessageIllegal.
         """
+        topic, body, queue_id = message.topic, message.body, message.queue_id
+        if (
+            type(body) is bytes
+            and len(body) <= self._max_body_bytes
+            and type(queue_id) is int
+            and 0 <= queue_id < 2**31
+            and message.properties is NO_PROPERTIES
+            and not message.keys
+            # By identity, which no False and no 0.0 has: another zero is refused, or taken, by the long way.
+            and message.flag is message.sys_flag is message.reconsume_times is _ZERO
+            and message.prepared_transaction_offset is _ZERO
+            and message.born_timestamp is message.born_host is None
+            and message.wait_store_msg_ok
+        ):
+            template = self._ordinary.get((topic, message.tags)) or self._add_ordinary(topic, message.tags)
+            size_bytes = template.fixed_bytes + len(body)
+            return EncodedMessage(topic, queue_id, template, size_bytes, body, crc32(body), None, True, True)
+        return self._encode_thoroughly(message, is_own=is_own)
+
+    def _encode_thoroughly(self, message: Message, *, is_own: bool) -> EncodedMessage:
+        """Check and encode a message that may have anything."""
         topic_field, magic = self._topics.get(message.topic) or self._encode_topic(message.topic)
-        body = message.body
-        if type(body) is not bytes:
-            body = _as_bytes(body)
+        body = _as_bytes(message.body)
         if len(body) > self._max_body_bytes:
             raise MessageTooLarge(
                 f"the body has {len(body)} bytes, more than max_message_size = {self._max_body_bytes}: "
@@ -104,25 +114,15 @@ class MessageEncoder:
         queue_id = message.queue_id
         if type(queue_id) is not int or not 0 <= queue_id < 2**31:
             raise _queue_illegal(queue_id)
-        is_ordinary = (
-            message.properties is NO_PROPERTIES
-            and not message.keys
-            and message.wait_store_msg_ok
-            and message.born_host is None
-            and message.sys_flag == message.reconsume_times == message.prepared_transaction_offset == 0
-        )
-        if is_ordinary:
-            return self._encode_ordinary(message, body)
         properties = self._encode_properties(message, is_own=is_own)
         append_crc = self._append_crc
         if is_own and len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES >= len(properties):
             append_crc = False
         else:
             self._check_size(properties)
-        store_host = self._store_host
         sys_flag = message.sys_flag & ~_HOST_BITS | self._store_host_bit
         if message.born_host is None:
-            born_host = store_host
+            born_host = self._store_host
             sys_flag |= self._born_host_bit
         else:
             born_host = _encode_born_host(message.born_host)
@@ -131,16 +131,14 @@ class MessageEncoder:
         if message.born_timestamp is not None:
             _check_number("born_timestamp", message.born_timestamp, 64)
         try:
-            record = prepare_record(
+            template = record_template(
                 magic,
                 topic_field,
-                body,
                 properties,
-                queue_id,
                 message.flag,
                 sys_flag,
                 born_host,
-                store_host,
+                self._store_host,
                 message.reconsume_times,
                 message.prepared_transaction_offset,
                 append_crc,
@@ -151,41 +149,28 @@ class MessageEncoder:
         return EncodedMessage(
             message.topic,
             queue_id,
-            not sys_flag & TRANSACTION_MASK or takes_queue_offset(sys_flag),
-            sys_flag,
+            template,
+            template.fixed_bytes + len(body),
+            body,
+            crc32(body),
             message.born_timestamp,
-            record,
-            append_crc,
+            not sys_flag & TRANSACTION_MASK or takes_queue_offset(sys_flag),
             message.wait_store_msg_ok,
         )
 
-    def _encode_ordinary(self, message: Message, body: bytes) -> EncodedMessage:
-        """Encode one of the many messages that have nothing but a topic, a body and perhaps tags."""
-        born_timestamp = message.born_timestamp
-        if born_timestamp is not None:
-            _check_number("born_timestamp", born_timestamp, 64)
-        topic, queue_id, tags = message.topic, message.queue_id, message.tags
-        ending, magic = self._endings.get((topic, tags)) or self._encode_ending(topic, tags)
-        try:
-            record = prepare_ordinary_record(
-                self._header_size, magic, self._middle, ending, body, queue_id, message.flag
-            )
-        except struct.error:
-            _refuse_number(message)
-            raise
-        return EncodedMessage(
-            topic, queue_id, True, self._sys_flag, born_timestamp, record, self._append_crc, True
-        )
-
-    def _encode_ending(self, topic: str, tags: str | None) -> tuple[bytes, int]:
+    def _add_ordinary(self, topic: str, tags: str | None) -> RecordTemplate:
         topic_field, magic = self._topics.get(topic) or self._encode_topic(topic)
         properties = checked_properties({names.TAGS: tags}) if tags else b""
         self._check_size(properties)
-        if len(self._endings) >= _CACHE_ENTRIES:
-            self._endings.clear()
-        ending = encode_ending(topic_field, properties, self._append_crc), magic
-        self._endings[topic, tags] = ending
-        return ending
+        host = self._store_host
+        sys_flag = self._store_host_bit | self._born_host_bit
+        template = record_template(
+            magic, topic_field, properties, 0, sys_flag, host, host, 0, 0, self._append_crc
+        )
+        if len(self._ordinary) >= _CACHE_ENTRIES:
+            self._ordinary.clear()
+        self._ordinary[topic, tags] = template
+        return template
 
     def _check_size(self, properties: bytes) -> None:
         size = len(properties) + self._crc_bytes

@@ -29,9 +29,12 @@ Source: MessageExtEncoder#encode, CommitLog#checkMessageAndReturnSize. No I/O, n
 """
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
-from zlib import crc32
 
+import msgspec
+
+from mqstore.store.checksum.crc32 import HELD_BYTES, crc32, crc32_combine
 from mqstore.store.properties_format import CRC32
 from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -57,19 +60,18 @@ __all__ = [
     "RecordHeader",
     "RecordIllegal",
     "RecordLayout",
+    "RecordTemplate",
     "body_crc",
     "check_record",
-    "complete_record",
     "crc_property",
     "decode_header",
     "decode_layout",
     "encode_blank",
-    "encode_ending",
+    "encode_from",
     "encode_record",
     "encode_topic",
     "header_template",
-    "prepare_ordinary_record",
-    "prepare_record",
+    "record_template",
     "store_timestamp_position",
 ]
 
@@ -117,23 +119,18 @@ BLANK_MIN_BYTES = 8
 _HEADERS = tuple(
     tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20)) for born in (8, 20)
 )
-# Packs a header whose fields 6 to 14 are there as bytes; by the header's size.
-_ORDINARY_HEADERS = {
-    header.size: struct.Struct(f">iiiii{header.size - 24}si").pack
-    for header in (_HEADERS[0][0], _HEADERS[1][1])
-}
-# Fields 6 to 9, which lie side by side.
-_PLACE = struct.Struct(">qqiq")
-_LONG = struct.Struct(">q")
+# The same, but flag, sys flag and what lies between store time and body length are bytes.
+_PACK_HEADER = tuple(
+    tuple(struct.Struct(f">iiii4sqq4sq{born}sq{store + 12}si").pack for store in (8, 20)) for born in (8, 20)
+)
+_BEHIND_STORE_HOST = struct.Struct(">iq")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _SIZE_MAGIC_AND_SYS_FLAG = struct.Struct(">ii28xi")
 # Indexed by the two bits of the sys flag that say whose host is IPv6.
 _HOSTS_EXTRA_BYTES = (0, IPV6_EXTRA_BYTES, IPV6_EXTRA_BYTES, 2 * IPV6_EXTRA_BYTES)
-_DIGITS = struct.Struct("10s")
 _CRC_NAME = CRC32.encode() + b"\x01"
-_CRC_BLANK = _CRC_NAME + bytes(10) + b"\x02"
 
 assert _HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELDS)
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
@@ -173,6 +170,26 @@ class RecordLayout(NamedTuple):
     properties_stop: int
 
 
+class RecordTemplate(msgspec.Struct, frozen=True, gc=False):
+    """What the records of many messages share, whose bodies, queues, places and times differ.
+
+    pack_header: of a header with hosts of these lengths. magic, flag, sys_flag, born_host: fields 2, 5, 8 and
+    10. behind_store_time: fields 12 to 14. ending: what the record CRC covers behind the body.
+    ending_and_name: the same, and the name of the CRC. fixed_bytes: of a record without its body.
+    """
+
+    pack_header: Callable[..., bytes]
+    magic: int
+    flag: bytes
+    sys_flag: bytes
+    born_host: bytes
+    behind_store_time: bytes
+    ending: bytes
+    ending_and_name: bytes
+    has_crc: bool
+    fixed_bytes: int
+
+
 class RecordIllegal(ValueError):
     """The bytes are no whole record: `expected` and `found` say why."""
 
@@ -190,30 +207,16 @@ def encode_topic(topic: str) -> tuple[bytes, int]:
     return len(name).to_bytes(1, "big") + name, MESSAGE_MAGIC_CODE
 
 
-def encode_ending(topic_field: bytes, properties: bytes, append_crc: bool) -> bytes:
-    """What follows the body: topic and properties, and with `append_crc` a record CRC that is still blank.
-
-    Properties that do not end in 0x02 get one before the CRC, as RocketMQ inserts it.
-    """
-    if append_crc:
-        if properties and properties[-1] != 2:
-            properties += b"\x02"
-        properties += _CRC_BLANK
-    return topic_field + _SHORT.pack(len(properties)) + properties
-
-
 def header_template(sys_flag: int, born_host: bytes, store_host: bytes) -> bytes:
     """Fields 1 to 15, all zero but for the sys flag, whose host bits must match the hosts, and the hosts."""
     header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
     return header.pack(0, 0, 0, 0, 0, 0, 0, sys_flag, 0, born_host, 0, store_host, 0, 0, 0)
 
 
-def prepare_record(
+def record_template(
     magic: int,
     topic_field: bytes,
-    body: bytes,
     properties: bytes,
-    queue_id: int,
     flag: int,
     sys_flag: int,
     born_host: bytes,
@@ -221,70 +224,71 @@ def prepare_record(
     reconsume_times: int,
     prepared_transaction_offset: int,
     append_crc: bool,
-) -> bytearray:
-    """A record of which only `complete_record` knows the rest: places, times and the record CRC.
+) -> RecordTemplate:
+    """What `encode_from` makes records of.
 
     magic, topic_field: of `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
-    properties, append_crc: see `encode_ending`.
+    append_crc: end in a record CRC; properties that do not end in 0x02 get one before it, as RocketMQ inserts
+    it. Raises struct.error for a number that its field has no room for.
     """
-    header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
-    ending = encode_ending(topic_field, properties, append_crc)
-    body_length = len(body)
-    fixed = header.pack(
-        header.size + body_length + len(ending),
+    ending = topic_field
+    if append_crc:
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        ending += _SHORT.pack(len(properties) + CRC_PROPERTY_BYTES) + properties
+    else:
+        ending += _SHORT.pack(len(properties)) + properties
+    return RecordTemplate(
+        _PACK_HEADER[len(born_host) == 20][len(store_host) == 20],
         magic,
-        crc32(body) & CRC_MASK,
-        queue_id,
-        flag,
-        0,
-        0,
-        sys_flag,
-        0,
+        _INT.pack(flag),
+        _INT.pack(sys_flag),
         born_host,
-        0,
-        store_host,
-        reconsume_times,
-        prepared_transaction_offset,
-        body_length,
+        store_host + _BEHIND_STORE_HOST.pack(reconsume_times, prepared_transaction_offset),
+        ending,
+        ending + _CRC_NAME,
+        append_crc,
+        HEADER_BYTES - 16 + len(born_host) + len(store_host) + len(ending) + CRC_PROPERTY_BYTES * append_crc,
     )
-    return bytearray(b"".join((fixed, body, ending)))
 
 
-def prepare_ordinary_record(
-    header_size: int, magic: int, middle: bytes, ending: bytes, body: bytes, queue_id: int, flag: int
-) -> bytearray:
-    """`prepare_record` for one of many messages that differ in body, queue and flag only.
-
-    middle: fields 6 to 14, of `header_template`. ending: of `encode_ending`.
-    """
-    body_length = len(body)
-    fixed = _ORDINARY_HEADERS[header_size](
-        header_size + body_length + len(ending),
-        magic,
-        crc32(body) & CRC_MASK,
-        queue_id,
-        flag,
-        middle,
-        body_length,
-    )
-    return bytearray(b"".join((fixed, body, ending)))
-
-
-def complete_record(
-    record: bytearray,
+def encode_from(
+    template: RecordTemplate,
+    size_bytes: int,
+    queue_id: int,
+    body: bytes,
+    body_crc: int,
     queue_offset: int,
     physical_offset: int,
-    sys_flag: int,
     born_timestamp: int,
     store_timestamp: int,
-    append_crc: bool,
-) -> None:
-    """Fill in what only the append lock knows, and then the record CRC."""
-    _PLACE.pack_into(record, 20, queue_offset, physical_offset, sys_flag, born_timestamp)
-    _LONG.pack_into(record, 68 if sys_flag & BORN_HOST_V6 else STORE_TIMESTAMP_POSITION, store_timestamp)
-    if append_crc:
-        crc = crc32(record[:-CRC_PROPERTY_BYTES]) & CRC_MASK
-        _DIGITS.pack_into(record, len(record) - 11, (b"%010d" % crc)[::-1])
+) -> bytes:
+    """A whole record. size_bytes: template.fixed_bytes and the body's. body_crc: all 32 bits of it."""
+    body_bytes = len(body)
+    header = template.pack_header(
+        size_bytes,
+        template.magic,
+        body_crc & CRC_MASK,
+        queue_id,
+        template.flag,
+        queue_offset,
+        physical_offset,
+        template.sys_flag,
+        born_timestamp,
+        template.born_host,
+        store_timestamp,
+        template.behind_store_time,
+        body_bytes,
+    )
+    if not template.has_crc:
+        return b"".join((header, body, template.ending))
+    if body_bytes <= HELD_BYTES:
+        crc = crc32(body, crc32(header))
+    else:
+        # Not only sooner done: others would run meanwhile, and find the append lock taken.
+        crc = crc32_combine(crc32(header), body_crc, body_bytes)
+    crc = crc32(template.ending, crc) & CRC_MASK
+    return b"".join((header, body, template.ending_and_name, (b"\x02%010d" % crc)[::-1]))
 
 
 def encode_record(
@@ -305,13 +309,11 @@ def encode_record(
     prepared_transaction_offset: int,
     append_crc: bool,
 ) -> bytes:
-    """A whole record in one step: `prepare_record`, then `complete_record`."""
-    record = prepare_record(
+    """A whole record in one step: `record_template`, then `encode_from`."""
+    template = record_template(
         magic,
         topic_field,
-        body,
         properties,
-        queue_id,
         flag,
         sys_flag,
         born_host,
@@ -320,10 +322,17 @@ def encode_record(
         prepared_transaction_offset,
         append_crc,
     )
-    complete_record(
-        record, queue_offset, physical_offset, sys_flag, born_timestamp, store_timestamp, append_crc
+    return encode_from(
+        template,
+        template.fixed_bytes + len(body),
+        queue_id,
+        body,
+        crc32(body),
+        queue_offset,
+        physical_offset,
+        born_timestamp,
+        store_timestamp,
     )
-    return bytes(record)
 
 
 def body_crc(body: bytes | bytearray | memoryview) -> int:

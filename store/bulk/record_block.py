@@ -5,7 +5,6 @@ store/commit_log.py, which then copies it into a segment in one piece, and throw
 Threads: one owner at a time; nothing in it is shared.
 """
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.message_encoder import EncodedMessage
-from mqstore.store.record_format import BLANK_MIN_BYTES, BORN_TIMESTAMP_POSITION
+from mqstore.store.record_format import BLANK_MIN_BYTES, encode_from
 
 __all__ = ["AppendedBlock", "RecordBlock"]
-
-_LONG = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +42,25 @@ class RecordBlock:
     @classmethod
     def of_messages(cls, messages: Sequence[EncodedMessage]) -> "RecordBlock":
         """The records of messages that were encoded one by one."""
-        records = [message.record for message in messages]
-        for message in messages:
-            if message.born_timestamp is not None:
-                _LONG.pack_into(message.record, BORN_TIMESTAMP_POSITION, message.born_timestamp)
+        records = [
+            encode_from(
+                message.template,
+                message.size_bytes,
+                message.queue_id,
+                message.body,
+                message.body_crc,
+                0,
+                0,
+                message.born_timestamp or 0,
+                0,
+            )
+            for message in messages
+        ]
         numbers: dict[tuple[str, int], int] = {}
         groups = [numbers.setdefault((message.topic, message.queue_id), len(numbers)) for message in messages]
-        marks = bytearray([message.has_crc | (message.born_timestamp is None) << 1 for message in messages])
+        marks = bytearray(
+            [message.template.has_crc | (message.born_timestamp is None) << 1 for message in messages]
+        )
         starts = np.zeros(len(records) + 1, np.int64)
         np.cumsum(np.array([len(record) for record in records], np.int64), out=starts[1:])
         return cls(

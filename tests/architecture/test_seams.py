@@ -58,6 +58,11 @@ SEAMS = (
         "put the loop into this folder's kernels.py, and import that where it is first needed",
     ),
     Seam(
+        ("isal", "zlib", "binascii.crc32"),
+        ("store/checksum/crc32.py",),
+        "take crc32 from store/checksum/crc32.py, or in compiled loops from store/checksum/kernels.py",
+    ),
+    Seam(
         ("pyspark", "py4j"),
         ("tools/spark/*",),
         "Spark is known under tools/spark/ only",
@@ -189,6 +194,7 @@ def test_a_source_keeps_to_the_seams(source: Source) -> None:
         ("index/consume_queue.py", "import numba"),
         ("index/consume_queue.py", "def fill():\n    from numba import njit"),
         ("index/consume_queue.py", "import importlib\nimportlib.import_module('numba')"),
+        ("store/record_format.py", "from zlib import crc32"),
         ("tools/cli/app.py", "from pyspark.sql import SparkSession"),
         ("mqstore/message_store.py", "import lmdb"),
         ("store/flush.py", "import time\nnow = time.time()"),

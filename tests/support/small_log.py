@@ -60,7 +60,7 @@ class SmallLog:
         encoded = [self._encoder.encode(Message(topic, body, **fields)) for body in bodies]
         block = RecordBlock.of_messages(encoded)
         places = self.log.append_block(block)
-        sizes = [len(message.record) for message in encoded]
+        sizes = [message.size_bytes for message in encoded]
         timestamp = places.store_timestamp
         assert not bodies or places.end_offset == self.log.max_offset
         return [
@@ -72,7 +72,7 @@ class SmallLog:
 
     def overhead_bytes(self, topic: str = "orders", **fields: Any) -> int:
         """What a record takes beyond its body."""
-        return len(self._encoder.encode(Message(topic, b"", **fields)).record)
+        return self._encoder.encode(Message(topic, b"", **fields)).size_bytes
 
     def fill_to(self, room_bytes: int) -> None:
         """Append until exactly `room_bytes` of the current segment are left."""

@@ -5,6 +5,7 @@ records, and the faults one by one.
 """
 
 import struct
+import zlib
 from typing import Any
 
 import pytest
@@ -191,6 +192,17 @@ def test_a_broken_record_is_told_from_a_whole_one(position: int, value: bytes, w
         check_record(memoryview(harmed), 0)
     assert caught.value.expected
     assert caught.value.found
+
+
+@pytest.mark.parametrize("body_bytes", [0, 1, 5_119, 5_120, 5_121, 40_000])
+@pytest.mark.parametrize("properties", [b"", b"A\x01b\x02"])
+def test_both_crcs_are_zlibs(body_bytes: int, properties: bytes) -> None:
+    """Also where the record's is put together from those of its parts, as it is for long bodies."""
+    body = bytes(index * 7 % 251 for index in range(body_bytes))
+    encoded = record(body, properties=properties, append_crc=True, queue_id=3, flag=-1)
+    assert struct.unpack_from(">i", encoded, 8) == (zlib.crc32(body) & 0x7FFF_FFFF,)
+    assert encoded[-20:] == crc_property(zlib.crc32(encoded[:-20]))
+    check_record(memoryview(encoded), 0)
 
 
 def test_crc_property_is_twenty_bytes_with_its_digits_reversed() -> None:
