@@ -29,6 +29,8 @@ __all__ = ["IndexFileCheck"]
 
 _NAME_DIGITS = 17
 _HASH, _PHYSICAL_OFFSET = 0, 2
+# Of 420 MB, the default, so many are looked at together.
+_PIECE_ENTRIES = 1 << 18
 _DTYPE = np.dtype(
     [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference_s", ">i4"), ("previous", ">i4")]
 )
@@ -165,20 +167,23 @@ class _File:
 
     def find_broken_chains(self, *, is_damage: bool) -> Iterator[Finding]:
         """Slots and links that are not those of the entries."""
-        entries = self._read(1, self.count)
-        slots = entries["key_hash"].astype(np.int64) % self._size.slot_count
-        order = np.argsort(slots, kind="stable")
-        is_same = np.concatenate(([False], slots[order][1:] == slots[order][:-1])) if self.count else order
-        previous = np.zeros(self.count, np.int64)
-        previous[order] = np.where(is_same, np.concatenate(([0], order[:-1] + 1)), 0) if self.count else 0
-        wrong = np.flatnonzero(previous != entries["previous"])
-        if len(wrong):
-            number = int(wrong[0]) + 1
-            expected, found = f"previous entry {previous[wrong[0]]}", f"{entries['previous'][wrong[0]]}"
-            position = self.position_of(number)
-            yield Finding("index-link", self.path, position, expected, found, len(wrong), is_damage)
-        heads = np.zeros(self._size.slot_count, np.int64)
-        heads[slots] = np.arange(1, self.count + 1)
+        heads = np.zeros(self._size.slot_count, np.int32)
+        wrong_links, first_wrong = 0, None
+        for first in range(1, self.count + 1, _PIECE_ENTRIES):
+            entries = self._read(first, min(_PIECE_ENTRIES, self.count + 1 - first))
+            previous = _insert(heads, entries["key_hash"], first)
+            wrong = np.flatnonzero(previous != entries["previous"])
+            if len(wrong) and first_wrong is None:
+                at = int(wrong[0])
+                first_wrong = (first + at, int(previous[at]), int(entries["previous"][at]))
+            wrong_links += len(wrong)
+        if first_wrong is not None:
+            number, link, found = first_wrong
+            expected, position = f"previous entry {link}", self.position_of(number)
+            yield Finding("index-link", self.path, position, expected, f"{found}", wrong_links, is_damage)
+        yield from self._find_wrong_slots(heads, is_damage=is_damage)
+
+    def _find_wrong_slots(self, heads: npt.NDArray[np.int32], *, is_damage: bool) -> Iterator[Finding]:
         data = self._file_system.read_at(self.path, HEADER_BYTES, self._size.slot_count * SLOT_BYTES)
         on_disk = np.frombuffer(data, ">i4")
         wrong = np.flatnonzero(heads != np.where(on_disk > self.count, 0, on_disk))
@@ -187,6 +192,19 @@ class _File:
             position = HEADER_BYTES + slot * SLOT_BYTES
             expected, found = f"entry {heads[slot]}", f"{on_disk[slot]}"
             yield Finding("index-slot", self.path, position, expected, found, len(wrong), is_damage)
+
+
+def _insert(heads: npt.NDArray[np.int32], hashes: npt.NDArray[np.int32], first: int) -> npt.NDArray[np.int32]:
+    """Insert entries, numbered from `first` on, into chains that begin at `heads`; what each links to."""
+    slots = hashes.astype(np.int64) % len(heads)
+    numbers = np.arange(first, first + len(slots), dtype=np.int32)
+    previous = heads[slots]
+    order = np.argsort(slots, kind="stable")
+    follows = np.flatnonzero(slots[order][1:] == slots[order][:-1])
+    previous[order[follows + 1]] = numbers[order[follows]]
+    # Of several in one slot the last stays.
+    heads[slots] = numbers
+    return previous
 
 
 def _codes(rows: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray[np.int64]:

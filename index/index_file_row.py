@@ -18,6 +18,7 @@ from mqstore.index.index_file_size import find_slot_count
 from mqstore.index.index_point_format import NO_FILE, IndexPoint
 from mqstore.store.errors import SegmentSizeMismatch
 from mqstore.store.file_system import FileEntry, FileSystem
+from mqstore.store.segment_files import row_file_bytes
 
 __all__ = ["IndexFileRow", "file_name"]
 
@@ -52,38 +53,38 @@ class IndexFileRow:
         self._size = size
         self._writable = writable
         # What `make_disk_follow` has to do: files to delete, and whether the last one was cut.
-        self._dropped: list[IndexFile] = []
+        self._dropped: list[Path] = []
         self._is_cut = False
 
     def load(self) -> None:
         """Find the files. A last one of length zero is a creation that a crash interrupted: it is removed.
 
-        Files of another size than expected are gone on with in theirs, if it can be found in them, for a
-        broker knows one size only. Raises SegmentSizeMismatch when it cannot, or when they differ.
+        Files of another size than expected are gone on with in theirs, for a broker knows one size only.
+        A single one whose length differs is damaged: it is dropped, and all behind it. Raises
+        SegmentSizeMismatch when all have another size, which cannot be found in them.
         """
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_index_file(entry)]
         if entries and entries[-1].size_bytes == 0:
             if self._writable:
                 self._file_system.delete(self.directory / entries[-1].name)
             entries.pop()
-        if any(entry.size_bytes != self._size.file_bytes for entry in entries):
+        if entries and self._size.file_bytes not in [entry.size_bytes for entry in entries]:
             self._size = self._find_size(entries)
-        self.files = [self._open(entry.name) for entry in entries]
+        fits = [entry.size_bytes == self._size.file_bytes for entry in entries]
+        count = (*fits, False).index(False)
+        self.files = [self._open(entry.name) for entry in entries[:count]]
+        self._dropped = [self.directory / entry.name for entry in entries[count:]]
 
     def _find_size(self, entries: list[FileEntry]) -> IndexFileSize:
-        """The size that all files have, from the first that tells."""
-        file_bytes = entries[0].size_bytes
-        for entry in entries:
-            path = self.directory / entry.name
-            if entry.size_bytes != file_bytes:
-                raise SegmentSizeMismatch(path, file_bytes, entry.size_bytes, _SIZE_KEY)
-            if file_bytes > HEADER_BYTES:
-                slot_count = find_slot_count(self._file_system.map(path, file_bytes, writable=False).view)
-                if slot_count is not None:
-                    entry_bytes = file_bytes - HEADER_BYTES - SLOT_BYTES * slot_count
-                    return IndexFileSize(slot_count, entry_bytes // ENTRY_BYTES)
-        path = self.directory / entries[0].name
-        raise SegmentSizeMismatch(path, self._size.file_bytes, file_bytes, _SIZE_KEY)
+        """The size that most files have, from the first of them that tells."""
+        file_bytes = row_file_bytes(entries) or 0
+        paths = [self.directory / entry.name for entry in entries if entry.size_bytes == file_bytes]
+        for path in paths if file_bytes > HEADER_BYTES else ():
+            slot_count = find_slot_count(self._file_system.map(path, file_bytes, writable=False).view)
+            if slot_count is not None:
+                entry_bytes = file_bytes - HEADER_BYTES - SLOT_BYTES * slot_count
+                return IndexFileSize(slot_count, entry_bytes // ENTRY_BYTES)
+        raise SegmentSizeMismatch(paths[0], self._size.file_bytes, file_bytes, _SIZE_KEY)
 
     @staticmethod
     def _is_index_file(entry: FileEntry) -> bool:
@@ -157,7 +158,7 @@ class IndexFileRow:
 
     def keep(self, count: int) -> None:
         """Drop all files but the first `count`."""
-        self._dropped += self.files[count:]
+        self._dropped += [file.path for file in self.files[count:]]
         del self.files[count:]
 
     def drop_newer_than(self, store_timestamp: int) -> None:
@@ -201,8 +202,8 @@ class IndexFileRow:
 
     def make_disk_follow(self) -> None:
         """Do on disk, durably, what was dropped and cut in memory; the newest file first."""
-        for file in reversed(self._dropped):
-            self._file_system.delete(file.path)
+        for path in sorted(self._dropped, reverse=True):
+            self._file_system.delete(path)
         if self._dropped:
             self._file_system.sync_directory(self.directory)
         if self._is_cut and self.last is not None:

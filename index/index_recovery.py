@@ -11,6 +11,7 @@ What may be found when they are opened, and the rule for each:
     5  with a hole                      somebody wrote to the log without them, or a broker dropped a file:
                                         cut where the first key is missing
     6  in the middle of a record        it had more keys than fitted its file: its other keys follow
+    7  with a file of another length    it goes, and all behind it (index_file_row.py)
 
 Then the dispatcher goes on where the entries end: no key is missed and none is there twice. Holes are looked
 for behind the index point, up to which the files are known to be complete, and without one between files.

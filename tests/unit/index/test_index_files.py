@@ -399,7 +399,7 @@ def test_files_of_another_size_are_gone_on_with_in_theirs(file_system: FileSyste
 
 
 def test_files_that_do_not_tell_their_size_are_refused(indexed: IndexedLog) -> None:
-    """The error says which settings the size comes from. So are files of different lengths."""
+    """The error says which settings the size comes from."""
     indexed.file_system.make_directories(indexed.directory)
     first = indexed.directory / "20260101000000000"
     indexed.file_system.write(first, bytes(IndexFileSize(7, 7).file_bytes))
@@ -407,10 +407,32 @@ def test_files_that_do_not_tell_their_size_are_refused(indexed: IndexedLog) -> N
         indexed.open()
     assert (caught.value.path, caught.value.found_bytes) == (first, IndexFileSize(7, 7).file_bytes)
     assert caught.value.expected_bytes == SIZE.file_bytes
-    indexed.file_system.write(first, bytes(SIZE.file_bytes))
-    indexed.file_system.write(first.with_name("20260101000000001"), bytes(SIZE.file_bytes + 20))
-    with pytest.raises(SegmentSizeMismatch, match="20260101000000001"):
-        indexed.open()
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+@pytest.mark.parametrize("length", [-1, 0, 10, 10_000])
+@pytest.mark.parametrize("size", [SIZE, IndexFileSize(50, 40)])
+def test_a_file_of_another_length_is_made_again(
+    file_system: FileSystem, root: Path, number: int, length: int, size: IndexFileSize
+) -> None:
+    """With all behind it, in the size of the others, whether the settings say that or not."""
+    indexed = IndexedLog(file_system, root, size)
+    indexed.put_messages(100)
+    indexed.index_all()
+    expected = indexed.contents()
+    path = indexed.directory / indexed.names()[number]
+    whole = file_system.read(path)
+    file_system.write(path, (whole + bytes(10_000))[:length] if length < 0 else whole[:length])
+    indexed.size = IndexFileSize(7, 6)
+    reader = indexed.open(read_only=True)
+    indexed.log.feed(reader)
+    indexed.assert_answers(reader)
+    reader.close()
+    indexed.index_all()
+    assert indexed.contents() == expected
+    index = indexed.open()
+    indexed.assert_answers(index)
+    index.close()
 
 
 def test_a_file_of_length_zero_is_a_creation_that_was_interrupted(indexed: IndexedLog) -> None:
