@@ -16,10 +16,19 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.kernels import read_int, read_long, record_layout
+from mqstore.store.kernels import borrowed, read_int, read_long, record_layout
+from mqstore.store.machine.kernels import (
+    WORD_BYTES,
+    copy_bytes,
+    load_word,
+    prefetch,
+    same_bytes,
+    trailing_zeros,
+)
 from mqstore.store.properties_format import CRC32
 from mqstore.store.record_format import (
     BLANK_MAGIC_CODE,
+    CRC_PROPERTY_BYTES,
     FIXED_BYTES,
     IPV6_EXTRA_BYTES,
     MESSAGE_MAGIC_CODE,
@@ -38,6 +47,7 @@ __all__ = [
     "INLINE_BYTES",
     "LAYOUT_FIELDS",
     "MIN_RECORD_BYTES",
+    "PIECE_ROOM",
     "POSITION",
     "PROPERTIES_LENGTH",
     "PROPERTIES_START",
@@ -46,10 +56,11 @@ __all__ = [
     "TOPIC_LENGTH",
     "TOPIC_START",
     "count_pairs",
-    "find_properties",
     "find_record",
+    "find_values",
     "lay_out",
     "lend_bytes",
+    "number_distinct",
     "split_pairs",
     "take_bytes",
     "take_int32",
@@ -82,12 +93,21 @@ ENDING_NOT_A_RECORD: Final = 2  # zeros (never written), a torn record, or damag
 MIN_RECORD_BYTES: Final = FIXED_BYTES
 _OFFSET_STOP: Final = PHYSICAL_OFFSET_POSITION + 8
 INLINE_BYTES: Final = 12  # Arrow keeps values up to this length in the view
+PIECE_ROOM: Final = 16
+"""Bytes that `take_bytes` needs behind the pieces: short ones are copied as if they had so many."""
 _NAME_END: Final = 1  # properties: name 0x01 value 0x02
 _PAIR_END: Final = 2
-_RECORD_CRC: Final = np.frombuffer(CRC32.encode(), np.uint8)
+_RECORD_CRC: Final = np.uint64(int.from_bytes(CRC32.encode(), "little"))
+assert len(CRC32) == WORD_BYTES
+# So many records ahead their first and last lines are asked for: enough to hide the memory's delay.
+_AHEAD: Final = 8
+_LINE_BYTES: Final = 64
+_EACH_BYTE: Final = np.uint64(0x0101_0101_0101_0101)
+_HIGH_BITS: Final = np.uint64(0x8080_8080_8080_8080)
+_HASH_FACTOR: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
 def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
     """Fill column n of `layout`; False when no record of this size is at `at`."""
     found = record_layout(buffer, at, at + size)
@@ -147,7 +167,12 @@ def lay_out(
     `buffer` is a whole segment, `start_offset` the physical offset of its first byte, `end` how much of it
     may be read. `layout` needs as many columns as there are `physical_offsets`, and `sizes`.
     """
-    for n in range(physical_offsets.size):
+    buffer, physical_offsets, sizes, layout = borrowed((buffer, physical_offsets, sizes, layout))
+    count = physical_offsets.size
+    for n in range(count):
+        if n + _AHEAD < count:
+            ahead = physical_offsets[n + _AHEAD] - start_offset
+            _prefetch_record(buffer, ahead, ahead + sizes[n + _AHEAD])
         at = physical_offsets[n] - start_offset
         size = np.int64(sizes[n])
         # Any number may stand in an entry, and a sum may wrap round.
@@ -157,7 +182,16 @@ def lay_out(
             return n
         if not _lay_out(buffer, at, size, layout, n):
             return n
-    return physical_offsets.size
+    return count
+
+
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+def _prefetch_record(buffer: Bytes, start: Int, stop: Int) -> None:
+    """Ask for the lines of a record that hold its header, and the end of its properties."""
+    prefetch(buffer, start)
+    prefetch(buffer, start + _LINE_BYTES)
+    prefetch(buffer, stop - _LINE_BYTES)
+    prefetch(buffer, stop - 1)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -198,41 +232,97 @@ def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> 
 
 
 @numba.njit(nogil=True, cache=True)
-def take_int32(buffer: Bytes, starts: Int32s, values: Int32s) -> None:
-    """Read the int at each start. `values` is as long as `starts`."""
+def take_int32(buffer: Bytes, starts: Int32s, distance: int, values: Int32s) -> None:
+    """Read the int at that distance from each start. `values` is as long as `starts`."""
+    buffer, starts, values = borrowed((buffer, starts, values))
     for n in range(starts.size):
-        values[n] = read_int(buffer, starts[n])
+        values[n] = read_int(buffer, starts[n] + distance)
 
 
 @numba.njit(nogil=True, cache=True)
-def take_int64(buffer: Bytes, starts: Int32s, values: Int64s) -> None:
-    """Read the long at each start. `values` is as long as `starts`."""
+def take_int64(buffer: Bytes, starts: Int32s, distance: int, values: Int64s) -> None:
+    """Read the long at that distance from each start. `values` is as long as `starts`."""
+    buffer, starts, values = borrowed((buffer, starts, values))
     for n in range(starts.size):
-        values[n] = read_long(buffer, starts[n])
+        values[n] = read_long(buffer, starts[n] + distance)
 
 
 @numba.njit(nogil=True, cache=True)
 def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, data: Bytes) -> None:
     """Copy the pieces one after another into `data`; `offsets` (one longer) says where each begins.
 
-    `data` needs the sum of `lengths`. A negative length counts as 0.
+    `data` needs the sum of `lengths`, and PIECE_ROOM more. A negative length counts as 0.
     """
+    buffer, starts, lengths, offsets, data = borrowed((buffer, starts, lengths, offsets, data))
     end = np.int64(0)
     offsets[0] = 0
+    last = buffer.size - PIECE_ROOM
     for n in range(starts.size):
         start = np.int64(starts[n])
         length = np.int64(max(lengths[n], 0))
-        source = buffer[start : start + length]
-        target = data[end : end + length]
-        for at in range(length):  # ten times as fast as target[:] = source
-            target[at] = source[at]
+        if length <= PIECE_ROOM and start <= last:
+            # What is too much is overwritten by the next piece.
+            copy_bytes(data, end, buffer, start, PIECE_ROOM)
+        else:
+            copy_bytes(data, end, buffer, start, length)
         end += length
         offsets[n + 1] = end
 
 
 @numba.njit(nogil=True, cache=True)
+def number_distinct(
+    buffer: Bytes, starts: Int32s, lengths: Int32s, slots: Int32s, numbers: Int32s, firsts: Int32s
+) -> Int:
+    """Number the distinct pieces, in the order in which they come; how many there are.
+
+    numbers: filled with the number of each piece. firsts: filled with the index of the first piece of each
+    number. Both are as long as `starts`. slots: filled with -1; its size is a power of two that is greater
+    than that of `starts`.
+    """
+    buffer, starts, lengths, slots, numbers, firsts = borrowed(
+        (buffer, starts, lengths, slots, numbers, firsts)
+    )
+    count = np.int64(0)
+    number = np.int64(0)
+    for n in range(starts.size):
+        start = np.int64(starts[n])
+        length = np.int64(lengths[n])
+        # Most are what the one before them was.
+        if n == 0 or not _is_piece(buffer, start, length, starts, lengths, firsts[number]):
+            slot = _hash(buffer, start, length) & (slots.size - 1)
+            while slots[slot] >= 0 and not _is_piece(
+                buffer, start, length, starts, lengths, firsts[slots[slot]]
+            ):
+                slot = slot + 1 & (slots.size - 1)
+            if slots[slot] < 0:
+                slots[slot] = count
+                firsts[count] = n
+                count += 1
+            number = np.int64(slots[slot])
+        numbers[n] = number
+    return count
+
+
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+def _is_piece(buffer: Bytes, start: Int, length: Int, starts: Int32s, lengths: Int32s, other: Int) -> bool:
+    return bool(
+        length == lengths[other] and same_bytes(buffer, start, buffer, np.int64(starts[other]), length)
+    )
+
+
+@numba.njit(nogil=True, cache=True, boundscheck=False)
+def _hash(buffer: Bytes, start: Int, length: Int) -> Int:
+    """Of so many bytes; not negative."""
+    code = np.uint64(length)
+    for at in range(start, start + length):
+        code = (code ^ np.uint64(buffer[at])) * _HASH_FACTOR
+    return np.int64(code >> np.uint64(32))
+
+
+@numba.njit(nogil=True, cache=True)
 def count_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s) -> int:
     """How many pairs the properties strings can hold at most: one more than separators, in each."""
+    buffer, starts, lengths = borrowed((buffer, starts, lengths))
     count = starts.size
     for n in range(starts.size):
         start = np.int64(starts[n])
@@ -241,125 +331,113 @@ def count_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s) -> int:
     return count
 
 
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+def _marks_of(word: np.uint64) -> np.uint64:
+    """Not 0 if a byte is 0x01 or 0x02; its lowest bit is then the high bit of the first that is."""
+    one, two = word ^ _EACH_BYTE, word ^ (_EACH_BYTE << np.uint64(1))
+    return ((one - _EACH_BYTE) & ~one | (two - _EACH_BYTE) & ~two) & _HIGH_BITS
+
+
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+def _next_mark(buffer: Bytes, at: Int, stop: Int) -> Int:
+    """Where the first 0x01 or 0x02 from `at` on is, or `stop`."""
+    while at < stop:
+        if at + WORD_BYTES <= buffer.size:
+            marks = _marks_of(load_word(buffer, at))
+            if marks:
+                found: Int = at + (trailing_zeros(marks) >> 3)
+                return min(found, stop)
+            at += WORD_BYTES
+        elif buffer[at] == _NAME_END or buffer[at] == _PAIR_END:
+            return at
+        else:
+            at += 1
+    return stop
+
+
 @numba.njit(nogil=True, cache=True)
 def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int32s, pairs: Int32s) -> Int:
     """Split each properties string into its pairs; of equal names the last counts. Returns their number.
 
     Pairs of record n are columns first_pairs[n] to first_pairs[n + 1] of `pairs`, whose rows are name
-    start, name length, value start, value length. `first_pairs` is one longer than `starts`; `pairs`
-    has `count_pairs` columns. A chunk without a name, a 0x01 and a value is no pair and left out, and so is
-    the record's own CRC.
+    start, name length, value start, value length. `first_pairs` is one longer than `starts`; `pairs` has
+    room for as many as there can be (`count_pairs`). A chunk without a name, a 0x01 and a value is no pair;
+    it is left out, and so is the record's own CRC.
     """
-    count: Int = 0
+    buffer, starts, lengths, first_pairs, pairs = borrowed((buffer, starts, lengths, first_pairs, pairs))
+    count = np.int64(0)
     first_pairs[0] = 0
     for n in range(starts.size):
-        start = np.int64(starts[n])
-        text = buffer[start : start + lengths[n]]
-        chunk_start = 0
-        separator = -1
-        for at in range(text.size + 1):
-            byte = text[at] if at < text.size else _PAIR_END
-            if byte == _NAME_END and separator < 0:
-                separator = at
-            elif byte == _PAIR_END:
-                if chunk_start < separator < at - 1 and not _is_record_crc(text[chunk_start:separator]):
-                    first = start + chunk_start
-                    count = _put_pair(
-                        buffer, pairs, first_pairs[n], count, first, start + separator, start + at
-                    )
-                chunk_start = at + 1
-                separator = -1
+        at = np.int64(starts[n])
+        stop = at + lengths[n]
+        first = count
+        while at < stop and not _is_crc_ending(buffer, at, stop):
+            separator = end = _next_mark(buffer, at, stop)
+            if end < stop and buffer[end] == _NAME_END:
+                # A value may hold the mark that ends a name.
+                while end < stop and buffer[end] == _NAME_END:
+                    end = _next_mark(buffer, end + 1, stop)
+                if at < separator < end - 1 and not _is_record_crc(buffer, at, separator):
+                    count = _put_pair(buffer, pairs, first, count, at, separator, end)
+            at = end + 1
         first_pairs[n + 1] = count
     return count
 
 
-@numba.njit(nogil=True, cache=True)
-def _is_record_crc(name: Bytes) -> bool:
-    if name.size != _RECORD_CRC.size:
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+def _is_crc_ending(buffer: Bytes, at: Int, stop: Int) -> bool:
+    """Whether nothing but the record's CRC follows: what nearly all end in, seen without a walk."""
+    if stop - at != CRC_PROPERTY_BYTES or load_word(buffer, at) != _RECORD_CRC:
         return False
-    for at in range(name.size):
-        if name[at] != _RECORD_CRC[at]:
-            return False
-    return True
+    # The value lies between the marks; its ten bytes are looked at as two words that overlap.
+    value_at = at + WORD_BYTES + 1
+    marks = _marks_of(load_word(buffer, value_at)) | _marks_of(load_word(buffer, value_at + 2))
+    return bool(marks == 0 and buffer[value_at - 1] == _NAME_END and buffer[stop - 1] == _PAIR_END)
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+def _is_record_crc(buffer: Bytes, start: Int, stop: Int) -> bool:
+    return bool(stop - start == WORD_BYTES and load_word(buffer, start) == _RECORD_CRC)
+
+
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
 def _put_pair(
     buffer: Bytes, pairs: Int32s, first: Int, count: Int, start: Int, separator: Int, end: Int
 ) -> Int:
     """Put a pair of the record whose pairs begin at `first`, over one of the same name; the new count."""
-    name = buffer[start:separator]
+    size = separator - start
     slot = first
-    while slot < count and not _has_name(buffer, pairs, slot, name):
+    while slot < count and not (
+        pairs[1, slot] == size and same_bytes(buffer, np.int64(pairs[0, slot]), buffer, start, size)
+    ):
         slot += 1
     pairs[0, slot] = start
-    pairs[1, slot] = name.size
+    pairs[1, slot] = size
     pairs[2, slot] = separator + 1
     pairs[3, slot] = end - separator - 1
     return max(count, slot + 1)
 
 
 @numba.njit(nogil=True, cache=True)
-def _has_name(buffer: Bytes, pairs: Int32s, slot: Int, name: Bytes) -> bool:
-    if pairs[1, slot] != name.size:
-        return False
-    start = np.int64(pairs[0, slot])
-    other = buffer[start : start + name.size]
-    for at in range(name.size):
-        if other[at] != name[at]:
-            return False
-    return True
-
-
-@numba.njit(nogil=True, cache=True)
-def find_properties(
+def find_values(
     buffer: Bytes,
-    starts: Int32s,
-    lengths: Int32s,
-    names: Bytes,
-    name_offsets: Int64s,
+    first_pairs: Int32s,
+    pairs: Int32s,
+    name: Bytes,
     value_starts: Int32s,
     value_lengths: Int32s,
 ) -> None:
-    """Find the values of some properties in each properties string, in one walk; length -1 for none.
+    """Where each record's value of the property `name` lies, by what `split_pairs` found; length -1: none.
 
-    By the rules of `split_pairs`, but without splitting. Name k is the bytes of `names` from name_offsets[k]
-    to name_offsets[k + 1]; outputs have a row for each name, as long as `starts`.
+    The outputs are as long as there are records.
     """
-    one = np.uint64(1)  # unsigned positions need no look at their sign
-    for n in range(starts.size):
-        for k in range(name_offsets.size - 1):
-            value_starts[k, n] = 0
-            value_lengths[k, n] = -1
-        at = np.uint64(starts[n])
-        stop = at + np.uint64(lengths[n])
-        while at < stop:
-            end = at
-            while end < stop and buffer[end] > _PAIR_END:
-                end += one
-            value_at = end + one
-            if end < stop and buffer[end] == _NAME_END:
-                end = value_at
-                while end < stop and buffer[end] != _PAIR_END:
-                    end += one
-                k = _number_of(buffer, at, value_at - one, names, name_offsets) if end > value_at else -1
-                if k >= 0:
-                    value_starts[k, n] = value_at
-                    value_lengths[k, n] = end - value_at
-            at = end + one
-
-
-@numba.njit(nogil=True, cache=True)
-def _number_of(buffer: Bytes, start: Int, stop: Int, names: Bytes, name_offsets: Int64s) -> int:
-    """Which of the names buffer[start:stop] is, or -1."""
-    for k in range(name_offsets.size - 1):
-        first = name_offsets[k]
-        size = name_offsets[k + 1] - first
-        if size != np.int64(stop - start):
-            continue
-        matched = 0
-        while matched < size and buffer[start + np.uint64(matched)] == names[first + matched]:
-            matched += 1
-        if matched == size:
-            return k
-    return -1
+    buffer, first_pairs, pairs, name = borrowed((buffer, first_pairs, pairs, name))
+    for n in range(first_pairs.size - 1):
+        value_starts[n] = 0
+        value_lengths[n] = -1
+        for slot in range(first_pairs[n], first_pairs[n + 1]):
+            if pairs[1, slot] == name.size and same_bytes(
+                buffer, np.int64(pairs[0, slot]), name, 0, name.size
+            ):
+                value_starts[n] = pairs[2, slot]
+                value_lengths[n] = pairs[3, slot]

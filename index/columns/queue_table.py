@@ -10,13 +10,14 @@ A segment that retention deletes meanwhile stays readable while a table lends fr
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from mqstore.index.columns import kernels
-from mqstore.index.columns.records import SCHEMA, Records, build_column
+from mqstore.index.columns.records import SCHEMA, Records, build_columns
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.store.commit_log import CommitLog
@@ -29,18 +30,36 @@ _BATCH_RECORDS = 65_536
 # Offsets within an array of bytes have 31 bits.
 _BATCH_BYTES = 1 << 30
 
-Entries = npt.NDArray[np.void]
+
+class Entries(NamedTuple):
+    """Where the records of consecutive queue entries lie, and their sizes in bytes."""
+
+    physical_offsets: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, view: memoryview) -> "Entries":
+        """Those that are not blank."""
+        entries = np.frombuffer(view, ENTRY_DTYPE)
+        found = cls(entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int32))
+        is_blank = found.sizes == BLANK_SIZE
+        return found.select(~is_blank) if is_blank.any() else found
+
+    def select(self, which: slice | npt.NDArray[np.bool_]) -> "Entries":
+        """Some of them."""
+        return Entries(self.physical_offsets[which], self.sizes[which])
 
 
 def table_schema(columns: Sequence[str] | None, *, lend_bodies: bool) -> pa.Schema:
     """SCHEMA, or the columns asked for in their order. Raises ConfigIllegal for one that there is not."""
+    known = {field.name: field for field in SCHEMA}
     fields = []
-    for name in SCHEMA.names if columns is None else columns:
-        if name not in SCHEMA.names:
-            close = get_close_matches(name, SCHEMA.names, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(SCHEMA.names)}"
+    for name in known if columns is None else columns:
+        if name not in known:
+            close = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
             raise ConfigIllegal(f"a queue has no column {name!r}: {hint}", key="columns", value=name)
-        fields.append(SCHEMA.field(name))
+        fields.append(known[name])
     if lend_bodies:
         fields = [field.with_type(pa.binary_view()) if field.name == "body" else field for field in fields]
     return pa.schema(fields)
@@ -54,9 +73,7 @@ def queue_table(
     Raises CorruptRecord when an entry points at bytes that are not its record.
     """
     batches = [
-        pa.RecordBatch.from_arrays(
-            [build_column(field.name, records, field.type) for field in schema], schema=schema
-        )
+        pa.RecordBatch.from_arrays(build_columns(records, schema), schema=schema)
         for records in _records(commit_log, queue, begin_offset, end_offset)
     ]
     return pa.Table.from_batches(batches, schema)
@@ -72,20 +89,19 @@ def _records(
         if not view:  # deleted by retention meanwhile
             offset = queue.roll_next_file(offset)
             continue
-        entries = np.frombuffer(view, ENTRY_DTYPE)
-        offset += len(entries)
-        entries = entries[entries["size"] != BLANK_SIZE]
-        while len(entries):
-            physical_offset = int(entries["physical_offset"][0])
+        entries = Entries.of(view)
+        offset += len(view) // ENTRY_BYTES
+        while len(entries.sizes):
+            physical_offset = int(entries.physical_offsets[0])
             segment = commit_log.files.file_for(physical_offset)
             if segment is not None:
                 count = _count_in(segment, entries)
-                records = _lay_out(commit_log, segment, entries[:count])
+                records = _lay_out(commit_log, segment, entries.select(slice(count)))
                 if records is not None:
                     yield records
-                entries = entries[count:]
+                entries = entries.select(slice(count, None))
             elif physical_offset < commit_log.min_offset:
-                entries = entries[entries["physical_offset"] >= commit_log.min_offset]
+                entries = entries.select(entries.physical_offsets >= commit_log.min_offset)
             else:
                 expected = f"a queue entry that points below {commit_log.max_offset}"
                 raise CorruptRecord(queue.directory, offset * ENTRY_BYTES, expected, str(physical_offset))
@@ -93,8 +109,8 @@ def _records(
 
 def _count_in(segment: MappedFile, entries: Entries) -> int:
     """How many of the first entries, which lie in `segment`, make one batch."""
-    ends_before = np.searchsorted(entries["physical_offset"], segment.end_offset)
-    fits = np.searchsorted(np.cumsum(entries["size"], dtype=np.int64), _BATCH_BYTES, side="right")
+    ends_before = np.searchsorted(entries.physical_offsets, segment.end_offset)
+    fits = np.searchsorted(np.cumsum(entries.sizes, dtype=np.int64), _BATCH_BYTES, side="right")
     return max(1, int(min(ends_before, fits)))
 
 
@@ -105,12 +121,11 @@ def _lay_out(commit_log: CommitLog, segment: MappedFile, entries: Entries) -> Re
     except FileNotFoundError:
         # Deleted by retention (of another process, perhaps) before it was first mapped here.
         return None
-    physical_offsets = entries["physical_offset"].astype(np.int64)
-    sizes = entries["size"].astype(np.int32)
-    layout = np.empty((kernels.LAYOUT_FIELDS, len(entries)), np.int32)
+    physical_offsets, sizes = entries
+    layout = np.empty((kernels.LAYOUT_FIELDS, len(sizes)), np.int32)
     end = min(commit_log.visible_offset - segment.start_offset, segment.size_bytes)
     count = kernels.lay_out(data, end, segment.start_offset, physical_offsets, sizes, layout)
-    if count < len(entries):
+    if count < len(sizes):
         position = int(physical_offsets[count]) - segment.start_offset
         expected = f"the record of {sizes[count]} bytes of a queue entry"
         raise CorruptRecord(segment.path, position, expected, "something else")

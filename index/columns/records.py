@@ -4,9 +4,11 @@
 next piece; `Records.lent` alone lends from it.
 Columns have the names that `StoredMessage` gives the fields; tools/spark/schema.py has Spark's.
 Loops over records are in kernels.py; strings with few distinct values (hosts) are made once per value.
+Threads: any; `build_columns` may take a second one while it works.
 """
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -16,18 +18,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mqstore.index.columns import kernels
+from mqstore.store.beside import beside
 from mqstore.store.host import Host
 from mqstore.store.properties_format import KEYS, TAGS
 
-__all__ = ["SCHEMA", "Records", "build_column"]
+__all__ = ["SCHEMA", "Records", "build_column", "build_columns"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 _MAX_MS = (2**63 - 1) // 1000
-# The properties that are columns of their own.
-_FOUND = (TAGS, KEYS)
+# Room for so many properties of a record is taken unseen; for more they are counted first.
+_ROOM_FOR_PAIRS = 16
+# So many bytes of bodies take longer to copy than a thread to start.
+_BESIDE_BYTES = 4 << 20
 _TIME = pa.timestamp("ms", tz="UTC")
 
 SCHEMA = pa.schema(
@@ -74,26 +79,34 @@ class Records:
         """The records where `mask` is true."""
         return self if mask.all() else Records(self.buffer, np.ascontiguousarray(self.layout[:, mask]))
 
-    def int32(self, starts: Int32s) -> Int32s:
-        """The int at each start."""
+    def int32(self, starts: Int32s, distance: int = 0) -> Int32s:
+        """The int at that distance from each start."""
         values = np.empty(starts.size, np.int32)
-        kernels.take_int32(self.buffer, starts, values)
+        kernels.take_int32(self.buffer, starts, distance, values)
         return values
 
-    def int64(self, starts: Int32s) -> Int64s:
-        """The long at each start."""
+    def int64(self, starts: Int32s, distance: int = 0) -> Int64s:
+        """The long at that distance from each start."""
         values = np.empty(starts.size, np.int64)
-        kernels.take_int64(self.buffer, starts, values)
+        kernels.take_int64(self.buffer, starts, distance, values)
         return values
 
     def pieces(self, starts: Int32s, lengths: Int32s) -> tuple[pa.Buffer, pa.Buffer]:
         """Offsets and data of an Arrow array of the given pieces of the buffer."""
         offsets = pa.allocate_buffer((starts.size + 1) * 4)
-        data = pa.allocate_buffer(int(np.maximum(lengths, 0).sum(dtype=np.int64)))
+        total_bytes = int(np.maximum(lengths, 0).sum(dtype=np.int64))
+        data = pa.allocate_buffer(total_bytes + kernels.PIECE_ROOM)
         kernels.take_bytes(
             self.buffer, starts, lengths, np.frombuffer(offsets, np.int32), np.frombuffer(data, np.uint8)
         )
-        return offsets, data
+        return offsets, data.slice(0, total_bytes)
+
+    def distinct(self, starts: Int32s, lengths: Int32s) -> tuple[Int32s, Int32s]:
+        """(which of the distinct pieces each piece is, where each of these comes first)."""
+        slots = np.full(2 << int(starts.size).bit_length(), -1, np.int32)
+        numbers, firsts = np.empty((2, starts.size), np.int32)
+        count = kernels.number_distinct(self.buffer, starts, lengths, slots, numbers, firsts)
+        return numbers, firsts[:count]
 
     def binary(self, starts: Int32s, lengths: Int32s) -> pa.Array:
         """A binary array of the given pieces."""
@@ -126,30 +139,43 @@ class Records:
         """The properties of all records."""
         starts = self.layout[kernels.PROPERTIES_START]
         lengths = self.layout[kernels.PROPERTIES_LENGTH]
-        pairs = np.empty((4, kernels.count_pairs(self.buffer, starts, lengths)), np.int32)
+        # A pair has four bytes at least, the last one three.
+        room = (int(lengths.sum(dtype=np.int64)) + len(self)) // 4
+        if room > _ROOM_FOR_PAIRS * len(self):
+            room = kernels.count_pairs(self.buffer, starts, lengths)
+        pairs = np.empty((4, room), np.int32)
         first_pairs = np.empty(len(self) + 1, np.int32)
         count = kernels.split_pairs(self.buffer, starts, lengths, first_pairs, pairs)
         return Pairs(first_pairs, pairs[:, :count])
 
     def find_property(self, name: str) -> tuple[Int32s, Int32s]:
-        """Start and length of TAGS or KEYS in each record; length -1 where it has none."""
-        value_starts, value_lengths = self._found
-        row = _FOUND.index(name)
-        return value_starts[row], value_lengths[row]
-
-    @cached_property
-    def _found(self) -> tuple[Int32s, Int32s]:
-        """All of _FOUND, in one walk; a row for each."""
-        value_starts = np.empty((len(_FOUND), len(self)), np.int32)
-        value_lengths = np.empty((len(_FOUND), len(self)), np.int32)
-        names = np.frombuffer("".join(_FOUND).encode(), np.uint8)
-        name_offsets = np.cumsum([0, *map(len, _FOUND)], dtype=np.int64)
-        starts = self.layout[kernels.PROPERTIES_START]
-        lengths = self.layout[kernels.PROPERTIES_LENGTH]
-        kernels.find_properties(
-            self.buffer, starts, lengths, names, name_offsets, value_starts, value_lengths
+        """Start and length of a property's value in each record; length -1 where it has none."""
+        value_starts = np.empty(len(self), np.int32)
+        value_lengths = np.empty(len(self), np.int32)
+        kernels.find_values(
+            self.buffer, *self.pairs, np.frombuffer(name.encode(), np.uint8), value_starts, value_lengths
         )
         return value_starts, value_lengths
+
+
+def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
+    """The columns of `schema`, each as `build_column` makes it.
+
+    Many bodies are copied beside the other columns: one processor alone cannot ask memory for them as fast
+    as memory gives.
+    """
+    columns: dict[str, pa.Array] = {}
+    body: Future[pa.Array] | None = None
+    if pa.binary() in schema.types and len(schema) > 1:
+        body_bytes = int(records.layout[kernels.BODY_LENGTH].sum(dtype=np.int64))
+        if body_bytes >= _BESIDE_BYTES:
+            body = beside(lambda: build_column("body", records, pa.binary()))
+    for field in schema:
+        if field.name != "body" or body is None:
+            columns[field.name] = build_column(field.name, records, field.type)
+    if body is not None:
+        columns["body"] = body.result()
+    return [columns[name] for name in schema.names]
 
 
 def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Array:
@@ -174,19 +200,19 @@ def _store_size(records: Records, _: pa.DataType) -> pa.Array:
 
 
 def _reconsume_times(records: Records, _: pa.DataType) -> pa.Array:
-    return pa.array(records.int32(records.layout[kernels.BODY_START] - np.int32(16)))
+    return pa.array(records.int32(records.layout[kernels.BODY_START], -16))
 
 
 def _int_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
     def column(records: Records, _: pa.DataType) -> pa.Array:
-        return pa.array(records.int32(records.layout[kernels.POSITION] + np.int32(distance)))
+        return pa.array(records.int32(records.layout[kernels.POSITION], distance))
 
     return column
 
 
 def _long_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
     def column(records: Records, _: pa.DataType) -> pa.Array:
-        return pa.array(records.int64(records.layout[kernels.POSITION] + np.int32(distance)))
+        return pa.array(records.int64(records.layout[kernels.POSITION], distance))
 
     return column
 
@@ -199,7 +225,7 @@ def _timestamp(epoch_ms: Int64s, arrow_type: pa.DataType) -> pa.Array:
 
 
 def _born_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
-    return _timestamp(records.int64(records.layout[kernels.POSITION] + np.int32(40)), arrow_type)
+    return _timestamp(records.int64(records.layout[kernels.POSITION], 40), arrow_type)
 
 
 def _store_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
@@ -217,9 +243,11 @@ def _store_host(records: Records, _: pa.DataType) -> pa.Array:
 
 
 def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:
-    hosts = records.binary(starts, ends - starts).dictionary_encode()
-    texts = pa.array([_host_text(host) for host in hosts.dictionary.to_pylist()], pa.string())
-    return texts.take(hosts.indices)
+    numbers, firsts = records.distinct(starts, ends - starts)
+    texts = [_host_text(bytes(records.buffer[starts[first] : ends[first]])) for first in firsts.tolist()]
+    distinct = Records(np.frombuffer("".join(texts).encode(), np.uint8), records.layout)
+    lengths = np.array([len(text) for text in texts], np.int32)
+    return distinct.string((np.cumsum(lengths, dtype=np.int32) - lengths)[numbers], lengths[numbers])
 
 
 @lru_cache(maxsize=4096)

@@ -89,6 +89,18 @@ def test_a_table_says_what_the_messages_say(puts: list[dict[str, Any]], lend: bo
     assert rows(table(filled, lend=lend)) == [row(message) for message in pulled(filled)]
 
 
+@pytest.mark.parametrize("columns", [(), ("body",), ("queue_id", "body", "body"), ("tags",)])
+def test_bodies_that_are_copied_beside_the_rest_are_the_same(
+    filled: FilledQueues, columns: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a thread of their own where they are many."""
+    for number in range(50):
+        filled.put(b"%d" % number * number, tags="created")
+    expected = table(filled, 0, 50, *columns)
+    monkeypatch.setattr("mqstore.index.columns.records._BESIDE_BYTES", 0)
+    assert table(filled, 0, 50, *columns).equals(expected)
+
+
 @pytest.mark.parametrize(
     ("begin", "end"), [(0, 250), (3, 4), (99, 101), (-5, 7), (240, 900), (250, 251), (7, 7), (9, 3)]
 )

@@ -1,0 +1,99 @@
+"""What a machine can do with memory and numba has no name for: words at any place, copies, bits, prefetching.
+
+For compiled loops alone; none of them checks anything. `data`, `target` and `source` are C-contiguous uint8,
+positions int64: the caller answers for all bytes that are read and written being within them. The plain
+twins are slices and int.from_bytes.
+"""
+
+import sys
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+__all__ = ["WORD_BYTES", "copy_bytes", "load_word", "prefetch", "same_bytes", "trailing_zeros"]
+
+WORD_BYTES = 8
+
+_INT = ir.IntType(32)
+_WORD = ir.IntType(64)
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+
+@intrinsic
+def load_word(typing_context, data, at):  # type: ignore[no-untyped-def]
+    """The eight bytes from data[at] on as an uint64, the first of them lowest."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        address = _address(context, builder, signature.args[0], *arguments)
+        word = builder.load(builder.bitcast(address, _WORD.as_pointer()))
+        word.align = 1
+        return word if sys.byteorder == "little" else builder.bswap(word)
+
+    return types.uint64(data, types.int64), generate
+
+
+@intrinsic
+def copy_bytes(typing_context, target, at, source, start, length):  # type: ignore[no-untyped-def]
+    """target[at : at + length] = source[start : start + length], by memcpy; they must not overlap.
+
+    A length that is written as a number is copied without a call.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        target_value, at_value, source_value, start_value, length_value = arguments
+        cgutils.raw_memcpy(
+            builder,
+            _address(context, builder, signature.args[0], target_value, at_value),
+            _address(context, builder, signature.args[2], source_value, start_value),
+            length_value,
+            ir.Constant(_WORD, 1),
+        )
+        return context.get_dummy_value()
+
+    return types.none(target, types.int64, source, types.int64, types.int64), generate
+
+
+@intrinsic
+def prefetch(typing_context, data, at):  # type: ignore[no-untyped-def]
+    """Begin to fetch the line of data[at] for reading, and go on. `at` may be anywhere, even outside."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        address = _address(context, builder, signature.args[0], *arguments)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, _INT, _INT, _INT])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(fetch, [address, _INT(0), _INT(3), _INT(1)])
+        return context.get_dummy_value()
+
+    return types.none(data, types.int64), generate
+
+
+@intrinsic
+def trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
+    """How many zeros an uint64 ends in; 64 for 0."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+def same_bytes(one, one_at, other, other_at, length):  # type: ignore[no-untyped-def]
+    """Whether one[one_at : one_at + length] is other[other_at : other_at + length]."""
+    at = np.int64(0)
+    while at + WORD_BYTES <= length:
+        if load_word(one, one_at + at) != load_word(other, other_at + at):
+            return False
+        at += WORD_BYTES
+    while at < length:
+        if one[one_at + at] != other[other_at + at]:
+            return False
+        at += 1
+    return True

@@ -1,0 +1,58 @@
+"""Words, copies, comparisons and zeros are what slices of bytes say, at any place."""
+
+import numba
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.store.machine import kernels
+
+
+@numba.njit
+def _word_at(data: np.ndarray, at: int) -> int:
+    kernels.prefetch(data, at + 1_000_000_000)
+    return kernels.load_word(data, at)
+
+
+@numba.njit
+def _copy(target: np.ndarray, at: int, source: np.ndarray, start: int, length: int) -> None:
+    kernels.copy_bytes(target, at, source, start, length)
+
+
+@numba.njit
+def _zeros(word: int) -> int:
+    return kernels.trailing_zeros(np.uint64(word))
+
+
+@given(st.binary(min_size=8), st.data())
+def test_a_word_is_eight_bytes_from_any_place(data: bytes, draw: st.DataObject) -> None:
+    """The first lowest; asking ahead for a line that is far outside does nothing."""
+    at = draw.draw(st.integers(0, len(data) - 8))
+    assert _word_at(np.frombuffer(data, np.uint8), at) == int.from_bytes(data[at : at + 8], "little")
+
+
+@given(st.binary(), st.data())
+def test_a_copy_is_a_slice(source: bytes, draw: st.DataObject) -> None:
+    """And touches nothing else."""
+    start = draw.draw(st.integers(0, len(source)))
+    length = draw.draw(st.integers(0, len(source) - start))
+    target = np.full(length + 2, 7, np.uint8)
+    _copy(target, 1, np.frombuffer(source, np.uint8), start, length)
+    assert target.tobytes() == b"\x07" + source[start : start + length] + b"\x07"
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 64))
+def test_trailing_zeros_are_counted(number: int, shift: int) -> None:
+    """64 for nothing but zeros."""
+    word = number << shift & (1 << 64) - 1
+    assert _zeros(np.uint64(word)) == ((word & -word).bit_length() - 1 if word else 64)
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40), st.integers(0, 3), st.booleans())
+def test_bytes_are_the_same_if_their_slices_are(one: bytes, other: bytes, skip: int, equal: bool) -> None:
+    """At different places of two arrays."""
+    other = one if equal else other
+    length = min(len(one), len(other))
+    shifted = np.frombuffer(bytes(skip) + other, np.uint8)
+    found = kernels.same_bytes(np.frombuffer(one, np.uint8), 0, shifted, skip, length)
+    assert found == (one[:length] == other[:length])

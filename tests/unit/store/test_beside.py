@@ -1,0 +1,19 @@
+"""A call beside its caller: its result comes back, and its error too."""
+
+import threading
+
+import pytest
+
+from mqstore.store.beside import beside
+
+
+def test_the_result_comes_from_another_thread() -> None:
+    """Which has ended by then, or is about to."""
+    assert beside(threading.get_ident).result() != threading.get_ident()
+
+
+def test_what_it_raises_is_raised_where_the_result_is_asked_for() -> None:
+    """Whatever it is."""
+    future = beside(lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        future.result()
