@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar, cast
 
 from mqstore.index.key_index_format import ENTRY_BYTES
 from mqstore.index.key_run import MAX_RUN_ENTRIES
@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 _FIRST_MAP_BYTES: Final = 1 << 24
 # What one commit writes at most, generously: a run of the greatest length, and LMDB's own pages.
 _MAX_COMMIT_BYTES: Final = 2 * ENTRY_BYTES * MAX_RUN_ENTRIES
@@ -71,6 +72,8 @@ class KeyEnvironment:
         # Held while a read is under way, or the map changes its size, or the files are closed.
         self._gate = threading.Lock()
         self._is_closed = False
+        # A snapshot and what was made of it (`read_kept`). Under _gate.
+        self._kept: tuple[Transaction, object] | None = None
         self._environment = self._open(writable=writable)
 
     def _open(self, *, writable: bool) -> "lmdb.Environment":
@@ -103,9 +106,16 @@ class KeyEnvironment:
     def become_writable(self) -> None:
         """Open anew for writing. Those who read go on with the new one."""
         with self._gate:
+            self._forget_kept()
             self._environment.close()
             self._environment = self._open(writable=True)
         self.has_writer = True
+
+    def end_writing(self) -> None:
+        """There is no writer in this process any more: from now on another may write."""
+        self.has_writer = False
+        with self._gate:
+            self._forget_kept()
 
     def read(self, work: "Callable[[Transaction], _T]") -> _T:
         """What `work` makes of a snapshot. It must copy what it keeps."""
@@ -123,6 +133,29 @@ class KeyEnvironment:
                     # A writer of another process has doubled its map: take over the size.
                     self._environment.set_mapsize(0)
 
+    def read_kept(self, lend: "Callable[[Transaction], _K]", work: Callable[[_K], _T]) -> _T:
+        """What `work` makes of what `lend` lends from a snapshot. It must copy what it keeps.
+
+        The writer's process keeps what was lent until it writes: py-lmdb reads through each value that it
+        hands out, which is much for a long run. `lend` is therefore always the same function.
+        """
+        if not self.has_writer:
+            return self.read(lambda transaction: work(lend(transaction)))
+        self._refuse_child()
+        with self._gate, self._translated():
+            if self._is_closed:
+                raise StoreClosed(self.path)
+            if self._kept is None:
+                transaction = self._environment.begin(buffers=True)
+                self._kept = (transaction, lend(transaction))
+            return work(cast("_K", self._kept[1]))
+
+    def _forget_kept(self) -> None:
+        """End the snapshot that is kept, so that its pages can be used again. Under _gate."""
+        if self._kept is not None:
+            transaction, self._kept = self._kept[0], None
+            transaction.abort()
+
     def write(self, work: "Callable[[Transaction], _T]") -> _T:
         """Do `work` in a transaction, as often as it takes until it fits the map. Raises StoreFull."""
         import lmdb
@@ -130,12 +163,19 @@ class KeyEnvironment:
         self._refuse_child()
         with self._translated():
             while True:
+                with self._gate:
+                    self._forget_kept()
                 try:
                     with self._environment.begin(write=True, buffers=True) as transaction:
                         return work(transaction)
                 except lmdb.MapFullError:
                     with self._gate:
+                        self._forget_kept()
                         self._environment.set_mapsize(2 * self._environment.info()["map_size"])
+                finally:
+                    # Whoever asks from now on sees what was written.
+                    with self._gate:
+                        self._forget_kept()
 
     def is_whole(self) -> bool:
         """Whether the file is as long as it says. To touch a page that is not there would be a SIGBUS."""
@@ -148,6 +188,7 @@ class KeyEnvironment:
         """Close the files. Use `release`."""
         with self._gate:
             self._is_closed = True
+            self._forget_kept()
             self._environment.close()
 
     def _refuse_child(self) -> None:
@@ -255,7 +296,7 @@ def release(environment: KeyEnvironment, *, writable: bool) -> None:
     with KeyEnvironment._open_guard:
         environment.holder_count -= 1
         if writable:
-            environment.has_writer = False
+            environment.end_writing()
         if environment.holder_count == 0:
             del KeyEnvironment._opened[environment.path]
             environment.close()

@@ -190,8 +190,8 @@ class LmdbKeyIndex:
         wanted = (code, begin_ms, end_ms, self._commit_log.min_offset, below_offset)
         pieces = [run.offsets(*wanted) for run in runs]
         if environment is not None:
-            pieces += environment.read(
-                lambda transaction: stored_runs.stored_offsets(transaction, *wanted, limit)
+            pieces += environment.read_kept(
+                stored_runs.lend_runs, lambda stored: stored_runs.offsets_in(stored, *wanted, limit)
             )
         pieces = [piece for piece in pieces if len(piece)]
         if not pieces:

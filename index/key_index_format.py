@@ -120,7 +120,7 @@ def encode_run_key(oldest_offset: int) -> bytes:
 
 def is_run_key(key: bytes | memoryview) -> bool:
     """Whether a pair is a run."""
-    return len(key) == _RUN_KEY.size and key[:1] == _RUN_PREFIX
+    return len(key) == _RUN_KEY.size and key[0] == _RUN_PREFIX[0]
 
 
 def run_key_offset(key: bytes | memoryview) -> int:
@@ -139,7 +139,7 @@ def encode_run(header: RunHeader, entries: Entries) -> bytearray:
 
 def decode_run_header(value: bytes | bytearray | memoryview) -> RunHeader:
     """The first 24 bytes of a run's value."""
-    return RunHeader._make(_RUN_HEADER.unpack_from(value))
+    return RunHeader(*_RUN_HEADER.unpack_from(value))
 
 
 def decode_entries(value: bytes | bytearray | memoryview) -> Entries:

@@ -10,6 +10,7 @@ Bytes: key_index_format.py. Threads: immutable.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -83,12 +84,16 @@ class KeyRun:
         """Offsets of the records with this hash in the ranges of time and of offset, ascending. Copies."""
         from mqstore.index.search.kernels import run_offsets
 
-        is_big_endian = self.rows.dtype.byteorder == ">"
-        packed = self.rows.reshape(-1).view(np.uint8)
+        packed, is_big_endian = self._packed
         found: npt.NDArray[np.int64] = run_offsets(
             packed, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset
         )
         return found
+
+    @cached_property
+    def _packed(self) -> tuple[npt.NDArray[np.uint8], bool]:
+        """The rows as bytes, and whether their longs are big-endian."""
+        return self.rows.reshape(-1).view(np.uint8), self.rows.dtype.byteorder == ">"
 
     def between(self, least_offset: int, below_offset: int) -> "KeyRun":
         """The entries whose records begin in a range of the log. Copies."""

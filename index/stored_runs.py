@@ -5,8 +5,8 @@ writes may be run again from the start, as when the map was too small. Bytes: ke
 Who opens, commits and locks: key_index.py and key_environment.py.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mqstore.index.key_index_format import (
     STATE_KEY,
     KeyIndexState,
+    RunHeader,
     decode_run_header,
     decode_state,
     encode_run_key,
@@ -28,19 +29,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "END_OF_LOG",
+    "StoredRun",
     "count_entries",
     "cut",
     "drop_runs",
     "is_usable",
+    "lend_runs",
+    "offsets_in",
     "oldest_run_ends",
     "read_state",
     "rows_between",
     "store",
-    "stored_offsets",
 ]
 
 END_OF_LOG: Final = 2**63 - 1
 """An offset that no record has."""
+
+
+class StoredRun(NamedTuple):
+    """One run as it is stored. oldest_offset: physical offset of its first record."""
+
+    oldest_offset: int
+    header: RunHeader
+    run: KeyRun
 
 
 def is_usable(transaction: "Transaction") -> bool:
@@ -83,8 +94,16 @@ def rows_between(transaction: "Transaction", least_offset: int, below_offset: in
     return KeyRun.merged(pieces[::-1])
 
 
-def stored_offsets(
-    transaction: "Transaction",
+def lend_runs(transaction: "Transaction") -> list[StoredRun]:
+    """The runs, the newest first; lent until the transaction ends or writes."""
+    return [
+        StoredRun(run_key_offset(key), decode_run_header(value), KeyRun.decode(value))
+        for key, value in _newest_runs(transaction)
+    ]
+
+
+def offsets_in(
+    runs: Iterable[StoredRun],
     code: int,
     begin_ms: int,
     end_ms: int,
@@ -92,18 +111,17 @@ def stored_offsets(
     below_offset: int,
     limit: int,
 ) -> list[npt.NDArray[np.int64]]:
-    """Offsets from the stored runs, at least the newest `limit`."""
+    """Offsets from stored runs, at least the newest `limit`."""
     pieces, count = [], 0
-    for key, value in _newest_runs(transaction):
-        header = decode_run_header(value)
-        if header.newest_offset < least_offset or count >= limit:
+    for oldest_offset, (newest_offset, least_store_timestamp, greatest_store_timestamp), run in runs:
+        if newest_offset < least_offset or count >= limit:
             break
         if (
-            run_key_offset(key) < below_offset
-            and header.least_store_timestamp <= end_ms
-            and header.greatest_store_timestamp >= begin_ms
+            oldest_offset < below_offset
+            and least_store_timestamp <= end_ms
+            and greatest_store_timestamp >= begin_ms
         ):
-            offsets = KeyRun.decode(value).offsets(code, begin_ms, end_ms, least_offset, below_offset)
+            offsets = run.offsets(code, begin_ms, end_ms, least_offset, below_offset)
             pieces.append(offsets)
             count += len(offsets)
     return pieces

@@ -267,6 +267,25 @@ def test_runs_stay_few(key_log: KeyLog, index: LmdbKeyIndex) -> None:
     assert_complete(index, put)
 
 
+def test_a_snapshot_that_is_kept_hides_nothing_and_holds_no_pages(key_log: KeyLog, tmp_path: Path) -> None:
+    """Asked between all commits, each key is found; the file grows no more than one that nobody asks."""
+    asked = LmdbKeyIndex(tmp_path / "asked", key_log.log)
+    unasked = LmdbKeyIndex(tmp_path / "unasked", key_log.log)
+    put: list[int] = []
+    for _ in range(100):
+        put += put_numbers(key_log, 20, start=len(put))
+        for index in (asked, unasked):
+            key_log.feed(index)
+            index.flush()
+        assert offsets(asked, f"k{len(put) - 1}") == put[-1:]
+        assert offsets(asked, "k0") == put[:1]
+    asked.close()
+    unasked.close()
+    files = [tmp_path / name / "data.mdb" for name in ("asked", "unasked")]
+    asked_bytes, unasked_bytes = (file.stat().st_size for file in files)
+    assert asked_bytes <= unasked_bytes
+
+
 def test_expired_runs_give_their_room_back(key_log: KeyLog, index: LmdbKeyIndex) -> None:
     """A run goes as soon as all its records are gone."""
     for _ in range(8):
@@ -498,14 +517,14 @@ def test_a_query_that_a_close_overtakes_says_so(
     """StoreClosed, and not that the index is to be deleted."""
     put_numbers(key_log, 1)
     key_log.feed(index)
-    read = KeyEnvironment.read
+    read = KeyEnvironment.read_kept
 
     def close_before(environment: KeyEnvironment, *arguments: Any) -> Any:
         monkeypatch.undo()
         index.close()
         return read(environment, *arguments)
 
-    monkeypatch.setattr(KeyEnvironment, "read", close_before)
+    monkeypatch.setattr(KeyEnvironment, "read_kept", close_before)
     with pytest.raises(StoreClosed):
         index.query("T", "k")
 
