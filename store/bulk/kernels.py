@@ -17,12 +17,11 @@ import functools
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import types
 
 from mqstore.store.checksum.kernels import crc32
 from mqstore.store.kernels import borrowed, read_int
+from mqstore.store.machine.kernels import copy_bytes
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES
 from mqstore.store.record_format import CRC_PROPERTY_BYTES, STORE_TIMESTAMP_POSITION, crc_property
 from mqstore.store.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
@@ -68,26 +67,6 @@ _TABLE = types.Array(types.int64, 2, "C", readonly=True)
 _compiled = numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
 # With a signature: compiled once, and not for every mixture of read-only and writable arrays.
 _compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundscheck=False)
-
-
-@intrinsic
-def _copy(typing_context, target, at, source, start, length):  # type: ignore[no-untyped-def]
-    """target[at : at + length] = source[start : start + length], by memcpy."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        target_value, at_value, source_value, start_value, length_value = arguments
-        target_array = context.make_array(signature.args[0])(context, builder, target_value)
-        source_array = context.make_array(signature.args[2])(context, builder, source_value)
-        cgutils.raw_memcpy(
-            builder,
-            builder.gep(target_array.data, [at_value]),
-            builder.gep(source_array.data, [start_value]),
-            length_value,
-            ir.Constant(ir.IntType(64), 1),
-        )
-        return context.get_dummy_value()
-
-    return types.none(target, types.int64, source, types.int64, types.int64), generate
 
 
 @_compiled
@@ -138,10 +117,10 @@ def _end_of_name(data, start, stop):  # type: ignore[no-untyped-def]
 def _write_pair(target, at, name, name_start, name_stop, text, start, stop):  # type: ignore[no-untyped-def]
     """Append one pair; where it ends."""
     length = name_stop - name_start
-    _copy(target, at, name, name_start, length)
+    copy_bytes(target, at, name, name_start, length)
     target[at + length] = 1
     at += length + 1
-    _copy(target, at, text, start, stop - start)
+    copy_bytes(target, at, text, start, stop - start)
     at += stop - start
     target[at] = 2
     return at + 1
@@ -365,13 +344,13 @@ def encode_rows(  # type: ignore[no-untyped-def]
         if property_stops[row] - property_starts[row] > MAX_PROPERTIES_BYTES:
             return row, PROPERTIES_TOO_LARGE
         starts[row] = start = at
-        _copy(target, at, header, 0, header_bytes)
+        copy_bytes(target, at, header, 0, header_bytes)
         at += header_bytes
-        _copy(target, at, bodies, body_at, body_bytes)
+        copy_bytes(target, at, bodies, body_at, body_bytes)
         at += body_bytes
         topic = topics[row]
         topic_bytes = topic_field_starts[topic + 1] - topic_field_starts[topic]
-        _copy(target, at, topic_fields, topic_field_starts[topic], topic_bytes)
+        copy_bytes(target, at, topic_fields, topic_field_starts[topic], topic_bytes)
         at += topic_bytes
         properties_at = at + 2
         at, reason = _write_properties(
@@ -392,7 +371,7 @@ def encode_rows(  # type: ignore[no-untyped-def]
         if reason != NOTHING_ILLEGAL:
             return row, reason
         if append_crc:
-            _copy(target, at, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)
+            copy_bytes(target, at, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)
             at += crc_bytes
         elif _mimics_crc(target, properties_at, at):
             return row, MIMICS_CRC
