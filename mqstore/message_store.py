@@ -415,7 +415,8 @@ class MessageStore:
         parts, log = self._parts, self.commit_log
         queues = parts.consume_queues.queues()
         counts = [parts.consume_queues.find(*queue) for queue in queues]
-        refusal = log.refusal
+        # What fits into the room that there is may still be put.
+        refusal = log.refusal or next((file.lack_of_room for file in log.files.files[-1:]), None)
         return StoreStats(
             path=str(self.path),
             read_only=self.read_only,

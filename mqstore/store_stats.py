@@ -16,7 +16,8 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     dispatch_behind_bytes: visible, not yet in the queues (rocketmq_storage_dispatch_behind_bytes).
     key_index_behind_bytes: visible, not yet in the key index; None without one.
     queues: number of consume queues; messages: entries in them.
-    refusal: why puts are refused at the moment, None when they are not.
+    refusal: why puts are refused at the moment, None when they are not. On a full disk a put that still fits
+    the room reserved before is not.
     errors: by service and dispatcher, what its last step failed with.
     delay_levels: one per level that has, or had, something to deliver.
     """

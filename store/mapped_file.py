@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.errors import StoreFull
 from mqstore.store.file_system import BytesLike, FileSystem, MappedRegion
 
 __all__ = ["MappedFile", "file_name"]
@@ -60,7 +61,9 @@ class MappedFile:
         self.wrote_position = 0
         # Written by whoever reserves, under _reserve_lock; 0 means: nothing is known to be reserved.
         self.reserved_position = 0
-        # Called, if set, when less than half a window is left (space_ahead.py).
+        # Why the disk had no room when it was last asked for some; None when it had. Under _reserve_lock.
+        self.lack_of_room: StoreFull | None = None
+        # Called, if set, when less than half a window is left (CommitLog.reserve_ahead).
         self.on_low_space: Callable[[], None] | None = None
         self._file_system = file_system
         self._reserve_window_bytes = reserve_window_bytes
@@ -133,16 +136,25 @@ class MappedFile:
                 return
             window = self._reserve_window_bytes
             wanted = min(self.size_bytes, -(-end // window) * window)
-            self.region.reserve(start, wanted - start)
+            try:
+                self.region.reserve(start, wanted - start)
+            except StoreFull as full:
+                self.lack_of_room = full
+                raise
+            self.lack_of_room = None
             self._rest()
             self.reserved_position = wanted
             self._attention_position = wanted if wanted == self.size_bytes else wanted - window // 2
 
     def reserve_next_window(self) -> bool:
-        """Reserve and touch one more window if less than half of one is left; whether it did."""
+        """Reserve and touch one more window if less than half of one is left; whether it did.
+
+        The first window is left to the first writer, but for one who found no room.
+        """
         start = self.reserved_position
         low = start - self.wrote_position <= self._reserve_window_bytes // 2
-        if not low or start >= self.size_bytes or start == 0:
+        is_first = start == 0 and self.lack_of_room is None
+        if not low or start >= self.size_bytes or is_first:
             return False
         self.reserve(start + 1)
         self.region.populate(start, self.reserved_position - start)

@@ -519,7 +519,12 @@ def test_a_full_disk_refuses_puts_until_there_is_room(clock: ManualClock) -> Non
                 stored += 1
         with pytest.raises(StoreFull):
             store.put_messages([Message("orders", bytes(50_000))] * 3)
+        assert "cannot reserve" in (store.stats().refusal or "")
+        with pytest.raises(StoreFull):
+            store.commit_log.reserve_ahead()
         memory.free_bytes = 2**30
+        store.commit_log.reserve_ahead()
+        assert store.stats().refusal is None, "as the service finds out by itself"
         assert len(messages_of(store, "orders")) == stored
         assert store.put_message(Message("orders", b"next")).queue_offset == stored
         assert len(messages_of(store, "orders")) == stored + 1
