@@ -69,7 +69,8 @@ bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/, an
 	@$(BIN)/python -m pytest benchmarks -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-disable-gc \
 	    --benchmark-quiet --benchmark-json=$(RESULTS).json $(ARGS)
 	@$(if $(ARGS),true,$(BIN)/python benchmarks/scale.py)
-	@$(BIN)/python benchmarks/report.py $(RESULTS).json --chart $(RESULTS).png $(if $(ARGS),,--documents)
+	@$(BIN)/python benchmarks/report.py $(RESULTS).json --chart $(RESULTS).png \
+	    $(if $(ARGS),,--documents --beside benchmarks/results/slower_disk.json)
 
 clean: ## take away everything that make made, .venv too
 	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

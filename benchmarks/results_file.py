@@ -74,6 +74,10 @@ class Results:
     rows: dict[str, Row]
     machine: str
 
+    def has(self, work: str) -> bool:
+        """Whether the run measured this work."""
+        return work in self.rows
+
 
 def load(path: Path) -> Results:
     """Read the JSON that pytest-benchmark wrote."""
