@@ -17,7 +17,7 @@ __all__ = ["NO_PROPERTIES", "Message"]
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One message to put.
 
     topic: 1 to 127 bytes of `%|a-zA-Z0-9_-` (255 for retry topics).
@@ -30,6 +30,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     flag: the application's own 32 bits. sys_flag: RocketMQ's bits (sys_flag.py).
     born_timestamp: epoch ms, None for now. born_host: None for the store's own host.
     wait_store_msg_ok: False does not wait for the disk in SYNC_FLUSH.
+
+    msgspec leaves fields with their defaults out: `put_messages` packs long lists (bulk/message_list.py).
 
     >>> Message("orders", b"...", tags="created", keys=("o-1",))
     Message(topic='orders', body=b'...', tags='created', keys=('o-1',))

@@ -5,7 +5,12 @@ The twin of `encode_rows` and `complete_records` together is a single put: tests
 
 from collections.abc import Sequence
 
-__all__ = ["plain_groups", "plain_join", "plain_values"]
+from mqstore import Message
+from mqstore.store.message import NO_PROPERTIES
+
+__all__ = ["plain_groups", "plain_join", "plain_messages", "plain_values"]
+
+_READ = {"topic", "body", "tags", "keys", "queue_id", "delay_level", "properties", "flag"}
 
 
 def plain_values(rows: Sequence[bytes], name: bytes) -> list[bytes]:
@@ -35,3 +40,29 @@ def plain_groups(queues: Sequence[tuple[int, int]]) -> tuple[list[int], list[int
         first_rows.setdefault(queue, row)
     numbers = {queue: number for number, queue in enumerate(first_rows)}
     return [numbers[queue] for queue in queues], list(first_rows.values())
+
+
+def plain_messages(
+    messages: Sequence[Message],
+) -> tuple[list[tuple[bytes, int, int, int]], bool, bool] | None:
+    """(body, queue id, delay level, flag) of each message, and whether any has keys or properties.
+
+    None when one has something else, or no bytes as its body, or no numbers of 32 bits.
+    """
+    rows = []
+    for message in messages:
+        numbers = message.queue_id, message.delay_level, message.flag
+        is_other = any(
+            getattr(message, name) != getattr(Message("", b""), name)
+            for name in message.__struct_fields__
+            if name not in _READ
+        )
+        is_wide = any(type(number) is not int or not -(2**31) <= number < 2**31 for number in numbers)
+        if is_other or is_wide or message.queue_id < 0 or not isinstance(message.body, bytes):
+            return None
+        rows.append((message.body, *numbers))
+    return (
+        rows,
+        any(message.keys != () for message in messages),
+        any(message.properties is not NO_PROPERTIES for message in messages),
+    )

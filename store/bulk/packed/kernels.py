@@ -1,0 +1,156 @@
+"""Compiled loop that reads a list of `Message`s in the form that msgspec packs them in: MessagePack.
+
+The list is an array, each message a map that lacks the fields with their defaults. Of a field's name, its
+length and its first byte tell which it is. Read are the places of the bodies, which stay where they are, and
+the numbers; texts are stepped over. The caller has checked that all are of the type `Message`, so the bytes
+are as msgspec made them; but values can still be of any type.
+
+Arrays: packed uint8, the others int64 or int32, one element a message, filled; C-contiguous.
+The caller need not hold the GIL. The plain twin is in tests/support/plain_rows.py.
+Source: the MessagePack specification, "Formats".
+"""
+
+import numba
+import numpy as np
+from numba.core import types
+
+from mqstore.store.kernels import borrowed
+from mqstore.store.message import Message
+
+__all__ = ["KEYS_FOUND", "OUT_OF_THE_ORDINARY", "PROPERTIES_FOUND", "read_messages"]
+
+# What `read_messages` answers: bits, or that it gave up.
+KEYS_FOUND = 1
+PROPERTIES_FOUND = 2
+OUT_OF_THE_ORDINARY = -1
+
+
+def _mark(name: str) -> int:
+    return len(name) << 8 | ord(name[0])
+
+
+_TOPIC, _BODY, _TAGS, _KEYS = _mark("topic"), _mark("body"), _mark("tags"), _mark("keys")
+_QUEUE_ID, _DELAY_LEVEL, _FLAG = _mark("queue_id"), _mark("delay_level"), _mark("flag")
+_PROPERTIES = _mark("properties")
+assert len({*map(_mark, Message.__struct_fields__)}) == len(Message.__struct_fields__) <= 15
+
+_NO_NUMBER = np.int64(1 << 62)
+_NO_VALUE = -1
+_compiled = numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+
+
+@_compiled
+def _unsigned(packed, at, size):  # type: ignore[no-untyped-def]
+    """The big-endian number of `size` bytes."""
+    value = np.int64(0)
+    for place in range(np.uint64(at), np.uint64(at + size)):
+        value = value << np.int64(8) | np.int64(packed[place])
+    return value
+
+
+@_compiled
+def _number(packed, at):  # type: ignore[no-untyped-def]
+    """(the number, where it ends); _NO_NUMBER for anything else, and beyond 32 bits."""
+    head = np.int64(packed[np.uint64(at)])
+    if head < 0x80:
+        return head, at + 1
+    if head >= 0xE0:
+        return head - 256, at + 1
+    if 0xCC <= head <= 0xCE:
+        size = 1 << head - 0xCC
+        return _unsigned(packed, at + 1, size), at + 1 + size
+    if 0xD0 <= head <= 0xD2:
+        size = 1 << head - 0xD0
+        value, half = _unsigned(packed, at + 1, size), np.int64(1) << 8 * size - 1
+        return (value ^ half) - half, at + 1 + size
+    return _NO_NUMBER, at
+
+
+@_compiled
+def _bounds(packed, at):  # type: ignore[no-untyped-def]
+    """(where bytes begin, where they end); _NO_VALUE for anything else."""
+    head = np.int64(packed[np.uint64(at)])
+    if not 0xC4 <= head <= 0xC6:
+        return np.int64(_NO_VALUE), np.int64(_NO_VALUE)
+    size = 1 << head - 0xC4
+    start = at + 1 + size
+    return start, start + _unsigned(packed, at + 1, size)
+
+
+@_compiled
+def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
+    """Where a value of texts ends, alone, in an array or in a map; _NO_VALUE for any other."""
+    pending = np.int64(1)
+    while pending > 0:
+        pending -= 1
+        head = np.int64(packed[np.uint64(at)])
+        if 0xA0 <= head <= 0xBF:
+            at += 1 + (head & 0x1F)
+        elif 0xD9 <= head <= 0xDB:
+            size = 1 << head - 0xD9
+            at += 1 + size + _unsigned(packed, at + 1, size)
+        elif 0x80 <= head <= 0x8F:
+            pending += 2 * (head & 0x0F)
+            at += 1
+        elif 0x90 <= head <= 0x9F:
+            pending += head & 0x0F
+            at += 1
+        elif 0xDC <= head <= 0xDF:
+            size = 2 << (head & 1)
+            pending += _unsigned(packed, at + 1, size) << (head - 0xDC >> 1)
+            at += 1 + size
+        else:
+            return np.int64(_NO_VALUE)
+    return at
+
+
+@numba.njit(
+    types.int64(
+        types.Array(types.uint8, 1, "C", readonly=True),
+        *[types.int64[::1]] * 2,
+        *[types.int32[::1]] * 3,
+    ),
+    nogil=True,
+    cache=True,
+    boundscheck=False,
+)
+def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flags):  # type: ignore[no-untyped-def]
+    """Find the bodies and read the numbers. Returns whether any message has keys or properties, as bits.
+
+    OUT_OF_THE_ORDINARY: a message has a field that is not named here, or one of another type or beyond 32
+    bits; the arrays are good for nothing then.
+    """
+    packed, body_starts, body_stops = borrowed((packed, body_starts, body_stops))
+    queue_ids, delay_levels, flags = borrowed((queue_ids, delay_levels, flags))
+    count = len(body_starts)
+    at = np.int64(1 if count < 1 << 4 else 3 if count < 1 << 16 else 5)
+    found = 0
+    for row in range(count):
+        queue_ids[row] = delay_levels[row] = flags[row] = 0
+        fields = packed[np.uint64(at)] & 0x0F
+        at += 1
+        for _ in range(fields):
+            length = np.int64(packed[np.uint64(at)] & 0x1F)
+            mark = length << 8 | np.int64(packed[np.uint64(at + 1)])
+            at += 1 + length
+            if mark == _BODY:
+                body_starts[row], at = _bounds(packed, at)
+                body_stops[row] = at
+            elif mark in (_QUEUE_ID, _DELAY_LEVEL, _FLAG):
+                value, at = _number(packed, at)
+                if not -(1 << 31) <= value < 1 << 31 or (mark == _QUEUE_ID and value < 0):
+                    return OUT_OF_THE_ORDINARY
+                if mark == _QUEUE_ID:
+                    queue_ids[row] = value
+                elif mark == _DELAY_LEVEL:
+                    delay_levels[row] = value
+                else:
+                    flags[row] = value
+            elif mark in (_TOPIC, _TAGS, _KEYS, _PROPERTIES):
+                at = _end_of_value(packed, at)
+                found |= KEYS_FOUND * (mark == _KEYS) | PROPERTIES_FOUND * (mark == _PROPERTIES)
+            else:
+                return OUT_OF_THE_ORDINARY
+            if at == _NO_VALUE:
+                return OUT_OF_THE_ORDINARY
+    return found
