@@ -20,7 +20,7 @@ from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delayed_message import rewrite
 from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.commit_log import Appended, CommitLog
+from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.durable_future import DurableFuture
 from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal, StoreError
@@ -76,7 +76,7 @@ class PutPath:
         appended = self._append(encoded)
         if self._is_sync_flush or self._arrivals.wanted:
             return self._acknowledge(encoded, appended)
-        return self._result(encoded, appended, _PUT_OK, self._commit_log.flushed_offset)
+        return appended
 
     def put_all(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
@@ -96,12 +96,12 @@ class PutPath:
         appended = self._append(encoded)
         if not (self._is_sync_flush and encoded.waits):
             return DurableFuture(self._flusher, 0, self._acknowledge(encoded, appended))
-        end_offset = appended.physical_offset + appended.size_bytes
+        end_offset = appended.end_offset
         if self._arrivals.wanted:
-            self._announce_later(encoded, appended, end_offset)
+            self._announce_later(appended)
         else:
             self._sync_soon()
-        result = self._result(encoded, appended, _PUT_OK, end_offset)
+        result = _acknowledged(appended, _PUT_OK, end_offset)
         return DurableFuture(self._flusher, end_offset, result)
 
     def put_internal(self, messages: Sequence[Message]) -> list[PutMessageResult]:
@@ -196,53 +196,51 @@ class PutPath:
             return []
         appended = self._commit_log.append_all(encoded)
         status = _PUT_OK
-        end_offset = appended[-1].physical_offset + appended[-1].size_bytes
         if self._is_sync_flush and any(message.waits for message in encoded):
-            status = self._wait(end_offset)
+            status = self._wait(appended[-1].end_offset)
         if self._arrivals.wanted:
-            for message, place in zip(encoded, appended, strict=True):
-                self._announce(message, place)
+            for place in appended:
+                self._announce(place)
         flushed_offset = self._commit_log.flushed_offset
-        return [
-            self._result(message, place, status, flushed_offset)
-            for message, place in zip(encoded, appended, strict=True)
-        ]
+        return [_acknowledged(place, status, flushed_offset) for place in appended]
 
-    def _acknowledge(self, encoded: EncodedMessage, appended: Appended) -> PutMessageResult:
+    def _acknowledge(self, encoded: EncodedMessage, appended: PutMessageResult) -> PutMessageResult:
         status = _PUT_OK
         if self._is_sync_flush and encoded.waits:
-            status = self._wait(appended.physical_offset + appended.size_bytes)
+            status = self._wait(appended.end_offset)
         elif self._is_sync_flush:
             self._sync_soon()
         if self._arrivals.wanted:
-            self._announce(encoded, appended)
-        return self._result(encoded, appended, status, self._commit_log.flushed_offset)
+            self._announce(appended)
+        return _acknowledged(appended, status, self._commit_log.flushed_offset)
 
     def _wait(self, end_offset: int) -> PutMessageStatus:
         return _PUT_OK if self._flusher.wait_for(end_offset) else _FLUSH_DISK_TIMEOUT
 
-    def _announce_later(self, encoded: EncodedMessage, appended: Appended, end_offset: int) -> None:
+    def _announce_later(self, appended: PutMessageResult) -> None:
         def settle(failure: StoreError | None) -> None:
             if failure is None:
-                self._announce(encoded, appended)
+                self._announce(appended)
 
         self._flusher.keep(settle)
-        self._flusher.settle_soon(end_offset)
+        self._flusher.settle_soon(appended.end_offset)
 
-    def _announce(self, encoded: EncodedMessage, appended: Appended) -> None:
-        self._arrivals.announce(encoded.topic, encoded.queue_id, appended.queue_offset + 1)
+    def _announce(self, appended: PutMessageResult) -> None:
+        self._arrivals.announce(appended.topic, appended.queue_id, appended.queue_offset + 1)
 
-    def _result(
-        self, encoded: EncodedMessage, appended: Appended, status: PutMessageStatus, flushed_offset: int
-    ) -> PutMessageResult:
-        return PutMessageResult(
-            status,
-            encoded.topic,
-            encoded.queue_id,
-            appended.queue_offset,
-            appended.physical_offset,
-            appended.size_bytes,
-            appended.store_timestamp,
-            flushed_offset,
-            self._store_host,
-        )
+
+def _acknowledged(
+    appended: PutMessageResult, status: PutMessageStatus, flushed_offset: int
+) -> PutMessageResult:
+    """What was appended, with what has become of it since."""
+    return PutMessageResult(
+        status,
+        appended.topic,
+        appended.queue_id,
+        appended.queue_offset,
+        appended.physical_offset,
+        appended.store_size,
+        appended.store_timestamp,
+        flushed_offset,
+        appended.store_host,
+    )

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -31,6 +30,7 @@ from mqstore.store.file_system import FileSystem
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.mapped_file_queue import MappedFileQueue
 from mqstore.store.message_encoder import EncodedMessage
+from mqstore.store.put_result import PutMessageResult
 from mqstore.store.record_format import (
     BLANK_MIN_BYTES,
     HEADER_BYTES,
@@ -40,10 +40,12 @@ from mqstore.store.record_format import (
     encode_from,
     store_timestamp_position,
 )
+from mqstore.store.status import PutMessageStatus
 from mqstore.store.stored_message import StoredMessage
 
-__all__ = ["Appended", "CommitLog", "LogChunk"]
+__all__ = ["CommitLog", "LogChunk"]
 
+_PUT_OK = PutMessageStatus.PUT_OK
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _SIZE_MAGIC_AND_OFFSET = struct.Struct(">ii20xq")
@@ -53,15 +55,6 @@ _ERASED_AT_ONCE_BYTES = 1 << 20
 
 # How often a putter lets others run before it blocks on the append lock.
 _YIELDS = 100
-
-
-class Appended(msgspec.Struct, frozen=True, gc=False):
-    """Where one message went."""
-
-    queue_offset: int
-    physical_offset: int
-    size_bytes: int
-    store_timestamp: int
 
 
 class LogChunk(NamedTuple):
@@ -104,7 +97,8 @@ class CommitLog:
         self.first_queue_offset: Callable[[str, int], int] = _begin_at_zero
         # Called by the writer when less than half a reserved window is left.
         self.on_low_space: Callable[[], None] | None = None
-        self._clock = clock
+        self._now_ms = clock.now_ms
+        self._store_host = config.store_host.encode()
         self._segment_bytes = config.mapped_file_size_commit_log
         self._is_sync_flush = config.is_sync_flush
         self._lock = threading.Lock()
@@ -154,9 +148,10 @@ class CommitLog:
 
     # -- appending ------------------------------------------------------------------------------------
 
-    def append(self, message: EncodedMessage) -> Appended:
-        """Append one record. Raises StoreFull (nothing written), StorePoisoned, StoreClosed.
+    def append(self, message: EncodedMessage) -> PutMessageResult:
+        """Append one record; what a put answers that does not wait for the disk.
 
+        Raises StoreFull (nothing written), StorePoisoned, StoreClosed.
         A disk that fails while a segment is added or room is reserved poisons the log, as a failed sync does.
         """
         if self._lock.locked():
@@ -175,7 +170,7 @@ class CommitLog:
             except OSError as error:
                 raise self._poisoned_by(error) from error
 
-    def append_all(self, messages: Sequence[EncodedMessage]) -> list[Appended]:
+    def append_all(self, messages: Sequence[EncodedMessage]) -> list[PutMessageResult]:
         """Append records one after another under one lock, all of them or none.
 
         Room for all is reserved before the first is written. Raises as `append`.
@@ -234,7 +229,7 @@ class CommitLog:
         position = current.wrote_position
         before = {queue: self._next_queue_offset(queue) for queue in block.queues}
         base_offset = current.start_offset + position - int(block.starts[first])
-        store_timestamp = self._clock.now_ms()
+        store_timestamp = self._now_ms()
         after = block.complete(
             first, stop, list(before.values()), queue_offsets, base_offset, store_timestamp
         )
@@ -270,21 +265,22 @@ class CommitLog:
             return self._roll()
         return current
 
-    def _write(self, current: MappedFile, message: EncodedMessage) -> Appended:
-        queue = (message.topic, message.queue_id)
+    def _write(self, current: MappedFile, message: EncodedMessage) -> PutMessageResult:
+        topic, queue_id, size_bytes = message.topic, message.queue_id, message.size_bytes
+        queue = (topic, queue_id)
         takes_offset = message.takes_queue_offset
         queue_offset = 0
         if takes_offset:
             known = self._queue_offsets.get(queue)
             queue_offset = self.first_queue_offset(*queue) if known is None else known
-        store_timestamp = self._clock.now_ms()
+        store_timestamp = self._now_ms()
         position = current.wrote_position
         physical_offset = current.start_offset + position
-        size_bytes, born_timestamp = message.size_bytes, message.born_timestamp
+        born_timestamp = message.born_timestamp
         record = encode_from(
             message.template,
             size_bytes,
-            message.queue_id,
+            queue_id,
             message.body,
             message.body_crc,
             queue_offset,
@@ -302,7 +298,17 @@ class CommitLog:
             self._take_back(current, position, size_bytes, {queue: queue_offset} if takes_offset else {})
             raise
         self.last_store_timestamp = store_timestamp
-        return Appended(queue_offset, physical_offset, size_bytes, store_timestamp)
+        return PutMessageResult(
+            _PUT_OK,
+            topic,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            size_bytes,
+            store_timestamp,
+            self.flushed_offset,
+            self._store_host,
+        )
 
     def _take_back(
         self, current: MappedFile, position: int, size_bytes: int, queue_offsets: dict[tuple[str, int], int]

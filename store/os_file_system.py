@@ -34,6 +34,8 @@ _SHORT_BYTES = 4_096
 _READ_AHEAD_BYTES = 16 << 20
 _FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+# What is published last of a record.
+_FIRST_BYTES = struct.Struct("8s")
 # struct flock of Linux on 64-bit: l_type, l_whence, l_start, l_len, l_pid.
 _FLOCK = struct.Struct("hhqqi4x")
 # Linux 5.14 and later; ignored by older kernels with EINVAL, which only costs speed.
@@ -77,11 +79,14 @@ class OsMappedRegion:
         self.view[position : position + len(data)] = data
 
     def publish(self, position: int, record: BytesLike) -> None:
-        view = self.view
-        # A short copy is cheaper than a view.
-        rest = record[8:] if len(record) < _SHORT_BYTES else memoryview(record)[8:]
-        view[position + 8 : position + len(record)] = rest
-        view[position : position + 8] = record[:8]
+        view, size_bytes = self.view, len(record)
+        if size_bytes < _SHORT_BYTES and type(record) is bytes:
+            # A short copy is cheaper than a view, and `struct` than a slice of either.
+            view[position + 8 : position + size_bytes] = record[8:]
+            _FIRST_BYTES.pack_into(view, position, record)
+        else:
+            view[position + 8 : position + size_bytes] = memoryview(record)[8:]
+            view[position : position + 8] = record[:8]
 
     def reserve(self, position: int, length_bytes: int) -> None:
         # Whole pages: where blocks are smaller, touching a page that is a hole in part is a SIGBUS too.

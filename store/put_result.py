@@ -36,7 +36,12 @@ class PutMessageResult(msgspec.Struct, frozen=True, gc=False):
     @property
     def durable(self) -> bool:
         """Whether the record was on the disk when the put returned."""
-        return self.physical_offset + self.store_size <= self.flushed_offset
+        return self.end_offset <= self.flushed_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Byte of the log behind the record."""
+        return self.physical_offset + self.store_size
 
     @property
     def msg_id(self) -> str:

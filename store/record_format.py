@@ -131,6 +131,7 @@ _SIZE_MAGIC_AND_SYS_FLAG = struct.Struct(">ii28xi")
 # Indexed by the two bits of the sys flag that say whose host is IPv6.
 _HOSTS_EXTRA_BYTES = (0, IPV6_EXTRA_BYTES, IPV6_EXTRA_BYTES, 2 * IPV6_EXTRA_BYTES)
 _CRC_NAME = CRC32.encode() + b"\x01"
+_join = b"".join
 
 assert _HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELDS)
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
@@ -281,14 +282,14 @@ def encode_from(
         body_bytes,
     )
     if not template.has_crc:
-        return b"".join((header, body, template.ending))
+        return _join((header, body, template.ending))
     if body_bytes <= HELD_BYTES:
         crc = crc32(body, crc32(header))
     else:
         # Not only sooner done: others would run meanwhile, and find the append lock taken.
         crc = crc32_combine(crc32(header), body_crc, body_bytes)
     crc = crc32(template.ending, crc) & CRC_MASK
-    return b"".join((header, body, template.ending_and_name, (b"\x02%010d" % crc)[::-1]))
+    return _join((header, body, template.ending_and_name, (b"\x02%010d" % crc)[::-1]))
 
 
 def encode_record(

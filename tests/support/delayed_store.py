@@ -118,7 +118,7 @@ class DelayedStore:
                 message.queue_id,
                 place.queue_offset,
                 place.physical_offset,
-                place.size_bytes,
+                place.store_size,
                 place.store_timestamp,
                 self.log.flushed_offset,
                 self.config.store_host.encode(),

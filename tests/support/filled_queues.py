@@ -7,8 +7,8 @@ from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.get_message import GetMessageResult, MessageReader
 from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.store.commit_log import Appended
 from mqstore.store.file_system import FileSystem
+from mqstore.store.put_result import PutMessageResult
 from support.manual_clock import ManualClock
 from support.small_log import SmallLog
 
@@ -38,11 +38,11 @@ class FilledQueues:
         queues.load(self.log.min_offset)
         return queues
 
-    def append(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> Appended:
+    def append(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> PutMessageResult:
         """Append one message and leave it to be dispatched."""
         return self.small.append(body, topic, **fields)
 
-    def put(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> Appended:
+    def put(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> PutMessageResult:
         """Append one message and dispatch it."""
         appended = self.append(body, topic, **fields)
         self.dispatcher.catch_up(self.log.max_offset)

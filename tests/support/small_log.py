@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.commit_log import Appended, CommitLog
+from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileSystem
 from mqstore.store.message import Message
 from mqstore.store.message_encoder import MessageEncoder
+from mqstore.store.put_result import PutMessageResult
+from mqstore.store.status import PutMessageStatus
 from support.manual_clock import ManualClock
 
 __all__ = ["SEGMENT_BYTES", "WINDOW_BYTES", "SmallLog", "small_config"]
@@ -47,26 +49,34 @@ class SmallLog:
         self.log.load()
         self._encoder = MessageEncoder(self.config)
 
-    def append(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> Appended:
+    def append(self, body: bytes = b"body", topic: str = "orders", **fields: Any) -> PutMessageResult:
         """Append one message."""
         return self.log.append(self._encoder.encode(Message(topic, body, **fields)))
 
-    def append_all(self, *bodies: bytes, topic: str = "orders", **fields: Any) -> list[Appended]:
+    def append_all(self, *bodies: bytes, topic: str = "orders", **fields: Any) -> list[PutMessageResult]:
         """Append messages under one lock."""
         return self.log.append_all([self._encoder.encode(Message(topic, body, **fields)) for body in bodies])
 
-    def append_block(self, *bodies: bytes, topic: str = "orders", **fields: Any) -> list[Appended]:
+    def append_block(self, *bodies: bytes, topic: str = "orders", **fields: Any) -> list[PutMessageResult]:
         """As `append_all`, in one block."""
         encoded = [self._encoder.encode(Message(topic, body, **fields)) for body in bodies]
         block = RecordBlock.of_messages(encoded)
         places = self.log.append_block(block)
-        sizes = [message.size_bytes for message in encoded]
-        timestamp = places.store_timestamp
         assert not bodies or places.end_offset == self.log.max_offset
         return [
-            Appended(queue_offset, physical_offset, size, timestamp)
-            for queue_offset, physical_offset, size in zip(
-                places.queue_offsets.tolist(), places.physical_offsets.tolist(), sizes, strict=True
+            PutMessageResult(
+                PutMessageStatus.PUT_OK,
+                message.topic,
+                message.queue_id,
+                queue_offset,
+                physical_offset,
+                message.size_bytes,
+                places.store_timestamp,
+                self.log.flushed_offset,
+                self.config.store_host.encode(),
+            )
+            for message, queue_offset, physical_offset in zip(
+                encoded, places.queue_offsets.tolist(), places.physical_offsets.tolist(), strict=True
             )
         ]
 

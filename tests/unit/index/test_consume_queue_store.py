@@ -37,7 +37,7 @@ def test_every_append_gets_its_entry(filled: FilledQueues) -> None:
         queue = filled.queues.find(topic, queue_id)
         assert queue is not None
         code = string_hash(tags) if tags else 0
-        assert queue.entry_at(place.queue_offset) == (place.physical_offset, place.size_bytes, code)
+        assert queue.entry_at(place.queue_offset) == (place.physical_offset, place.store_size, code)
     assert filled.queues.max_physical_offset == filled.log.max_offset
     assert filled.queues.last_store_timestamp == filled.small.clock.now_ms()
 
@@ -75,7 +75,7 @@ def test_a_blank_takes_the_rest_of_the_segment(filled: FilledQueues) -> None:
 def test_a_cut_record_is_left_for_later(filled: FilledQueues) -> None:
     """A chunk that ends inside a record is consumed up to that record; less than one record is nothing."""
     first, second = filled.append(b"x" * 100), filled.append(b"y" * 100)
-    for limit, consumed in [(first.size_bytes - 1, 0), (second.physical_offset + 50, second.physical_offset)]:
+    for limit, consumed in [(first.store_size - 1, 0), (second.physical_offset + 50, second.physical_offset)]:
         chunk = filled.log.chunk(0, limit)
         assert chunk is not None
         assert filled.queues.absorb(chunk) == consumed

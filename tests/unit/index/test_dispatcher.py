@@ -136,7 +136,7 @@ def test_damage_in_the_visible_log_is_an_error(
     first, second = small.append(), small.append()
     small.append()
     small.log.files.files[0].region.write(second.physical_offset + 4, b"ROTT")
-    assert dispatcher.run_once() == first.size_bytes
+    assert dispatcher.run_once() == first.store_size
     with pytest.raises(CorruptRecord) as caught:
         dispatcher.catch_up(small.log.max_offset)
     assert caught.value.position == second.physical_offset

@@ -221,7 +221,7 @@ def test_blank_entries_are_no_messages(filled: FilledQueues) -> None:
     """A queue that begins above 0 and has a hole: only messages are handed out."""
     puts = [filled.append() for _ in range(2)]
     queue = filled.queues.find_or_create("orders", 0)
-    entries = [ENTRY.pack(put.physical_offset, put.size_bytes, 0) for put in puts]
+    entries = [ENTRY.pack(put.physical_offset, put.store_size, 0) for put in puts]
     queue.append_entries(5, entries[0], follow_log=True)
     queue.append_entries(9, entries[1], follow_log=True)
     result = filled.get(0)
@@ -237,7 +237,7 @@ def test_an_entry_that_points_elsewhere_is_an_error(filled: FilledQueues) -> Non
     filled.append()
     queue = filled.queues.find("orders", 0)
     assert queue is not None
-    queue.append_entries(1, ENTRY.pack(put.physical_offset + put.size_bytes + 1, put.size_bytes - 1, 0))
+    queue.append_entries(1, ENTRY.pack(put.end_offset + 1, put.store_size - 1, 0))
     with pytest.raises(CorruptRecord):
         filled.get(1)
 
@@ -315,7 +315,7 @@ def test_the_loop_is_that_of_the_spec(
     if not 0 <= offset < len(kinds):
         return
     rows = [
-        (tag, put.physical_offset, put.size_bytes, put.physical_offset >= filled.log.min_offset)
+        (tag, put.physical_offset, put.store_size, put.physical_offset >= filled.log.min_offset)
         for put, (tag, _) in zip(puts, kinds, strict=True)
     ]
     result = filled.get(offset, count, "||".join(sorted(wanted)) or "*", topic="other")

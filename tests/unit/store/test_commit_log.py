@@ -11,17 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.commit_log import Appended, CommitLog
+from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.put_result import PutMessageResult
 from mqstore.store.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES
 from mqstore.store.recovery import recover
 from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem
 
-AppendAll = Callable[..., list[Appended]]
+AppendAll = Callable[..., list[PutMessageResult]]
 IN_BULK = pytest.mark.parametrize(
     "append", [SmallLog.append_all, SmallLog.append_block], ids=["one by one", "in a block"]
 )
@@ -51,8 +52,8 @@ def test_places_are_given_in_order(small: SmallLog) -> None:
     elsewhere = small.append(b"d", topic="others")
     assert [place.queue_offset for place in (first, second, other, elsewhere)] == [0, 1, 0, 0]
     assert first.physical_offset == 0
-    assert second.physical_offset == first.size_bytes
-    assert small.log.max_offset == elsewhere.physical_offset + elsewhere.size_bytes
+    assert second.physical_offset == first.store_size
+    assert small.log.max_offset == elsewhere.end_offset
     assert second.store_timestamp - first.store_timestamp == 5
     assert small.log.last_store_timestamp == elsewhere.store_timestamp
 
@@ -82,7 +83,7 @@ def test_a_segment_is_closed_exactly_where_the_spec_says(small: SmallLog, beyond
     small.fill_to(1_000)
     size = 1_000 - beyond
     place = small.append(bytes(size - small.overhead_bytes()))
-    assert place.size_bytes == size
+    assert place.store_size == size
     assert place.physical_offset == (SEGMENT_BYTES if rolls else SEGMENT_BYTES - 1_000)
     segment = small.log.files.files[0]
     if rolls:
@@ -264,7 +265,7 @@ def test_readers_see_only_what_is_durable_in_sync_flush(file_system: FileSystem,
     assert log.visible_offset == second.physical_offset
     assert log.look_message_by_offset(first.physical_offset) is not None
     assert log.look_message_by_offset(second.physical_offset) is None
-    assert log.record_at(second.physical_offset, second.size_bytes) is None
+    assert log.record_at(second.physical_offset, second.store_size) is None
     assert log.store_timestamp_at(second.physical_offset) == -1
     chunk = log.chunk(0, 1 << 20)
     assert chunk is not None

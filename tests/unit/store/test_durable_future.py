@@ -58,7 +58,7 @@ def service(flusher: Flusher) -> Iterator[Service]:
 
 def put(small: SmallLog, flusher: Flusher, outcome: int = 7) -> DurableFuture[int]:
     place = small.append()
-    return DurableFuture(flusher, place.physical_offset + place.size_bytes, outcome)
+    return DurableFuture(flusher, place.end_offset, outcome)
 
 
 def fail_syncs(watched: WatchedFileSystem) -> None:

@@ -79,7 +79,7 @@ def put_behind_a_slow_sync(small: SmallLog, flusher: Flusher, slow_disk: SlowDis
             slow_disk.started.wait(60)
         place = small.append(b"%d" % index)
         appended.release()
-        end = place.physical_offset + place.size_bytes
+        end = place.end_offset
         return flusher.wait_for(end) and flusher.flushed_offset >= end
 
     with ThreadPoolExecutor(THREADS) as pool:
@@ -151,7 +151,7 @@ def test_a_failed_sync_is_final(
             again()
         assert isinstance(caught.value.cause, OSError)
     assert watched.count("sync") == 0
-    assert flusher.flushed_offset == durable.size_bytes
+    assert flusher.flushed_offset == durable.store_size
     found = small.log.look_message_by_offset(durable.physical_offset)
     assert found is not None
     assert found.body == b"durable"
@@ -181,7 +181,7 @@ def test_a_failed_sync_is_final_though_ctrl_c_strikes_at_once(
     finally:
         sys.settrace(before)
     watched.before = lambda step, path: None
-    for again in (flusher.flush, lambda: flusher.wait_for(place.size_bytes)):
+    for again in (flusher.flush, lambda: flusher.wait_for(place.store_size)):
         with pytest.raises(StorePoisoned, match="Input/output error"):
             again()
     assert (watched.count("sync"), flusher.flushed_offset) == (0, 0)
@@ -205,7 +205,7 @@ def test_who_sleeps_long_waits_once(
         assert slow_disk.started.wait(60)
         place = small.append()
         monkeypatch.setattr(flusher, "_lead", counted_lead)
-        waiting = pool.submit(flusher.wait_for, place.physical_offset + place.size_bytes)
+        waiting = pool.submit(flusher.wait_for, place.end_offset)
         for _ in range(5):
             assert looks.acquire(timeout=60)
         assert repr(flusher._waiters) == "SyncWaiters(waiting=1)"
@@ -220,7 +220,7 @@ def test_what_is_durable_is_not_waited_for(small: SmallLog, flusher: Flusher, sl
     place = small.append()
     small.log.flushed_offset = small.log.max_offset
     small.log.poison(OSError(5, "gone"))
-    assert flusher.wait_for(place.physical_offset + place.size_bytes)
+    assert flusher.wait_for(place.end_offset)
 
 
 def test_waiting_ends_after_the_timeout(watched: WatchedFileSystem, root: Path) -> None:
@@ -233,7 +233,7 @@ def test_waiting_ends_after_the_timeout(watched: WatchedFileSystem, root: Path) 
         leader = pool.submit(flusher.flush)
         assert disk.started.wait(60)
         place = small.append(b"second")
-        end = place.physical_offset + place.size_bytes
+        end = place.end_offset
         assert not flusher.wait_for(end)
         disk.release()
         leader.result(60)
@@ -290,7 +290,7 @@ def kept_behind_puts(small: SmallLog, flusher: Flusher, count: int) -> list[Kept
     for settle in kept:
         place = small.append()
         flusher.keep(settle)
-        flusher.settle_soon(place.physical_offset + place.size_bytes)
+        flusher.settle_soon(place.end_offset)
     return kept
 
 
@@ -354,7 +354,7 @@ def test_nothing_is_settled_before_it_is_durable(
         leader = pool.submit(flusher.settle_kept)
         assert slow_disk.started.wait(60)
         place = small.append()
-        end = place.physical_offset + place.size_bytes
+        end = place.end_offset
         flusher.keep(lambda failure: durable_when_told.append(flusher.flushed_offset >= end))
         flusher.settle_soon(end)
         follower = pool.submit(flusher.settle_kept)
@@ -369,7 +369,7 @@ def test_what_is_durable_already_is_settled_at_once(small: SmallLog, flusher: Fl
     flusher.flush()
     settle = Kept()
     flusher.keep(settle)
-    flusher.settle_soon(place.physical_offset + place.size_bytes)
+    flusher.settle_soon(place.end_offset)
     assert settle.told == [None]
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from mqstore.store import recovery
 from mqstore.store.checkpoint_format import Checkpoint
-from mqstore.store.commit_log import Appended
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.file_system import FileSystem
 from mqstore.store.mapped_file import file_name
 from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.put_result import PutMessageResult
 from mqstore.store.record_format import encode_blank
 from mqstore.store.recovery import RecoveryReport, find_start, recover
 from mqstore.store.recovery_point_format import RecoveryPoint
@@ -32,7 +32,7 @@ class Crashed:
         self.directory = directory
         self.settings = settings
         self.durable_offset = 0
-        self.places: list[Appended] = []
+        self.places: list[PutMessageResult] = []
         self._writer = SmallLog(file_system, directory, **settings)
 
     def write(self, *bodies: bytes, **fields: object) -> None:
@@ -210,9 +210,9 @@ def test_a_record_torn_at_any_byte_is_cut(
     crashed.sync()
     crashed.write(body, **fields)
     last = crashed.places[-1]
-    whole = crashed.get_bytes(last.physical_offset, last.size_bytes)
-    for length in range(last.size_bytes):
-        torn = whole[:length].ljust(last.size_bytes, b"\0")
+    whole = crashed.get_bytes(last.physical_offset, last.store_size)
+    for length in range(last.store_size):
+        torn = whole[:length].ljust(last.store_size, b"\0")
         crashed.put_bytes(last.physical_offset, torn)
         _, report = crashed.recover()
         if torn == whole:
@@ -220,7 +220,7 @@ def test_a_record_torn_at_any_byte_is_cut(
             continue
         assert report.end_offset == last.physical_offset, f"torn after {length} bytes"
         assert report.records == 1
-        assert not any(crashed.get_bytes(last.physical_offset, last.size_bytes))
+        assert not any(crashed.get_bytes(last.physical_offset, last.store_size))
 
 
 def test_a_record_whose_first_bytes_are_missing_is_cut(crashed: Crashed) -> None:
@@ -236,7 +236,7 @@ def test_a_torn_record_of_many_pages_is_cut(crashed: Crashed) -> None:
     """Any page of it may be missing, in the middle as well."""
     crashed.write(bytes(range(256)) * 100)
     last = crashed.places[-1]
-    whole = crashed.get_bytes(last.physical_offset, last.size_bytes)
+    whole = crashed.get_bytes(last.physical_offset, last.store_size)
     for page in range(7):
         start = max(last.physical_offset, page * 4_096)
         crashed.zero(start, min((page + 1) * 4_096, crashed.end_offset))
@@ -249,7 +249,7 @@ def test_whole_records_behind_a_hole_are_cut(crashed: Crashed) -> None:
     """Pages reach the disk in any order. What follows the hole was never acknowledged as durable."""
     crashed.write(b"lost", b"left over")
     lost = crashed.places[-2]
-    crashed.zero(lost.physical_offset, lost.physical_offset + lost.size_bytes)
+    crashed.zero(lost.physical_offset, lost.end_offset)
     check_ends_at(crashed, lost.physical_offset, [b"one", b"two", b"three"])
 
 
@@ -285,7 +285,7 @@ def test_garbage_behind_the_end_is_cut(crashed: Crashed) -> None:
 def test_a_record_of_another_place_ends_the_log(crashed: Crashed) -> None:
     """Whole, but it says that it lies elsewhere."""
     first = crashed.places[0]
-    crashed.put_bytes(crashed.end_offset, crashed.get_bytes(0, first.size_bytes))
+    crashed.put_bytes(crashed.end_offset, crashed.get_bytes(0, first.store_size))
     check_ends_at(crashed, crashed.end_offset, [b"one", b"two", b"three"])
 
 
@@ -504,7 +504,7 @@ def test_recovery_begins_at_the_recovery_point(segments: Crashed) -> None:
         assert start(segments, point, Checkpoint(), clean=False) == place.physical_offset
     end = segments.end_offset
     assert start(segments, RecoveryPoint(end, end), Checkpoint(), clean=False) == end
-    blank = segments.places[1].physical_offset + segments.places[1].size_bytes
+    blank = segments.places[1].end_offset
     assert start(segments, RecoveryPoint(end, blank), Checkpoint(), clean=False) == blank
 
 

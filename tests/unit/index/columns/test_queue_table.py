@@ -179,7 +179,7 @@ def test_an_entry_that_points_elsewhere_is_an_error(filled: FilledQueues, shift:
     put = filled.put()
     filled.append(topic="other")
     queue = filled.queues.find_or_create("orders", 0)
-    entry = ENTRY.pack(put.physical_offset + put.size_bytes + shift, put.size_bytes + longer, 0)
+    entry = ENTRY.pack(put.end_offset + shift, put.store_size + longer, 0)
     queue.append_entries(1, entry)
     with pytest.raises(CorruptRecord):
         queue_table(filled.log, queue, 0, 2, table_schema(None, lend_bodies=False))
