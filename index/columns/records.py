@@ -7,8 +7,9 @@ Loops over records are in kernels.py; strings with few distinct values (hosts) a
 Threads: any; `build_columns` may take a second one while it works.
 """
 
+import contextlib
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -161,21 +162,35 @@ class Records:
 def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
     """The columns of `schema`, each as `build_column` makes it.
 
-    Many bodies are copied beside the other columns: one processor alone cannot ask memory for them as fast
-    as memory gives.
+    Where many bodies are copied, two threads take the columns one after another: a processor alone cannot
+    ask memory for bodies as fast as memory gives.
     """
+    waiting = deque(sorted(schema, key=_body_first))
     columns: dict[str, pa.Array] = {}
-    body: Future[pa.Array] | None = None
-    if pa.binary() in schema.types and len(schema) > 1:
-        body_bytes = int(records.layout[kernels.BODY_LENGTH].sum(dtype=np.int64))
-        if body_bytes >= _BESIDE_BYTES:
-            body = beside(lambda: build_column("body", records, pa.binary()))
-    for field in schema:
-        if field.name != "body" or body is None:
-            columns[field.name] = build_column(field.name, records, field.type)
-    if body is not None:
-        columns["body"] = body.result()
+
+    def build_waiting() -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                field = waiting.popleft()
+                columns[field.name] = build_column(field.name, records, field.type)
+
+    if len(schema) > 1 and _copied_bytes(records, schema) >= _BESIDE_BYTES:
+        other = beside(build_waiting)
+        build_waiting()
+        other.result()
+    build_waiting()
     return [columns[name] for name in schema.names]
+
+
+def _body_first(field: pa.Field) -> bool:
+    return bool(field.name != "body")
+
+
+def _copied_bytes(records: Records, schema: pa.Schema) -> int:
+    """How many bytes of bodies a table of `schema` has a copy of."""
+    if pa.binary() not in schema.types:
+        return 0
+    return int(records.layout[kernels.BODY_LENGTH].sum(dtype=np.int64))
 
 
 def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Array:
