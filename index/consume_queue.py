@@ -20,6 +20,7 @@ import bisect
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +45,7 @@ from mqstore.store.file_system import BytesLike, FileSystem
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.mapped_file_queue import MappedFileQueue
 
-__all__ = ["ConsumeQueue", "QueueOffsetConflict"]
+__all__ = ["ConsumeQueue", "PendingEntries", "QueueOffsetConflict"]
 
 # How many of the newest files a crash may have left incomplete: as many as RocketMQ reads again.
 _SUSPECT_FILES = 3
@@ -296,21 +297,35 @@ class ConsumeQueue:
         set_room(self.end, 0, 0, 0)
         self._room = None
 
-    def flush(self, already: set[Path] | None = None) -> None:
-        """Make the entries appended before this call durable. An OSError is final: never retry it.
+    def flush(self) -> None:
+        """Make the entries appended before this call durable. An OSError is final: never retry it."""
+        pending = self.pending()
+        for mapped_file in pending.files:
+            mapped_file.sync()
+        self.sync_names(set())
+        self.settle(pending)
 
-        already: directories whose names were synced since these entries were appended.
-        """
-        row = self.end
-        start, end = row[FLUSHED_OFFSET], row[MAX_OFFSET]
-        if start == end:
-            return
+    def pending(self) -> "PendingEntries":
+        """What a flush now has to make durable; for those who flush many queues together."""
+        start, end = self.end[FLUSHED_OFFSET], self.max_offset
         start_bytes, end_bytes = start * ENTRY_BYTES, end * ENTRY_BYTES
-        for mapped_file in self._files.files:
-            if mapped_file.start_offset < end_bytes and mapped_file.end_offset > start_bytes:
-                mapped_file.sync()
-        self._files.sync_names(set() if already is None else already)
-        row[FLUSHED_OFFSET] = end
+        files = [
+            mapped_file
+            for mapped_file in self._files.files
+            if start != end and mapped_file.start_offset < end_bytes and mapped_file.end_offset > start_bytes
+        ]
+        return PendingEntries(files, end)
+
+    def sync_names(self, already: set[Path]) -> None:
+        """Make the names of new files durable.
+
+        already: directories that were synced since these files were added; added to.
+        """
+        self._files.sync_names(already)
+
+    def settle(self, pending: "PendingEntries") -> None:
+        """Note that these files were synced, and their names."""
+        self.end[FLUSHED_OFFSET] = pending.end_offset
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -423,6 +438,13 @@ class ConsumeQueue:
             f"ConsumeQueue(topic={self.topic!r}, queue_id={self.queue_id}, "
             f"min_offset={self.min_offset}, max_offset={self.max_offset})"
         )
+
+
+class PendingEntries(NamedTuple):
+    """The files whose syncs make all entries before `end_offset` durable."""
+
+    files: list[MappedFile]
+    end_offset: int
 
 
 _NOTHING = memoryview(b"")

@@ -215,14 +215,19 @@ class ConsumeQueueStore:
             raise self._sync_error
         with self._moving:
             dirty = self._ends.unflushed()
+        pending = [queue.pending() for queue in dirty]
         try:
+            self._file_system.sync_all([file.region for part in pending for file in part.files])
             # A new queue is a name in three directories, two of which it shares with others.
             synced_directories: set[Path] = set()
             for queue in dirty:
-                queue.flush(synced_directories)
+                queue.sync_names(synced_directories)
         except OSError as error:
             self._sync_error = error
             raise
+        with self._moving:
+            for queue, part in zip(dirty, pending, strict=True):
+                queue.settle(part)
         names = {(queue.topic, queue.queue_id) for queue in dirty}
         if not names <= self.settled:
             self.settled |= names

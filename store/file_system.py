@@ -14,6 +14,7 @@ Errors: OSError passes through, except that a full disk is `StoreFull` and a hel
 Threads: all methods may be called from any thread; two writers of one range exclude each other above.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -134,6 +135,14 @@ class FileSystem(Protocol):
 
     def sync(self, path: Path) -> None:
         """Make the bytes of `path` durable."""
+        ...
+
+    def sync_all(self, regions: Sequence[MappedRegion]) -> None:
+        """As `sync` and `rest` of each region of this file system; for thousands of them much cheaper.
+
+        Raises StoreFull when there are no descriptors, else OSError, which is final: never retry it. Then
+        some are synced and some are not.
+        """
         ...
 
     def rename(self, source: Path, target: Path) -> None:

@@ -7,11 +7,12 @@ Threads: one lock around the table of names; the bytes of a file are as unguarde
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.errors import StoreFull, StoreLocked
-from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
+from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 
 __all__ = ["MemoryFileLock", "MemoryFileSystem", "MemoryMappedRegion"]
 
@@ -113,6 +114,11 @@ class MemoryFileSystem:
     def sync(self, path: Path) -> None:
         with self._guard:
             self._file(path)
+
+    def sync_all(self, regions: Sequence[MappedRegion]) -> None:
+        for region in regions:
+            region.sync()
+            region.rest()
 
     def rename(self, source: Path, target: Path) -> None:
         with self._guard:

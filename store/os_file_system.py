@@ -19,12 +19,14 @@ import shutil
 import struct
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
+
+import numpy as np
 
 from mqstore.store.errors import StoreFull, StoreLocked
-from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
+from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 
 __all__ = ["OsFileLock", "OsFileSystem", "OsMappedRegion"]
 
@@ -32,7 +34,15 @@ _SHORT_BYTES = 4_096
 # A file that is smaller is one of many and touched in places, a consume queue above all: without this advice
 # the first touch reads the whole of it, zeros included, at 4 ms a queue where the disk reads far ahead.
 _READ_AHEAD_BYTES = 16 << 20
+# From here on a compiled loop is worth its loading.
+_FEW_FILES = 16
+# So many are synced before an interrupt (Ctrl-C) is looked for.
+_FILES_AT_ONCE = 256
+# From here on the kernel copies: the first touch of a page of the mapping, and the first after a sync, is a
+# page fault, which costs as much as ten copies. Below this size a call costs more.
+_BY_CALL_BYTES = 16 << 10
 _FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 # What is published last of a record.
 _FIRST_BYTES = struct.Struct("8s")
@@ -57,10 +67,14 @@ class OsMappedRegion:
     """
 
     def __init__(self, path: Path, size_bytes: int, *, create: bool, writable: bool) -> None:
-        self._path = path
+        self.path = path
         self._writable = writable
         # Guards _descriptor between a sync and a rest of two threads.
         self._guard = threading.RLock()
+        # As _guard, between a write by a call and a rest: no write waits for a sync. Taken first.
+        self._write_guard = threading.RLock()
+        # Up to here pages were brought into memory ahead of the writer; a hint.
+        self._populated_position = 0
         self._descriptor: int | None = None
         with _room_for(path, size_bytes if create else 0):
             self._descriptor = descriptor = _open(path, create=create, writable=writable)
@@ -85,14 +99,29 @@ class OsMappedRegion:
             view[position + 8 : position + size_bytes] = record[8:]
             _FIRST_BYTES.pack_into(view, position, record)
         else:
-            view[position + 8 : position + size_bytes] = memoryview(record)[8:]
+            rest = memoryview(record)[8:]
+            if size_bytes < _BY_CALL_BYTES or position + size_bytes <= self._populated_position:
+                view[position + 8 : position + size_bytes] = rest
+            else:
+                self._write_by_call(position + 8, rest)
             view[position : position + 8] = record[:8]
+
+    def _write_by_call(self, position: int, data: memoryview) -> None:
+        """As `write`; for much data, and pages that the mapping does not have yet."""
+        with self._write_guard:
+            descriptor = self._descriptor
+            if descriptor is None:
+                with self._guard:
+                    descriptor = self._open()
+            written = 0
+            while written < len(data):
+                written += os.pwrite(descriptor, data[written:], position + written)
 
     def reserve(self, position: int, length_bytes: int) -> None:
         # Whole pages: where blocks are smaller, touching a page that is a hole in part is a SIGBUS too.
         start = position - position % mmap.PAGESIZE
         stop = min(-(-(position + length_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE, self.size_bytes)
-        with self._guard, _room_for(self._path, length_bytes):
+        with self._guard, _room_for(self.path, length_bytes):
             os.posix_fallocate(self._open(), start, stop - start)
 
     def populate(self, position: int, length_bytes: int) -> None:
@@ -101,6 +130,7 @@ class OsMappedRegion:
         _libc.madvise(
             ctypes.addressof(self._buffer) + start, position + length_bytes - start, _MADV_POPULATE_WRITE
         )
+        self._populated_position = position + length_bytes
 
     def next_data(self, position: int) -> int:
         try:
@@ -125,7 +155,7 @@ class OsMappedRegion:
             os.fdatasync(descriptor)
 
     def rest(self) -> None:
-        with self._guard:
+        with self._write_guard, self._guard:
             # Forgotten before it is closed: an interrupt in between leaks it, and never closes it twice.
             descriptor, self._descriptor = self._descriptor, None
             if descriptor is not None:
@@ -134,11 +164,11 @@ class OsMappedRegion:
     def _open(self) -> int:
         if self._descriptor is None:
             try:
-                self._descriptor = _open(self._path, create=False, writable=self._writable)
+                self._descriptor = _open(self.path, create=False, writable=self._writable)
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
+                if error.errno in _TOO_MANY_FILES:
                     # Not a failed sync: nothing was lost, and it works again once descriptors are free.
-                    raise StoreFull(self._path, 0, os.strerror(error.errno)) from error
+                    raise StoreFull(self.path, 0, os.strerror(error.errno)) from error
                 raise
         return self._descriptor
 
@@ -147,7 +177,7 @@ class OsMappedRegion:
             self.rest()
 
     def __repr__(self) -> str:
-        return f"OsMappedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
+        return f"OsMappedRegion({str(self.path)!r}, size_bytes={self.size_bytes})"
 
 
 @contextlib.contextmanager
@@ -176,6 +206,34 @@ def _map(descriptor: int, size_bytes: int, *, writable: bool) -> "ctypes.Array[c
     # Not at exit: threads and views may outlive the finalizers, and the process gives the pages back.
     weakref.finalize(buffer, _libc.munmap, address, size_bytes).atexit = False
     return buffer
+
+
+def _sync_files(paths: Sequence[Path]) -> None:
+    """Sync files by a loop that does not need the interpreter, for which each would have to wait anew."""
+    from mqstore.store import kernels
+
+    names = [os.fsencode(path) for path in paths]
+    addresses = np.frombuffer((ctypes.c_char_p * len(names))(*names), np.int64)
+    done, error_number = kernels.sync_files(_FILE_FUNCTIONS, addresses, os.O_RDWR | os.O_CLOEXEC)
+    if error_number in _TOO_MANY_FILES:
+        raise StoreFull(paths[done], 0, os.strerror(error_number))
+    if error_number:
+        raise OSError(error_number, os.strerror(error_number), str(paths[done]))
+
+
+def _address_of(function: object) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value  # type: ignore[arg-type]
+    assert address, function
+    return address
+
+
+_FILE_FUNCTIONS = np.array(
+    [
+        _address_of(function)
+        for function in (_libc.open, _libc.fdatasync, _libc.close, _libc.__errno_location)
+    ],
+    np.int64,
+)
 
 
 class OsFileLock:
@@ -254,6 +312,16 @@ class OsFileSystem:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def sync_all(self, regions: Sequence[MappedRegion]) -> None:
+        if len(regions) < _FEW_FILES:
+            for region in regions:
+                region.sync()
+                region.rest()
+            return
+        paths = [cast(OsMappedRegion, region).path for region in regions]
+        for first in range(0, len(paths), _FILES_AT_ONCE):
+            _sync_files(paths[first : first + _FILES_AT_ONCE])
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)

@@ -96,6 +96,20 @@ def test_an_address_leads_to_the_bytes_or_is_not_given(file_system: FileSystem, 
     assert bool(region.address) != isinstance(file_system, WatchedFileSystem)
 
 
+@pytest.mark.parametrize("count", [0, 1, 40, 600])
+def test_many_regions_are_synced_together(file_system: FileSystem, root: Path, count: int) -> None:
+    """Few or many, one deleted meanwhile among them; their bytes are what they were."""
+    paths = [root / f"file {index} é" for index in range(count)]
+    regions = [file_system.map(path, 4_096, create=True) for path in paths]
+    for region in regions:
+        region.reserve(0, 4_096)
+        region.write(0, b"bytes")
+    for path in paths[5:6]:
+        file_system.delete(path)
+    file_system.sync_all(regions)
+    assert all(bytes(region.view[:6]) == b"bytes\0" for region in regions)
+
+
 def test_a_part_of_a_file_is_read_without_mapping_it(file_system: FileSystem, path: Path) -> None:
     """Fewer bytes where the file ends, none behind it; a missing file is an error."""
     with pytest.raises(FileNotFoundError):
@@ -104,6 +118,29 @@ def test_a_part_of_a_file_is_read_without_mapping_it(file_system: FileSystem, pa
     assert file_system.read_at(path, 10, 5) == bytes(range(10, 15))
     assert file_system.read_at(path, 98, 50) == bytes([98, 99])
     assert file_system.read_at(path, 100, 1) == b""
+
+
+@pytest.mark.parametrize("is_populated", [False, True])
+@pytest.mark.parametrize("size", [4_095, 4_096, 16_383, 16_384, 100_001])
+def test_a_long_record_is_there_as_a_whole(
+    file_system: FileSystem, path: Path, size: int, is_populated: bool
+) -> None:
+    """However it gets there: in all mappings, in what is read, and after the descriptor was given back."""
+    record = bytes(range(1, 252)) * (size // 251 + 1)
+    region, other = (file_system.map(path, 1 << 20, create=True) for _ in range(2))
+    region.reserve(0, 1 << 20)
+    if is_populated:
+        region.populate(0, 200_000)
+    for position in (1, 200_003, (1 << 20) - size):
+        region.publish(position, memoryview(record)[:size])
+        region.sync()
+        region.rest()
+    content = file_system.read(path)
+    assert content == bytes(region.view) == bytes(other.view)
+    for position in (1, 200_003, (1 << 20) - size):
+        assert content[position : position + size] == record[:size]
+        assert content[position - 1] == 0
+    assert content.count(b"\0") == (1 << 20) - 3 * size
 
 
 @pytest.mark.parametrize("record", [b"12345678", b"123456789", bytes(range(200)), bytearray(b"a record")])

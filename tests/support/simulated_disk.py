@@ -9,13 +9,13 @@ and a rename stays in its directory. Killing a process is `kill`: locks vanish, 
 none of its own; the workloads let one thread run at a time (baton.py).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from mqstore.store.clock import Clock
 from mqstore.store.errors import StoreLocked
-from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry
+from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 from support.manual_clock import ManualClock
 
 __all__ = ["Image", "ShortWrite", "SimulatedDisk", "SimulatedRegion", "Step"]
@@ -226,6 +226,11 @@ class SimulatedDisk:
             self.steps.append(Step("lost_sync", path, inode.number))
             raise
         self.steps.append(Step("sync", path, inode.number))
+
+    def sync_all(self, regions: Sequence[MappedRegion]) -> None:
+        for region in regions:
+            region.sync()
+            region.rest()
 
     def rename(self, source: Path, target: Path) -> None:
         assert source.parent == target.parent, (source, target)

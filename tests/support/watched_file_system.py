@@ -4,7 +4,7 @@ It wraps another one. `steps` is the list of what was done, as ("sync", path); `
 same pair before each step, and may raise, wait or count. Disk usage and ages of files can be set.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, FileLock, FileSystem, MappedRegion
@@ -91,6 +91,11 @@ class WatchedFileSystem:
     def sync(self, path: Path) -> None:
         self._note("sync", path)
         self.inner.sync(path)
+
+    def sync_all(self, regions: Sequence[MappedRegion]) -> None:
+        for region in regions:
+            region.sync()
+            region.rest()
 
     def rename(self, source: Path, target: Path) -> None:
         self._note("rename", target)

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import ENTRY
 from mqstore.store.commit_log import LogChunk
 from mqstore.store.errors import SegmentSizeMismatch
@@ -245,21 +244,27 @@ def test_the_schedule_queue_holds_deliver_times(filled: FilledQueues) -> None:
     assert ENTRY.size == 20
 
 
+@pytest.mark.parametrize("at_sync", [1, 2, 3])
 def test_a_flush_that_is_interrupted_forgets_no_queue(
-    filled: FilledQueues, monkeypatch: pytest.MonkeyPatch
+    root: Path, file_system: FileSystem, at_sync: int
 ) -> None:
     """Or the next recovery point would speak of entries that were never synced."""
+    watched = WatchedFileSystem(file_system)
+    filled = FilledQueues(watched, root)
     for queue_id in range(3):
         filled.put(queue_id=queue_id)
 
-    def interrupted(_: ConsumeQueue, __: object) -> None:
-        raise KeyboardInterrupt
+    def interrupt(step: str, path: Path) -> None:
+        if step == "sync" and watched.count("sync") == at_sync - 1:
+            raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(ConsumeQueue, "flush", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            filled.queues.flush()
-    flushed: list[int] = []
-    monkeypatch.setattr(ConsumeQueue, "flush", lambda queue, _: flushed.append(queue.queue_id))
+    watched.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        filled.queues.flush()
+    watched.before = lambda step, path: None
+    watched.steps.clear()
     filled.queues.flush()
-    assert sorted(flushed) == [0, 1, 2]
+    assert sorted(path.parts[-2] for step, path in watched.steps if step == "sync") == ["0", "1", "2"]
+    watched.steps.clear()
+    filled.queues.flush()
+    assert watched.steps == []

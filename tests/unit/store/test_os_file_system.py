@@ -1,9 +1,11 @@
-"""The lock on the real disk: RocketMQ's lock, against this process and against others.
+"""The lock on the real disk: RocketMQ's, against this process and against others; and many syncs at once.
 
 What both file systems share is in tests/contract/test_file_system.py.
 """
 
+import errno
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.errors import StoreLocked
+from mqstore.store.errors import StoreFull, StoreLocked
 from mqstore.store.os_file_system import OsFileSystem
 
 # What Java's FileChannel.tryLock(0, 1) does: a POSIX record lock on byte 0.
@@ -181,3 +183,35 @@ def test_a_listing_survives_a_file_that_vanishes(tmp_path: Path, monkeypatch: py
     real_scandir = os.scandir
     monkeypatch.setattr(os, "scandir", Vanishing)
     assert [entry.name for entry in OsFileSystem().list(tmp_path)] == ["a", "c"]
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_too_few_descriptors_are_a_full_disk_and_no_failed_sync(tmp_path: Path, count: int) -> None:
+    """So the same files can be synced later."""
+    file_system = OsFileSystem()
+    regions = [file_system.map(tmp_path / str(index), 4_096, create=True) for index in range(count)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptor, limits[1]))
+    try:
+        with pytest.raises(StoreFull, match="open files"):
+            file_system.sync_all(regions)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    file_system.sync_all(regions)
+    assert os.open(tmp_path, os.O_RDONLY) == descriptor
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_a_failed_sync_names_its_file(tmp_path: Path, count: int) -> None:
+    """Here one that cannot even be opened any more."""
+    file_system = OsFileSystem()
+    regions = [file_system.map(tmp_path / f"{index}", 4_096, create=True) for index in range(count)]
+    (tmp_path / "1").unlink()
+    (tmp_path / "1").symlink_to("1")
+    with pytest.raises(OSError, match="symbolic links") as caught:
+        file_system.sync_all(regions)
+    assert caught.value.errno == errno.ELOOP
+    assert str(tmp_path / "1") in str(caught.value)
