@@ -31,6 +31,7 @@ from mqstore.message_store import MessageStore
 from mqstore.store import names
 from mqstore.store.errors import StoreClosed, StoreError
 from mqstore.store.status import GetMessageStatus, ResponseCode
+from mqstore.topics import MAX_QUEUE_NUMS
 
 __all__ = ["DEFAULT_MAX_RECONSUME_TIMES", "MessageListener", "PushConsumer", "SendBackRefused"]
 
@@ -151,7 +152,7 @@ class PushConsumer:
             QueueKey(topic, queue_id)
             for topic, config in found
             if config is not None and config.is_readable
-            for queue_id in range(config.read_queue_nums)
+            for queue_id in range(min(config.read_queue_nums, MAX_QUEUE_NUMS))
         ]
 
     def pull_once(self, topic: str, queue_id: int) -> int:

@@ -40,6 +40,9 @@ NO_OFFSET: Final = -1
 DurableBound = Callable[[str, int], int]
 """(topic, queue_id) -> how many entries of the queue have their record in the flushed log."""
 
+# What a broker can read back.
+_MAX_QUEUE_ID: Final = 2**31 - 1
+_MAX_OFFSET: Final = 2**63 - 1
 _SEPARATOR = "@"  # In no topic and in no group.
 
 
@@ -162,12 +165,13 @@ class ConsumerOffsets:
             self._subscription_groups.find(group)
         if self._topics.lookup(topic) is None:
             self._topics.find(topic)
-        if queue_id < 0 or offset < 0:
-            raise QueueIllegal(
-                f"offset {offset} of queue {queue_id} of topic {topic!r}: neither may be below 0",
-                value=min(queue_id, offset),
-                limit=0,
-            )
+        for name, value, limit in (("queue_id", queue_id, _MAX_QUEUE_ID), ("offset", offset, _MAX_OFFSET)):
+            if not 0 <= value <= limit:
+                raise QueueIllegal(
+                    f"{name} of topic {topic!r} is {value}, but must be from 0 to {limit}",
+                    value=value,
+                    limit=limit,
+                )
         return queue_id, offset
 
     def _put(self, key: str, queue_id: int, offset: int) -> None:

@@ -34,9 +34,9 @@ def readdress(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
     level = np.minimum(requested, levels.max_level)
     is_delayed = level > 0
     topics = [*columns.topics, SCHEDULE_TOPIC]
-    queue_ids = np.where(is_delayed, columns.queue_ids, _NONE)
+    queue_ids, queue_indices = np.unique(columns.queue_ids, return_inverse=True)
     level_texts = [b"%d" % number for number in range(1, levels.max_level + 1)]
-    queue_texts = [b"%d" % number for number in range(int(queue_ids.max()) + 1)]
+    queue_texts = [b"%d" % number for number in queue_ids.tolist()]
     overrides = (
         *((name, removed(is_delayed)) for name in sorted(TIMER_REQUESTS)),
         (DELAY, Texts.chosen(level_texts, np.where(is_delayed, level - 1, _NONE))),
@@ -47,7 +47,7 @@ def readdress(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
                 np.where(is_delayed, columns.topic_indices, _NONE),
             ),
         ),
-        (REAL_QID, Texts.chosen(queue_texts, queue_ids)),
+        (REAL_QID, Texts.chosen(queue_texts, np.where(is_delayed, queue_indices, _NONE))),
     )
     return dataclasses.replace(
         columns,

@@ -236,7 +236,9 @@ class DeliveryService:
         # A blocked level asks for the one entry that blocks it.
         entries = queue.entries_from(offset, MAX_BATCH_MESSAGES if level.error is None else 1)
         entries = entries[: level.due.count(entries, offset, queue.max_offset, now_ms)]
-        within_bytes = int(np.searchsorted(entries["size"].cumsum(), MAX_BATCH_BYTES, side="right"))
+        # A damaged entry may have a size below 0, which must not make room for those behind it.
+        sizes = entries["size"].clip(0).cumsum(dtype=np.int64)
+        within_bytes = int(np.searchsorted(sizes, MAX_BATCH_BYTES, side="right"))
         return entries[: max(1, within_bytes)]
 
     def _next_offset_in(self, level: _Level, queue: ConsumeQueue) -> int:

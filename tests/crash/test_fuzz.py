@@ -7,6 +7,9 @@ read, and written to.
 
 import contextlib
 import struct
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,14 +18,16 @@ from hypothesis import strategies as st
 
 from mqstore import Message, StoreError
 from mqstore.index.queue_names_format import decode_queue_names, encode_queue_names
+from mqstore.repair import repair_into
 from mqstore.store import kernels, state_file_format
 from mqstore.store.checkpoint_format import decode_checkpoint
 from mqstore.store.properties_format import parse_properties
-from mqstore.store.record_format import RecordIllegal, check_record
+from mqstore.store.record_format import BODY_LENGTH_POSITION, RecordIllegal, check_record
 from mqstore.store.recovery_point_format import decode_recovery_point
+from mqstore.verify import verify
 from support.reference_store import SEGMENT, changed, opened, reference, replaced, walked_from_its_start
-from support.simulated_disk import Image
-from support.witness import ROOT
+from support.simulated_disk import Image, SimulatedDisk
+from support.witness import ROOT, crash_config
 
 quickly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 CLOSED, END = reference()
@@ -117,6 +122,46 @@ def test_a_state_file_of_any_bytes(
 def test_a_mark_of_any_bytes(name: str, data: bytes) -> None:
     """The files that tell where recovery begins."""
     opens_or_refuses(replaced(KILLED, ROOT / name, data))
+
+
+# Where lengths stand: (file, byte); in the log those of the first record, in queues that of the first entry.
+LENGTHS = [
+    *((SEGMENT, at) for at in (0, BODY_LENGTH_POSITION, BODY_LENGTH_POSITION + 4 + 40)),
+    *((path, 8) for path in sorted(CLOSED.files) if "consumequeue" in path.parts),
+]
+
+
+def peak_bytes(work: Callable[[Image], None], image: Image) -> int:
+    """What was allocated at most, by Python and numpy, while `work` ran."""
+    tracemalloc.start()
+    try:
+        work(image)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def verifies_and_repairs(image: Image) -> None:
+    disk = SimulatedDisk(image)
+    with contextlib.suppress(StoreError):
+        verify(ROOT, crash_config(), file_system=disk, workers=1)
+    with contextlib.suppress(StoreError):
+        repair_into(ROOT, Path("/new"), crash_config(), file_system=disk, workers=1)
+
+
+@pytest.mark.parametrize("work", [opens_or_refuses, verifies_and_repairs])
+@pytest.mark.parametrize("length", [2**31 - 1, 2**30, 2**24 + 100, -(2**31)])
+def test_a_length_that_lies_costs_no_memory(work: Callable[[Image], None], length: int) -> None:
+    """A number on the disk is believed only as far as there are bytes."""
+    for image in (CLOSED, KILLED, walked_from_its_start(KILLED, END)):
+        work(image)
+        usual = peak_bytes(work, image)
+        for path, at in LENGTHS:
+
+            def lie(data: bytearray, at: int = at) -> None:
+                data[at : at + 4] = struct.pack(">i", length)
+
+            assert peak_bytes(work, changed(image, lie, path)) < usual + (8 << 20), (path, at)
 
 
 @quickly

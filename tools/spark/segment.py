@@ -27,11 +27,20 @@ import numpy.typing as npt
 from mqstore.index.columns import kernels
 from mqstore.index.columns.records import Records
 from mqstore.store.errors import CorruptRecord
+from mqstore.store.host import IPV4_HOST_BYTES
+from mqstore.store.record_format import (
+    HEADER_BYTES,
+    IPV6_EXTRA_BYTES,
+    MESSAGE_MAGIC_CODE,
+    RecordIllegal,
+    decode_header,
+)
 from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition
 
 __all__ = ["read_segment"]
 
 CHUNK_BYTES = 2 * 1024 * 1024
+_LONGEST_HEADER_BYTES = HEADER_BYTES + 2 * IPV6_EXTRA_BYTES
 LOOK_AHEAD_BYTES = 8 * 1024 * 1024  # more than RocketMQ's largest record: 4 MiB of body, 64 KiB of the rest
 
 
@@ -132,8 +141,28 @@ class _Scan:
         """Whether a record begins at `position` that is longer than the buffer; makes room for it."""
         if ending != kernels.ENDING_MORE or self._length < self._buffer.size:
             return False
+        if not self._adds_up():
+            return False
         self._allocate(int.from_bytes(self._buffer[:4], "big"))
         return True
+
+    def _adds_up(self) -> bool:
+        """Whether the size at `position` is what the lengths in the record make, else it gets no room."""
+        try:
+            header = decode_header(os.pread(self._file_descriptor, _LONGEST_HEADER_BYTES, self.position))
+        except RecordIllegal:
+            return False
+        extra_bytes = len(header.born_host) + len(header.store_host) - 2 * IPV4_HOST_BYTES
+        topic_at = HEADER_BYTES + extra_bytes + header.body_length
+        if not 0 <= header.body_length <= header.total_size:
+            return False
+        width = 1 if header.magic == MESSAGE_MAGIC_CODE else 2
+        properties_at = topic_at + width + self._length_at(topic_at, width)
+        return properties_at + 2 + self._length_at(properties_at, 2) == header.total_size
+
+    def _length_at(self, at: int, width: int) -> int:
+        """A length of one or two bytes in the record at `position`."""
+        return int.from_bytes(os.pread(self._file_descriptor, width, self.position + at), "big")
 
     def _ends_here(self) -> bool:
         """No record was found at `position`: whether that is final. Sets `damaged`."""

@@ -23,6 +23,7 @@ from mqstore.store.errors import MessageNotFound, StoreClosed
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.message import Message
 from mqstore.store.status import GetMessageStatus
+from mqstore.topics import TopicConfig
 from support.manual_clock import ManualClock
 
 GROUP = "billing"
@@ -451,6 +452,13 @@ def test_an_error_of_any_kind_pauses_the_thread(store: MessageStore, monkeypatch
         assert isinstance(subject.last_error, TypeError)
     finally:
         subject.stop()
+
+
+def test_a_topic_of_absurdly_many_queues_has_as_many_as_a_topic_may_have(store: MessageStore) -> None:
+    """Whatever topics.json says."""
+    config = TopicConfig(topic_name="orders", read_queue_nums=2**31 - 1)
+    store.topics.add("orders", config)
+    assert len(consumer(store, Listener())._queues()) == 65_536
 
 
 def test_sizes_below_one_are_refused(store: MessageStore) -> None:

@@ -20,7 +20,7 @@ from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition, plan_segments
 from mqstore.tools.spark.reader import FilteringReader, MqstoreReader
 from mqstore.tools.spark.schema import SCHEMA
-from mqstore.tools.spark.segment import read_segment
+from mqstore.tools.spark.segment import _Scan, read_segment
 from support.golden_manifest import GOLDEN_NAMES, manifest_rows
 from support.plain_records import V2, Row, host_bytes, read_rows, record, write_segment
 
@@ -165,6 +165,32 @@ def test_records_on_the_border_of_a_piece_are_whole(tmp_path: Path, chunk_bytes:
         for size in piece.layout[1].tolist()
     ]
     assert sizes == [91 + len("orders") + len(body) for body in bodies]
+
+
+@pytest.mark.parametrize("claimed_size", [5_000, 60_000])
+def test_a_size_that_lies_gets_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed_size: int
+) -> None:
+    """A flipped bit may claim a gigabyte; what is before it is read, and the damage has its place."""
+    log = bytearray(_log({"body": b"a"}, {"body": b"b" * 100}, {"body": b"c"}))
+    second = len(_log({"body": b"a"}))
+    log[second : second + 4] = claimed_size.to_bytes(4, "big")
+    path = write_segment(tmp_path, 0, bytes(log), SIZE)
+    allocated: list[int] = []
+    allocate = _Scan._allocate
+
+    def note(scan: _Scan, size_bytes: int) -> None:
+        allocated.append(size_bytes)
+        allocate(scan, size_bytes)
+
+    monkeypatch.setattr(_Scan, "_allocate", note)
+    pieces = read_segment(
+        SegmentPartition(str(path), 0, SIZE, False), fail_on_data_loss=True, chunk_bytes=1_000
+    )
+    assert next(pieces).layout[1].tolist() == [second]
+    with pytest.raises(CorruptRecord) as caught:
+        next(pieces)
+    assert (caught.value.position, allocated) == (second, [1_000])
 
 
 @pytest.mark.parametrize(
