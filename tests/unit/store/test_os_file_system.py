@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -215,3 +216,37 @@ def test_a_failed_sync_names_its_file(tmp_path: Path, count: int) -> None:
         file_system.sync_all(regions)
     assert caught.value.errno == errno.ELOOP
     assert str(tmp_path / "1") in str(caught.value)
+
+
+def test_a_block_of_records_is_written_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may take less than it was given; the first eight bytes come last all the same."""
+    region = OsFileSystem().map(path, 1 << 20, create=True)
+    region.reserve(0, 1 << 20)
+    block = bytes(range(1, 201)) * 500
+    write, first_bytes = os.pwrite, []
+
+    def write_a_part(descriptor: int, data: memoryview, position: int) -> int:
+        first_bytes.append(bytes(region.view[4_096:4_104]))
+        return write(descriptor, data[:30_000], position)
+
+    monkeypatch.setattr(os, "pwrite", write_a_part)
+    region.publish(4_096, block)
+    assert bytes(region.view[4_096 : 4_096 + len(block)]) == block
+    assert first_bytes == [bytes(8)] * 4
+
+
+def test_no_write_waits_for_a_sync(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block goes in while the disk is at work."""
+    region = OsFileSystem().map(path, 1 << 20, create=True)
+    region.reserve(0, 1 << 20)
+    block = bytes(100_000)
+
+    def publish_meanwhile(descriptor: int) -> None:
+        publisher = threading.Thread(target=region.publish, args=(0, block))
+        publisher.start()
+        publisher.join(60)
+        assert not publisher.is_alive()
+
+    region.publish(0, block)
+    monkeypatch.setattr(os, "fdatasync", publish_meanwhile)
+    region.sync()
