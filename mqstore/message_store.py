@@ -173,7 +173,7 @@ class MessageStore:
             Service("retention", config.clean_resource_interval, self._retain),
             Service("delay-offsets", config.flush_delay_offset_interval, persistence.persist_delay_offsets),
             Service("state-files", config.flush_consumer_offset_interval, persistence.persist_state),
-            Service("flush-derived", config.flush_interval_consume_queue, persistence.flush_derived),
+            Service("flush-derived", config.flush_interval_consume_queue, persistence.flush_in_background),
             Service("dispatch", config.dispatch_interval, self._dispatch),
             Service("flush", config.flush_interval_commit_log, self._flusher.run_once),
             group_commit,

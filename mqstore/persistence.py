@@ -12,14 +12,17 @@ Nothing that points into the log is ever durable ahead of the log (promise 2), s
 A crash between any two steps leaves the later files speaking of less than there is, never of more.
 
 Its periods are flush_interval_consume_queue (steps 1 to 5) and flush_consumer_offset_interval,
-flush_delay_offset_interval (step 6, each after a sync of the log). A step that fails is kept in the service
-that ran it and tried again; a failed sync of the log poisons the log (store/flusher.py).
+flush_delay_offset_interval (step 6, each after a sync of the log). In the background step 3 is left out where
+it would take more than a tenth of the time (pace.py), because thousands of queues have new entries; step 5
+then speaks of the queues as they were when it was last done. A step that fails is kept in the service that
+ran it and tried again; a failed sync of the log poisons the log (store/flusher.py).
 Threads: `_lock` lets one round run at a time; putters and readers are never waited for.
 """
 
 import threading
 
 from mqstore.opening import OpenedParts
+from mqstore.pace import Pace
 from mqstore.schedule.delivery_service import DeliveryService
 from mqstore.store.flusher import Flusher
 from mqstore.store.recovery_point_format import RecoveryPoint
@@ -35,6 +38,10 @@ class Persistence:
         self._flusher = flusher
         self._delivery = delivery
         self._lock = threading.Lock()
+        self._queue_pace = Pace()
+        # How far the queues had been dispatched when they were last made durable: physical offset, and store
+        # time of the last message. None before the first time. Under _lock.
+        self._durable_queues: tuple[int, int] | None = None
         if parts.index_files is not None:
             parts.index_files.vouch = self._vouch_for_index_files
 
@@ -44,14 +51,23 @@ class Persistence:
         self.persist_state()
         self.persist_delay_offsets()
 
-    def flush_derived(self, *, thoroughly: bool = False) -> None:
-        """Steps 1 to 5; keys as each index thinks right, or `thoroughly`. Raises as `flush_all`."""
+    def flush_in_background(self) -> None:
+        """`flush_derived`, without the queues where their turn has not come. Raises as `flush_all`."""
+        self.flush_derived(with_queues=self._queue_pace.is_due)
+
+    def flush_derived(self, *, thoroughly: bool = False, with_queues: bool = True) -> None:
+        """Steps 1 to 5; keys as each index thinks right, or `thoroughly`. Raises as `flush_all`.
+
+        with_queues: False leaves out the sync of the queues, if they ever were synced before.
+        """
         parts = self._parts
         with self._lock:
-            dispatched_offset = parts.dispatcher.dispatched_offset
-            dispatched_timestamp = parts.consume_queues.last_store_timestamp
+            dispatched = parts.dispatcher.dispatched_offset, parts.consume_queues.last_store_timestamp
             log_offset = self._flusher.flush()
-            parts.consume_queues.flush()
+            if with_queues or self._durable_queues is None:
+                self._queue_pace.work(parts.consume_queues.flush)
+                self._durable_queues = dispatched
+            dispatched_offset, dispatched_timestamp = self._durable_queues
             for feed in parts.key_feeds:
                 if thoroughly:
                     feed.index.flush()

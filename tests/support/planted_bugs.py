@@ -66,7 +66,7 @@ def _no_log_sync() -> contextlib.AbstractContextManager[object]:
 
 
 def _sync_last_segment_only(flusher: Flusher) -> int:
-    log = flusher._log
+    log = flusher.log
     target = log.max_offset
     if target > log.flushed_offset:
         log.files.files[-1].sync()
@@ -104,7 +104,7 @@ def _without_steps(owner: Any, method: str, *steps: str) -> Iterator[None]:
 
 
 def _sync_and_try_again(flusher: Flusher) -> int:
-    log = flusher._log
+    log = flusher.log
     target = log.max_offset
     try:
         for file in log.files.files:
@@ -116,7 +116,7 @@ def _sync_and_try_again(flusher: Flusher) -> int:
 
 
 def _sync_whatever_happens(flusher: Flusher) -> int:
-    log = flusher._log
+    log = flusher.log
     target = log.max_offset
     for file in log.files.files:
         with contextlib.suppress(OSError):
