@@ -60,7 +60,8 @@ class BeanTable(Generic[BeanT]):
         if state is not None:
             with self._lock:
                 table, self._data_version, other_fields = state
-                self._table.update(table)
+                for name, bean in table.items():
+                    self._set(name, bean)
                 self._other_fields.update(other_fields)
 
     def get(self, name: str) -> BeanT | None:
@@ -98,19 +99,22 @@ class BeanTable(Generic[BeanT]):
         """From now on write nothing more: `replace` and `persist` raise what `reason` makes."""
         self._file.refuse(reason)
 
+    def _set(self, name: str, bean: BeanT | None) -> None:
+        """Every change of the table, under the lock. Who keeps something beside it overrides this."""
+        if bean is None:
+            del self._table[name]
+        else:
+            self._table[name] = bean
+
     def _put(self, name: str, bean: BeanT) -> BeanT:
-        self._table[name] = bean
+        self._set(name, bean)
         self._data_version = self._data_version.next(self._clock.now_ms())
         return bean
 
     def _take_back(self, name: str, bean: BeanT, before: BeanT | None) -> None:
         with self._lock:
-            if self._table.get(name) is not bean:
-                return
-            if before is None:
-                del self._table[name]
-            else:
-                self._table[name] = before
+            if self._table.get(name) is bean:
+                self._set(name, before)
 
     def _encode(self) -> bytes:
         with self._lock:

@@ -32,13 +32,12 @@ from mqstore.store.properties_format import DELAY
 from mqstore.store.put_result import PutMessageResult
 from mqstore.store.put_results import PutMessageResults
 from mqstore.store.status import PutMessageStatus
-from mqstore.topics import TopicConfig, TopicConfigs
+from mqstore.topics import TopicConfigs
 
 __all__ = ["PutPath"]
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _FLUSH_DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
-_WRITE = 2
 # From this many messages on, the calls of the compiled loops are cheaper than a round of Python for each.
 _BULK_FROM = 48
 
@@ -57,6 +56,7 @@ class PutPath:
     ) -> None:
         self._topics = topics
         self._lookup = topics.lookup
+        self._queues_to_put_to = topics.queues_to_put_to
         self._default_queue_nums = config.default_topic_queue_nums
         self._delay_levels = delay_levels
         self._encode = MessageEncoder(config).encode
@@ -126,15 +126,9 @@ class PutPath:
 
     def _prepare(self, message: Message, *, creates_topic: bool = True) -> EncodedMessage:
         try:
-            topic = message.topic
-            config = self._lookup(topic)
-            if (
-                config is None
-                or message.queue_id >= config.write_queue_nums
-                or not config.perm & _WRITE
-                or topic in NOT_ALLOWED_SEND_TOPICS
-            ):
-                return self._prepare_slowly(message, config, creates_topic=creates_topic)
+            queue_nums = self._queues_to_put_to(message.topic)
+            if queue_nums is None or message.queue_id >= queue_nums:
+                return self._prepare_slowly(message, creates_topic=creates_topic)
             if message.delay_level or (
                 message.properties is not NO_PROPERTIES and DELAY in message.properties
             ):
@@ -145,13 +139,12 @@ class PutPath:
             refuse_mistyped(message)
             raise
 
-    def _prepare_slowly(
-        self, message: Message, config: TopicConfig | None, *, creates_topic: bool
-    ) -> EncodedMessage:
+    def _prepare_slowly(self, message: Message, *, creates_topic: bool) -> EncodedMessage:
         """The path of a topic's first message, and of messages that are refused."""
+        config = self._lookup(message.topic)
         encoded = self._encode(message)
         queue_nums = self._default_queue_nums if config is None else config.write_queue_nums
-        if message.topic in NOT_ALLOWED_SEND_TOPICS or (config is not None and not config.perm & _WRITE):
+        if message.topic in NOT_ALLOWED_SEND_TOPICS or (config is not None and not config.is_writable):
             raise NoPermission(message.topic, config.perm if config is not None else 0, "put")
         if message.queue_id >= queue_nums:
             raise QueueIllegal(

@@ -10,7 +10,7 @@ Source: spec/schedule_and_retry.md section 7; TopicConfig and TopicConfigManager
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -92,6 +92,13 @@ class TopicConfigs(BeanTable[TopicConfig]):
     ) -> None:
         """The settings are those of StoreConfig. Nothing is read before `load`."""
         path = config_directory / TOPICS_FILE_NAME
+        # Written under the lock, with the table.
+        self._queues_to_put_to: dict[str, int] = {}
+        self.queues_to_put_to: Callable[[str], int | None] = self._queues_to_put_to.get
+        """How many queues of a topic producers may put to; None where it is not there, or they may not.
+
+        A dict.get without a call in between, for hot paths.
+        """
         super().__init__(file_system, path, clock, TopicConfig, field="topicConfigTable", read_only=read_only)
         self._auto_create_topic_enable = auto_create_topic_enable
         self._default_topic_queue_nums = default_topic_queue_nums
@@ -108,6 +115,13 @@ class TopicConfigs(BeanTable[TopicConfig]):
             template = names.AUTO_CREATE_TOPIC_KEY_TOPIC
             perm = _READ_WRITE | Perm.INHERIT
             self.add(template, _config(template, self._default_topic_queue_nums, perm=perm))
+
+    def _set(self, name: str, bean: TopicConfig | None) -> None:
+        super()._set(name, bean)
+        if bean is not None and bean.is_writable and name not in names.NOT_ALLOWED_SEND_TOPICS:
+            self._queues_to_put_to[name] = bean.write_queue_nums
+        else:
+            self._queues_to_put_to.pop(name, None)
 
     def find(self, topic: str) -> TopicConfig:
         """The topic's settings; a missing topic is created where `auto_create_topic_enable` allows it.

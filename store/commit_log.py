@@ -269,10 +269,10 @@ class CommitLog:
         topic, queue_id, size_bytes = message.topic, message.queue_id, message.size_bytes
         queue = (topic, queue_id)
         takes_offset = message.takes_queue_offset
-        queue_offset = 0
-        if takes_offset:
-            known = self._queue_offsets.get(queue)
-            queue_offset = self.first_queue_offset(*queue) if known is None else known
+        try:
+            queue_offset = self._queue_offsets[queue] if takes_offset else 0
+        except KeyError:
+            queue_offset = self.first_queue_offset(topic, queue_id)
         store_timestamp = self._now_ms()
         position = current.wrote_position
         physical_offset = current.start_offset + position
