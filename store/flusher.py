@@ -1,8 +1,9 @@
 """The flusher: makes what was appended durable, and tells those who wait for it.
 
 One thread leads at a time: it holds the sync lock and syncs everything appended so far, while those who come
-meanwhile sleep (sync_waiters.py). Then it wakes all whose bytes are durable now, and one more, who leads the
-next sync. One fdatasync serves all that came before it, and nobody holds a lock that an append needs.
+meanwhile sleep (sync_waiters.py). Then it has all woken whose bytes are durable now, and after them one more,
+who leads the next sync. One fdatasync serves all that came before it, and nobody holds a lock that an append
+needs.
 
 A sync that fails is final (the kernel may have dropped the pages and would report success next time):
 the log is poisoned, every waiter gets StorePoisoned, reads go on, and no second sync is ever tried.
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError
-from mqstore.store.sync_waiters import SyncWaiters
+from mqstore.store.sync_waiters import SyncWaiter, SyncWaiters
 
 __all__ = ["Flusher", "Settle"]
 
@@ -45,8 +46,6 @@ class Flusher:
         # Held by the leader. Re-entrant only because its release tells whether the lock is ours (`_lead`).
         self._sync_lock = threading.RLock()
         self._waiters = SyncWaiters()
-        # Whether somebody seems to lead; spares the others asking for the lock. Never trusted for long.
-        self._is_led = False
         self._last_thorough_s = time.monotonic()
         # The error of the one sync that failed. Written and read by the leader.
         self._sync_error: OSError | None = None
@@ -86,29 +85,33 @@ class Flusher:
 
         False when that took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
-        if self.log.flushed_offset >= end_offset or (not self._is_led and self._lead(end_offset)):
+        if self.log.flushed_offset >= end_offset or (not self._waiters.is_led and self._lead(end_offset)):
             return True
         return self._sleep_until(end_offset)
 
     def _sleep_until(self, end_offset: int) -> bool:
         """Sleep while others lead, and lead when woken for it; False when time is up."""
+        waiters = self._waiters
         deadline_s = time.monotonic() + self._timeout_s
         was_woken = True
-        asleep: threading.Lock | None = None
-        while self.log.flushed_offset < end_offset:
-            # Whoever slept in vain is still among them: an entry nobody sleeps on could be woken to lead.
-            asleep = asleep or self._waiters.join(end_offset)
-            # Joined first: a leader that ended before that woke nobody, and `_is_led` shows it. Whoever slept
-            # in vain does not believe it.
-            if not (self._is_led and was_woken) and self._lead(end_offset):
-                break
-            remaining_s = deadline_s - time.monotonic()
-            if remaining_s <= 0:
-                return self.log.flushed_offset >= end_offset
-            was_woken = asleep.acquire(timeout=min(remaining_s, _LONGEST_SLEEP_S))
-            if was_woken:
-                asleep = None
-        return True
+        waiter: SyncWaiter | None = waiters.join(end_offset)
+        try:
+            while waiter is not None:
+                # Joined first: whoever wakes others from now on sees this one, or `is_led` shows that nobody
+                # will. Who slept in vain does not believe it.
+                if not (waiters.is_led and was_woken) and self._lead(end_offset):
+                    break
+                remaining_s = deadline_s - time.monotonic()
+                was_woken = remaining_s > 0 and waiter.sleep(min(remaining_s, _LONGEST_SLEEP_S))
+                if self.log.flushed_offset >= end_offset or remaining_s <= 0:
+                    break
+                if was_woken:
+                    # To lead, which wakes others; where somebody else does, that one will.
+                    waiter = None if self._lead(end_offset) else waiters.join(end_offset)
+            return self.log.flushed_offset >= end_offset
+        finally:
+            if waiter is not None:
+                waiters.leave(waiter)
 
     def _lead(self, end_offset: int) -> bool:
         """Sync as leader unless another does; whether the log is durable up to `end_offset` now."""
@@ -127,8 +130,6 @@ class Flusher:
                 self._wake_waiters()
 
     def _wake_waiters(self) -> None:
-        # Before those who sleep are looked at: whoever joins after that sees that nobody leads.
-        self._is_led = False
         if self.log.is_poisoned:
             self._waiters.wake_all()
         else:
@@ -145,7 +146,7 @@ class Flusher:
             self.flush()
 
     def _flush_locked(self) -> int:
-        self._is_led = True
+        self._waiters.is_led = True
         log = self.log
         if self._sync_error is not None:
             log.poison(self._sync_error)

@@ -1,64 +1,123 @@
 """Sync waiters: the threads that sleep until the log is durable up to their record.
 
-Each sleeps on a lock of its own, so whoever syncs can wake all that are covered in one go, and the first of
-those that are not: that one leads the next sync. A lock (or a condition) that all share would wake them in
-a chain, one thread switch after another, while the disk has nothing to do.
+Each sleeps on a lock of its own, and they are woken in a row: whoever is woken wakes the next before it goes
+its way. All at once would only get up to queue for the interpreter's own lock, and take the processor from
+the one that holds it. The last wakes one of those that have come meanwhile, to lead the next sync: by then
+most of those that were woken have put again, and that sync serves them all.
+
+Where a busy thread keeps the interpreter's lock for milliseconds, each step of the row would wait for it
+anew: whoever is late for that wakes all the others at once, and they queue up before the busy one.
 
 It does not sync, and does not know what the offsets mean (flusher.py). Nothing here is durable.
-Threads: any. A thread that goes away without being woken (its time is up, Ctrl-C) leaves an entry behind
-that the next `wake` takes away.
+Threads: any. An interrupt (Ctrl-C) may keep a thread from waking the next: none must sleep without end.
 """
 
 import threading
-from typing import NamedTuple
+import time
+from collections import deque
 
-__all__ = ["SyncWaiters"]
+__all__ = ["SyncWaiter", "SyncWaiters"]
+
+# Between being woken and going on; some microseconds where nobody is in the way.
+_LATE_S = 0.001
 
 
-class _Waiter(NamedTuple):
-    end_offset: int
-    # Held from the beginning; released once, by whoever wakes the thread.
-    asleep: threading.Lock
+class SyncWaiter:
+    """One thread that waits. Its fields but the lock are under the lock of `SyncWaiters`."""
+
+    __slots__ = ("_asleep", "end_offset", "is_listed", "wakes_next")
+
+    def __init__(self, end_offset: int, asleep: threading.Lock) -> None:
+        self.end_offset = end_offset
+        # Whether it is to be woken: nobody has done it yet, and it has not left.
+        self.is_listed = True
+        self.wakes_next = False
+        # Held from the beginning; released once, by whoever wakes the thread.
+        self._asleep = asleep
+        asleep.acquire()
+
+    def sleep(self, timeout_s: float) -> bool:
+        """Sleep until woken, `timeout_s` at most; whether it was woken."""
+        return self._asleep.acquire(True, timeout_s)
+
+    def wake(self, *, wakes_next: bool) -> None:
+        """Wake the thread, and say whether it has to wake the next."""
+        self.is_listed = False
+        self.wakes_next = wakes_next
+        self._asleep.release()
 
 
 class SyncWaiters:
     """The threads that wait for one log."""
 
     def __init__(self) -> None:
+        # Whether somebody leads, or others are being woken, the last of whom finds a leader: who joins and
+        # sees it will be seen. Never trusted for long. Set by the leader, cleared under _lock.
+        self.is_led = False
         self._lock = threading.Lock()
-        # In the order of their coming, which is nearly the order of their offsets. Under _lock.
-        self._waiters: list[_Waiter] = []
+        # In the order of their coming, which is nearly the order of their offsets. Those that have left
+        # stay until their turn comes. Under _lock, as the next two.
+        self._waiting: deque[SyncWaiter] = deque()
+        # Those whose bytes are durable, and who are to be woken.
+        self._covered: deque[SyncWaiter] = deque()
+        # When the last one was woken that is to wake the next.
+        self._woken_s = 0.0
 
-    def join(self, end_offset: int) -> threading.Lock:
-        """Become one of those who wait; acquire the lock that is returned to sleep until woken."""
-        waiter = _Waiter(end_offset, threading.Lock())
-        waiter.asleep.acquire()
+    def join(self, end_offset: int) -> SyncWaiter:
+        """Become one of those who wait, until `leave`."""
+        waiter = SyncWaiter(end_offset, self._make_lock())
         with self._lock:
-            self._waiters.append(waiter)
-        return waiter.asleep
+            self._waiting.append(waiter)
+        return waiter
+
+    def leave(self, waiter: SyncWaiter) -> None:
+        """Wait no longer, woken or not; wakes the next where that is up to `waiter`."""
+        with self._lock:
+            waiter.is_listed = False
+            if waiter.wakes_next:
+                if time.monotonic() - self._woken_s > _LATE_S:
+                    self._wake_covered()
+                self._wake_next()
+                waiter.wakes_next = False
 
     def wake(self, flushed_offset: int) -> None:
-        """Wake all who wait for bytes below `flushed_offset`, and one more, who is to lead the next sync."""
-        if not self._waiters:
-            return
+        """After a sync: begin to wake all who wait for bytes below `flushed_offset`."""
         with self._lock:
-            waiters, self._waiters = self._waiters, []
-            leader_woken = False
-            for waiter in waiters:
-                if waiter.end_offset <= flushed_offset:
-                    waiter.asleep.release()
-                elif not leader_woken:
-                    waiter.asleep.release()
-                    leader_woken = True
-                else:
-                    self._waiters.append(waiter)
+            waiting, covered = self._waiting, self._covered
+            for _ in range(len(waiting)):
+                waiter = waiting[0]
+                # First there, then away: an interrupt in between forgets nobody.
+                (covered if waiter.end_offset <= flushed_offset else waiting).append(waiter)
+                waiting.popleft()
+            self._wake_next()
 
     def wake_all(self) -> None:
         """Wake everyone: there will be no further sync."""
         with self._lock:
-            for waiter in self._waiters:
-                waiter.asleep.release()
-            self._waiters = []
+            self._covered.extend(self._waiting)
+            self._wake_covered()
+            self.is_led = False
+
+    def _wake_next(self) -> None:
+        """Wake the next whose bytes are durable; where there is none, one who is to lead the next sync."""
+        while self._covered or self._waiting:
+            # To lead the one that came last: the others are given time to join.
+            waiter = self._covered.popleft() if self._covered else self._waiting.pop()
+            if waiter.is_listed:
+                self._woken_s = time.monotonic()
+                waiter.wake(wakes_next=True)
+                return
+        self.is_led = False
+
+    def _wake_covered(self) -> None:
+        while self._covered:
+            waiter = self._covered.popleft()
+            if waiter.is_listed:
+                waiter.wake(wakes_next=False)
+
+    def _make_lock(self) -> threading.Lock:
+        return threading.Lock()
 
     def __repr__(self) -> str:
-        return f"SyncWaiters(waiting={len(self._waiters)})"
+        waiting = sum(waiter.is_listed for waiter in (*self._waiting, *self._covered))
+        return f"SyncWaiters(waiting={waiting})"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import cast
 
-from mqstore.store.sync_waiters import SyncWaiters, _Waiter
+from mqstore.store.sync_waiters import SyncWaiters
 
 __all__ = ["Baton", "BatonLock", "BatonWaiters"]
 
@@ -126,8 +126,5 @@ class BatonWaiters(SyncWaiters):
         super().__init__()
         self._baton = baton
 
-    def join(self, end_offset: int) -> threading.Lock:
-        asleep = cast("threading.Lock", BatonLock(self._baton))
-        asleep.acquire()
-        self._waiters.append(_Waiter(end_offset, asleep))
-        return asleep
+    def _make_lock(self) -> threading.Lock:
+        return cast("threading.Lock", BatonLock(self._baton))
