@@ -107,6 +107,11 @@ class ConsumeQueue:
         self._room: MappedFile | None = None
 
     @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The files, oldest first."""
+        return self._files.files
+
+    @property
     def max_offset(self) -> int:
         """Queue offset that the next message will get."""
         return self.end[MAX_OFFSET]

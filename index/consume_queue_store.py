@@ -21,9 +21,12 @@ import numpy.typing as npt
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import ENTRY_BYTES
 from mqstore.index.queue_ends import QueueEnds
+from mqstore.index.queue_names_format import KnownQueues, QueueFiles
 from mqstore.store.commit_log import CommitLog, LogChunk
 from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileSystem
+from mqstore.store.mapped_file import MappedFile
+from mqstore.store.segment_files import row_entries
 
 __all__ = ["ConsumeQueueStore"]
 
@@ -66,8 +69,8 @@ class ConsumeQueueStore:
         self._moving = threading.Lock()
         # Of the queues that were appended to. Under _moving.
         self._ends = QueueEnds()
-        # Queues whose entries, or the first of them, are on the disk. Written by `load` and `flush`.
-        self.settled: frozenset[tuple[str, int]] = frozenset()
+        # Queues whose entries, or the first of them, are on the disk, and their files. Replaced under _guard.
+        self.settled = KnownQueues(0, {})
         # The first sync that failed: what it lost is unknown, so no later flush may claim success.
         self._sync_error: OSError | None = None
 
@@ -85,17 +88,20 @@ class ConsumeQueueStore:
             self._unloaded -= self._queues.keys()
             loaded = tuple(self._queues.values())
             if self._writable:
-                self.settled = frozenset(filter(self._has_file, self._unloaded))
+                found = {queue: files for queue in self._unloaded if (files := self._files_of(queue))}
+                self.settled = KnownQueues(commit_log_min_offset, found)
         for queue in loaded:
             queue.load(commit_log_min_offset)
 
     def _directories(self, path: Path) -> list[str]:
         return [entry.name for entry in self._file_system.list(path) if entry.is_directory]
 
-    def _has_file(self, queue: tuple[str, int]) -> bool:
+    def _files_of(self, queue: tuple[str, int]) -> QueueFiles | None:
+        """By their names; None when there is none but one that a crash has left empty."""
         topic, queue_id = queue
-        entries = self._file_system.list(self.directory / topic / str(queue_id))
-        return any(entry.size_bytes and not entry.is_directory for entry in entries)
+        entries = row_entries(self._file_system, self.directory / topic / str(queue_id))
+        names = [int(entry.name) for entry in entries if entry.size_bytes]
+        return QueueFiles(names[0], names[-1]) if names else None
 
     # -- finding --------------------------------------------------------------------------------------
 
@@ -228,9 +234,21 @@ class ConsumeQueueStore:
         with self._moving:
             for queue, part in zip(dirty, pending, strict=True):
                 queue.settle(part)
-        names = {(queue.topic, queue.queue_id) for queue in dirty}
-        if not names <= self.settled:
-            self.settled |= names
+        self._settle(
+            {queue: part.files[-1] for queue, part in zip(dirty, pending, strict=True) if part.files}
+        )
+
+    def _settle(self, last_files: dict[ConsumeQueue, MappedFile]) -> None:
+        """Note that these files, and those before them, are on the disk."""
+        added = {
+            (queue.topic, queue.queue_id): QueueFiles(queue.files[0].start_offset, last.start_offset)
+            for queue, last in last_files.items()
+            if queue.files  # not deleted meanwhile
+        }
+        with self._guard:
+            known = self.settled
+            if not added.items() <= known.files.items():
+                self.settled = known._replace(files={**known.files, **added})
 
     # -- recovery and retention -----------------------------------------------------------------------
 
@@ -241,7 +259,12 @@ class ConsumeQueueStore:
                 queue.truncate(physical_offset, partial(_is_entry, commit_log, queue.topic, queue.queue_id))
                 if commit_log.min_offset == 0:
                     queue.begin_anew_if_empty()
-        self.settled -= {name for name, queue in self._queues.items() if queue.max_offset == 0}
+        files = {
+            name: QueueFiles(queue.files[0].start_offset, queue.files[-1].start_offset)
+            for name, queue in self._queues.items()
+            if queue.max_offset and queue.files
+        }
+        self.settled = KnownQueues(self._commit_log_min_offset, files)
 
     def correct_min_offset(self, commit_log_min_offset: int) -> None:
         """Tell all queues where the log begins now; those not loaded learn it when they are."""
@@ -252,7 +275,18 @@ class ConsumeQueueStore:
     def delete_expired(self, commit_log_min_offset: int) -> int:
         """Delete the files whose messages are all gone from the log; returns how many."""
         self._commit_log_min_offset = commit_log_min_offset
-        return sum(queue.delete_expired(commit_log_min_offset) for queue in self._all())
+        queues = self._all()
+        count = sum(queue.delete_expired(commit_log_min_offset) for queue in queues)
+        firsts = {
+            (queue.topic, queue.queue_id): queue.files[0].start_offset for queue in queues if queue.files
+        }
+        with self._guard:
+            files = {
+                name: files._replace(first=firsts.get(name, files.first))
+                for name, files in self.settled.files.items()
+            }
+            self.settled = KnownQueues(commit_log_min_offset, files)
+        return count
 
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic. Their records stay in the log until it expires."""
@@ -264,7 +298,7 @@ class ConsumeQueueStore:
     def destroy(self) -> None:
         """Delete all queues."""
         topics = set()
-        self.settled = frozenset()
+        self.settled = KnownQueues(self._commit_log_min_offset, {})
         for topic, queue_id in self.queues():
             self._destroy(topic, queue_id)
             topics.add(topic)
@@ -276,7 +310,10 @@ class ConsumeQueueStore:
         with self._moving:
             with self._guard:
                 self._queues.pop((topic, queue_id), None)
-                self.settled -= {(topic, queue_id)}
+                files = {
+                    name: files for name, files in self.settled.files.items() if name != (topic, queue_id)
+                }
+                self.settled = self.settled._replace(files=files)
             queue.destroy()
             self._ends.retire(queue)
 

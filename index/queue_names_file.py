@@ -1,17 +1,20 @@
 """The file `mqstore/queue-names`: which consume queues there were, so that a lost one is missed.
 
-A queue whose directory was deleted by hand looks like one that never was, and would count from 0 again. It is
-replaced as a whole, behind the sync of the queues it names. A missing or damaged one misses nothing; one that
-names a queue too many (a broker has deleted a topic) costs a rebuild.
+A queue whose directory was deleted by hand looks like one that never was, and would count from 0 again; one
+whose last file was, would count on from where that began. It is replaced as a whole, behind the sync of the
+queues it names. A missing or damaged one misses nothing; one that names a file too many (a broker has deleted
+a topic) costs a rebuild.
 Durability: when `save` returns. Threads: one saver at a time.
 """
 
 from pathlib import Path
 
-from mqstore.index.queue_names_format import decode_queue_names, encode_queue_names
+from mqstore.index.queue_names_format import KnownQueues, decode_queue_names, encode_queue_names
 from mqstore.store.file_system import FileSystem
 
 __all__ = ["QueueNamesFile"]
+
+_NOTHING = KnownQueues(0, {})
 
 
 class QueueNamesFile:
@@ -21,29 +24,29 @@ class QueueNamesFile:
         self._file_system = file_system
         self._path = path
         # As on disk; empty when there is no file to trust.
-        self.queues: frozenset[tuple[str, int]] = frozenset()
+        self.known = _NOTHING
 
-    def load(self) -> frozenset[tuple[str, int]]:
-        """The queues (topic, queue id) that are named."""
+    def load(self) -> KnownQueues:
+        """What the file says."""
         try:
             decoded = decode_queue_names(self._file_system.read(self._path))
         except FileNotFoundError:
             decoded = None
-        self.queues = decoded or frozenset()
-        return self.queues
+        self.known = decoded or _NOTHING
+        return self.known
 
-    def save(self, queues: frozenset[tuple[str, int]]) -> None:
+    def save(self, known: KnownQueues) -> None:
         """Replace the file; nothing is written when nothing changed. Raises StoreFull, OSError."""
         # Asked every second, and there may be ten thousand.
-        if queues is self.queues or queues == self.queues:
-            self.queues = queues
+        if known is self.known or known == self.known:
+            self.known = known
             return
         temporary = self._path.with_name(self._path.name + ".tmp")
-        self._file_system.write(temporary, encode_queue_names(queues))
+        self._file_system.write(temporary, encode_queue_names(known))
         self._file_system.sync(temporary)
         self._file_system.rename(temporary, self._path)
         self._file_system.sync_directory(self._path.parent)
-        self.queues = queues
+        self.known = known
 
     def __repr__(self) -> str:
-        return f"QueueNamesFile({str(self._path)!r}, queues={len(self.queues)})"
+        return f"QueueNamesFile({str(self._path)!r}, queues={len(self.known.files)})"

@@ -1,25 +1,27 @@
-"""The queue names: which consume queues have had entries, so that a lost one is missed.
+"""The queue names: which consume queues have had entries, and in which files, so that a lost one is missed.
 
      0        4        8                        n - 4    n
     +--------+--------+------------- - - -----+--------+
     | MAGIC  | VERSION| NAMES                 | CRC-32C|
     +--------+--------+------------- - - -----+--------+
 
-Big-endian. MAGIC is "MQSQ". NAMES is JSON in UTF-8, without blanks: an object with the queue ids of each
-topic, `{"orders":[0,1]}`, both sorted. The CRC-32C covers all before it. A file of ours,
+Big-endian. MAGIC is "MQSQ". NAMES is JSON in UTF-8, without blanks: where the log began, and for each topic
+and queue id the names of the first and the last file as numbers, sorted:
+`{"logMinOffset":0,"queues":{"orders":{"0":[0,6000000]}}}`. The CRC-32C covers all before it. A file of ours,
 `<root>/mqstore/queue-names`, which a broker ignores. Page: docs/format/queue_names.md. No I/O here.
 """
 
 import functools
 import struct
-from collections.abc import Callable, Iterable
-from typing import Final, cast
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
-__all__ = ["FIELDS", "VERSION", "decode_queue_names", "encode_queue_names"]
+__all__ = ["FIELDS", "VERSION", "KnownQueues", "QueueFiles", "decode_queue_names", "encode_queue_names"]
 
-VERSION: Final = 1
+# (1 had the queue ids alone. One of that version tells nothing.)
+VERSION: Final = 2
 FIELDS = ((0, 4, "bytes", "MAGIC"), (4, 4, "int", "VERSION"))
 _MAGIC: Final = b"MQSQ"
 
@@ -35,20 +37,51 @@ def _crc32c() -> Callable[[bytes], int]:
     return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
 
 
-def encode_queue_names(queues: Iterable[tuple[str, int]]) -> bytes:
+class QueueFiles(NamedTuple):
+    """The first and the last file of a queue, by their names."""
+
+    first: int
+    last: int
+
+
+class KnownQueues(NamedTuple):
+    """The files of each queue (topic, queue id), of a log that began at `log_min_offset`."""
+
+    log_min_offset: int
+    files: Mapping[tuple[str, int], QueueFiles]
+
+    def has_all_of(self, earlier: "KnownQueues") -> bool:
+        """Whether no file is missing that was there earlier, but for those that retention takes.
+
+        Rows grow at their end; at their beginning they shrink with the log only.
+        """
+        has_same_beginning = self.log_min_offset == earlier.log_min_offset
+        for queue, files in earlier.files.items():
+            now = self.files.get(queue)
+            if now is None or now.last < files.last or (has_same_beginning and now.first > files.first):
+                return False
+        return True
+
+
+class _Content(msgspec.Struct, rename="camel"):
+    log_min_offset: int
+    queues: dict[str, dict[int, tuple[int, int]]]
+
+
+def encode_queue_names(known: KnownQueues) -> bytes:
     """The bytes of the file.
 
-    >>> encode_queue_names([("orders", 1), ("orders", 0)])[8:-4]
-    b'{"orders":[0,1]}'
+    >>> encode_queue_names(KnownQueues(0, {("orders", 0): QueueFiles(0, 6000000)}))[8:-4]
+    b'{"logMinOffset":0,"queues":{"orders":{"0":[0,6000000]}}}'
     """
-    topics: dict[str, list[int]] = {}
-    for topic, queue_id in sorted(queues):
-        topics.setdefault(topic, []).append(queue_id)
-    content = _HEAD.pack(_MAGIC, VERSION) + msgspec.json.encode(topics)
+    queues: dict[str, dict[int, tuple[int, int]]] = {}
+    for (topic, queue_id), files in sorted(known.files.items()):
+        queues.setdefault(topic, {})[queue_id] = (files.first, files.last)
+    content = _HEAD.pack(_MAGIC, VERSION) + msgspec.json.encode(_Content(known.log_min_offset, queues))
     return content + _CRC.pack(_crc32c()(content))
 
 
-def decode_queue_names(data: bytes) -> frozenset[tuple[str, int]] | None:
+def decode_queue_names(data: bytes) -> KnownQueues | None:
     """The queues; None when these are not the bytes of this version: then nothing is known to be missing."""
     if len(data) < _HEAD.size + _CRC.size or _HEAD.unpack_from(data) != (_MAGIC, VERSION):
         return None
@@ -56,7 +89,12 @@ def decode_queue_names(data: bytes) -> frozenset[tuple[str, int]] | None:
     if _CRC.unpack_from(data, len(content))[0] != _crc32c()(content):
         return None
     try:
-        topics = msgspec.json.decode(content[_HEAD.size :], type=dict[str, list[int]])
+        decoded = msgspec.json.decode(content[_HEAD.size :], type=_Content)
     except msgspec.DecodeError:
         return None
-    return frozenset((topic, queue_id) for topic, queue_ids in topics.items() for queue_id in queue_ids)
+    files = {
+        (topic, queue_id): QueueFiles(*first_and_last)
+        for topic, queues in decoded.queues.items()
+        for queue_id, first_and_last in queues.items()
+    }
+    return KnownQueues(decoded.log_min_offset, files)

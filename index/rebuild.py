@@ -5,13 +5,14 @@ The states in which an open may find them, and the rule for each:
     1  complete                    nothing to do: the log is walked from the start offset, all is known
     2  behind the log              the messages behind the start offset get their entries
     3  ahead of the log, or torn   after a crash: cut back to the start offset, then as 2
-    4  gone, all or one of them    rebuilt from the log's first record
+    4  gone, all or one of them,   rebuilt from the log's first record
+       or a file of one
     5  not in step with the log    entries were lost where they had been durable: as 4
     6  there without a log         the log was deleted: as 4, which leaves none and counts from 0 again
 
 1 to 3 take the start offset for granted: up to there the queues had been made durable. A queue that 2 or 3
-finds at another entry than the log's next message for it shows 5. That a single queue is gone shows by its
-name, which is kept elsewhere (queue_names_file.py).
+finds at another entry than the log's next message for it shows 5. That a single queue is gone, or its first
+or last file, shows by their names, which are kept elsewhere (queue_names_file.py).
 
 A rebuild deletes all queues first, so a crash in the middle of it leaves 3 or 4 with a start offset that is
 too high: whoever keeps that offset must reset it first (`on_rebuild`). Long work is made durable now and then
@@ -21,11 +22,12 @@ Threads: runs before any reader or writer. Durability: `rebuild_consume_queues` 
 """
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from mqstore.index.consume_queue import QueueOffsetConflict
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
+from mqstore.index.queue_names_format import KnownQueues
 from mqstore.store.commit_log import CommitLog
 
 __all__ = ["DISPATCHER_NAME", "DURABLE_BYTES", "bring_up_to_date", "rebuild_consume_queues"]
@@ -44,7 +46,7 @@ def bring_up_to_date(
     start_offset: int,
     *,
     clean: bool,
-    expected: Collection[tuple[str, int]] = (),
+    expected: KnownQueues | None = None,
     on_rebuild: Callable[[], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
     on_durable: Callable[[int], None] | None = None,
@@ -53,13 +55,14 @@ def bring_up_to_date(
     """Make the queues agree with the visible log; returns the dispatcher that goes on from there.
 
     start_offset: the queues are durable up to here. clean: the store was closed, not killed.
-    expected: (topic, queue id) of queues that had entries. on_rebuild: called before the queues are deleted.
+    expected: the files of queues that had entries. on_rebuild: called before the queues are deleted.
     on_progress: called with the offset reached. on_durable: called every `durable_bytes` with an offset up to
     which the queues are durable.
     Raises StoreFull, CorruptRecord.
     """
     has_records = commit_log.max_offset > commit_log.min_offset
-    is_gone = has_records and not (consume_queues.queues() and consume_queues.settled.issuperset(expected))
+    is_whole = expected is None or consume_queues.settled.has_all_of(expected)
+    is_gone = has_records and not (consume_queues.queues() and is_whole)
     is_orphaned = commit_log.max_offset == 0 and bool(consume_queues.queues())
     if not (is_gone or is_orphaned):
         if not clean:

@@ -26,6 +26,7 @@ from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_lookup import KeyLookup
 from mqstore.index.memory_key_index import MemoryKeyIndex
 from mqstore.index.queue_names_file import QueueNamesFile
+from mqstore.index.queue_names_format import KnownQueues
 from mqstore.index.rebuild import DISPATCHER_NAME, bring_up_to_date
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DelayOffsets
@@ -280,7 +281,7 @@ class _Opening:
         def begin_anew() -> None:
             # In this order: a name is missed until the point says that all is to be dispatched.
             save(commit_log.min_offset)
-            queue_names.save(frozenset())
+            queue_names.save(KnownQueues(commit_log.min_offset, {}))
 
         def go_on_from(queues_offset: int) -> None:
             queue_names.save(consume_queues.settled)
@@ -294,7 +295,7 @@ class _Opening:
             consume_queues,
             start_offset,
             clean=clean,
-            expected=queue_names.queues,
+            expected=queue_names.known,
             on_rebuild=begin_anew,
             on_progress=(
                 None

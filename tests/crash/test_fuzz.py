@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mqstore import Message, StoreError
-from mqstore.index.queue_names_format import decode_queue_names, encode_queue_names
+from mqstore.index.queue_names_format import KnownQueues, QueueFiles, decode_queue_names, encode_queue_names
 from mqstore.repair import repair_into
 from mqstore.store import kernels, state_file_format
 from mqstore.store.checkpoint_format import decode_checkpoint
@@ -202,10 +202,18 @@ def test_a_changed_record(edits: list[tuple[int, bytes]]) -> None:
 
 
 @quickly
-@given(st.lists(st.tuples(st.text(max_size=20), st.integers(-(2**40), 2**40)), max_size=5))
-def test_queue_names_that_lie(queues: list[tuple[str, int]]) -> None:
+@given(
+    st.dictionaries(
+        st.tuples(st.text(max_size=20), st.integers(-(2**40), 2**40)),
+        st.builds(QueueFiles, st.integers(-1, 2**40), st.integers(-1, 2**40)),
+        max_size=5,
+    )
+)
+def test_queue_names_that_lie(queues: dict[tuple[str, int], QueueFiles]) -> None:
     """With a CRC that is right: names that could never be directories cost a rebuild at most."""
-    opens_or_refuses(replaced(KILLED, ROOT / "mqstore" / "queue-names", encode_queue_names(queues)))
+    opens_or_refuses(
+        replaced(KILLED, ROOT / "mqstore" / "queue-names", encode_queue_names(KnownQueues(0, queues)))
+    )
 
 
 @quickly

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
+from mqstore.index.queue_names_format import KnownQueues, QueueFiles
 from mqstore.index.rebuild import bring_up_to_date
 from mqstore.store.file_system import FileSystem
 from mqstore.store.recovery_point_format import decode_recovery_point
@@ -92,7 +93,7 @@ def test_queues_that_were_made_durable_are_not_filled_again(
     filled.queues.destroy()
     piece_bytes = SEGMENT_BYTES // 2
     start, position, kills, dispatched_bytes, may_go_on = 0, 0, 0, 0, True
-    lost = [("a", 0)] if is_rebuild else []
+    lost = KnownQueues(0, {("a", 0): QueueFiles(0, 0)} if is_rebuild else {})
 
     def on_durable(offset: int) -> None:
         nonlocal start, may_go_on
@@ -113,7 +114,7 @@ def test_queues_that_were_made_durable_are_not_filled_again(
                 filled.open_queues(),
                 start,
                 clean=False,
-                expected=lost if start == 0 else [],
+                expected=lost if start == 0 else None,
                 on_progress=on_progress,
                 on_durable=on_durable,
                 durable_bytes=piece_bytes,

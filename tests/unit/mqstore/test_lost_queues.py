@@ -61,6 +61,50 @@ def test_a_lost_queue_is_rebuilt_and_counts_on(
     assert all(after[name] == data for name, data in before.items() if "/events/" in name)
 
 
+@pytest.mark.parametrize("index", [0, -1])
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_lost_file_of_a_queue_is_noticed(small: SmallStore, *, is_killed: bool, index: int) -> None:
+    """The last one, or its numbers would be given out again; and the first, whose messages were hidden."""
+    with small.open() as store:
+        fill(store, 350)
+    if is_killed:
+        with small.killed() as store:
+            store.flush()
+    directory = small.path / "consumequeue" / "orders" / "1"
+    files = small.file_system.list(directory)
+    assert len(files) == 4
+    small.file_system.delete(directory / files[index].name)
+    with small.open() as store:
+        assert len(messages_of(store, "orders", 1)) == 350
+        assert store.put_message(Message("orders", b"next", queue_id=1)).queue_offset == 350
+    assert small.file_system.list(directory) == files
+
+
+def test_files_that_retention_takes_are_not_missed(small: SmallStore) -> None:
+    """Though the names on the disk are those of before, as after a kill in the middle of it."""
+    told: list[str] = []
+    with small.open() as store:
+        fill(store, 350)
+        for topic in ("orders", "events"):
+            store.put_messages([Message(topic, bytes(50_000))] * 10)
+        store.flush()
+        names = small.file_system.read(small.path / "mqstore" / "queue-names")
+        store.commit_log.files.delete_first()
+        assert store.consume_queues.delete_expired(store.min_offset) > 0
+    for content in (small.file_system.read(small.path / "mqstore" / "queue-names"), names):
+        small.file_system.write(small.path / "mqstore" / "queue-names", content)
+        with MessageStore.open(
+            small.path,
+            small_config(),
+            clock=small.clock,
+            file_system=small.file_system,
+            start=False,
+            on_progress=lambda what, done, total: told.append(what),
+        ) as store:
+            assert store.get_min_offset_in_queue("events", 0) == 350
+    assert "dispatch" not in told
+
+
 def test_a_queue_that_is_complete_is_not_rebuilt(small: SmallStore) -> None:
     """Nothing is dispatched again when nothing is missing."""
     with small.open() as store:
@@ -90,7 +134,7 @@ def test_a_store_without_names_takes_those_it_finds(small: SmallStore) -> None:
         assert store.put_message(Message("orders", b"next", queue_id=1)).queue_offset == 5
 
 
-@pytest.mark.parametrize("content", [b"", b"MQSQ", b"MQSQ\0\0\0\1{}\0\0\0\0", b"MQSQ\0\0\0\2{}\0\0\0\0"])
+@pytest.mark.parametrize("content", [b"", b"MQSQ", b"MQSQ\0\0\0\2{}\0\0\0\0", b"MQSQ\0\0\0\3{}\0\0\0\0"])
 def test_damaged_names_cost_nothing(small: SmallStore, content: bytes) -> None:
     """They are a check, not the truth: the store opens, and writes them anew."""
     with small.open() as store:
