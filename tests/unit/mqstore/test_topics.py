@@ -234,3 +234,26 @@ def test_lookup_sees_every_change() -> None:
     config = topics.create("a")
     assert lookup("a") is config
     assert repr(topics) == "<TopicConfigs of 3 in '/config/topics.json'>"
+
+
+def test_queues_to_put_to_are_those_that_producers_may_use() -> None:
+    """None where a producer may not put, and as many as there are otherwise; every change shows."""
+    file_system = MemoryFileSystem()
+    topics = TopicConfigs(file_system, Path("/config"), ManualClock())
+    queues_to_put_to = topics.queues_to_put_to
+    topics.load()
+    assert [queues_to_put_to(topic) for topic in ("a", "SCHEDULE_TOPIC_XXXX")] == [None, None]
+    topics.create("a", read_queue_nums=2, write_queue_nums=3)
+    assert queues_to_put_to("a") == 3
+    topics.create("a", write_queue_nums=5, perm=Perm.WRITE)
+    assert queues_to_put_to("a") == 5
+    file_system.free_bytes = 0
+    for topic in ("a", "b"):
+        with pytest.raises(StoreFull):
+            topics.create(topic, perm=Perm.READ)
+    assert (queues_to_put_to("a"), queues_to_put_to("b")) == (5, None)
+    file_system.free_bytes = 2**30
+    topics.create("a", perm=Perm.READ)
+    assert queues_to_put_to("a") is None
+    topics.create("a", queue_nums=4)
+    assert open_topics(file_system, Path("/config")).queues_to_put_to("a") == 4
