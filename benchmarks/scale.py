@@ -9,7 +9,13 @@ have their entries, so that the dispatch counts; then it makes 1,000 pulls of 32
 queue and an offset drawn at random; a byte of each body is touched. The messages of a pull lie together in
 the log, in every store: queues were filled in runs of 40. The stores take turns round by round, so that a
 slow minute hits all of them: the change in percent is the median of neighbouring rounds against the
-smallest store of its kind. What a larger log costs in misses of the processor's caches is in the figures.
+smallest store of its kind.
+Beside each stands bare memory, in the same rounds, since no store that maps such files can be flatter. For a
+put, 20 bytes are written to each of as many mapped files of a queue's size, in turn, which were synced after
+they were filled, as the queues were: the kernel then makes a page writable anew at its first write, whoever
+writes. For a get, 32 entries of one of these files are looked at, and the bytes at which as many records lie
+that are together in the log. What it costs more at the largest size than at the smallest is given in
+microseconds beside that of the store.
 All services run, ASYNC_FLUSH. Memory is `Anonymous` in /proc/self/smaps_rollup of a process that has
 written to and read from every one of 10,000 queues: what is resident and no page of a mapped file, Python
 and numba included.
@@ -33,12 +39,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from mqstore import Message, MessageStore, StoreConfig
+from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.store.os_file_system import OsFileSystem
 
 RESULTS = Path(__file__).with_name("results")
 SEGMENT_BYTES = 4 << 20
@@ -49,6 +58,54 @@ BODY = bytes(128)
 RECORD_BYTES = len(BODY) + 131
 SEGMENTS = (1, 10, 100)
 QUEUES = (1, 100, 10_000)
+
+
+class BareMemory:
+    """What a store of so many queues cannot do without: pages of queue files, and pages of the log."""
+
+    FILE_BYTES, USED_BYTES = 6_000_000, 65_536
+
+    def __init__(self, directory: Path, files: int, store: MessageStore) -> None:
+        file_system = OsFileSystem()
+        regions = []
+        for number in range(files):
+            parent = directory / str(number)
+            parent.mkdir(parents=True)
+            region = file_system.map(parent / "file", self.FILE_BYTES, create=True)
+            region.reserve(0, self.USED_BYTES)
+            region.write(0, bytes(ENTRY_BYTES * RUN))
+            region.rest()
+            regions.append(region)
+        file_system.sync_all(regions)
+        self._views = [region.view for region in regions]
+        self._turn = itertools.cycle(range(files))
+        self._ends = [ENTRY_BYTES * RUN] * files
+        self._log = store.commit_log
+
+    def put_us(self) -> float:
+        """Microseconds a write of 20 bytes to each file in turn."""
+        views, turn, ends, entry = self._views, self._turn, self._ends, bytes(ENTRY_BYTES)
+        begun = time.perf_counter()
+        for _ in range(PUTS):
+            number = next(turn)
+            at = ends[number] % self.USED_BYTES // ENTRY_BYTES * ENTRY_BYTES
+            views[number][at : at + ENTRY_BYTES] = entry
+            ends[number] = at + ENTRY_BYTES
+        return (time.perf_counter() - begun) / PUTS * 1e6
+
+    def get_us(self, draw: random.Random) -> float:
+        """Microseconds a record of which two cache lines are read, 32 that lie together, and their entries."""
+        segments = [segment.array for segment in self._log.files.files]
+        offsets = np.arange(32)[:, None] * RECORD_BYTES + np.array([0, 96])
+        last = SEGMENT_BYTES - 33 * RECORD_BYTES
+        places = [
+            (draw.choice(self._views), draw.choice(segments), draw.randrange(last)) for _ in range(PULLS)
+        ]
+        begun = time.perf_counter()
+        for queue, segment, at in places:
+            bytes(queue[: 32 * ENTRY_BYTES])
+            segment[at:].take(offsets)
+        return (time.perf_counter() - begun) / (PULLS * 32) * 1e6
 
 
 class GrownStore:
@@ -64,6 +121,15 @@ class GrownStore:
                 self.store.topics.create(topic, min(QUEUES_A_TOPIC, queues))
         self._turn = itertools.cycle(self._addresses)
         self._fill(messages)
+        self._bare = BareMemory(directory / "bare", queues, self.store)
+
+    def bare_put_us(self) -> float:
+        """As `put_us`, without a store."""
+        return self._bare.put_us()
+
+    def bare_get_us(self) -> float:
+        """As `get_us`, without a store."""
+        return self._bare.get_us(self._draw)
 
     def _fill(self, messages: int) -> None:
         """Runs of messages, to the queues in turn."""
@@ -123,16 +189,23 @@ class Growth:
     sizes: tuple[int, ...]
     put_us: dict[int, list[float]]
     get_us: dict[int, list[float]]
+    bare_put_us: dict[int, list[float]]
+    bare_get_us: dict[int, list[float]]
 
     def percent(self, us: dict[int, list[float]], size: int) -> list[float]:
         """How much dearer than at the smallest size, round by round."""
         smallest = us[self.sizes[0]]
         return [(large / small - 1) * 100 for large, small in zip(us[size], smallest, strict=True)]
 
+    def more_us(self, us: dict[int, list[float]], size: int) -> float:
+        """How many microseconds dearer than at the smallest size: the median of neighbouring rounds."""
+        smallest = us[self.sizes[0]]
+        return statistics.median(large - small for large, small in zip(us[size], smallest, strict=True))
+
 
 def grow(kind: str, sizes: tuple[int, ...], make: Callable[[Path, int], GrownStore], rounds: int) -> Growth:
     """Stores of all sizes, open together, in turn."""
-    growth = Growth(kind, sizes, {size: [] for size in sizes}, {size: [] for size in sizes})
+    growth = Growth(kind, sizes, *({size: [] for size in sizes} for _ in range(4)))
     with tempfile.TemporaryDirectory() as directory, ExitStack() as open_stores:
         stores = {}
         for size in track(sizes, f"filling, {kind}", transient=True):
@@ -140,10 +213,15 @@ def grow(kind: str, sizes: tuple[int, ...], make: Callable[[Path, int], GrownSto
             open_stores.enter_context(stores[size].store)
         for number in track(range(rounds + 1), f"measuring, {kind}", transient=True):
             for size in sizes if number % 2 else reversed(sizes):
-                put_us, get_us = stores[size].put_us(), stores[size].get_us()
-                if number:  # the first only warms
-                    growth.put_us[size].append(put_us)
-                    growth.get_us[size].append(get_us)
+                for us, measure in (
+                    (growth.put_us, stores[size].put_us),
+                    (growth.get_us, stores[size].get_us),
+                    (growth.bare_put_us, stores[size].bare_put_us),
+                    (growth.bare_get_us, stores[size].bare_get_us),
+                ):
+                    measured = measure()
+                    if number:  # the first only warms
+                        us[size].append(measured)
     return growth
 
 
@@ -188,6 +266,11 @@ def summary_of(growths: list[Growth], memory: dict[str, float]) -> dict[str, flo
             summary[f"{name}, {growth.kind}, percent"] = statistics.median(
                 growth.percent(us, growth.sizes[-1])
             )
+            bare_us = growth.bare_put_us if name == "put" else growth.bare_get_us
+            summary[f"{name}, {growth.kind}, us more"] = growth.more_us(us, growth.sizes[-1])
+            summary[f"{name}, {growth.kind}, us more of bare memory"] = growth.more_us(
+                bare_us, growth.sizes[-1]
+            )
     return summary
 
 
@@ -195,13 +278,18 @@ def show(growths: list[Growth], memory: dict[str, float]) -> None:
     """The tables on the terminal."""
     console = Console()
     for growth in growths:
-        table = Table(growth.kind, "put, µs", "change, %", "get, µs a message", "change, %")
+        table = Table(
+            growth.kind,
+            *("put, µs", "change, %", "more, µs", "bare memory"),
+            *("get, µs a message", "change, %", "more, µs", "bare memory"),
+        )
         for size in growth.sizes:
             cells = [f"{size:,}"]
-            for us in (growth.put_us, growth.get_us):
+            for us, bare_us in ((growth.put_us, growth.bare_put_us), (growth.get_us, growth.bare_get_us)):
                 change = growth.percent(us, size)
                 cells.append(f"{statistics.median(us[size]):.2f}")
                 cells.append(f"{statistics.median(change):+.0f} ({min(change):+.0f} to {max(change):+.0f})")
+                cells += [f"{growth.more_us(us, size):+.2f}", f"{growth.more_us(bare_us, size):+.2f}"]
             table.add_row(*cells)
         console.print(table)
     for name, megabytes in memory.items():
@@ -220,6 +308,8 @@ def draw(growths: list[Growth], path: Path) -> None:
         for name, us, colour, marker in (
             ("put", growth.put_us, "#D55E00", "o"),
             ("get, a message of 32", growth.get_us, "#0072B2", "s"),
+            ("bare memory, put", growth.bare_put_us, "#E69F00", "^"),
+            ("bare memory, get", growth.bare_get_us, "#56B4E9", "v"),
         ):
             medians = [statistics.median(us[size]) for size in growth.sizes]
             spread = [

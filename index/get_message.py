@@ -97,19 +97,42 @@ class MessageReader:
         self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int
     ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
         """Walk `entries`; returns the status, how many of them are done with, and the messages."""
-        examined, messages, collected_bytes = self._collect_ordinary(entries, tag_filter, max_msg_nums)
+        max_count = min(max_msg_nums, self._max_count)
+        examined, messages, collected_bytes = self._collect_ordinary(
+            entries, tag_filter, max_count, self._max_bytes
+        )
+        while (
+            tag_filter is None and 0 < examined < max_count and self._fits(entries, examined, collected_bytes)
+        ):
+            # The next one lies in another segment, or is for `_collect`.
+            found = self._collect_ordinary(
+                entries[examined * ENTRY_BYTES :],
+                None,
+                max_count - examined,
+                self._max_bytes - collected_bytes,
+            )
+            if not found[0]:
+                break
+            examined += found[0]
+            messages += found[1]
+            collected_bytes += found[2]
         rest = ENTRY.iter_unpack(entries[examined * ENTRY_BYTES :])
         return self._collect(rest, examined, tag_filter, max_msg_nums, messages, collected_bytes)
 
+    def _fits(self, entries: memoryview, index: int, collected_bytes: int) -> bool:
+        """Whether there is a next entry, and its record may be in the answer too."""
+        at = index * ENTRY_BYTES
+        return at < len(entries) and collected_bytes + ENTRY.unpack_from(entries, at)[1] <= self._max_bytes
+
     def _collect_ordinary(
-        self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int
+        self, entries: memoryview, tag_filter: TagFilter | None, max_count: int, max_bytes: int
     ) -> tuple[int, list[StoredMessage], int]:
         """The first entries as long as nothing is special about them: how many, their messages, the bytes.
 
-        What it leaves, `_collect` goes on with. The compiled loop checks each record as that does.
+        They lie in one segment. What it leaves, `_collect` goes on with. The compiled loop checks each record
+        as that does.
         """
         log = self._commit_log
-        max_count = min(max_msg_nums, self._max_count)
         segment = log.files.file_for(ENTRY.unpack_from(entries)[0])
         if max_count < _FEW or segment is None:
             return 0, [], 0
@@ -124,7 +147,7 @@ class MessageReader:
             from mqstore.index import kernels
 
             count, collected_bytes = kernels.locate_records(
-                packed, data, segment.start_offset, end, self._max_bytes, places
+                packed, data, segment.start_offset, end, max_bytes, places
             )
             examined = count
         else:
@@ -135,7 +158,7 @@ class MessageReader:
                 data,
                 segment.start_offset,
                 end,
-                self._max_bytes,
+                max_bytes,
                 tag_filter.codes,
                 tag_filter.encoded,
                 tag_filter.encoded_stops,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqstore.index import get_message
 from mqstore.index.consume_queue_format import ENTRY
 from mqstore.index.get_message import GetMessageResult, MessageReader
 from mqstore.store.errors import CorruptRecord
@@ -321,3 +322,22 @@ def test_the_loop_is_that_of_the_spec(
     result = filled.get(offset, count, "||".join(sorted(wanted)) or "*", topic="other")
     found = (result.status, result.next_begin_offset, offsets(result))
     assert found == transcribed(rows, offset, count, wanted, max_bytes, reach)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 30_500, 95_000, 100_000, 10**6])
+@pytest.mark.parametrize("count", [3, 5, 9, 32])
+def test_a_pull_goes_on_in_the_next_segments(
+    file_system: FileSystem, root: Path, monkeypatch: pytest.MonkeyPatch, max_bytes: int, count: int
+) -> None:
+    """Messages of several segments in one answer, the same with and without the compiled loop."""
+    filled = FilledQueues(file_system, root, max_transfer_bytes_on_message_in_memory=max_bytes)
+    for at in range(40):
+        filled.put(bytes([at]) * (15_000 if at % 3 else 30_000))
+    compiled = [filled.get(offset, count) for offset in range(0, 40, 3)]
+    monkeypatch.setattr(get_message, "_FEW", 1_000)
+    plain = [filled.get(offset, count) for offset in range(0, 40, 3)]
+    for one, other in zip(compiled, plain, strict=True):
+        assert one.status == other.status
+        assert one.next_begin_offset == other.next_begin_offset
+        assert [message.body for message in one.messages] == [message.body for message in other.messages]
+    assert max(len(answer.messages) for answer in compiled) <= count
