@@ -161,6 +161,9 @@ class ColumnsEncoder:
 
 def _side_by_side(columns: list[Texts], count: int) -> tuple[Bytes, Longs, Longs]:
     """Texts of several columns in one buffer: (data, starts[column, row], stops[column, row])."""
+    if len(columns) == 1:
+        texts = columns[0]
+        return texts.data, texts.starts.reshape(1, count), texts.stops.reshape(1, count)
     starts = np.empty((len(columns), count), np.int64)
     stops = np.empty((len(columns), count), np.int64)
     pieces, end = [], 0

@@ -42,7 +42,7 @@ class Texts(NamedTuple):
     @property
     def total_bytes(self) -> int:
         """The bytes of all rows together; those that rows share count for each."""
-        return int((self.stops - self.starts).sum()) if len(self.data) else 0
+        return int(np.add.reduce(self.stops - self.starts)) if len(self.data) else 0
 
     def bytes_at(self, row: int) -> bytes:
         """The text of one row, copied."""
