@@ -94,7 +94,7 @@ class BareMemory:
         return (time.perf_counter() - begun) / PUTS * 1e6
 
     def get_us(self, draw: random.Random) -> float:
-        """Microseconds a record of which two cache lines are read, 32 that lie together, and their entries."""
+        """Microseconds a record of which two cache lines are read, 32 together, with their entries."""
         segments = [segment.array for segment in self._log.files.files]
         offsets = np.arange(32)[:, None] * RECORD_BYTES + np.array([0, 96])
         last = SEGMENT_BYTES - 33 * RECORD_BYTES
