@@ -31,6 +31,7 @@ from mqstore.index.rebuild import DISPATCHER_NAME, bring_up_to_date
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DelayOffsets
 from mqstore.store.abort_file import AbortFile
+from mqstore.store.beside import beside
 from mqstore.store.checkpoint_file import CheckpointFile
 from mqstore.store.clock import Clock
 from mqstore.store.commit_log import CommitLog
@@ -123,6 +124,11 @@ def open_parts(
         parts = opening.run(lock)
         given_back.pop_all()
         return parts
+
+
+def _load_compiled_code() -> None:
+    """What the queues' catching up will need."""
+    import mqstore.index.kernels  # noqa: F401
 
 
 def _lock(file_system: FileSystem, layout: StoreLayout) -> FileLock:
@@ -258,6 +264,8 @@ class _Opening:
             if on_progress is None
             else lambda done, total: on_progress("recover", done, total),
             on_settled=lambda offset: recovery_point.save(RecoveryPoint(offset, start_offset)),
+            # It takes the interpreter, which the walk needs little of.
+            on_walk=lambda: beside(_load_compiled_code),
         )
 
     def _catch_up_queues(

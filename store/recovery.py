@@ -22,15 +22,20 @@ all from the last offset that is known to be durable on is synced, names too, be
 is there. It is written again first: after a sync that failed the kernel may hold it as clean, and would
 sync nothing. (Not in a broker's directory, where up to a segment would be written.)
 
-It does not touch consume queues (index/) and runs before any writer or reader. Reading only, it changes
-nothing. Durability: the cut is durable on return. A recovery that is interrupted can be run again; each
-segment that it has walked to the end is durable from then on (`on_settled`) and is not written again.
+It does not touch consume queues (index/) and runs before any writer or reader; a long walk takes two more
+threads, which look ahead and have ended when it returns. Reading only, it changes nothing. Durability: the
+cut is durable on return. A recovery that is interrupted can be run again; each segment that it has walked to
+the end is durable from then on (`on_settled`) and is not written again.
 Source: CommitLog#recoverNormally, #recoverAbnormally, differing as docs/rocketmq_differences.md tells.
 """
 
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
+from mqstore.store.beside import beside
 from mqstore.store.checkpoint_format import Checkpoint
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import CorruptRecord
@@ -42,6 +47,9 @@ __all__ = ["RecoveryReport", "find_start", "recover"]
 
 # Bytes scanned between two calls of `on_progress`.
 _STEP_BYTES = 64 << 20
+# Within so many bytes a record begins and ends, unless it is a rare giant.
+_LOOK_AHEAD_BYTES = 8 << 20
+_PAGE_BYTES = 4096
 
 
 class RecoveryReport(NamedTuple):
@@ -122,17 +130,19 @@ def recover(
     writable: bool,
     on_progress: Callable[[int, int], None] | None = None,
     on_settled: Callable[[int], None] | None = None,
+    on_walk: Callable[[], object] | None = None,
 ) -> RecoveryReport:
     """Find the end of `log`, walking from the boundary `start_offset`; sets it on the log.
 
     durable_offset: the log is known to have been durable up to here, None when nothing is known.
     on_progress: called with (bytes walked, bytes to walk at most). on_settled: called with an offset up to
     which the log is durable now, behind each segment that a killed process had filled since the last sync.
+    on_walk: called once, if there is anything to walk over, when that begins in earnest.
     Raises CorruptRecord: a record that had been durable is damaged, or whole records follow the end.
     Reading only, that is in the report, and the log ends before the damage.
     """
     settling = _Settling(log, start_offset, durable_offset, on_settled)
-    walk = _Walk(log, start_offset, on_progress, settling.settle_segment if writable else None)
+    walk = _Walk(log, start_offset, on_progress, settling.settle_segment if writable else None, on_walk)
     walk.run()
     damage = _find_damage(log, walk.end_offset, durable_offset)
     if damage is not None and writable:
@@ -191,6 +201,7 @@ class _Walk:
         start_offset: int,
         on_progress: Callable[[int, int], None] | None,
         on_segment: Callable[[int], None] | None,
+        on_walk: Callable[[], object] | None,
     ) -> None:
         self.end_offset = start_offset
         self.records = 0
@@ -199,6 +210,7 @@ class _Walk:
         self._start_offset = start_offset
         self._on_progress = on_progress
         self._on_segment = on_segment
+        self._on_walk = on_walk
 
     def run(self) -> None:
         """Advance `end_offset` to the end of the log."""
@@ -219,13 +231,24 @@ class _Walk:
         if _is_zero(segment, position) and position < segment.size_bytes:
             self._report()
             return False
+        if not _goes_on_at(segment, position + _STEP_BYTES):
+            return self._walk_records(segment, position)
+        # Beside the loading of compiled code.
+        is_over = threading.Event()
+        touching = beside(lambda: _touch(segment, position, is_over))
+        try:
+            return self._walk_records(segment, position)
+        finally:
+            is_over.set()
+            touching.result()
+
+    def _walk_records(self, segment: MappedFile, position: int) -> bool:
+        """As `_walk_segment`, from what may be a record."""
         from mqstore.store import kernels
 
+        self._begin()
         while True:
-            stop = min(segment.size_bytes, position + _STEP_BYTES)
-            position, records, timestamp, why = kernels.scan(
-                segment.array, position, stop, segment.start_offset
-            )
+            stop, position, records, timestamp, why = _scan_step(segment, position)
             cut_by_step = why == kernels.NO_RECORD and stop < segment.size_bytes
             if cut_by_step and not records:
                 # The step may have ended inside a record: only a look beyond tells.
@@ -243,11 +266,91 @@ class _Walk:
             if position >= segment.size_bytes:
                 return True
 
+    def _begin(self) -> None:
+        """Say that the walk begins, with the loop loaded that it takes."""
+        if self._on_walk is not None:
+            from mqstore.store import kernels
+
+            kernels.scan(np.frombuffer(b"", np.uint8), 0, 0, 0)
+            on_walk, self._on_walk = self._on_walk, None
+            on_walk()
+
     def _report(self) -> None:
         if self._on_progress is not None:
             self._on_progress(
                 self.end_offset - self._start_offset, self._files.end_offset - self._start_offset
             )
+
+
+class _Scanned(NamedTuple):
+    """What `kernels.scan` says, and how far it was to look. Positions are within the segment."""
+
+    stop: int
+    position: int
+    records: int
+    last_store_timestamp: int
+    why: int
+
+
+def _scan(segment: MappedFile, position: int, stop: int) -> _Scanned:
+    from mqstore.store import kernels
+
+    return _Scanned(stop, *kernels.scan(segment.array, position, stop, segment.start_offset))
+
+
+def _scan_step(segment: MappedFile, position: int) -> _Scanned:
+    """Scan the next step; where there is more, the one behind it at the same time, in a thread of its own.
+
+    That thread begins at the first whole record it sees. What it finds counts only if the walk comes to that
+    very place, and so the answer is that of one walk.
+    """
+    from mqstore.store import kernels
+
+    middle = position + _STEP_BYTES
+    if not _goes_on_at(segment, middle):
+        return _scan(segment, position, min(segment.size_bytes, middle))
+    following = beside(lambda: _scan_from_record(segment, middle))
+    scanned = _scan(segment, position, middle)
+    begins_at, ahead = following.result()
+    if scanned.why == kernels.NO_RECORD and scanned.position < begins_at:
+        # The step may have ended inside a record.
+        scanned = _joined(scanned, _scan(segment, scanned.position, begins_at))
+    if ahead is not None and scanned.position == begins_at:
+        return _joined(scanned, ahead)
+    return scanned._replace(stop=middle)
+
+
+def _scan_from_record(segment: MappedFile, position: int) -> tuple[int, _Scanned | None]:
+    """Scan a step from the first whole record behind `position`: (where that begins, what was found)."""
+    from mqstore.store import kernels
+
+    look_to = min(segment.size_bytes, position + _LOOK_AHEAD_BYTES)
+    begins_at = int(kernels.find_record(segment.array, position, look_to, segment.start_offset))
+    if begins_at < 0:
+        return -1, None
+    return begins_at, _scan(segment, begins_at, min(segment.size_bytes, position + _STEP_BYTES))
+
+
+def _joined(first: _Scanned, second: _Scanned) -> _Scanned:
+    """Of two scans, the second from where the first ended."""
+    timestamps = (second.last_store_timestamp, first.last_store_timestamp)
+    return second._replace(
+        records=first.records + second.records,
+        last_store_timestamp=next((each for each in timestamps if each >= 0), -1),
+    )
+
+
+def _goes_on_at(segment: MappedFile, position: int) -> bool:
+    """Whether the segment seems to hold records there: a look at one page, so that no hole is read."""
+    return bool(segment.array[position : position + _PAGE_BYTES].any())
+
+
+def _touch(segment: MappedFile, position: int, is_over: threading.Event) -> None:
+    """Look at each page from `position` on, so that the kernel has read and mapped it when it is needed."""
+    while not is_over.is_set() and _goes_on_at(segment, position):
+        # One byte a page; numpy does it without the GIL.
+        segment.array[position : position + _LOOK_AHEAD_BYTES : _PAGE_BYTES].max()
+        position += _LOOK_AHEAD_BYTES
 
 
 def _damage(log: CommitLog, offset: int) -> CorruptRecord:

@@ -177,6 +177,40 @@ def test_the_steps_of_the_walk_make_no_difference(
     assert (report.end_offset, report.records) == (crashed.end_offset, 63)
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(st.integers(0, 9_000), min_size=1, max_size=30),
+    st.lists(st.floats(0, 1, exclude_max=True), max_size=2),
+    st.sampled_from([500, 4_096, 20_000]),
+    st.sampled_from([64, 10_000]),
+)
+def test_looking_ahead_makes_no_difference(
+    lengths: list[int], damages: list[float], step_bytes: int, look_ahead_bytes: int
+) -> None:
+    """A second thread walks the step behind: the end, the number and the time are those of a single walk."""
+    crashed = Crashed(MemoryFileSystem(), Path("/store/commitlog"))
+    crashed.write(*(bytes([length % 256]) * length for length in lengths))
+    for damage in damages:
+        crashed.flip(int(crashed.end_offset * damage))
+    found = []
+    for steps in ({"_goes_on_at": lambda segment, position: False}, {}):
+        sizes = {"_STEP_BYTES": step_bytes, "_LOOK_AHEAD_BYTES": look_ahead_bytes}
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (sizes | steps).items():
+                patch.setattr(recovery, name, value)
+            found.append(crashed.recover(writable=False)[1])
+    assert found[0] == found[1]
+
+
+def test_the_beginning_of_the_walk_is_told(crashed: Crashed) -> None:
+    """Once, and only where there is something to walk over."""
+    told: list[str] = []
+    for start_offset in (0, crashed.end_offset):
+        log = crashed.reopen().log
+        recover(log, start_offset, crashed.durable_offset, writable=True, on_walk=lambda: told.append("walk"))
+    assert told == ["walk"]
+
+
 def test_progress_rises_to_the_end(crashed: Crashed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told in bytes, of at most so many."""
     monkeypatch.setattr(recovery, "_STEP_BYTES", 1_000)
