@@ -154,8 +154,8 @@ class ConsumeQueue:
             # For `reserve`, which believes that there is room up to here. From here on it knows by itself.
             mapped_file.wrote_position = max(0, min(end - mapped_file.start_offset, mapped_file.size_bytes))
         last = self._entry_before(queue_offset)
-        is_message = last is not None and last[1] != BLANK_SIZE
-        set_end(self.end, queue_offset, last[0] + last[1] if is_message else -1)
+        log_end = last[0] + last[1] if last is not None and last[1] != BLANK_SIZE else -1
+        set_end(self.end, queue_offset, log_end)
 
     def _entry_before(self, queue_offset: int) -> tuple[int, int, int] | None:
         offset = (queue_offset - 1) * ENTRY_BYTES

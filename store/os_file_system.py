@@ -213,7 +213,7 @@ def _sync_files(paths: Sequence[Path]) -> None:
     from mqstore.store import kernels
 
     names = [os.fsencode(path) for path in paths]
-    addresses = np.frombuffer((ctypes.c_char_p * len(names))(*names), np.int64)
+    addresses = np.frombuffer(memoryview((ctypes.c_char_p * len(names))(*names)), np.int64)
     done, error_number = kernels.sync_files(_FILE_FUNCTIONS, addresses, os.O_RDWR | os.O_CLOEXEC)
     if error_number in _TOO_MANY_FILES:
         raise StoreFull(paths[done], 0, os.strerror(error_number))
