@@ -132,10 +132,14 @@ _SIZE_MAGIC_AND_SYS_FLAG = struct.Struct(">ii28xi")
 _HOSTS_EXTRA_BYTES = (0, IPV6_EXTRA_BYTES, IPV6_EXTRA_BYTES, 2 * IPV6_EXTRA_BYTES)
 _CRC_NAME = CRC32.encode() + b"\x01"
 _join = b"".join
+# The digits of a record CRC, least significant first, and the 0x02 behind them: sooner looked up than made.
+_FOUR_DIGITS = [(b"%04d" % number)[::-1] for number in range(10_000)]
+_CLOSING_DIGITS = [(b"\x02%02d" % number)[::-1] for number in range(22)]
 
 assert _HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELDS)
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
 assert len(_CRC_NAME) + 10 + 1 == CRC_PROPERTY_BYTES
+assert len(_CLOSING_DIGITS) > CRC_MASK // 100_000_000
 assert PREFIX.size == BLANK_MIN_BYTES == 8
 assert BORN_HOST_V6 | STORE_HOST_V6 == 3 << 4
 
@@ -289,7 +293,8 @@ def encode_from(
         # Not only sooner done: others would run meanwhile, and find the append lock taken.
         crc = crc32_combine(crc32(header), body_crc, body_bytes)
     crc = crc32(template.ending, crc) & CRC_MASK
-    return _join((header, body, template.ending_and_name, (b"\x02%010d" % crc)[::-1]))
+    first, second, last = _FOUR_DIGITS[crc % 10_000], _FOUR_DIGITS[crc // 10_000 % 10_000], crc // 100_000_000
+    return _join((header, body, template.ending_and_name, first, second, _CLOSING_DIGITS[last]))
 
 
 def encode_record(
