@@ -55,6 +55,8 @@ _ERASED_AT_ONCE_BYTES = 1 << 20
 
 # How often a putter lets others run before it blocks on the append lock.
 _YIELDS = 100
+# A record this long is copied without the interpreter's lock: whoever is at it can only be waited for.
+_LONG_COPY_BYTES = 16 << 10
 
 
 class LogChunk(NamedTuple):
@@ -154,7 +156,7 @@ class CommitLog:
         Raises StoreFull (nothing written), StorePoisoned, StoreClosed.
         A disk that fails while a segment is added or room is reserved poisons the log, as a failed sync does.
         """
-        if self._lock.locked():
+        if self._lock.locked() and message.size_bytes < _LONG_COPY_BYTES:
             self._let_holder_finish()
         with self._lock:
             if self._refusal is not None:
