@@ -42,13 +42,16 @@ from mqstore.store.record_format import (
 )
 from mqstore.store.status import PutMessageStatus
 from mqstore.store.stored_message import StoredMessage
+from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = ["CommitLog", "LogChunk"]
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
-_SIZE_MAGIC_AND_OFFSET = struct.Struct(">ii20xq")
+# Size, magic, physical offset, sys flag, and the body's length where both hosts are IPv4.
+_LOOKED_AT = struct.Struct(">ii20xqi44xi")
+assert _LOOKED_AT.size == HEADER_BYTES
 
 
 _ERASED_AT_ONCE_BYTES = 1 << 20
@@ -464,12 +467,17 @@ class CommitLog:
             view = mapped_file.view
         except FileNotFoundError:
             return None
-        total_size, magic, stored_offset = _SIZE_MAGIC_AND_OFFSET.unpack_from(view, start)
+        total_size, magic, stored_offset, sys_flag, body_length = _LOOKED_AT.unpack_from(view, start)
         if stored_offset != physical_offset or magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
             return None
         if not HEADER_BYTES <= total_size <= stop - start:
             return None
-        message = StoredMessage(view, start, start + total_size)
+        stop = start + total_size
+        if magic == MESSAGE_MAGIC_CODE and not sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+            body_stop = start + HEADER_BYTES + body_length
+            if body_length >= 0 and _is_text_behind(view, body_stop, stop):
+                return StoredMessage(view, start, stop, start + HEADER_BYTES, body_stop)
+        message = StoredMessage(view, start, stop)
         return message if message.is_whole else None
 
     def store_timestamp_at(self, physical_offset: int) -> int:
@@ -494,6 +502,21 @@ class _Poisoned:
 
     def __call__(self) -> StorePoisoned:
         return StorePoisoned(self._store_path, self._cause)
+
+
+def _is_text_behind(view: memoryview, body_stop: int, stop: int) -> bool:
+    """Whether topic and properties of a V1 record lie between its body and its end, and nothing else.
+
+    In nearly all records they do, and that is all there is to `is_whole`; what else there may be, it tells.
+    """
+    if body_stop > stop - 3:
+        return False
+    at = body_stop + 1 + view[body_stop]
+    return (
+        at + 2 <= stop
+        and at + 2 + (view[at] << 8 | view[at + 1]) == stop
+        and view[at] | view[body_stop] < 128
+    )
 
 
 def _begin_at_zero(topic: str, queue_id: int) -> int:

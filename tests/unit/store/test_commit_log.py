@@ -6,8 +6,10 @@ Interrupts and full disks are injected at each step that changes the disk, throu
 """
 
 import contextlib
+import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +17,17 @@ from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
+from mqstore.store.host import Host
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.put_result import PutMessageResult
-from mqstore.store.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES
+from mqstore.store.record_format import (
+    BLANK_MAGIC_CODE,
+    BLANK_MIN_BYTES,
+    HEADER_BYTES,
+    PHYSICAL_OFFSET_POSITION,
+    RecordIllegal,
+    decode_layout,
+)
 from mqstore.store.recovery import recover
 from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem
@@ -284,6 +294,41 @@ def test_look_message_by_offset_takes_any_number(small: SmallLog) -> None:
     for offset in (-(2**63), SEGMENT_BYTES, 2**62):
         assert small.log.look_message_by_offset(offset) is None
         assert small.log.store_timestamp_at(offset) == -1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"body": b"", "topic": "t"},
+        {"topic": "%RETRY%" + "g" * 121},
+        {"born_host": Host.parse("[2001:db8::1]:7")},
+        {"tags": "created", "properties": {"name": "v" * 300}},
+    ],
+)
+def test_looking_finds_what_the_decoder_takes(small: SmallLog, fields: dict[str, Any]) -> None:
+    """Whatever a byte is changed to: found where the lengths add up, its body where it lies."""
+    place = small.append(**{"body": b"y" * 300} | fields)
+    small.append(b"behind")
+    segment = small.log.files.files[0]
+    whole = bytes(segment.view[: small.log.max_offset])
+    header = HEADER_BYTES + 24
+    for at in (*range(header), *range(place.store_size - 60 - 330, place.store_size)):
+        if not 0 <= at < place.store_size or PHYSICAL_OFFSET_POSITION <= at < PHYSICAL_OFFSET_POSITION + 8:
+            continue
+        for byte in {0, 1, 0x7F, 0x80, 0xFF, whole[at] ^ 1, whole[at] ^ 0x10}:
+            segment.write(at, bytes([byte]))
+            found = small.log.look_message_by_offset(place.physical_offset)
+            (size,) = struct.unpack_from(">i", segment.view)
+            try:
+                expected = decode_layout(segment.view[: max(size, 0)], 0, size)
+            except RecordIllegal:
+                assert found is None, (at, byte)
+            else:
+                assert found is not None, (at, byte)
+                assert found.body == bytes(segment.view[expected.body_start : expected.body_stop])
+                assert found.layout == expected
+        segment.write(at, whole[at : at + 1])
 
 
 def test_looking_at_the_end_of_a_segment_finds_nothing(small: SmallLog) -> None:
