@@ -1,6 +1,6 @@
 """Rows of a file, as `mqstore ingest` reads them: JSON lines, CSV or Parquet, one dict a row.
 
-JSON lines are read line by line; CSV and Parquet batch by batch with pyarrow (extra `spark`), which finds
+JSON lines are read line by line; CSV and Parquet batch by batch with pyarrow (extra `arrow`), which finds
 the types of CSV columns by itself. Memory does not grow with the file, except for Parquet on standard
 input, which cannot be read from its end otherwise.
 
@@ -51,7 +51,7 @@ class ReaderMissing(Exception):
     """pyarrow is not installed."""
 
     def __init__(self, row_format: RowFormat) -> None:
-        super().__init__(f"reading {row_format.value} needs pyarrow: pip install 'mqstore[spark]'")
+        super().__init__(f"reading {row_format.value} needs pyarrow: pip install 'mqstore[arrow]'")
 
 
 def format_of(path: Path) -> RowFormat | None:

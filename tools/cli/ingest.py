@@ -119,7 +119,9 @@ def _run(work: "Ingestion", rows: Iterator[dict[str, Any]], on_progress: Callabl
                         f"interrupted: {stored:,} rows were stored; go on with --skip {work.skip + stored}",
                         ExitCode.INTERRUPTED,
                     )
-    except (RowIllegal, StoreError, ReaderMissing) as error:
+    except ReaderMissing as error:
+        raise ToolProblem(str(error)) from error
+    except (RowIllegal, StoreError) as error:
         reason = str(error).rstrip(".")
         # A row that is wrong is a problem of the data, not of how the command was called.
         code = exit_code_of(error) if not isinstance(error, MessageIllegal) else ExitCode.PROBLEM

@@ -1,5 +1,6 @@
 """put and ingest: what is stored, from which input, and what a bad row leaves behind."""
 
+import sys
 from pathlib import Path
 
 import msgspec
@@ -160,3 +161,14 @@ def test_a_csv_that_changes_its_mind(tmp_path: Path) -> None:
     result = run("ingest", tmp_path / "s", file, "--topic", "orders", *SMALL)
     assert result.exit_code == 1
     assert "rows were stored" in result.stderr
+
+
+def test_a_file_that_needs_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing of rows to skip: none was read."""
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = run("ingest", tmp_path / "store", tmp_path / "rows.csv", "--topic", "orders")
+    assert result.exit_code == 1
+    assert result.stderr == "mqstore: reading csv needs pyarrow: pip install 'mqstore[arrow]'\n"
