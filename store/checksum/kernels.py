@@ -1,8 +1,9 @@
 """CRC-32 for compiled loops, as fast as the machine can: zlib's polynomial, about three times zlib's speed.
 
 Where the processor multiplies without carries (PCLMULQDQ, x86-64 since 2010), sixteen bytes are folded by two
-multiplications, four chains side by side. Elsewhere tables do it, eight bytes a step. Both give the same
-numbers; which one is compiled is decided once, at import, by the processor that numba compiles for.
+multiplications, four chains side by side; where it does so with 512 bits at a time (VPCLMULQDQ and AVX-512),
+sixty-four bytes are. Elsewhere tables do it, eight bytes a step. All give the same numbers; which one is
+compiled is decided once, at import, by the processor that numba compiles for.
 
 `data` is uint8, C-contiguous; nothing outside data[start:stop] is read, and nothing is written. Callers hold
 no lock: the kernel releases the GIL. The plain twin is zlib.crc32.
@@ -19,7 +20,7 @@ from numba.core import cgutils, config, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
-__all__ = ["CAN_FOLD", "crc32", "folded_crc32", "table_crc32"]
+__all__ = ["CAN_FOLD", "CAN_FOLD_WIDELY", "crc32", "folded_crc32", "table_crc32", "widely_folded_crc32"]
 
 _compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
 _inlined = numba.njit(nogil=True, cache=True, boundscheck=False, inline="always")
@@ -28,19 +29,23 @@ _POLYNOMIAL = 0x1_04C1_1DB7
 _REFLECTED = np.uint32(0xEDB8_8320)
 _LOW_32 = np.uint64(0xFFFF_FFFF)
 _CRC_MASK = np.uint64(0x7FFF_FFFF)
+# From so many bytes on wide vectors are worth being taken apart at the end; they begin with 256.
+_MANY_BYTES = 384
 
 
-def _can_fold() -> bool:
-    """Whether the code is compiled for a processor that multiplies without carries."""
+def _compiles_with(*wanted: str) -> bool:
+    """Whether the code is compiled for a processor with these features."""
     if config.DISABLE_JIT or config.CPU_NAME or config.CPU_FEATURES:
         # Compiled for another processor than this one, or not at all.
         return False
     features = llvmlite.binding.get_host_cpu_features()
-    return bool(features.get("pclmul"))
+    return all(features.get(feature) for feature in wanted)
 
 
-CAN_FOLD = _can_fold()
+CAN_FOLD = _compiles_with("pclmul")
 """Whether `crc32` folds by carry-less multiplication."""
+CAN_FOLD_WIDELY = bool(CAN_FOLD and config.ENABLE_AVX and _compiles_with("vpclmulqdq", "avx512f"))
+"""Whether it does so with 512 bits at a time."""
 
 
 # -- by tables ----------------------------------------------------------------------------------------
@@ -102,8 +107,16 @@ class _Vector(types.Type):
         super().__init__(name="mqstore.store.checksum.Vector")
 
 
-_VECTOR = _Vector()
+class _Wide(types.Type):
+    """Four such vectors side by side."""
+
+    def __init__(self) -> None:
+        super().__init__(name="mqstore.store.checksum.Wide")
+
+
+_VECTOR, _WIDE = _Vector(), _Wide()
 _LANES = ir.VectorType(ir.IntType(64), 2)
+_WIDE_LANES = ir.VectorType(ir.IntType(64), 8)
 _LANE = ir.IntType(32)
 _SELECTOR = ir.IntType(8)
 
@@ -114,18 +127,29 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, front_end_type, _LANES)
 
 
-@intrinsic
-def _load(typing_context, data, at):  # type: ignore[no-untyped-def]
-    """The sixteen bytes from data[at] on."""
+@register_model(_Wide)
+class _WideModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager, front_end_type):  # type: ignore[no-untyped-def]
+        super().__init__(manager, front_end_type, _WIDE_LANES)
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), _LANES.as_pointer())
-        loaded = builder.load(pointer)
-        loaded.align = 1
-        return loaded
 
-    return _VECTOR(data, types.int64), generate
+def _loader(kind: types.Type, lanes: ir.VectorType) -> Any:
+    @intrinsic
+    def load(typing_context, data, at):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), lanes.as_pointer())
+            loaded = builder.load(pointer)
+            loaded.align = 1
+            return loaded
+
+        return kind(data, types.int64), generate
+
+    return load
+
+
+# The sixteen, or sixty-four, bytes from data[at] on.
+_load, _load_wide = _loader(_VECTOR, _LANES), _loader(_WIDE, _WIDE_LANES)
 
 
 @intrinsic
@@ -154,11 +178,48 @@ def _high(typing_context, vector):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def _repeated(typing_context, vector):  # type: ignore[no-untyped-def]
+    """The vector four times."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        places = ir.Constant(ir.VectorType(_LANE, 8), [0, 1] * 4)
+        return builder.shuffle_vector(arguments[0], ir.Constant(_LANES, ir.Undefined), places)
+
+    return _WIDE(_VECTOR), generate
+
+
+@intrinsic
+def _first_alone(typing_context, vector):  # type: ignore[no-untyped-def]
+    """The vector, and three of zeros."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        places = ir.Constant(ir.VectorType(_LANE, 8), [0, 1, *[2, 3] * 3])
+        return builder.shuffle_vector(arguments[0], ir.Constant(_LANES, [0, 0]), places)
+
+    return _WIDE(_VECTOR), generate
+
+
+def _quarter(number: int) -> Any:
+    @intrinsic
+    def take(typing_context, wide):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            places = ir.Constant(ir.VectorType(_LANE, 2), [2 * number, 2 * number + 1])
+            return builder.shuffle_vector(arguments[0], ir.Constant(_WIDE_LANES, ir.Undefined), places)
+
+        return _VECTOR(_WIDE), generate
+
+    return take
+
+
+_first_quarter, _second_quarter, _third_quarter, _last_quarter = map(_quarter, range(4))
+
+
+@intrinsic
 def _xor(typing_context, one, other):  # type: ignore[no-untyped-def]
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.xor(*arguments)
 
-    return _VECTOR(_VECTOR, _VECTOR), generate
+    return one(one, one), generate
 
 
 def _carryless_product(selector: int) -> Any:
@@ -166,12 +227,15 @@ def _carryless_product(selector: int) -> Any:
 
     @intrinsic
     def multiply(typing_context, one, other):  # type: ignore[no-untyped-def]
+        lanes = _LANES if one == _VECTOR else _WIDE_LANES
+        name = "llvm.x86.pclmulqdq" if one == _VECTOR else "llvm.x86.pclmulqdq.512"
+
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            kind = ir.FunctionType(_LANES, [_LANES, _LANES, _SELECTOR])
-            instruction = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq")
+            kind = ir.FunctionType(lanes, [lanes, lanes, _SELECTOR])
+            instruction = cgutils.get_or_insert_function(builder.module, kind, name)
             return builder.call(instruction, [*arguments, _SELECTOR(selector)])
 
-        return _VECTOR(_VECTOR, _VECTOR), generate
+        return one(one, one), generate
 
     return multiply
 
@@ -208,7 +272,8 @@ def _quotient() -> np.uint64:
     return np.uint64(_reflect(quotient, 33))
 
 
-# What carries sixteen bytes over 512, over 128 and over 64 bits.
+# What carries sixteen bytes over 2048, over 512, over 128 and over 64 bits.
+_OVER_2048 = (_power(16 * 128 + 32), _power(16 * 128 - 32))
 _OVER_512 = (_power(4 * 128 + 32), _power(4 * 128 - 32))
 _OVER_128 = (_power(128 + 32), _power(128 - 32))
 _OVER_64 = _power(64)
@@ -244,17 +309,13 @@ def _first_bytes(vector, count):  # type: ignore[no-untyped-def]
     return _vector(np.uint64(0), low << (shift - np.uint64(64)))
 
 
-@_compiled
-def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
-    """As `table_crc32`, by carry-less multiplication: only where CAN_FOLD."""
-    length = np.int64(stop - start)
-    if length < 16:
-        return table_crc32(data, start, stop)
+@_inlined
+def _begin(data, start, stop):  # type: ignore[no-untyped-def]
+    """(what the first bytes are folded to, where the rest begins: a multiple of sixteen bytes)."""
     # Zeros in front change no CRC, so what is no multiple of sixteen bytes comes first, behind zeros.
     at = np.int64(start)
     folded = _load(data, at)
-    over = _vector(_OVER_128[0], _OVER_128[1])
-    odd = length & 15
+    odd = np.int64(stop - start) & 15
     if odd == 0:
         folded = _xor(folded, _vector(_LOW_32, np.uint64(0)))
         at += 16
@@ -263,8 +324,15 @@ def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
         at += odd
         if odd < 4:
             inverted = _vector(_LOW_32 >> np.uint64(8 * odd), np.uint64(0))
-            folded = _fold(folded, over, _xor(_load(data, at), inverted))
+            folded = _fold(folded, _vector(_OVER_128[0], _OVER_128[1]), _xor(_load(data, at), inverted))
             at += 16
+    return folded, at
+
+
+@_inlined
+def _finish(data, folded, at, stop):  # type: ignore[no-untyped-def]
+    """The CRC, out of what was folded so far and the rest, four chains side by side where it is long."""
+    over = _vector(_OVER_128[0], _OVER_128[1])
     if stop - at >= 112:
         second, third, fourth = _load(data, at), _load(data, at + 16), _load(data, at + 32)
         at += 48
@@ -282,5 +350,45 @@ def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
     return np.int64((_reduce(folded) ^ _LOW_32) & _CRC_MASK)
 
 
-crc32 = folded_crc32 if CAN_FOLD else table_crc32
+@_compiled
+def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
+    """As `table_crc32`, by carry-less multiplication: only where CAN_FOLD."""
+    if stop - start < 16:
+        return table_crc32(data, start, stop)
+    folded, at = _begin(data, start, stop)
+    return _finish(data, folded, at, stop)
+
+
+@_compiled
+def widely_folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
+    """As `folded_crc32`, sixty-four bytes at a time where there are many: only where CAN_FOLD_WIDELY."""
+    if stop - start < 16:
+        return table_crc32(data, start, stop)
+    folded, at = _begin(data, start, stop)
+    if stop - at >= _MANY_BYTES:
+        over = _vector(_OVER_128[0], _OVER_128[1])
+        # Carried onto the sixteen bytes behind it, it is the first of them all.
+        folded = _xor(_low_times_low(folded, over), _high_times_high(folded, over))
+        wide = _xor(_first_alone(folded), _load_wide(data, at))
+        second, third = _load_wide(data, at + 64), _load_wide(data, at + 128)
+        fourth = _load_wide(data, at + 192)
+        at += 256
+        far = _repeated(_vector(_OVER_2048[0], _OVER_2048[1]))
+        while at + 256 <= stop:
+            wide = _fold(wide, far, _load_wide(data, at))
+            second = _fold(second, far, _load_wide(data, at + 64))
+            third = _fold(third, far, _load_wide(data, at + 128))
+            fourth = _fold(fourth, far, _load_wide(data, at + 192))
+            at += 256
+        near = _repeated(_vector(_OVER_512[0], _OVER_512[1]))
+        wide = _fold(_fold(_fold(wide, near, second), near, third), near, fourth)
+        while at + 64 <= stop:
+            wide = _fold(wide, near, _load_wide(data, at))
+            at += 64
+        folded = _fold(_first_quarter(wide), over, _second_quarter(wide))
+        folded = _fold(_fold(folded, over, _third_quarter(wide)), over, _last_quarter(wide))
+    return _finish(data, folded, at, stop)
+
+
+crc32 = widely_folded_crc32 if CAN_FOLD_WIDELY else folded_crc32 if CAN_FOLD else table_crc32
 """CRC-32 of data[start:stop], as zlib's, without the sign bit."""

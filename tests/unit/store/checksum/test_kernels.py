@@ -15,8 +15,13 @@ FOLDED = pytest.param(
     id="folded",
     marks=pytest.mark.skipif(not kernels.CAN_FOLD, reason="needs a processor with PCLMULQDQ"),
 )
+WIDELY_FOLDED = pytest.param(
+    kernels.widely_folded_crc32,
+    id="widely folded",
+    marks=pytest.mark.skipif(not kernels.CAN_FOLD_WIDELY, reason="needs a processor with VPCLMULQDQ"),
+)
 BY_TABLES = pytest.param(kernels.table_crc32, id="by tables")
-KINDS = pytest.mark.parametrize("crc32", [FOLDED, BY_TABLES])
+KINDS = pytest.mark.parametrize("crc32", [WIDELY_FOLDED, FOLDED, BY_TABLES])
 Crc32 = Callable[[np.ndarray, int, int], int]
 
 
@@ -36,7 +41,7 @@ def test_every_length(crc32: Crc32) -> None:
 
 
 @KINDS
-@given(st.binary(max_size=600), st.integers(0, 20), st.integers(0, 20))
+@given(st.binary(max_size=1_500), st.integers(0, 20), st.integers(0, 20))
 def test_any_part_of_any_bytes(crc32: Crc32, data: bytes, skip: int, cut: int) -> None:
     """What lies before and behind the part makes no difference."""
     start = min(skip, len(data))
@@ -53,8 +58,10 @@ def test_long_and_uniform(crc32: Crc32, byte: int) -> None:
 
 
 def test_the_faster_one_is_taken() -> None:
-    """`crc32` folds where the processor can."""
-    assert kernels.crc32 is (kernels.folded_crc32 if kernels.CAN_FOLD else kernels.table_crc32)
+    """`crc32` folds where the processor can, and widely where it can do that."""
+    folded = kernels.widely_folded_crc32 if kernels.CAN_FOLD_WIDELY else kernels.folded_crc32
+    assert kernels.crc32 is (folded if kernels.CAN_FOLD else kernels.table_crc32)
+    assert kernels.CAN_FOLD or not kernels.CAN_FOLD_WIDELY
 
 
 def test_zlib_agrees_with_the_format() -> None:
