@@ -79,11 +79,13 @@ class ColumnsPath:
         return self._encoder.encode(readdress(columns, self._delay_levels))
 
     def store(self, columns: MessageColumns, block: RecordBlock) -> StoredRows:
-        """Store what was made of `columns`."""
+        """Store what was made of `columns`. Of the block, only the places are good for anything then."""
         for name in columns.topics:
             if self._topics.lookup(name) is None:
                 self._topics.find(name)
-        return self.append(block)
+        stored = self.append(block)
+        self._encoder.give_back(block)
+        return stored
 
     def append(self, block: RecordBlock) -> StoredRows:
         """Append records whose topics are there, wait for the disk, and tell those who wait for messages."""

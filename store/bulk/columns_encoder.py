@@ -3,7 +3,7 @@
 Each row becomes the record that `put_message` would have made of it. A row that cannot be stored is an error
 that names it, and then nothing is stored. It does not ask whether topics exist (mqstore/put_columns.py), nor
 readdress delayed messages (schedule/delayed_columns.py).
-Threads: any; an encoder does not change.
+Threads: any; an encoder keeps nothing but what spares work.
 """
 
 from itertools import accumulate
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mqstore.store.bulk.message_columns import MessageColumns
 from mqstore.store.bulk.record_block import RecordBlock
+from mqstore.store.bulk.spare_buffers import SpareBuffers
 from mqstore.store.bulk.texts import Bytes, Longs, Texts
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal
@@ -42,6 +43,7 @@ class ColumnsEncoder:
         sys_flag = BORN_HOST_V6 | STORE_HOST_V6 if config.store_host.is_ipv6 else 0
         # Bytes and magic of topics; a plain dict whose entries are never wrong.
         self._topics: dict[str, tuple[bytes, int]] = {}
+        self._buffers = SpareBuffers()
         self._header = np.frombuffer(header_template(sys_flag, host, host), np.uint8)
 
     def encode(self, columns: MessageColumns) -> RecordBlock:
@@ -59,7 +61,7 @@ class ColumnsEncoder:
         row_bytes = len(self._header) + max(map(len, fields), default=0) + 2 + 1 + CRC_PROPERTY_BYTES
         row_bytes += sum(len(name) + 2 for name in names)
         variable_bytes = sum(text.total_bytes for text in (columns.bodies, properties, *texts))
-        buffer = np.empty(count * row_bytes + variable_bytes, np.uint8)
+        buffer = self._buffers.take(count * row_bytes + variable_bytes)
         starts = np.empty(count + 1, np.int64)
         born = columns.born_timestamps
         row, reason = kernels.encode_rows(
@@ -99,6 +101,10 @@ class ColumnsEncoder:
             )
         ]
         return RecordBlock(buffer, starts, np.full(count, marks, np.uint8), queues, groups)
+
+    def give_back(self, block: RecordBlock) -> None:
+        """A block of this encoder is in the log: its buffer is free for another."""
+        self._buffers.give_back(block.buffer)
 
     def _encode_topic(self, topic: str) -> tuple[bytes, int]:
         check_topic(topic)

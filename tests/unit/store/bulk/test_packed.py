@@ -1,6 +1,7 @@
 """Messages as msgspec packs them, read by the compiled loop as its plain twin reads the objects."""
 
 import datetime
+import enum
 from typing import Any
 
 import msgspec
@@ -99,6 +100,18 @@ class Derived(Message):
     """A message of a program's own type."""
 
 
+class Number(enum.IntEnum):
+    """Numbers with names, which msgspec packs as numbers."""
+
+    ONE = 1
+
+
+class Name(enum.Enum):
+    """No number at all, and msgspec packs its value."""
+
+    ONE = 1
+
+
 @pytest.mark.parametrize(
     "odd",
     [
@@ -108,6 +121,11 @@ class Derived(Message):
         Message("a", b"b", tags=datetime.date(2024, 1, 1)),  # type: ignore[arg-type]
         Message("a", b"b", tags=b"c"),  # type: ignore[arg-type]
         Message("a", memoryview(b"abcd")[::2]),
+        Message("a", b"b", queue_id=Number.ONE),
+        Message("a", b"b", delay_level=Name.ONE),  # type: ignore[arg-type]
+        Message("a", b"b", flag=Name.ONE),  # type: ignore[arg-type]
+        Message("a", b"b", properties=[("c", "d")]),  # type: ignore[arg-type]
+        Message("a", b"b", properties=""),  # type: ignore[arg-type]
     ],
     ids=[
         "a dict",
@@ -116,10 +134,15 @@ class Derived(Message):
         "a date as tags",
         "bytes as tags",
         "a body in steps",
+        "a named number as the queue id",
+        "a name as the delay level",
+        "a name as the flag",
+        "pairs as properties",
+        "a text as properties",
     ],
 )
 def test_what_only_packs_alike_is_left(odd: Any) -> None:
-    """Neither a dict, nor a type of others, nor what has a text but is none, passes for a message."""
+    """Neither a dict, nor a type of others, nor what has a text or a number but is none, passes for a message."""
     good = Message("a", b"b", tags="c")
     assert columns_of_messages([good] * 2) is not None
     assert columns_of_messages([good, odd]) is None
