@@ -9,8 +9,8 @@ The walker is `record_layout` of store/kernels.py, with `find_property`. It beli
 magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
 checked by recovery (store/kernels.py), not here.
 
-Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs
-it; compiled code is cached on disk. The plain twins are in tests/support/index_kernels.py.
+Callers hold no lock: the kernels release the GIL, all but raise_ends. Import this module inside the function
+that first needs it; compiled code is cached on disk. The plain twins are in tests/support/index_kernels.py.
 Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties.
 """
 
@@ -63,6 +63,7 @@ __all__ = [
     "java_key_entries",
     "key_entries",
     "locate_records",
+    "raise_ends",
     "slots_of",
 ]
 
@@ -503,6 +504,18 @@ def append_runs(data, entries, runs, names, slots, rows):  # type: ignore[no-unt
         ends[appended_count, 1] = end
         appended_count += 1
     return appended[:appended_count], ends[:appended_count], left[:left_count]
+
+
+@numba.njit((_LONGS, _ROWS, numba.types.int64[:, ::1]), nogil=False, cache=True, boundscheck=False)
+def raise_ends(appended, ends, rows):  # type: ignore[no-untyped-def]
+    """Change the rows of the table of queue_ends.py to what append_runs answered.
+
+    It keeps the GIL, unlike an assignment by numpy: no thread of this process sees some rows changed and
+    others not.
+    """
+    for index in range(len(appended)):
+        rows[appended[index], MAX_OFFSET] = ends[index, 0]
+        rows[appended[index], MAX_PHYSICAL_OFFSET] = ends[index, 1]
 
 
 @compiled

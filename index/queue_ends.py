@@ -145,7 +145,9 @@ class QueueEnds:
 
     def raise_ends(self, rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
         """Publish what was appended. ends: int64[len(rows), 2], max offset and max physical offset."""
-        self.rows[rows, MAX_OFFSET : MAX_PHYSICAL_OFFSET + 1] = ends
+        from mqstore.index import kernels
+
+        kernels.raise_ends(rows, ends, self.rows)
 
     def unflushed(self) -> "list[ConsumeQueue]":
         """Queues with entries that no flush has covered."""

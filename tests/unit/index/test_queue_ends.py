@@ -9,6 +9,7 @@ plain twin.
 import itertools
 import linecache
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,7 +24,7 @@ from mqstore.index import consume_queue_store, kernels
 from mqstore.index.consume_queue import ConsumeQueue, QueueOffsetConflict
 from mqstore.index.consume_queue_format import ENTRY
 from mqstore.index.consume_queue_store import ConsumeQueueStore
-from mqstore.index.queue_ends import ADDRESS, COLUMNS, QueueEnds
+from mqstore.index.queue_ends import ADDRESS, COLUMNS, MAX_OFFSET, MAX_PHYSICAL_OFFSET, QueueEnds
 from mqstore.store.commit_log import LogChunk
 from mqstore.store.errors import StoreError
 from mqstore.store.file_system import FileSystem
@@ -367,6 +368,35 @@ def test_the_loop_is_its_twin(
     assert np.array_equal(table, before)
     for file, end in zip(files, ends.values(), strict=True):
         assert file.tobytes() == bytes(end.file or bytes(200))
+
+
+def test_a_reader_sees_all_ends_raised_or_none() -> None:
+    """Between two lines of a reader's own, nobody has raised the first end and not yet the last."""
+    table, count = QueueEnds(1 << 14), 1 << 14
+    rows = np.arange(count, dtype=np.int64)
+    view = table.rows.reshape(-1).data
+    rounds = 300
+
+    def raise_all() -> None:
+        for end in range(1, rounds + 1):
+            table.raise_ends(rows, np.full((count, 2), end, np.int64))
+
+    writer = threading.Thread(target=raise_all)
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        writer.start()
+        seen = set()
+        while writer.is_alive():
+            first = view[MAX_OFFSET]
+            last = view[(count - 1) * COLUMNS + MAX_PHYSICAL_OFFSET]
+            seen.add(last - first)
+    finally:
+        sys.setswitchinterval(interval_s)
+        writer.join()
+    # What was raised between the two looks is ahead, never behind.
+    assert min(seen) >= 0
+    assert view[MAX_OFFSET] == view[(count - 1) * COLUMNS + MAX_PHYSICAL_OFFSET] == rounds
 
 
 def test_the_files_of_a_real_disk_are_written_in_place(tmp_path: Path) -> None:
