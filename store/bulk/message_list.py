@@ -8,6 +8,7 @@ Pure function: any thread.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from mqstore.store.message_encoder import checked_properties, join_keys
 __all__ = ["columns_of_messages"]
 
 _STR = {str}
+_INT = {int}
 _TAGS = {str, type(None)}
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -36,7 +38,7 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
         return None
     topics = [message.topic for message in messages]
     tags = [message.tags for message in messages]
-    # Asked here, because msgspec packs as a text also what is none, a time for instance.
+    # Asked here, as further down of the numbers, because msgspec packs alike what is none: times and Enums.
     if not (_are_all(_STR, topics) and _are_all(_TAGS, tags)):
         return None
     count = len(messages)
@@ -49,6 +51,9 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
     found = kernels.read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flags)
     if found == kernels.OUT_OF_THE_ORDINARY:
         return None
+    for bit, field in kernels.NUMBERS_FOUND:
+        if found & bit and {*map(type, map(attrgetter(field), messages))} != _INT:
+            return None
     topic_names, topic_indices = _numbered(topics)
     nothing = Texts.repeated(b"", count)
     return MessageColumns(

@@ -17,12 +17,16 @@ from numba.core import types
 from mqstore.store.kernels import borrowed
 from mqstore.store.message import Message
 
-__all__ = ["KEYS_FOUND", "OUT_OF_THE_ORDINARY", "PROPERTIES_FOUND", "read_messages"]
+__all__ = ["KEYS_FOUND", "NUMBERS_FOUND", "OUT_OF_THE_ORDINARY", "PROPERTIES_FOUND", "read_messages"]
 
 # What `read_messages` answers: bits, or that it gave up.
 KEYS_FOUND = 1
 PROPERTIES_FOUND = 2
+_QUEUE_IDS_FOUND, _DELAY_LEVELS_FOUND, _FLAGS_FOUND = 4, 8, 16
 OUT_OF_THE_ORDINARY = -1
+
+NUMBERS_FOUND = ((_QUEUE_IDS_FOUND, "queue_id"), (_DELAY_LEVELS_FOUND, "delay_level"), (_FLAGS_FOUND, "flag"))
+"""(bit, field) of each number."""
 
 
 def _mark(name: str) -> int:
@@ -78,6 +82,11 @@ def _bounds(packed, at):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _begins_map(head):  # type: ignore[no-untyped-def]
+    return 0x80 <= head <= 0x8F or 0xDE <= head <= 0xDF
+
+
+@_compiled
 def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
     """Where a value of texts ends, alone, in an array or in a map; _NO_VALUE for any other."""
     pending = np.int64(1)
@@ -115,7 +124,7 @@ def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
     boundscheck=False,
 )
 def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flags):  # type: ignore[no-untyped-def]
-    """Find the bodies and read the numbers. Returns whether any message has keys or properties, as bits.
+    """Find the bodies and read the numbers. Returns which of the others, and of the numbers, any message has.
 
     OUT_OF_THE_ORDINARY: a message has a field that is not named here, or one of another type or beyond 32
     bits; the arrays are good for nothing then.
@@ -142,11 +151,16 @@ def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flag
                     return OUT_OF_THE_ORDINARY
                 if mark == _QUEUE_ID:
                     queue_ids[row] = value
+                    found |= _QUEUE_IDS_FOUND
                 elif mark == _DELAY_LEVEL:
                     delay_levels[row] = value
+                    found |= _DELAY_LEVELS_FOUND
                 else:
                     flags[row] = value
+                    found |= _FLAGS_FOUND
             elif mark in (_TOPIC, _TAGS, _KEYS, _PROPERTIES):
+                if mark == _PROPERTIES and not _begins_map(packed[np.uint64(at)]):
+                    return OUT_OF_THE_ORDINARY
                 at = _end_of_value(packed, at)
                 found |= KEYS_FOUND * (mark == _KEYS) | PROPERTIES_FOUND * (mark == _PROPERTIES)
             else:

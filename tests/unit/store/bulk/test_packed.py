@@ -142,7 +142,7 @@ class Name(enum.Enum):
     ],
 )
 def test_what_only_packs_alike_is_left(odd: Any) -> None:
-    """Neither a dict, nor a type of others, nor what has a text or a number but is none, passes for a message."""
+    """Neither a dict, nor a type of others, nor one whose text or number is none, passes for a message."""
     good = Message("a", b"b", tags="c")
     assert columns_of_messages([good] * 2) is not None
     assert columns_of_messages([good, odd]) is None
