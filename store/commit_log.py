@@ -195,7 +195,7 @@ class CommitLog:
         """Append the records of a block one after another under one lock, all of them or none.
 
         Room for all is reserved before the first is written. What goes into one segment becomes visible in
-        one step. Raises as `append`.
+        one step. All have one store time. Raises as `append`.
         """
         queue_offsets = np.empty(len(block), np.int64)
         physical_offsets = np.empty(len(block), np.int64)
@@ -206,14 +206,16 @@ class CommitLog:
                 raise self._refusal()
             try:
                 self._reserve_for_block(block)
-                stop = 0
+                store_timestamp, stop = self._now_ms(), 0
                 while stop < len(block):
                     first, current = stop, self._current or self._roll()
                     stop = block.end_of_rows_within(first, current.size_bytes - current.wrote_position)
                     if stop == first:
                         self._roll()
                         continue
-                    base_offset = self._write_rows(current, block, first, stop, queue_offsets)
+                    base_offset = self._write_rows(
+                        current, block, first, stop, store_timestamp, queue_offsets
+                    )
                     np.add(block.starts[first:stop], base_offset, out=physical_offsets[first:stop])
             except OSError as error:
                 raise self._poisoned_by(error) from error
@@ -225,6 +227,7 @@ class CommitLog:
         block: RecordBlock,
         first: int,
         stop: int,
+        store_timestamp: int,
         queue_offsets: npt.NDArray[np.int64],
     ) -> int:
         """Complete and publish the records of some rows of a block, as `_write` does with one.
@@ -234,7 +237,6 @@ class CommitLog:
         position = current.wrote_position
         before = {queue: self._next_queue_offset(queue) for queue in block.queues}
         base_offset = current.start_offset + position - int(block.starts[first])
-        store_timestamp = self._now_ms()
         after = block.complete(
             first, stop, list(before.values()), queue_offsets, base_offset, store_timestamp
         )

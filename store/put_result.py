@@ -54,7 +54,7 @@ class PutColumnsResult:
     """Outcome of columns that were stored: one element a row.
 
     queue_offsets, physical_offsets, store_sizes: int64, as the fields of `PutMessageResult`; for a delayed
-    row in the queue of its level. store_timestamp: epoch ms, of the last row. end_offset: byte of the log
+    row in the queue of its level. store_timestamp: epoch ms, of all rows. end_offset: byte of the log
     behind the last record. flushed_offset: the log was durable up to this byte when the put returned.
     """
 

@@ -29,6 +29,7 @@ from mqstore.store.record_format import (
     decode_layout,
 )
 from mqstore.store.recovery import recover
+from support.manual_clock import ManualClock
 from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem
 
@@ -138,6 +139,24 @@ def test_appending_in_bulk_goes_on_in_the_next_segment(small: SmallLog, append: 
         assert (message.body, message.queue_offset) == (body, place.queue_offset)
     assert len(small.log.files.files) == 3
     assert small.bodies() == bodies
+
+
+@IN_BULK
+def test_places_tell_the_store_time_of_their_records(
+    file_system: FileSystem, root: Path, append: AppendAll
+) -> None:
+    """Also where time passes while a block goes on in the next segment."""
+
+    class Ticking(ManualClock):
+        def now_ms(self) -> int:
+            self.advance(1)
+            return super().now_ms()
+
+    small = SmallLog(file_system, root, clock=Ticking())
+    for place in append(small, *[bytes(50_000)] * 6):
+        stored = small.log.look_message_by_offset(place.physical_offset)
+        assert stored is not None
+        assert place.store_timestamp == stored.store_timestamp
 
 
 @IN_BULK
