@@ -14,6 +14,7 @@ from types import FrameType
 import pytest
 
 from mqstore.store import flusher as flusher_module
+from mqstore.store import sync_waiters as sync_waiters_module
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import StoreError, StorePoisoned
 from mqstore.store.file_system import FileSystem
@@ -249,6 +250,30 @@ def test_a_leader_that_wakes_nobody_does_not_leave_the_others_asleep(
     assert all(result.result() for result in put_behind_a_slow_sync(small, flusher, slow_disk))
 
 
+def test_ctrl_c_anywhere_in_a_wait_leaves_nobody_asleep(
+    small: SmallLog, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither who leads, nor who sleeps while another does: those who come next get through."""
+    monkeypatch.setattr(flusher_module, "_LONGEST_SLEEP_S", 0.001)
+    for is_led in (False, True):
+        was_interrupted, at = True, 0
+        while was_interrupted:
+            at += 1
+            place = small.append()
+            flusher._waiters.is_led = is_led
+            was_interrupted = interrupted_at(
+                at,
+                (flusher_module, sync_waiters_module),
+                lambda: flusher.wait_for(place.end_offset),  # noqa: B023 - called in this round
+            )
+            place = small.append()
+            with ThreadPoolExecutor(2) as pool:
+                waits = [pool.submit(flusher.wait_for, place.end_offset) for _ in range(2)]
+                assert all(wait.result(60) for wait in waits), at
+        flusher.flush()
+        assert not flusher._waiters.is_led
+
+
 def test_async_flush_waits_for_enough_pages_or_for_its_time(
     watched: WatchedFileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,13 +398,13 @@ def test_what_is_durable_already_is_settled_at_once(small: SmallLog, flusher: Fl
     assert settle.told == [None]
 
 
-def test_ctrl_c_between_any_two_lines_forgets_nothing_that_is_kept(small: SmallLog, flusher: Flusher) -> None:
+def test_ctrl_c_anywhere_forgets_nothing_that_is_kept(small: SmallLog, flusher: Flusher) -> None:
     """What was not told before is told when somebody settles again."""
-    for line in range(1, 1_000):
+    for at in range(1, 1_000):
         kept = kept_behind_puts(small, flusher, 3)
-        was_interrupted = interrupted_at(line, (flusher_module,), flusher.settle_kept)
+        was_interrupted = interrupted_at(at, (flusher_module,), flusher.settle_kept)
         flusher.settle_kept()
-        assert all(None in settle.told for settle in kept), line
+        assert all(None in settle.told for settle in kept), at
         if not was_interrupted:
             return
     pytest.fail("it never came to an end")

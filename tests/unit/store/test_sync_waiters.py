@@ -94,7 +94,7 @@ def test_a_poisoned_log_lets_everyone_go() -> None:
     assert not waiters.is_led
 
 
-def test_ctrl_c_between_any_two_lines_leaves_nobody_who_cannot_be_woken() -> None:
+def test_ctrl_c_anywhere_leaves_nobody_who_cannot_be_woken() -> None:
     """Those who slept in vain look for themselves and leave; whoever joins then is woken as ever."""
 
     def scene(waiters: SyncWaiters) -> None:
@@ -104,15 +104,15 @@ def test_ctrl_c_between_any_two_lines_leaves_nobody_who_cannot_be_woken() -> Non
         waiters.wake(300)
         woken(waiters, *sleeping)
 
-    line, was_interrupted = 0, True
+    at, was_interrupted = 0, True
     while was_interrupted:
-        line += 1
+        at += 1
         waiters = SyncWaiters()
         waiters.is_led = True
-        was_interrupted = interrupted_at(line, (sync_waiters_module,), lambda: scene(waiters))  # noqa: B023
+        was_interrupted = interrupted_at(at, (sync_waiters_module,), lambda: scene(waiters))  # noqa: B023
         for waiter in (*waiters._waiting, *waiters._covered):
             waiters.leave(waiter)
         sleeping = [waiters.join(end_offset) for end_offset in (400, 500, 600)]
         waiters.wake(500)
-        assert woken(waiters, *sleeping) == [400, 500, 600], line
+        assert woken(waiters, *sleeping) == [400, 500, 600], at
         assert not waiters.is_led
