@@ -27,7 +27,7 @@ from mqstore.index.message_filter import ALL_TAGS, TagFilter, parse_subscription
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import CorruptRecord
-from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION
+from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION, RecordIllegal
 from mqstore.store.status import GetMessageStatus
 from mqstore.store.stored_message import StoredMessage
 
@@ -97,7 +97,7 @@ class MessageReader:
         self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int
     ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
         """Walk `entries`; returns the status, how many of them are done with, and the messages."""
-        max_count = min(max_msg_nums, self._max_count)
+        max_count = min(max_msg_nums, self._max_count, len(entries) // ENTRY_BYTES)
         examined, messages, collected_bytes = self._collect_ordinary(
             entries, tag_filter, max_count, self._max_bytes
         )
@@ -205,7 +205,7 @@ class MessageReader:
             is_short = size < _SIZE_AND_OFFSET.size or len(record) < size
             if is_short or _SIZE_AND_OFFSET.unpack_from(record) != (size, physical_offset):  # I7
                 raise self._not_its_record(physical_offset, size)
-            if tag_filter is not None and not tag_filter.matches(record):
+            if tag_filter is not None and not self._matches(tag_filter, record, physical_offset):
                 if not messages:
                     status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
@@ -214,6 +214,12 @@ class MessageReader:
             status = GetMessageStatus.FOUND
             gone_before = 0
         return status, examined, messages
+
+    def _matches(self, tag_filter: TagFilter, record: memoryview, physical_offset: int) -> bool:
+        try:
+            return tag_filter.matches(record)
+        except RecordIllegal as illegal:
+            raise self._not_its_record(physical_offset, len(record)) from illegal
 
     def _not_its_record(self, physical_offset: int, size: int) -> CorruptRecord:
         segment = self._commit_log.files.file_for(physical_offset)

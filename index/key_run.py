@@ -24,6 +24,7 @@ from mqstore.index.key_index_format import (
     decode_entries,
     encode_run,
 )
+from mqstore.index.key_lookup import END_OF_TIME_MS
 
 __all__ = ["MAX_RUN_ENTRIES", "KeyRun", "merge_count"]
 
@@ -85,6 +86,8 @@ class KeyRun:
         from mqstore.index.search.kernels import run_offsets
 
         packed, is_big_endian = self._packed
+        # A caller may name times beyond those that a record can have.
+        begin_ms, end_ms = (min(max(ms, -END_OF_TIME_MS), END_OF_TIME_MS) for ms in (begin_ms, end_ms))
         found: npt.NDArray[np.int64] = run_offsets(
             packed, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset
         )

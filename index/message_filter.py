@@ -9,20 +9,16 @@ Source: FilterAPI, DefaultMessageFilter, PullAPIWrapper of Apache RocketMQ. Pure
 """
 
 import functools
-import struct
 
 import numpy as np
 
 from mqstore.store.java_hash import string_hash
 from mqstore.store.properties_format import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TAGS
-from mqstore.store.record_format import HEADER_BYTES, IPV6_EXTRA_BYTES, MESSAGE_MAGIC_CODE
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from mqstore.store.record_format import decode_layout
 
 __all__ = ["ALL_TAGS", "TagFilter", "parse_subscription"]
 
 ALL_TAGS = "*"
-# Magic, sys flag and, for two IPv4 hosts, the body's length.
-_MAGIC_FLAG_BODY_LENGTH = struct.Struct(f">4xi28xi{HEADER_BYTES - 44}xi")
 _TAGS_BEGIN = f"{PROPERTY_SEPARATOR}{TAGS}{NAME_VALUE_SEPARATOR}".encode()
 _PROPERTY_END = PROPERTY_SEPARATOR.encode()
 _SEPARATOR = "||"
@@ -48,7 +44,7 @@ class TagFilter:
         return tags_code < _LEAST_HASH or (tags_code + 2**31) % 2**32 - 2**31 in self._codes
 
     def matches(self, record: memoryview) -> bool:
-        """Whether a record carries one of the tags."""
+        """Whether a record carries one of the tags. Raises RecordIllegal when it is none."""
         return _stored_tags(record) in self._encoded
 
     def __repr__(self) -> str:
@@ -69,18 +65,10 @@ def parse_subscription(expression: str | None) -> TagFilter | None:
 
 def _stored_tags(record: memoryview) -> bytes | None:
     """The value of the property TAGS; as `StoredMessage.tags`, without decoding all the rest of a record."""
-    magic, sys_flag, body_length = _MAGIC_FLAG_BODY_LENGTH.unpack_from(record)
-    at = HEADER_BYTES
-    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
-        at += IPV6_EXTRA_BYTES * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
-        body_length = int.from_bytes(record[at - 4 : at], "big")
-    at += body_length
-    if magic == MESSAGE_MAGIC_CODE:
-        at += 1 + record[at]
-    else:
-        at += 2 + int.from_bytes(record[at : at + 2], "big")
+    layout = decode_layout(record, 0, len(record))
     # With a separator on both sides every property looks alike. An empty value is none, as everywhere.
-    properties = _PROPERTY_END + bytes(record[at + 2 :]) + _PROPERTY_END
+    stored = bytes(record[layout.properties_start : layout.properties_stop])
+    properties = _PROPERTY_END + stored + _PROPERTY_END
     stop = len(properties)
     while (begin := properties.rfind(_TAGS_BEGIN, 0, stop)) >= 0:
         value_at = begin + len(_TAGS_BEGIN)

@@ -20,6 +20,7 @@ import numpy as np
 
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import ENTRY, ENTRY_BYTES
+from mqstore.index.key_lookup import END_OF_TIME_MS
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import ConfigIllegal
 
@@ -40,7 +41,8 @@ def offset_in_queue_by_time(
         raise ConfigIllegal(
             f"boundary is {boundary!r}, but must be 'LOWER' or 'UPPER'", key="boundary", value=boundary
         )
-
+    # A caller may name a time beyond those that a record can have.
+    timestamp_ms = min(max(timestamp_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
     if boundary == "LOWER":
         return _first_stored(queue, commit_log, timestamp_ms, is_upper=False)
     later = _first_stored(queue, commit_log, timestamp_ms, is_upper=True)

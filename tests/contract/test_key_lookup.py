@@ -153,6 +153,14 @@ def test_both_ends_of_the_time_range_are_included(key_log: KeyLog, index: KeyLoo
     assert offsets(index, "k", begin_ms=start_ms + 20, end_ms=start_ms + 10) == []
 
 
+def test_times_may_be_beyond_those_of_records(key_log: KeyLog, index: KeyLookup) -> None:
+    """A caller's idea of always and never, whatever its size."""
+    put = [key_log.put("k")]
+    key_log.feed(index)
+    assert offsets(index, "k", begin_ms=-(2**70), end_ms=2**70) == put
+    assert offsets(index, "k", begin_ms=2**70) == offsets(index, "k", end_ms=-(2**70)) == []
+
+
 def test_newest_means_last_in_the_log_when_the_clock_steps_back(key_log: KeyLog, index: KeyLookup) -> None:
     """Order is that of the log, also when store times are not."""
     key_log.put("k")

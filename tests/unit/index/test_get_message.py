@@ -4,6 +4,8 @@ Method: a real small log with its queues. The loop is also compared, for any que
 with a plain transcription of the rules of spec/consumequeue.md section 10.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -241,6 +243,34 @@ def test_an_entry_that_points_elsewhere_is_an_error(filled: FilledQueues) -> Non
     queue.append_entries(1, ENTRY.pack(put.end_offset + 1, put.store_size - 1, 0))
     with pytest.raises(CorruptRecord):
         filled.get(1)
+
+
+@pytest.mark.parametrize("body_length", [-1, 7, 10**6])
+def test_a_filter_does_not_pass_over_damage(
+    filled: FilledQueues, monkeypatch: pytest.MonkeyPatch, body_length: int
+) -> None:
+    """A record whose lengths do not add up may have a wanted tag: it is told, and no message skipped."""
+    put = filled.put(b"body", tags="a")
+    monkeypatch.setattr(filled.log, "record_at", partial(with_body_length, body_length, filled.log.record_at))
+    with pytest.raises(CorruptRecord, match=f"at byte {put.physical_offset}"):
+        filled.get(0, tags="a")
+
+
+def with_body_length(
+    body_length: int, record_at: Callable[[int, int], memoryview], physical_offset: int, size: int
+) -> memoryview:
+    record = bytearray(record_at(physical_offset, size))
+    record[84:88] = body_length.to_bytes(4, "big", signed=True)
+    return memoryview(record)
+
+
+def test_no_limit_is_too_high(file_system: FileSystem, root: Path) -> None:
+    """All messages there are, and no room is asked of memory for those there are not."""
+    filled = FilledQueues(file_system, root, max_transfer_count_on_message_in_memory=2**31 - 1)
+    for _ in range(5):
+        filled.put(tags="a")
+    for tags in ("*", "a"):
+        assert offsets(filled.get(0, 2**40, tags)) == [0, 1, 2, 3, 4]
 
 
 # -- the rules of the spec, transcribed ---------------------------------------------------------------

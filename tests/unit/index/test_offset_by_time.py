@@ -40,7 +40,7 @@ def linear(times: list[int], min_offset: int, timestamp: int, boundary: Boundary
 
 @pytest.mark.parametrize(
     ("timestamp", "lower", "upper"),
-    [(T1 - 1, 0, 0), (T1, 0, 2), (T2, 3, 2), (T3, 3, 4), (T3 + 1, 5, 4)],
+    [(T1 - 1, 0, 0), (T1, 0, 2), (T2, 3, 2), (T3, 3, 4), (T3 + 1, 5, 4), (2**70, 5, 4), (-(2**70), 0, 0)],
 )
 def test_the_examples_of_the_spec(timestamp: int, lower: int, upper: int) -> None:
     """Times t1 t1 t1 t3 t3 at entries 0 to 4."""
