@@ -148,7 +148,12 @@ class KeyEnvironment:
             if self._kept is None:
                 transaction = self._environment.begin(buffers=True)
                 self._kept = (transaction, lend(transaction))
-            return work(cast("_K", self._kept[1]))
+            try:
+                return work(cast("_K", self._kept[1]))
+            finally:
+                # The writer may have gone since it was asked for: nobody would forget it.
+                if not self.has_writer:
+                    self._forget_kept()
 
     def _forget_kept(self) -> None:
         """End the snapshot that is kept, so that its pages can be used again. Under _gate."""

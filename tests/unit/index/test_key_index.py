@@ -18,7 +18,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from mqstore.index import kernels, key_environment, key_index
+from mqstore.index import kernels, key_environment, key_index, stored_runs
 from mqstore.index.key_environment import KeyEnvironment
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_index_format import STATE_KEY
@@ -527,6 +527,32 @@ def test_a_query_that_a_close_overtakes_says_so(
     monkeypatch.setattr(KeyEnvironment, "read_kept", close_before)
     with pytest.raises(StoreClosed):
         index.query("T", "k")
+
+
+def test_no_snapshot_is_kept_when_the_writer_has_gone(
+    monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path
+) -> None:
+    """Its pages could not be used again, nor the map grow, and nobody would end it: no writer writes."""
+    put = put_numbers(key_log, 10)
+    writer = LmdbKeyIndex(keys, key_log.log)
+    key_log.feed(writer)
+    writer.flush()
+    reader = LmdbKeyIndex(keys, key_log.log, read_only=True)
+    lend = stored_runs.lend_runs
+
+    def writer_goes(transaction: Any) -> Any:
+        monkeypatch.undo()
+        # What `release` does first, in another thread.
+        environment.has_writer = False
+        return lend(transaction)
+
+    environment = reader._environment
+    assert environment is not None
+    monkeypatch.setattr(stored_runs, "lend_runs", writer_goes)
+    assert offsets(reader, "k3") == put[3:4]
+    assert environment._kept is None
+    writer.close()
+    reader.close()
 
 
 def test_an_opening_that_fails_can_be_tried_again(
