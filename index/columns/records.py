@@ -7,7 +7,6 @@ Loops over records are in kernels.py; strings with few distinct values (hosts) a
 Threads: any; `build_columns` may take a second one while it works.
 """
 
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -169,10 +168,12 @@ def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
     columns: dict[str, pa.Array] = {}
 
     def build_waiting() -> None:
-        with contextlib.suppress(IndexError):
-            while True:
+        while True:
+            try:
                 field = waiting.popleft()
-                columns[field.name] = build_column(field.name, records, field.type)
+            except IndexError:
+                return
+            columns[field.name] = build_column(field.name, records, field.type)
 
     if len(schema) > 1 and _copied_bytes(records, schema) >= _BESIDE_BYTES:
         other = beside(build_waiting)

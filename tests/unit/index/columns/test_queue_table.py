@@ -4,6 +4,7 @@ Method: queues of any messages, over several segments and queue files, read as a
 by the reader that tests/unit/index/test_get_message.py holds to RocketMQ's rules.
 """
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.columns import kernels
+from mqstore.index.columns import kernels, records
 from mqstore.index.columns.queue_table import queue_table, table_schema
 from mqstore.index.columns.records import SCHEMA
 from mqstore.index.consume_queue_format import ENTRY
@@ -99,6 +100,26 @@ def test_bodies_that_are_copied_beside_the_rest_are_the_same(
     expected = table(filled, 0, 50, *columns)
     monkeypatch.setattr("mqstore.index.columns.records._BESIDE_BYTES", 0)
     assert table(filled, 0, 50, *columns).equals(expected)
+
+
+@pytest.mark.parametrize("in_main_thread", [True, False])
+def test_an_error_in_either_thread_is_told(
+    monkeypatch: pytest.MonkeyPatch, filled: FilledQueues, in_main_thread: bool
+) -> None:
+    """Whatever its kind: no column is left out in silence."""
+    filled.put(b"body", tags="a")
+
+    def build(name: str, *arguments: Any) -> pa.Array:
+        if (threading.current_thread() is threading.main_thread()) == in_main_thread:
+            raise IndexError("a column that cannot be")
+        return build_column(name, *arguments)
+
+    build_column = records.build_column
+    monkeypatch.setattr(records, "_BESIDE_BYTES", 0)
+    monkeypatch.setattr(records, "build_column", build)
+    with pytest.raises(IndexError, match="a column that cannot be"):
+        for _ in range(100):
+            table(filled)
 
 
 @pytest.mark.parametrize(
