@@ -309,13 +309,15 @@ class ConsumeQueueStore:
         queue = self.find_or_create(topic, queue_id)
         with self._moving:
             with self._guard:
-                self._queues.pop((topic, queue_id), None)
                 files = {
                     name: files for name, files in self.settled.files.items() if name != (topic, queue_id)
                 }
                 self.settled = self.settled._replace(files=files)
             queue.destroy()
             self._ends.retire(queue)
+            # Last: one that is half deleted is still known, and can be deleted again.
+            with self._guard:
+                self._queues.pop((topic, queue_id), None)
 
     def _remove_if_empty(self, path: Path) -> None:
         if not self._file_system.list(path):

@@ -10,6 +10,7 @@ import itertools
 import linecache
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -251,17 +252,17 @@ class Interrupted:
         return self
 
 
-def absorb_twice_if_interrupted(queues: Queues, chunk: tuple[int, bytes], interrupted: Interrupted) -> None:
+def twice_if_interrupted(do: Callable[[], object], interrupted: Interrupted) -> None:
     before = sys.gettrace()
     sys.settrace(interrupted)
     try:
-        queues.absorb(*chunk)
+        do()
         return
     except KeyboardInterrupt:
         pass
     finally:
         sys.settrace(before)
-    queues.absorb(*chunk)
+    do()
 
 
 @pytest.mark.parametrize("follow_log", [False, True])
@@ -281,8 +282,34 @@ def test_an_interrupt_between_any_two_lines_loses_no_entry(follow_log: bool) -> 
         queues.store.follow_log = follow_log
         interrupted = Interrupted(at_line)
         for chunk in chunks:
-            absorb_twice_if_interrupted(queues, chunk, interrupted)
+            twice_if_interrupted(partial(queues.absorb, *chunk), interrupted)
         assert queues.picture() == expected.picture(), f"interrupted at line {at_line}"
+        if interrupted.lines < at_line:
+            break
+
+
+def test_an_interrupted_deletion_can_be_done_again() -> None:
+    """No row of a queue that is half deleted leads new entries to files that nobody reads."""
+    rows = [(queue, index) for queue in QUEUES[:3] for index in range(12)]
+    first = chunk_of(rows, 0)
+    second = chunk_of([(queue, index) for queue in QUEUES[:3] for index in range(3)], len(first))
+    end = len(first) + len(second)
+    third = chunk_of([(queue, index) for queue in QUEUES[:3] for index in range(3, 5)], end)
+
+    def life(interrupted: Interrupted) -> dict[str, Any]:
+        queues = Queues(MemoryFileSystem(), mapped_file_size_consume_queue=200)
+        queues.absorb(0, first)
+        for topic in ("orders", "order"):
+            twice_if_interrupted(partial(queues.store.delete_topic, topic), interrupted)
+        queues.absorb(len(first), second)
+        queues.absorb(end, third)
+        return queues.picture()
+
+    expected = life(Interrupted(0))
+    assert expected["orders/1"][:2] == (0, 5)
+    for at_line in itertools.count(1):
+        interrupted = Interrupted(at_line)
+        assert life(interrupted) == expected, f"interrupted at line {at_line}"
         if interrupted.lines < at_line:
             break
 
