@@ -347,6 +347,8 @@ def encode_rows(  # type: ignore[no-untyped-def]
         copy_bytes(target, at, header, 0, header_bytes)
         at += header_bytes
         copy_bytes(target, at, bodies, body_at, body_bytes)
+        # Of the copy: another thread may write into the caller's buffer meanwhile.
+        crc = crc32(target, at, at + body_bytes)
         at += body_bytes
         topic = topics[row]
         topic_bytes = topic_field_starts[topic + 1] - topic_field_starts[topic]
@@ -382,7 +384,7 @@ def encode_rows(  # type: ignore[no-untyped-def]
         target[properties_at - 1] = np.uint8(properties_bytes & 0xFF)
         _write_int(target, start, at - start)
         _write_int(target, start + 4, magics[topic])
-        _write_int(target, start + 8, crc32(bodies, body_at, body_at + body_bytes))
+        _write_int(target, start + 8, crc)
         _write_int(target, start + 12, queue_ids[row])
         _write_int(target, start + 16, flags[row])
         _write_long(target, start + 40, born_timestamps[row])

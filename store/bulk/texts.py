@@ -163,13 +163,14 @@ def read_ints(
     *,
     error: type[MessageIllegal] = MessageIllegal,
 ) -> Longs:
-    """The column `name` of whole numbers: one for all rows, or an array of them.
+    """The column `name` of whole numbers, the caller's no more: one for all rows, or an array of them.
 
     Raises MessageIllegal, and `error` for a number out of bounds.
     """
     if type(value) is int:
         value = np.full(count, value, object if abs(value) >= 2**63 else np.int64)
-    numbers = np.asarray(value)
+    # A copy, which nobody can change once it is checked: compiled loops trust it.
+    numbers = np.array(value)
     if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers)):
         is_huge = numbers.dtype.kind == "O" and all(type(number) is int for number in numbers.flat)
         if numbers.ndim != 1 or not is_huge:

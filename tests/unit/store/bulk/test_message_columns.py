@@ -196,3 +196,12 @@ def test_a_damaged_map_of_arrow_is_refused() -> None:
     damaged = pa.Array.from_buffers(MAP, 3, [None, offsets], children=[pairs])
     with pytest.raises(MessageIllegal, match="outside its Arrow array"):
         read(properties=damaged)
+
+
+def test_numbers_cannot_be_changed_behind_the_checks() -> None:
+    """The compiled loops trust places and indices, so those are copied first."""
+    numbers = np.array([0, 3, 3, 8])
+    columns = read(body=(PACKED[0], numbers), queue_id=numbers[:3], topic=(numbers[:3] % 2, ["a", "b"]))
+    before = rows_of(columns.bodies), columns.queue_ids.tolist(), columns.topic_indices.tolist()
+    numbers[:] = 1_000
+    assert before == (rows_of(columns.bodies), columns.queue_ids.tolist(), columns.topic_indices.tolist())
