@@ -81,7 +81,7 @@ class ConsumeQueueStore:
         """
         self._commit_log_min_offset = commit_log_min_offset
         with self._guard:
-            for topic in self._directories(self.directory):
+            for topic in filter(_is_text, self._directories(self.directory)):
                 for queue_id in self._directories(self.directory / topic):
                     if queue_id.isascii() and queue_id.isdigit():
                         self._unloaded.add((topic, int(queue_id)))
@@ -232,14 +232,15 @@ class ConsumeQueueStore:
             self._sync_error = error
             raise
         with self._moving:
+            # First: a queue that is settled is not looked at again, so an interrupt may not come before this.
+            self._settle_files(
+                {queue: part.files[-1] for queue, part in zip(dirty, pending, strict=True) if part.files}
+            )
             for queue, part in zip(dirty, pending, strict=True):
                 queue.settle(part)
-        self._settle(
-            {queue: part.files[-1] for queue, part in zip(dirty, pending, strict=True) if part.files}
-        )
 
-    def _settle(self, last_files: dict[ConsumeQueue, MappedFile]) -> None:
-        """Note that these files, and those before them, are on the disk."""
+    def _settle_files(self, last_files: dict[ConsumeQueue, MappedFile]) -> None:
+        """Note that these files, and those before them, are on the disk. Under _moving: so none goes."""
         added = {
             (queue.topic, queue.queue_id): QueueFiles(queue.files[0].start_offset, last.start_offset)
             for queue, last in last_files.items()
@@ -325,6 +326,11 @@ class ConsumeQueueStore:
 
     def __repr__(self) -> str:
         return f"ConsumeQueueStore({str(self.directory)!r}, queues={len(self.queues())})"
+
+
+def _is_text(name: str) -> bool:
+    """Whether a directory has a name in UTF-8, as each topic has: other bytes come as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _is_entry(

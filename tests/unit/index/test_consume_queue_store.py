@@ -4,18 +4,23 @@ Method: a small real log is filled through the encoder and dispatched; what the 
 with what each append answered. On memory and on disk.
 """
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mqstore.index import consume_queue, consume_queue_store
 from mqstore.index.consume_queue_format import ENTRY
+from mqstore.index.queue_names_format import decode_queue_names, encode_queue_names
 from mqstore.store.commit_log import LogChunk
 from mqstore.store.errors import SegmentSizeMismatch
 from mqstore.store.file_system import FileSystem
 from mqstore.store.java_hash import string_hash
+from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from support.filled_queues import FilledQueues
+from support.interrupts import interrupted_at
 from support.plain_records import record
 from support.watched_file_system import WatchedFileSystem
 
@@ -268,3 +273,30 @@ def test_a_flush_that_is_interrupted_forgets_no_queue(
     watched.steps.clear()
     filled.queues.flush()
     assert watched.steps == []
+
+
+def test_a_flush_that_is_interrupted_forgets_no_name(root: Path) -> None:
+    """Wherever Ctrl-C comes: what no later flush looks at is known to be on the disk."""
+    for place in itertools.count(1):
+        filled = FilledQueues(MemoryFileSystem(), root)
+        filled.put(queue_id=0)
+        filled.put(queue_id=1)
+        was_interrupted = interrupted_at(place, (consume_queue_store, consume_queue), filled.queues.flush)
+        filled.queues.flush()
+        assert filled.queues.settled.files.keys() == {("orders", 0), ("orders", 1)}, place
+        if not was_interrupted:
+            break
+
+
+def test_a_directory_that_can_be_no_topics_is_passed_over(root: Path, file_system: FileSystem) -> None:
+    """Its name is no text; whatever writes the names of queues down could not write this one."""
+    filled = FilledQueues(file_system, root)
+    filled.put()
+    for directory in ("\udcff", "標籤"):
+        for entry in file_system.list(filled.directory / "orders" / "0"):
+            file_system.make_directories(filled.directory / directory / "0")
+            content = file_system.read(filled.directory / "orders" / "0" / entry.name)
+            file_system.write(filled.directory / directory / "0" / entry.name, content)
+    opened = filled.open_queues()
+    assert opened.queues() == [("orders", 0), ("標籤", 0)]
+    assert decode_queue_names(encode_queue_names(opened.settled)) == opened.settled
