@@ -138,7 +138,8 @@ class MessageStore:
         config = config or StoreConfig()
         clock = clock or SystemClock()
         file_system = file_system or OsFileSystem()
-        path = Path(path)
+        # Files are opened as they are needed, wherever the process has gone by then.
+        path = Path(path).absolute()
         parts = open_parts(
             path, config, read_only=read_only, clock=clock, file_system=file_system, on_progress=on_progress
         )

@@ -1116,3 +1116,20 @@ def test_an_opening_that_fails_gives_everything_back(
     assert threading.active_count() == threads
     with small.open() as again:
         assert [message.body for message in again.query_message("orders", "k")] == [b"kept"]
+
+
+def test_a_process_may_go_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that was opened by a relative path stays where it is, as a daemon goes to the root."""
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    for directory in (home, elsewhere):
+        directory.mkdir()
+    monkeypatch.chdir(home)
+    with MessageStore.open("data", small_config(), start=False) as store:
+        store.put_message(Message("before", b"", queue_id=0))
+        monkeypatch.chdir(elsewhere)
+        while store.max_offset < 2 * SEGMENT_BYTES:
+            store.put_message(Message("after", b"x" * 1_000, queue_id=0))
+    assert list(elsewhere.iterdir()) == []
+    with MessageStore.open(home / "data", small_config(), read_only=True) as store:
+        assert store.get_max_offset_in_queue("before", 0) == 1
+        assert store.get_max_offset_in_queue("after", 0) > 1
