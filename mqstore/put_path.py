@@ -39,7 +39,7 @@ __all__ = ["PutPath"]
 _PUT_OK = PutMessageStatus.PUT_OK
 _FLUSH_DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
 # From this many messages on, the calls of the compiled loops are cheaper than a round of Python for each.
-_BULK_FROM = 48
+_BULK_FROM = 24
 
 
 class PutPath:
