@@ -240,6 +240,8 @@ def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
 
 # -- files --------------------------------------------------------------------------------------------
 
+_LONGS = numba.types.int64[::1]
+
 
 @intrinsic
 def _call(typing_context, function, first, second):  # type: ignore[no-untyped-def]
@@ -266,26 +268,27 @@ def _int_at(typing_context, address):  # type: ignore[no-untyped-def]
     return word(numba.types.int64), generate
 
 
-@numba.njit((numba.types.int64[::1], numba.types.int64[::1], numba.types.int64), nogil=True, cache=True)
-def sync_files(functions, paths, flags):  # type: ignore[no-untyped-def]
-    """Open, sync and close one file after the other; (how many are done with, errno of what ended it or 0).
+@numba.njit((_LONGS, _LONGS, numba.types.int64, _LONGS), nogil=True, cache=True)
+def sync_files(functions, paths, flags, outcome):  # type: ignore[no-untyped-def]
+    """Open, sync and close one file after the other.
 
     functions: int64, addresses of C's open, of what syncs a descriptor, of close, and of what tells
     where errno is. paths: int64, addresses of the paths, each ending in a zero byte. flags: for open.
+    outcome: int64[2], filled with how many are done with, and the errno of what ended it or 0. (An interrupt
+    would take what is returned.)
     A file that is not there is done with. Nothing is touched after a failure.
     """
     open_file, sync, close, errno_location = functions[0], functions[1], functions[2], functions[3]
-    for index in range(len(paths)):
-        descriptor = np.int32(_call(open_file, paths[index], flags))
-        if descriptor < 0:
+    outcome[0] = outcome[1] = 0
+    for path in paths:
+        descriptor = np.int32(_call(open_file, path, flags))
+        if descriptor >= 0:
+            if np.int32(_call(sync, descriptor, 0)) != 0:
+                outcome[1] = _int_at(_call(errno_location, 0, 0))
+            _call(close, descriptor, 0)
+        else:
             error = np.int64(_int_at(_call(errno_location, 0, 0)))
-            if error != ENOENT:
-                return index, error
-            continue
-        error = np.int64(0)
-        if np.int32(_call(sync, descriptor, 0)) != 0:
-            error = np.int64(_int_at(_call(errno_location, 0, 0)))
-        _call(close, descriptor, 0)
-        if error != 0:
-            return index, error
-    return len(paths), np.int64(0)
+            outcome[1] = error if error != ENOENT else 0
+        if outcome[1] != 0:
+            return
+        outcome[0] += 1

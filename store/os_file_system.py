@@ -163,13 +163,8 @@ class OsMappedRegion:
 
     def _open(self) -> int:
         if self._descriptor is None:
-            try:
+            with _descriptors_for(self.path):
                 self._descriptor = _open(self.path, create=False, writable=self._writable)
-            except OSError as error:
-                if error.errno in _TOO_MANY_FILES:
-                    # Not a failed sync: nothing was lost, and it works again once descriptors are free.
-                    raise StoreFull(self.path, 0, os.strerror(error.errno)) from error
-                raise
         return self._descriptor
 
     def __del__(self) -> None:
@@ -188,6 +183,20 @@ def _room_for(path: Path, length_bytes: int) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL_DISK_ERRORS:
             raise StoreFull(path, length_bytes, os.strerror(error.errno)) from error
+        raise
+
+
+@contextlib.contextmanager
+def _descriptors_for(path: Path) -> Iterator[None]:
+    """Something that needs descriptors: raises StoreFull where there are none.
+
+    That is no failed sync: nothing was lost, and it works again once descriptors are free.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _TOO_MANY_FILES:
+            raise StoreFull(path, 0, os.strerror(error.errno)) from error
         raise
 
 
@@ -214,11 +223,14 @@ def _sync_files(paths: Sequence[Path]) -> None:
 
     names = [os.fsencode(path) for path in paths]
     addresses = np.frombuffer(memoryview((ctypes.c_char_p * len(names))(*names)), np.int64)
-    done, error_number = kernels.sync_files(_FILE_FUNCTIONS, addresses, os.O_RDWR | os.O_CLOEXEC)
-    if error_number in _TOO_MANY_FILES:
-        raise StoreFull(paths[done], 0, os.strerror(error_number))
-    if error_number:
-        raise OSError(error_number, os.strerror(error_number), str(paths[done]))
+    outcome = np.zeros(2, np.int64)
+    try:
+        kernels.sync_files(_FILE_FUNCTIONS, addresses, os.O_RDWR | os.O_CLOEXEC, outcome)
+    finally:
+        # Also when Ctrl-C came meanwhile: Linux tells of a failed sync once.
+        done, error_number = outcome.tolist()
+        if error_number:
+            raise OSError(error_number, os.strerror(error_number), str(paths[done]))
 
 
 def _address_of(function: object) -> int:
@@ -321,7 +333,9 @@ class OsFileSystem:
             return
         paths = [cast(OsMappedRegion, region).path for region in regions]
         for first in range(0, len(paths), _FILES_AT_ONCE):
-            _sync_files(paths[first : first + _FILES_AT_ONCE])
+            # To load the loop takes descriptors too.
+            with _descriptors_for(paths[first]):
+                _sync_files(paths[first : first + _FILES_AT_ONCE])
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)

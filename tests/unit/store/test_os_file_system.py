@@ -12,9 +12,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mqstore.store import kernels
 from mqstore.store.errors import StoreFull, StoreLocked
 from mqstore.store.os_file_system import OsFileSystem
 
@@ -216,6 +218,24 @@ def test_a_failed_sync_names_its_file(tmp_path: Path, count: int) -> None:
         file_system.sync_all(regions)
     assert caught.value.errno == errno.ELOOP
     assert str(tmp_path / "1") in str(caught.value)
+
+
+@pytest.mark.parametrize(("error_number", "expected"), [(errno.EIO, OSError), (0, KeyboardInterrupt)])
+def test_an_interrupt_does_not_hide_a_failed_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int, expected: type[BaseException]
+) -> None:
+    """Python raises Ctrl-C where the loop returns; a second sync would claim that all is well."""
+    file_system = OsFileSystem()
+    regions = [file_system.map(tmp_path / f"{index}", 4_096, create=True) for index in range(20)]
+
+    def interrupted(*arguments: Any) -> None:
+        arguments[-1][:] = 7, error_number
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kernels, "sync_files", interrupted)
+    with pytest.raises(expected) as caught:
+        file_system.sync_all(regions)
+    assert error_number == 0 or str(tmp_path / "7") in str(caught.value)
 
 
 def test_a_block_of_records_is_written_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
