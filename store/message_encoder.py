@@ -92,7 +92,8 @@ class MessageEncoder:
             # By identity, which no False and no 0.0 has: another zero is refused, or taken, by the long way.
             and message.flag is message.sys_flag is message.reconsume_times is _ZERO
             and message.prepared_transaction_offset is _ZERO
-            and message.born_timestamp is message.born_host is None
+            and message.born_timestamp is None
+            and message.born_host is None
             and message.wait_store_msg_ok
         ):
             template = self._ordinary.get((topic, message.tags)) or self._add_ordinary(topic, message.tags)
