@@ -28,7 +28,9 @@ from mqstore.store.file_system import FileSystem
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.segment_files import row_entries
 
-__all__ = ["ConsumeQueueStore"]
+__all__ = ["ConsumeQueueStore", "is_queue_name"]
+
+_MAX_NAME_BYTES = 255
 
 
 class ConsumeQueueStore:
@@ -207,9 +209,7 @@ class ConsumeQueueStore:
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             return queue
-        if queue_id < 0 or topic in ("", ".", "..") or "/" in topic or "\0" in topic:
-            return None
-        return self.find_or_create(topic, queue_id)
+        return self.find_or_create(topic, queue_id) if is_queue_name(topic, queue_id) else None
 
     def flush(self) -> None:
         """Make durable what was absorbed before this call.
@@ -326,6 +326,12 @@ class ConsumeQueueStore:
 
     def __repr__(self) -> str:
         return f"ConsumeQueueStore({str(self.directory)!r}, queues={len(self.queues())})"
+
+
+def is_queue_name(topic: str, queue_id: int) -> bool:
+    """Whether there can be a directory for a queue of this name."""
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and queue_id >= 0 and len(topic.encode()) <= _MAX_NAME_BYTES
 
 
 def _is_text(name: str) -> bool:

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
+from mqstore.index.consume_queue_store import is_queue_name
 from mqstore.index.queue_entries import QueueEntries
 from mqstore.store.file_system import FileSystem
 from mqstore.store.finding import Finding
@@ -32,7 +33,6 @@ from mqstore.store.record_format import FIXED_BYTES
 __all__ = ["LostMessage", "QueueCheck", "Run"]
 
 _UNKNOWN = -1
-_MAX_NAME_BYTES = 255
 _PIECE_ENTRIES = 1 << 16
 
 
@@ -120,7 +120,7 @@ class QueueCheck:
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """Behind the last message of a queue, by the log; 0 for a name that no queue can have."""
-        if not _is_queue_name(topic, queue_id):
+        if not is_queue_name(topic, queue_id):
             return 0
         queue = self._queues.get((topic, queue_id))
         return queue.next_offset if queue is not None else self.entries_of(topic, queue_id).end_offset()
@@ -148,7 +148,7 @@ class QueueCheck:
     def _compare(self, topic: str, queue_id: int, queue_offset: int, rows: npt.NDArray[np.uint8]) -> Run:
         first, last = ENTRY.unpack(rows[0].tobytes()), ENTRY.unpack(rows[-1].tobytes())
         wrong: tuple[Finding, ...] = ()
-        if not _is_queue_name(topic, queue_id):
+        if not is_queue_name(topic, queue_id):
             return Run(topic, queue_id, queue_offset, len(rows), first[0], last[0] + last[1], wrong)
         entries = self.entries_of(topic, queue_id)
         on_disk = entries.read(queue_offset, len(rows))
@@ -326,12 +326,6 @@ class _Judge:
             if queue_offset not in known:
                 place = (_UNKNOWN, _UNKNOWN, gap.after_offset, gap.before_offset)
                 self.lost.append(LostMessage(self._topic, self._queue_id, queue_offset, *place))
-
-
-def _is_queue_name(topic: str, queue_id: int) -> bool:
-    """Whether there can be a directory for it."""
-    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
-    return is_name and queue_id >= 0 and len(topic.encode()) <= _MAX_NAME_BYTES
 
 
 def _runs_above_0(kinds: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
