@@ -402,6 +402,8 @@ class MessageStore:
         """Make all durable: log, queues, keys, and the state files. Raises StorePoisoned, StoreFull."""
         self._check_writable()
         self._flusher.settle_kept()
+        # What is dispatched is durable: without this, offsets in queues would not be kept up to their ends.
+        self._flusher.flush()
         self._dispatch()
         self._persistence.flush_all()
 

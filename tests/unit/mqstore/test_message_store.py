@@ -917,6 +917,15 @@ def test_an_async_put_is_done_once_it_is_durable(small: SmallStore, start: bool)
         assert bodies(store, "orders") == [b"%d" % index for index in range(50)]
 
 
+def test_a_flush_dispatches_what_nobody_waits_for(small: SmallStore) -> None:
+    """In SYNC_FLUSH the dispatcher sees what is durable: a put that does not wait is made so first."""
+    with small.open(flush_disk_type="SYNC_FLUSH", start=False) as store:
+        store.put_message_async(Message("orders", b"x"))
+        store.put_message(Message("orders", b"y", wait_store_msg_ok=False))
+        store.flush()
+        assert store.stats().dispatch_behind_bytes == 0
+
+
 def test_async_puts_are_done_when_the_store_is_closed(small: SmallStore) -> None:
     """Also those that nobody flushed before."""
     store = small.open(flush_disk_type="SYNC_FLUSH")
