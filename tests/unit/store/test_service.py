@@ -4,7 +4,9 @@ import threading
 
 import pytest
 
+from mqstore.store import service as service_module
 from mqstore.store.service import Service
+from support.interrupts import interrupted_at
 
 LONG_MS = 3_600_000
 
@@ -125,3 +127,21 @@ def test_a_thread_that_cannot_be_made_is_not_waited_for(monkeypatch: pytest.Monk
         with pytest.raises(RuntimeError, match="new thread"):
             service.start()
     service.stop()
+
+
+def test_ctrl_c_while_it_is_woken_leaves_one_that_can_be_woken_and_stopped() -> None:
+    """Between any two lines, those of the standard library among them: no lock may stay taken."""
+    line, was_interrupted = 0, True
+    while was_interrupted:
+        line += 1
+        ran = threading.Semaphore(0)
+        service = Service("test", LONG_MS, ran.release)
+        service.start()
+        was_interrupted = interrupted_at(line, (threading, service_module), service.wake)
+        again = threading.Thread(target=service.wake, daemon=True)
+        again.start()
+        assert ran.acquire(timeout=10), line
+        stopper = threading.Thread(target=service.stop, daemon=True)
+        stopper.start()
+        stopper.join(10)
+        assert not stopper.is_alive(), line
