@@ -162,14 +162,10 @@ def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
     """The columns of `schema`, each as `build_column` makes it.
 
     Where many bodies are copied, two threads take the columns one after another: a processor alone cannot
-    ask memory for bodies as fast as memory gives. The caller copies the bodies, and then takes from what is
-    left, so where no other processor is free it waits for one short column at most.
+    ask memory for bodies as fast as memory gives.
     """
+    waiting = deque(sorted(schema, key=_body_first))
     columns: dict[str, pa.Array] = {}
-    waiting = deque(schema)
-
-    def build(field: pa.Field) -> None:
-        columns[field.name] = build_column(field.name, records, field.type)
 
     def build_waiting() -> None:
         while True:
@@ -177,17 +173,18 @@ def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
                 field = waiting.popleft()
             except IndexError:
                 return
-            build(field)
+            columns[field.name] = build_column(field.name, records, field.type)
 
     if len(schema) > 1 and _copied_bytes(records, schema) >= _BESIDE_BYTES:
-        body = next(field for field in schema if field.name == "body")
-        waiting.remove(body)
         other = beside(build_waiting)
-        build(body)
         build_waiting()
         other.result()
     build_waiting()
     return [columns[name] for name in schema.names]
+
+
+def _body_first(field: pa.Field) -> bool:
+    return bool(field.name != "body")
 
 
 def _copied_bytes(records: Records, schema: pa.Schema) -> int:
