@@ -3,16 +3,20 @@
 Two ways: a thread that waits in `wait` until a condition of its own holds, and listeners that are called
 with (topic, queue id, next queue offset) by the thread whose put made the message visible.
 A listener must be quick; what it raises is kept in `error` and never fails the put.
-Threads: any. Costs a put nothing but one test while nobody waits or listens.
+Threads: any. Costs a put nothing but one test while nobody waits or listens. An announcement takes no lock,
+so an interrupt (Ctrl-C) in its midst holds up nobody else's put.
 """
 
 import threading
 import time
 from collections.abc import Callable
 
+from mqstore.store.bell import Bell
+
 __all__ = ["ArrivalListener", "Arrivals"]
 
 ArrivalListener = Callable[[str, int, int], None]
+_LONGEST_SLEEP_S = 0.01
 
 
 class Arrivals:
@@ -22,14 +26,15 @@ class Arrivals:
         # Whether anyone wants to know; read without a lock by every put.
         self.wanted = False
         self.error: Exception | None = None
-        self._condition = threading.Condition()
-        self._waiting = 0
         self._closed = False
+        # Held to replace one of the next two, which are read without it.
+        self._lock = threading.Lock()
+        self._bells: tuple[Bell, ...] = ()
         self._listeners: tuple[ArrivalListener, ...] = ()
 
     def add_listener(self, listener: ArrivalListener) -> None:
         """Call `listener` after each put from now on."""
-        with self._condition:
+        with self._lock:
             self._listeners = (*self._listeners, listener)
             self.wanted = True
 
@@ -40,31 +45,33 @@ class Arrivals:
                 listener(topic, queue_id, next_offset)
             except Exception as error:  # noqa: BLE001 - whatever a listener raises must not fail the put
                 self.error = error
-        with self._condition:
-            self._condition.notify_all()
+        self._ring()
 
     def wait(self, arrived: Callable[[], bool], timeout_ms: int) -> bool:
         """Wait until `arrived()` holds, asked anew after each arrival; False when time is up or closed."""
         deadline_s = time.monotonic() + timeout_ms / 1000
-        with self._condition:
-            self._waiting += 1
+        bell = Bell()
+        with self._lock:
+            self._bells = (*self._bells, bell)
             self.wanted = True
         try:
             while not arrived():
-                with self._condition:
-                    # Up to 10 ms, so that an arrival between the question and the wait is not missed long.
-                    remaining_s = min(deadline_s - time.monotonic(), 0.01)
-                    if remaining_s <= 0 or self._closed:
-                        return False
-                    self._condition.wait(remaining_s)
+                # Not long: another process's puts, and one that was under way here, are not announced.
+                remaining_s = min(deadline_s - time.monotonic(), _LONGEST_SLEEP_S)
+                if remaining_s <= 0 or self._closed:
+                    return False
+                bell.sleep(remaining_s)
             return True
         finally:
-            with self._condition:
-                self._waiting -= 1
-                self.wanted = bool(self._waiting or self._listeners)
+            with self._lock:
+                self._bells = tuple(other for other in self._bells if other is not bell)
+                self.wanted = bool(self._bells or self._listeners)
 
     def close(self) -> None:
         """Let all waiting threads go."""
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
+        self._closed = True
+        self._ring()
+
+    def _ring(self) -> None:
+        for bell in self._bells:
+            bell.ring()
