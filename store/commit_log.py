@@ -377,14 +377,10 @@ class CommitLog:
         current.reserve(position + len(block.bytes_of(first, stop)))
 
     def reserve_ahead(self) -> None:
-        """Reserve the window after the next, off the writer's path. A full disk shows in puts.
-
-        In ASYNC_FLUSH its pages are touched as well. In SYNC_FLUSH that would have the next sync write all of
-        them, as zeros, and spare little, for after each sync a page has to be touched anew.
-        """
+        """Reserve and touch the window after the next, off the writer's path. A full disk shows in puts."""
         current = self._current
         if current is not None:
-            current.reserve_next_window(populate=not self._is_sync_flush)
+            current.reserve_next_window()
 
     def refuse(self, reason: Callable[[], StoreError] | None) -> None:
         """Refuse appends with the error that `reason` makes, or accept them again with None.

@@ -146,8 +146,8 @@ class MappedFile:
             self.reserved_position = wanted
             self._attention_position = wanted if wanted == self.size_bytes else wanted - window // 2
 
-    def reserve_next_window(self, *, populate: bool = True) -> bool:
-        """Reserve one more window, and touch it, if less than half of one is left; whether it did.
+    def reserve_next_window(self) -> bool:
+        """Reserve and touch one more window if less than half of one is left; whether it did.
 
         The first window is left to the first writer, but for one who found no room.
         """
@@ -157,8 +157,7 @@ class MappedFile:
         if not low or start >= self.size_bytes or is_first:
             return False
         self.reserve(start + 1)
-        if populate:
-            self.region.populate(start, self.reserved_position - start)
+        self.region.populate(start, self.reserved_position - start)
         return True
 
     def _attend(self, end: int) -> None:

@@ -152,6 +152,8 @@ class OsMappedRegion:
             except FileNotFoundError:
                 # Deleted meanwhile: nobody will ask for its bytes again.
                 return
+            # Each page that is written has to be touched anew after a sync.
+            self._populated_position = 0
             os.fdatasync(descriptor)
 
     def rest(self) -> None:

@@ -131,7 +131,7 @@ def test_the_next_window_is_reserved_ahead_only_when_space_is_low(mapped_file: M
     mapped_file.publish(bytes(512))
     assert not mapped_file.reserve_next_window()
     mapped_file.publish(bytes(WINDOW // 2))
-    assert mapped_file.reserve_next_window(populate=False)
+    assert mapped_file.reserve_next_window()
     assert mapped_file.reserved_position == 2 * WINDOW
     assert not mapped_file.reserve_next_window()
     mapped_file.publish(bytes(SIZE - mapped_file.wrote_position))
