@@ -139,7 +139,8 @@ class DeliveryService:
         # Guards the progress of the levels together with the table of offsets; held for moments.
         self._lock = threading.Lock()
         self._levels: tuple[_Level, ...] = ()
-        self._stopping = threading.Event()
+        # No threading.Event: an interrupted `set` keeps its lock, and nobody sleeps on it here.
+        self._is_stopping = False
 
     # -- life -----------------------------------------------------------------------------------------
 
@@ -178,7 +179,7 @@ class DeliveryService:
 
         The owner then flushes the log and calls `persist`.
         """
-        self._stopping.set()
+        self._is_stopping = True
 
     def persist(self, flushed_offset: int) -> bool:
         """Write delayOffset.json as far as the log is durable up to `flushed_offset`; False: no change.
@@ -200,7 +201,7 @@ class DeliveryService:
             now_ms = self._clock.now_ms()
             before = sum(level.delivered for level in self._levels)
             busy = self._levels
-            while busy and not self._stopping.is_set():
+            while busy and not self._is_stopping:
                 busy = tuple(level for level in busy if self._take_turn(level, now_ms))
             return sum(level.delivered for level in self._levels) - before
 

@@ -19,6 +19,7 @@ from mqstore.store.message import Message
 from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.status import PutMessageStatus
 from support.delayed_store import DelayedStore
+from support.interrupts import interrupted_at
 
 
 def delay_offset_text(*offsets: tuple[int, int]) -> bytes:
@@ -311,6 +312,19 @@ def test_a_stopped_service_delivers_nothing() -> None:
     store.delay(1, b"a")
     store.delivery.stop()
     assert store.deliver_after(1_000) == 0
+
+
+def test_ctrl_c_while_it_is_stopped_lets_it_be_stopped_again() -> None:
+    """Between any two lines, those of the standard library among them: an event's lock would stay taken."""
+    line, was_interrupted = 0, True
+    while was_interrupted:
+        line += 1
+        delivery = DelayedStore().delivery
+        was_interrupted = interrupted_at(line, (threading, delivery_service), delivery.stop)
+        stopper = threading.Thread(target=delivery.stop, daemon=True)
+        stopper.start()
+        stopper.join(10)
+        assert not stopper.is_alive(), line
 
 
 def test_questions_do_not_wait_for_a_delivery() -> None:
