@@ -4,13 +4,15 @@ Making an ordinary future, resolving it and asking it costs as much as the put i
 light: it holds the end of its record and the outcome, and reads off the log whether it is done. Only who
 asks for more than `done`, `result` and `exception` (a callback, `cancel`, `concurrent.futures.wait`,
 `asyncio.wrap_future`) turns it into an ordinary future, in one step, and has it settled by the flusher.
-From then on all is the standard library's own code.
+From then on all is the standard library's own code, but for the future's lock.
 
 It has nothing synced: who puts asks the flusher for that. Who waits in `result` may sync as any putter does.
 Threads: any. Durability: a result means that the log is durable up to the record's end.
 """
 
 import threading
+from _thread import RLock
+from collections import deque
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
@@ -26,6 +28,18 @@ _ORDINARY_FIELDS = vars(Future()).keys()
 # Held while a light future becomes an ordinary one; nobody else's code runs under it, but for a finalizer,
 # which may ask a future: hence re-entrant.
 _becoming_ordinary = threading.RLock()
+
+
+class _Condition(RLock, threading.Condition):  # type: ignore[misc]  # both name their methods alike, on purpose
+    """A condition that is its own lock, so that `with` takes and gives it back in one step each.
+
+    In the standard one's two, Ctrl-C can strike when the lock is taken and nobody is to give it back; the
+    thread that settles all futures would wait for it for ever.
+    """
+
+    def __init__(self) -> None:
+        # All that the base's `wait` and `notify` need beside the methods of a lock.
+        self._waiters: deque[Any] = deque()
 
 
 class DurableFuture(Future[Outcome]):
@@ -100,6 +114,7 @@ class DurableFuture(Future[Outcome]):
             self._light_end = _NOT_LIGHT
             failure = failure or flusher.failure
             ordinary: Future[Outcome] = Future()
+            ordinary._condition = _Condition()
             if self._log.flushed_offset >= self._end_offset:
                 ordinary.set_result(self._outcome)
             elif failure is not None:

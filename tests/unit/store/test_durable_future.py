@@ -5,6 +5,7 @@ Syncs are held up and failed through a watched file system, so threads meet wher
 """
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
@@ -318,3 +319,26 @@ def test_ctrl_c_anywhere_leaves_a_future_that_can_be_asked(small: SmallLog, flus
             future.add_done_callback(lambda done: told.append(done.result(0)))  # noqa: B023
             flusher.settle_kept()
             assert (told, future.result(0)) == ([7], 7), at
+
+
+def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(small: SmallLog, flusher: Flusher) -> None:
+    """A lock of one future that stayed taken would stop the thread that settles all of them."""
+    modules = (threading, concurrent.futures._base)
+    ways: tuple[Callable[[DurableFuture[int]], object], ...] = (
+        lambda future: future.add_done_callback(lambda _: None),
+        lambda future: future.cancel(),
+        lambda future: future.done(),
+    )
+    for way in ways:
+        was_interrupted, line = True, 0
+        while was_interrupted:
+            line += 1
+            asked, other = put(small, flusher), put(small, flusher)
+            told: list[int] = []
+            other.add_done_callback(lambda done: told.append(done.result(0)))  # noqa: B023
+            assert not asked.running()
+            was_interrupted = interrupted_at(line, modules, lambda: way(asked))  # noqa: B023
+            settling = threading.Thread(target=flusher.settle_kept, daemon=True)
+            settling.start()
+            settling.join(10)
+            assert (settling.is_alive(), told) == (False, [7]), line
