@@ -21,6 +21,7 @@ from itertools import repeat
 import msgspec
 import numpy as np
 
+from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.message_filter import ALL_TAGS, TagFilter, parse_subscription
@@ -86,10 +87,7 @@ class MessageReader:
         count = max(-(-self._max_filter_bytes // ENTRY_BYTES), max_msg_nums)
         entries = queue.view_from(offset, min(count, max_offset - offset))
         if not entries:
-            next_begin_offset = queue.roll_next_file(offset)
-            return GetMessageResult(
-                GetMessageStatus.OFFSET_FOUND_NULL, next_begin_offset, min_offset, max_offset, []
-            )
+            return _gone(queue, offset, max_offset)
         status, examined, messages = self._scan(entries, parse_subscription(tags), max_msg_nums)
         return GetMessageResult(status, offset + examined, min_offset, max_offset, messages)
 
@@ -229,6 +227,15 @@ class MessageReader:
 
     def __repr__(self) -> str:
         return f"MessageReader({self._commit_log!r}, {self._consume_queues!r})"
+
+
+def _gone(queue: ConsumeQueue, offset: int, max_offset: int) -> GetMessageResult:
+    """Retention took the entry at `offset` meanwhile: alone with others of its file, or the whole file."""
+    min_offset = queue.min_offset
+    if offset < min_offset:
+        return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset, [])
+    next_begin_offset = queue.roll_next_file(offset)
+    return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, next_begin_offset, min_offset, max_offset, [])
 
 
 def _outside(offset: int, min_offset: int, max_offset: int) -> tuple[GetMessageStatus, int] | None:

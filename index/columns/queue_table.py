@@ -82,12 +82,14 @@ def queue_table(
 def _records(
     commit_log: CommitLog, queue: ConsumeQueue, begin_offset: int, end_offset: int
 ) -> Iterator[Records]:
-    offset = max(begin_offset, queue.min_offset)
+    offset = begin_offset
     end_offset = min(end_offset, queue.end_below(commit_log.visible_offset))
-    while offset < end_offset:
+    # The minimum rises when retention deletes meanwhile.
+    while (offset := max(offset, queue.min_offset)) < end_offset:
         view = queue.view_from(offset, min(end_offset - offset, _BATCH_RECORDS))
-        if not view:  # deleted by retention meanwhile
-            offset = queue.roll_next_file(offset)
+        if not view:
+            if offset >= queue.min_offset:  # a file that retention of another process has deleted
+                offset = queue.roll_next_file(offset)
             continue
         entries = Entries.of(view)
         offset += len(view) // ENTRY_BYTES

@@ -93,6 +93,23 @@ def test_an_entry_that_cannot_be_had(filled: FilledQueues, monkeypatch: pytest.M
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 100)
 
 
+def test_entries_that_expire_between_two_looks(filled: FilledQueues, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the same file that are left are not passed over."""
+    puts = [filled.put() for _ in range(5)]
+    queue = filled.queues.find("orders", 0)
+    assert queue is not None
+
+    def expire_before(offset: int, count: int) -> memoryview:
+        monkeypatch.undo()
+        filled.queues.correct_min_offset(puts[2].physical_offset)
+        return queue.view_from(offset, count)
+
+    monkeypatch.setattr(queue, "view_from", expire_before)
+    result = filled.get(1)
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, 2)
+    assert offsets(filled.get(2)) == [2, 3, 4]
+
+
 def test_a_file_that_went_before_it_was_mapped(filled: FilledQueues) -> None:
     """Retention of another process takes what a reader knows by name only: it goes on with the next file."""
     for _ in range(1_000):

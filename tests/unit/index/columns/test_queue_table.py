@@ -175,6 +175,26 @@ def test_a_reader_passes_over_what_the_writer_has_deleted_since(file_system: Fil
         assert reader.to_arrow("orders", 0)["queue_offset"].to_pylist() == left
 
 
+def test_messages_that_expire_meanwhile_take_no_others_along(
+    filled: FilledQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the same file that are left have their rows."""
+    puts = [filled.put() for _ in range(50)]
+    queue = filled.queues.find_or_create("orders", 0)
+    view_from = queue.view_from
+
+    def expire_before_the_second(offset: int, count: int) -> memoryview:
+        if offset:
+            patched.undo()
+            filled.queues.correct_min_offset(puts[15].physical_offset)
+        return view_from(offset, count)
+
+    monkeypatch.setattr("mqstore.index.columns.queue_table._BATCH_RECORDS", 10)
+    patched = pytest.MonkeyPatch()
+    patched.setattr(queue, "view_from", expire_before_the_second)
+    assert table(filled)["queue_offset"].to_pylist() == [*range(10), *range(15, 50)]
+
+
 def test_lent_bodies_outlive_their_segment(filled: FilledQueues) -> None:
     """The table keeps the mapping alive."""
     filled.put(b"a body that does not fit into the view")
