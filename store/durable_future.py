@@ -4,15 +4,13 @@ Making an ordinary future, resolving it and asking it costs as much as the put i
 light: it holds the end of its record and the outcome, and reads off the log whether it is done. Only who
 asks for more than `done`, `result` and `exception` (a callback, `cancel`, `concurrent.futures.wait`,
 `asyncio.wrap_future`) turns it into an ordinary future, in one step, and has it settled by the flusher.
-From then on all is the standard library's own code, but for the future's lock.
+From then on all is the standard library's own code.
 
 It has nothing synced: who puts asks the flusher for that. Who waits in `result` may sync as any putter does.
 Threads: any. Durability: a result means that the log is durable up to the record's end.
 """
 
 import threading
-from _thread import RLock
-from collections import deque
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
@@ -28,18 +26,8 @@ _ORDINARY_FIELDS = vars(Future()).keys()
 # Held while a light future becomes an ordinary one; nobody else's code runs under it, but for a finalizer,
 # which may ask a future: hence re-entrant.
 _becoming_ordinary = threading.RLock()
-
-
-class _Condition(RLock, threading.Condition):  # type: ignore[misc]  # both name their methods alike, on purpose
-    """A condition that is its own lock, so that `with` takes and gives it back in one step each.
-
-    In the standard one's two, Ctrl-C can strike when the lock is taken and nobody is to give it back; the
-    thread that settles all futures would wait for it for ever.
-    """
-
-    def __init__(self) -> None:
-        # All that the base's `wait` and `notify` need beside the methods of a lock.
-        self._waiters: deque[Any] = deque()
+# Others hold the lock of a future for microseconds.
+_LONG_S = 0.01
 
 
 class DurableFuture(Future[Outcome]):
@@ -114,7 +102,6 @@ class DurableFuture(Future[Outcome]):
             self._light_end = _NOT_LIGHT
             failure = failure or flusher.failure
             ordinary: Future[Outcome] = Future()
-            ordinary._condition = _Condition()
             if self._log.flushed_offset >= self._end_offset:
                 ordinary.set_result(self._outcome)
             elif failure is not None:
@@ -129,8 +116,14 @@ class DurableFuture(Future[Outcome]):
 
     def settle(self, failure: StoreError | None) -> None:
         """Be done: the log is durable, or that has failed. Only the first word counts."""
+        if not self._condition.acquire(timeout=_LONG_S):
+            # Ctrl-C ended an asker in the standard library with the lock in hand: until that thread asks
+            # again it is gone for good, and the futures of others must not wait for it.
+            self._flusher.keep(self.settle)
+            return
+        self._condition.release()
         try:
-            if failure is None:
+            if failure is None or self._log.flushed_offset >= self._end_offset:
                 self.set_result(self._outcome)
             else:
                 self.set_exception(failure)

@@ -342,3 +342,21 @@ def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(small: SmallLog, fl
             settling.start()
             settling.join(10)
             assert (settling.is_alive(), told) == (False, [7]), line
+            # Whoever was interrupted may ask again.
+            flusher.settle_kept()
+            assert asked.done(), line
+
+
+def test_one_whose_lock_stays_taken_does_not_hold_up_the_others(small: SmallLog, flusher: Flusher) -> None:
+    """It is settled when the lock is given back, with what became of its own bytes."""
+    asked, other = put(small, flusher), put(small, flusher)
+    assert not asked.running()
+    assert not other.running()
+    with asked._condition, ThreadPoolExecutor(1) as pool:
+        pool.submit(flusher.settle_kept).result(60)
+        assert other.done()
+        assert not asked.done()
+        small.append()
+        small.log.poison(OSError(5, "gone"))
+    flusher.settle_kept()
+    assert asked.result(0) == 7
