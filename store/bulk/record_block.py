@@ -1,7 +1,8 @@
 """The record block: encoded records, one behind the other, on their way into the log.
 
 It is made without a lock (columns_encoder.py, or `of_messages`), completed under the append lock by
-store/commit_log.py, which then copies it into a segment in one piece, and thrown away.
+store/commit_log.py, which then copies it into a segment in one piece. Then its buffer may be used again
+(spare_buffers.py); the places stay.
 Threads: one owner at a time; nothing in it is shared.
 """
 
