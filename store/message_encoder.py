@@ -218,7 +218,7 @@ class MessageEncoder:
 def join_keys(keys: tuple[str, ...]) -> str:
     """The property KEYS of several keys. Raises PropertiesIllegal for one that would come back as two."""
     joined = names.KEY_SEPARATOR.join(keys)
-    if joined.count(names.KEY_SEPARATOR) >= len(keys):
+    if joined.count(names.KEY_SEPARATOR) >= max(1, len(keys)):
         key = next(key for key in keys if names.KEY_SEPARATOR in key)
         raise PropertiesIllegal(
             f"the key {key!r} holds a blank, and would be stored as several keys, for RocketMQ parts keys by "

@@ -226,6 +226,12 @@ def test_a_key_with_a_blank_is_refused(keys: Any) -> None:
     assert caught.value.value == "order 1"
 
 
+def test_keys_that_were_read_already_are_refused() -> None:
+    """An iterator gives them once: it is not taken for a message without keys."""
+    with pytest.raises(PropertiesIllegal, match="KEYS"):
+        encoder().encode(Message("orders", b"", keys=iter(())))
+
+
 def test_several_keys_in_one_string_are_parted_by_blanks() -> None:
     """As RocketMQ's client takes them; empty ones count for nothing."""
     assert stored(Message("orders", b"", keys="a  b")).keys == ("a", "b")
