@@ -26,8 +26,8 @@ _ORDINARY_FIELDS = vars(Future()).keys()
 # Held while a light future becomes an ordinary one; nobody else's code runs under it, but for a finalizer,
 # which may ask a future: hence re-entrant.
 _becoming_ordinary = threading.RLock()
-# Others hold the lock of a future for microseconds.
-_LONG_S = 0.01
+# Others hold the lock of a future for microseconds, or until the system lets them run again.
+_LONG_S = 0.05
 
 
 class DurableFuture(Future[Outcome]):

@@ -321,8 +321,11 @@ def test_ctrl_c_anywhere_leaves_a_future_that_can_be_asked(small: SmallLog, flus
             assert (told, future.result(0)) == ([7], 7), at
 
 
-def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(small: SmallLog, flusher: Flusher) -> None:
+def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(
+    small: SmallLog, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lock of one future that stayed taken would stop the thread that settles all of them."""
+    monkeypatch.setattr(durable_future_module, "_LONG_S", 0.001)
     modules = (threading, concurrent.futures._base)
     ways: tuple[Callable[[DurableFuture[int]], object], ...] = (
         lambda future: future.add_done_callback(lambda _: None),
