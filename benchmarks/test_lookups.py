@@ -5,7 +5,9 @@ for one tag of ten in turn, 32 messages a call; mqstore and RocketMQ look at the
 then at the tag itself, SQLite has an index on the tag. By key: each key is of one message; RocketMQ walks the
 chain of its hash index and decodes what it finds. By time: the first entry at or after a time, found by
 bisection of the queue, and in SQLite by its index. What is asked is drawn before the time is taken; a byte
-of each body is read. Dishonest would be: an index less for a rival, or keys that are not there.
+of each body is read: mqstore's where it lies, SQLite's of a copy, RocketMQ's of a message that was decoded
+and its body CRC checked, as its clients do. Dishonest would be: an index less for a rival, or keys that are
+not there.
 """
 
 import random
