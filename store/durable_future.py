@@ -116,12 +116,11 @@ class DurableFuture(Future[Outcome]):
 
     def settle(self, failure: StoreError | None) -> None:
         """Be done: the log is durable, or that has failed. Only the first word counts."""
-        if not self._condition.acquire(timeout=_LONG_S):
+        if not self._is_free():
             # Ctrl-C ended an asker in the standard library with the lock in hand: until that thread asks
             # again it is gone for good, and the futures of others must not wait for it.
             self._flusher.keep(self.settle)
             return
-        self._condition.release()
         try:
             if failure is None or self._log.flushed_offset >= self._end_offset:
                 self.set_result(self._outcome)
@@ -135,3 +134,16 @@ class DurableFuture(Future[Outcome]):
             if was_cancelled:
                 # The message is stored all the same. Those who wait for several futures are told.
                 self.set_running_or_notify_cancel()
+
+    def _is_free(self) -> bool:
+        """Whether nobody holds the lock for long."""
+        is_free = True
+        try:
+            self._condition.acquire(timeout=_LONG_S)
+        finally:
+            # Ours or not, as in `Flusher._lead`: an interrupt here must not leave it taken either.
+            try:
+                self._condition.release()
+            except RuntimeError:
+                is_free = False
+        return is_free

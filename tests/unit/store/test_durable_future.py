@@ -331,6 +331,7 @@ def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(
         lambda future: future.add_done_callback(lambda _: None),
         lambda future: future.cancel(),
         lambda future: future.done(),
+        lambda future: future.settle(None),
     )
     for way in ways:
         was_interrupted, line = True, 0
