@@ -168,9 +168,7 @@ def test_above_the_warning_level_puts_are_refused_until_there_is_room(kept: Kept
     kept.small.append()
 
 
-def test_puts_are_refused_though_nothing_can_be_deleted(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_puts_are_refused_though_nothing_can_be_deleted(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fills up and a deletion that fails come together. The error is raised all the same."""
 
     def fail(path: Path) -> None:
