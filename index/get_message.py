@@ -141,17 +141,15 @@ class MessageReader:
         end = min(log.visible_offset - segment.start_offset, segment.size_bytes)
         places = np.empty((4, max_count), np.int64)
         packed = np.frombuffer(entries, np.uint8)
-        if tag_filter is None:
-            from mqstore.index import kernels
+        from mqstore.index.search import kernels
 
+        if tag_filter is None:
             count, collected_bytes = kernels.locate_records(
                 packed, data, segment.start_offset, end, max_bytes, places
             )
             examined = count
         else:
-            from mqstore.index.search.kernels import locate_tagged
-
-            examined, count, collected_bytes = locate_tagged(
+            examined, count, collected_bytes = kernels.locate_tagged(
                 packed,
                 data,
                 segment.start_offset,

@@ -167,7 +167,7 @@ class IndexFile:
 
     def put(self, rows: Rows) -> int:
         """Insert as many of `rows` as fit; returns how many. Raises StoreFull; then none was."""
-        from mqstore.index import kernels
+        from mqstore.index.keys import kernels
 
         number = self.header.index_count
         rows = rows[: self._size.entry_count - number]
@@ -267,7 +267,7 @@ class IndexFile:
 
     def forget_from(self, header: IndexHeader) -> None:
         """Go back, in memory, to the entries that were there under `header`; the slots follow from them."""
-        from mqstore.index import kernels
+        from mqstore.index.keys import kernels
 
         slots = np.zeros(SLOT_BYTES * self._size.slot_count, np.uint8)
         entries = self._file.array[self._position_of(0) :]

@@ -73,7 +73,7 @@ def _offsets(words: Words, entries_at: Slots) -> npt.NDArray[np.int64]:
 
 def _are_of(data: memoryview, header: IndexHeader, slot_count: int) -> bool:
     """Whether the slots are what inserting the entries leaves, under this number of slots."""
-    from mqstore.index import kernels
+    from mqstore.index.keys import kernels
 
     slot_bytes = SLOT_BYTES * slot_count
     content = np.frombuffer(data, np.uint8, offset=HEADER_BYTES)

@@ -141,7 +141,7 @@ class IndexFiles:
             return sum(file.index_count - 1 for file in self._row.files) + sum(map(len, self._tail))
 
     def absorb(self, chunk: LogChunk) -> int:
-        from mqstore.index import kernels
+        from mqstore.index.keys import kernels
 
         with self._lock, self._typed_errors():
             self._check_open()

@@ -200,7 +200,7 @@ class IndexRecovery:
 
     def _walk(self, start: int, below_offset: int, *, with_tags: bool) -> Iterator[Rows]:
         """Keys of the records from `start` on, lent until the next piece. Damage ends it."""
-        from mqstore.index import kernels
+        from mqstore.index.keys import kernels
 
         buffer = np.empty((_ROWS, 3), np.int64)
         offset = start

@@ -1,4 +1,4 @@
-"""Compiled walks over the log: from its raw bytes to consume queue entries and to keys.
+"""Compiled walks over the log: from its raw bytes to consume queue entries, and into the queues.
 
 Arrays in: `data` is uint8, C-contiguous, bytes of one segment from the beginning of a record on; positions
 are indexes into it, int64. A kernel never reads outside `data`, whatever the lengths in the bytes claim, and
@@ -11,6 +11,7 @@ checked by recovery (store/kernels.py), not here.
 
 Callers hold no lock: the kernels release the GIL, all but raise_ends. Import this module inside the function
 that first needs it; compiled code is cached on disk. The plain twins are in tests/support/index_kernels.py.
+From the log to keys: keys/kernels.py. What is asked of queues and keys: search/kernels.py.
 Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties.
 """
 
@@ -21,7 +22,6 @@ import numpy as np
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mqstore.index import index_file_format
 from mqstore.index.consume_queue_format import ENTRY_BYTES
 from mqstore.index.queue_ends import (
     ADDRESS,
@@ -35,36 +35,22 @@ from mqstore.index.queue_ends import (
 )
 from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
 from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.properties_format import DELAY, KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
-from mqstore.store.record_format import (
-    FIXED_BYTES,
-    PHYSICAL_OFFSET_POSITION,
-    STORE_TIMESTAMP_POSITION,
-)
-from mqstore.store.sys_flag import (
-    BORN_HOST_V6,
-    TRANSACTION_MASK,
-    TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
-)
+from mqstore.store.properties_format import DELAY, TAGS
+from mqstore.store.record_format import FIXED_BYTES, PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
+from mqstore.store.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
 
 __all__ = [
-    "ENDING_BLANK",
-    "ENDING_NO_RECORD",
-    "ENDING_NO_ROOM",
     "append_runs",
     "consume_queue_entries",
     "enter_row",
     "find_property",
     "find_row",
-    "index_slots",
-    "insert_index_entries",
     "java_hash",
-    "java_key_entries",
-    "key_entries",
-    "locate_records",
+    "java_hash_on",
+    "matches",
     "raise_ends",
     "slots_of",
+    "write_big_endian",
 ]
 
 compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
@@ -78,7 +64,8 @@ _compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundschec
 
 
 @compiled
-def _matches(data, at, expected):  # type: ignore[no-untyped-def]
+def matches(data, at, expected):  # type: ignore[no-untyped-def]
+    """Whether the bytes of `expected` lie at `at`."""
     for index in range(len(expected)):
         if data[at + index] != expected[index]:
             return False
@@ -98,7 +85,7 @@ def find_property(data, properties_at, properties_length, name):  # type: ignore
         start = stop
         while start > properties_at and data[start - 1] != 2:
             start -= 1
-        if stop - start >= least and data[start + len(name)] == 1 and _matches(data, start, name):
+        if stop - start >= least and data[start + len(name)] == 1 and matches(data, start, name):
             value_at = start + len(name) + 1
             return value_at, stop - value_at
         stop = start - 1
@@ -151,7 +138,7 @@ def _code_point(data, at, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _java_hash_on(data, at, length, code):  # type: ignore[no-untyped-def]
+def java_hash_on(data, at, length, code):  # type: ignore[no-untyped-def]
     """String.hashCode of a text that ends with the one at `at`; `code` is that of what comes before it."""
     stop = at + length
     while at < stop:
@@ -174,7 +161,7 @@ def _java_hash_on(data, at, length, code):  # type: ignore[no-untyped-def]
 @compiled
 def java_hash(data, at, length):  # type: ignore[no-untyped-def]
     """Java's String.hashCode of the UTF-8 text at `at`, as int64 (sign-extended)."""
-    return np.int64(np.int32(_java_hash_on(data, at, length, np.uint32(0))))
+    return np.int64(np.int32(java_hash_on(data, at, length, np.uint32(0))))
 
 
 @compiled
@@ -198,7 +185,7 @@ def _tags_code(  # type: ignore[no-untyped-def]
     data, topic_at, topic_length, properties_at, properties_length, store_timestamp, delay_ms_by_level
 ):
     """The third field of a record's entry: when it is due if it is delayed, else the hash of its tags."""
-    if topic_length == len(_SCHEDULE_TOPIC) and _matches(data, topic_at, _SCHEDULE_TOPIC):
+    if topic_length == len(_SCHEDULE_TOPIC) and matches(data, topic_at, _SCHEDULE_TOPIC):
         value_at, value_length = find_property(data, properties_at, properties_length, _DELAY)
         if value_length > 0:
             level = min(_parse_int(data, value_at, value_length), np.int64(len(delay_ms_by_level) - 1))
@@ -284,7 +271,8 @@ def _grow(data, queues, queue_count):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _write_big_endian(target, at, value, size):  # type: ignore[no-untyped-def]
+def write_big_endian(target, at, value, size):  # type: ignore[no-untyped-def]
+    """Write an integer in `size` bytes."""
     for index in range(size):
         target[at + index] = np.uint8(value >> (8 * (size - 1 - index)) & 0xFF)
 
@@ -306,9 +294,9 @@ def _pack_by_queue(rows, row_count, queues, queue_count, base_offset):  # type: 
         places[index, 0] = rows[row, 3]
         places[index, 1] = queue
         at = index * ENTRY_BYTES
-        _write_big_endian(entries, at, base_offset + rows[row, 0], 8)
-        _write_big_endian(entries, at + 8, rows[row, 1], 4)
-        _write_big_endian(entries, at + 12, rows[row, 2], 8)
+        write_big_endian(entries, at, base_offset + rows[row, 0], 8)
+        write_big_endian(entries, at + 8, rows[row, 1], 4)
+        write_big_endian(entries, at + 12, rows[row, 2], 8)
     return entries, places
 
 
@@ -516,281 +504,3 @@ def raise_ends(appended, ends, rows):  # type: ignore[no-untyped-def]
     for index in range(len(appended)):
         rows[appended[index], MAX_OFFSET] = ends[index, 0]
         rows[appended[index], MAX_PHYSICAL_OFFSET] = ends[index, 1]
-
-
-@compiled
-def locate_records(entries, data, start_offset, end, max_bytes, places):  # type: ignore[no-untyped-def]
-    """Where the records of consecutive queue entries lie in one segment; (how many, their bytes together).
-
-    entries: uint8, packed, of which at most places.shape[1] are looked at. data: the segment, whose first
-    byte has physical offset `start_offset`; its bytes before `end` may be read. max_bytes: the records'
-    sizes together; the first is taken whatever its size. places: int64[4, n], filled with the positions in
-    `data` where record and body begin and end: record start, record stop, body start, body stop.
-
-    Ends before the first entry that is out of the ordinary, whatever it may be: a blank one, one of another
-    segment, one whose record is not all there or states another size or physical offset.
-    """
-    entries, data, places = borrowed((entries, data, places))
-    taken_bytes = np.int64(0)
-    count = min(len(entries) // ENTRY_BYTES, places.shape[1])
-    for index in range(count):
-        physical_offset = read_long(entries, index * ENTRY_BYTES)
-        size = read_int(entries, index * ENTRY_BYTES + 8)
-        at = physical_offset - start_offset
-        # Any number may stand in an entry, and a sum may wrap round.
-        if at < 0 or size < FIXED_BYTES or size > end - at or (index and taken_bytes + size > max_bytes):
-            return index, taken_bytes
-        total_size, body_at, body_length, _, _, _, _ = record_layout(data, at, at + size)
-        if total_size != size or read_long(data, at + PHYSICAL_OFFSET_POSITION) != physical_offset:
-            return index, taken_bytes
-        places[0, index] = at
-        places[1, index] = at + size
-        places[2, index] = body_at
-        places[3, index] = body_at + body_length
-        taken_bytes += size
-    return count, taken_bytes
-
-
-# -- keys -----------------------------------------------------------------------------------------------
-
-ENDING_NO_RECORD = 0
-"""`key_entries` stopped where no whole record begins: behind the last one, or at damage."""
-ENDING_BLANK = 1
-"""It stopped at a BLANK."""
-ENDING_NO_ROOM = 2
-"""It stopped before a record whose keys might not fit into the rows that are left."""
-
-_KEYS = np.frombuffer(KEYS.encode(), np.uint8)
-_UNIQ_KEY = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
-_KEY_SEPARATOR = ord(KEY_SEPARATOR)
-_TOPIC_SEPARATOR = np.frombuffer(b"#", np.uint8)
-# Stands between `topic#` and the tags.
-_TAGS_SEPARATOR = np.frombuffer(index_file_format.TAGS_PREFIX.encode(), np.uint8)
-_FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325
-_FNV_PRIME = 0x100_0000_01B3
-
-
-@compiled
-def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
-    """FNV-1a of 64 bits over some bytes, going on from `code`."""
-    for index in range(at, at + length):
-        code = (code ^ np.uint64(data[index])) * np.uint64(_FNV_PRIME)
-    return code
-
-
-@compiled
-def _hash_on(data, at, length, code, is_java):  # type: ignore[no-untyped-def]
-    """The hash, of one kind or the other, of a text that ends with the bytes at `at`."""
-    if is_java:
-        return np.uint64(_java_hash_on(data, at, length, np.uint32(code)))
-    return _fnv_1a(data, at, length, code)
-
-
-@compiled
-def _finished(code, is_java):  # type: ignore[no-untyped-def]
-    """What is kept of a hash: all of FNV-1a; of Java's the absolute value, 0 for the one that has none."""
-    if not is_java:
-        return np.int64(code)
-    signed = np.int64(np.int32(np.uint32(code)))
-    return np.int64(0) if signed == -0x8000_0000 else abs(signed)
-
-
-@compiled
-def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: ignore[no-untyped-def]
-    rows[row_count, 0] = code
-    rows[row_count, 1] = store_timestamp
-    rows[row_count, 2] = physical_offset
-    return row_count + 1
-
-
-@compiled
-def _has_value(data, start, stop, name):  # type: ignore[no-untyped-def]
-    """Whether the property from `start` to `stop` has this name, and a value that is not empty."""
-    value_at = start + len(name) + 1
-    return value_at < stop and data[value_at - 1] == 1 and _matches(data, start, name)
-
-
-@compiled
-def _find_keys(data, properties_at, properties_length):  # type: ignore[no-untyped-def]
-    """Where the values of UNIQ_KEY, KEYS and TAGS lie, as `find_property` finds each, in one search.
-
-    (unique_at, unique_stop, keys_at, keys_stop, tags_at, tags_stop); a missing value ends where it begins.
-    """
-    unique_at = unique_stop = keys_at = keys_stop = tags_at = tags_stop = properties_at
-    stop = properties_at + properties_length
-    while stop > properties_at:
-        start = stop
-        while start > properties_at and data[start - 1] != 2:
-            start -= 1
-        if start < stop:
-            first = data[start]
-            if (
-                first == _UNIQ_KEY[0]
-                and unique_at == unique_stop
-                and _has_value(data, start, stop, _UNIQ_KEY)
-            ):
-                unique_at, unique_stop = start + len(_UNIQ_KEY) + 1, stop
-            elif first == _KEYS[0] and keys_at == keys_stop and _has_value(data, start, stop, _KEYS):
-                keys_at, keys_stop = start + len(_KEYS) + 1, stop
-            elif first == _TAGS[0] and tags_at == tags_stop and _has_value(data, start, stop, _TAGS):
-                tags_at, tags_stop = start + len(_TAGS) + 1, stop
-        stop = start - 1
-    return unique_at, unique_stop, keys_at, keys_stop, tags_at, tags_stop
-
-
-@compiled
-def _put_keys(  # type: ignore[no-untyped-def]
-    data, topic_code, is_java, with_tags, properties_at, properties_length, timestamp, offset, rows, row_count
-):
-    """A row for the unique key, each word of KEYS, repeated ones too, and the tags; returns rows in use."""
-    unique_at, unique_stop, key_at, stop, tags_at, tags_stop = _find_keys(
-        data, properties_at, properties_length
-    )
-    if unique_at < unique_stop:
-        code = _finished(_hash_on(data, unique_at, unique_stop - unique_at, topic_code, is_java), is_java)
-        row_count = _put_key(rows, row_count, code, timestamp, offset)
-    while key_at < stop:
-        key_end = key_at
-        while key_end < stop and data[key_end] != _KEY_SEPARATOR:
-            key_end += 1
-        if key_end > key_at:
-            code = _finished(_hash_on(data, key_at, key_end - key_at, topic_code, is_java), is_java)
-            row_count = _put_key(rows, row_count, code, timestamp, offset)
-        key_at = key_end + 1
-    if with_tags and tags_at < tags_stop:
-        code = _hash_on(_TAGS_SEPARATOR, 0, 2, topic_code, is_java)
-        code = _finished(_hash_on(data, tags_at, tags_stop - tags_at, code, is_java), is_java)
-        row_count = _put_key(rows, row_count, code, timestamp, offset)
-    return row_count
-
-
-@compiled
-def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type: ignore[no-untyped-def]
-    end = len(data)
-    at = np.int64(0)
-    last_at = np.int64(-1)
-    last_store_timestamp = np.int64(-1)
-    while True:
-        layout = record_layout(data, at, end)
-        total_size, _, _, topic_at, topic_length, properties_at, properties_length = layout
-        if total_size < NO_LAYOUT:
-            return at, row_count, last_at, last_store_timestamp, ENDING_BLANK
-        if total_size == NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
-            return at, row_count, last_at, last_store_timestamp, ENDING_NO_RECORD
-        # A key takes at least two bytes, itself and what parts it from the one before.
-        if row_count + properties_length // 2 + 1 > len(rows):
-            return at, row_count, last_at, last_store_timestamp, ENDING_NO_ROOM
-        sys_flag = read_int(data, at + 36)
-        moved = 12 if sys_flag & BORN_HOST_V6 else 0
-        last_at = at
-        last_store_timestamp = read_long(data, at + STORE_TIMESTAMP_POSITION + moved)
-        if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
-            topic_code = np.uint64(0) if is_java else np.uint64(_FNV_OFFSET_BASIS)
-            topic_code = _hash_on(data, topic_at, topic_length, topic_code, is_java)
-            topic_code = _hash_on(_TOPIC_SEPARATOR, 0, 1, topic_code, is_java)
-            row_count = _put_keys(
-                data,
-                topic_code,
-                is_java,
-                with_tags,
-                properties_at,
-                properties_length,
-                last_store_timestamp,
-                base_offset + at,
-                rows,
-                row_count,
-            )
-        at += total_size
-
-
-@compiled
-def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
-    """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
-
-    base_offset: physical offset of data[0]. rows: int64[n, 3], filled from row `row_count` on; at least
-    16,384 of them must be free, more than the keys of any record, or nothing may be walked over.
-    Half records have keys, rollback records have none. The hash is that of key_lookup.key_hash. The walk
-    ends as that of consume_queue_entries, and before a record whose keys might not fit.
-
-    Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
-    -1; its store time in epoch ms, or -1; one of ENDING_...).
-    """
-    data, rows = borrowed((data, rows))
-    return _walk_keys(data, base_offset, rows, row_count, False, False)
-
-
-@compiled
-def java_key_entries(data, base_offset, rows, row_count, with_tags):  # type: ignore[no-untyped-def]
-    """As `key_entries`, with the hash of RocketMQ's index files (index_file_format.key_hash).
-
-    with_tags: a record's tags follow its keys, as the key TAGS_PREFIX + tags.
-    """
-    data, rows = borrowed((data, rows))
-    return _walk_keys(data, base_offset, rows, row_count, True, with_tags)
-
-
-# -- index files ----------------------------------------------------------------------------------------
-
-_INDEX_ENTRY_BYTES = index_file_format.ENTRY_BYTES
-_SLOT_BYTES = index_file_format.SLOT_BYTES
-_MAX_INT = 0x7FFF_FFFF
-
-_GROUP_SHIFT = index_file_format.GROUP_SHIFT
-
-
-@compiled
-def _seconds_since(begin_ms, store_timestamp):  # type: ignore[no-untyped-def]
-    if begin_ms <= 0 or store_timestamp < begin_ms:
-        return np.int64(0)
-    return min((store_timestamp - begin_ms) // 1000, np.int64(_MAX_INT))
-
-
-@compiled
-def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore[no-untyped-def]
-    """Insert keys into an index file of RocketMQ, as IndexFile#putKey does one by one.
-
-    rows: int64[n, 3], of java_key_entries; the caller has seen to it that so many entries fit the file.
-    header: int64[6], the fields of index_file_format.IndexHeader, brought up to date. slots: uint8, the slots
-    as they are on disk, changed. touched: uint8[number of slots >> GROUP_SHIFT, rounded up], 1 where slots
-    were changed. entries: uint8[20 * n], filled with the entries to append.
-    """
-    slot_count = len(slots) // _SLOT_BYTES
-    for row in range(len(rows)):
-        code, store_timestamp, physical_offset = rows[row, 0], rows[row, 1], rows[row, 2]
-        number = header[5]
-        slot = code % slot_count
-        slot_at = slot * _SLOT_BYTES
-        previous = read_int(slots, slot_at)
-        if previous <= 0 or previous >= number:
-            previous = np.int64(0)
-            header[4] += 1
-        at = row * _INDEX_ENTRY_BYTES
-        _write_big_endian(entries, at, code, 4)
-        _write_big_endian(entries, at + 4, physical_offset, 8)
-        # Of the first entry, too, from the begin time that the header has so far: that of the file before.
-        _write_big_endian(entries, at + 12, _seconds_since(header[0], store_timestamp), 4)
-        _write_big_endian(entries, at + 16, previous, 4)
-        _write_big_endian(slots, slot_at, number, _SLOT_BYTES)
-        touched[slot >> _GROUP_SHIFT] = 1
-        if number <= 1:
-            header[0] = store_timestamp
-            header[2] = physical_offset
-        header[1] = store_timestamp
-        header[3] = physical_offset
-        header[5] = number + 1
-
-
-@compiled
-def index_slots(entries, index_count, slots):  # type: ignore[no-untyped-def]
-    """Fill `slots`, all zero, as inserting entries 1 to index_count - 1 did; returns how many are in use.
-
-    entries: uint8, from entry 0 on. Both arrays as on disk.
-    """
-    slot_count = len(slots) // _SLOT_BYTES
-    used = 0
-    for number in range(1, index_count):
-        slot_at = read_int(entries, number * _INDEX_ENTRY_BYTES) % slot_count * _SLOT_BYTES
-        if read_int(slots, slot_at) == 0:
-            used += 1
-        _write_big_endian(slots, slot_at, number, _SLOT_BYTES)
-    return used

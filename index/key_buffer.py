@@ -47,7 +47,7 @@ class KeyBuffer:
 
     def take(self, chunk: LogChunk, least_offset: int) -> Taken:
         """Take in the keys of the whole records of `chunk` that begin at or above `least_offset`."""
-        from mqstore.index import kernels
+        from mqstore.index.keys import kernels
 
         consumed, last_offset, last_store_timestamp = 0, -1, -1
         while True:

@@ -15,7 +15,7 @@ _ROWS = 1 << 17
 
 def key_rows(piece: Piece) -> npt.NDArray[np.int64]:
     """As the key index in LMDB keeps them."""
-    from mqstore.index import kernels
+    from mqstore.index.keys import kernels
 
     parts, done, rows = [], 0, np.empty((_ROWS, 3), np.int64)
     while done < len(piece.data):
@@ -29,7 +29,7 @@ def key_rows(piece: Piece) -> npt.NDArray[np.int64]:
 
 def java_key_rows(piece: Piece, *, with_tags: bool) -> npt.NDArray[np.int64]:
     """As RocketMQ's index files keep them."""
-    from mqstore.index import kernels
+    from mqstore.index.keys import kernels
 
     parts, done, rows = [], 0, np.empty((_ROWS, 3), np.int64)
     while done < len(piece.data):

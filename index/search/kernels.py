@@ -1,4 +1,4 @@
-"""Compiled loops that look for something: a time in a queue, a key in a run, tags in a queue's records.
+"""Compiled loops that look for something: a queue's records, those with a tag, a time in it, a key in a run.
 
 Arrays: `entries` is uint8, packed queue entries; `data` uint8, one segment, whose first byte has physical
 offset `start_offset` and whose bytes before `end` may be read. Nothing outside is read, whatever stands in
@@ -26,7 +26,7 @@ from mqstore.store.record_format import (
 )
 from mqstore.store.sys_flag import BORN_HOST_V6
 
-__all__ = ["locate_tagged", "narrow_by_time", "run_offsets"]
+__all__ = ["locate_records", "locate_tagged", "narrow_by_time", "run_offsets"]
 
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
 # A tags code below the least 32-bit integer is the address of an extension entry: it tells no hash.
@@ -115,6 +115,42 @@ def run_offsets(rows, is_big_endian, code, begin_ms, end_ms, least_offset, below
     return offsets[:taken]
 
 
+# -- records of a queue -----------------------------------------------------------------------------------
+
+
+@_compiled
+def locate_records(entries, data, start_offset, end, max_bytes, places):  # type: ignore[no-untyped-def]
+    """Where the records of consecutive queue entries lie in one segment; (how many, their bytes together).
+
+    entries: uint8, packed, of which at most places.shape[1] are looked at. data: the segment, whose first
+    byte has physical offset `start_offset`; its bytes before `end` may be read. max_bytes: the records'
+    sizes together; the first is taken whatever its size. places: int64[4, n], filled with the positions in
+    `data` where record and body begin and end: record start, record stop, body start, body stop.
+
+    Ends before the first entry that is out of the ordinary, whatever it may be: a blank one, one of another
+    segment, one whose record is not all there or states another size or physical offset.
+    """
+    entries, data, places = borrowed((entries, data, places))
+    taken_bytes = np.int64(0)
+    count = min(len(entries) // ENTRY_BYTES, places.shape[1])
+    for index in range(count):
+        physical_offset = read_long(entries, index * ENTRY_BYTES)
+        size = read_int(entries, index * ENTRY_BYTES + 8)
+        at = physical_offset - start_offset
+        # Any number may stand in an entry, and a sum may wrap round.
+        if at < 0 or size < FIXED_BYTES or size > end - at or (index and taken_bytes + size > max_bytes):
+            return index, taken_bytes
+        total_size, body_at, body_length, _, _, _, _ = record_layout(data, at, at + size)
+        if total_size != size or read_long(data, at + PHYSICAL_OFFSET_POSITION) != physical_offset:
+            return index, taken_bytes
+        places[0, index] = at
+        places[1, index] = at + size
+        places[2, index] = body_at
+        places[3, index] = body_at + body_length
+        taken_bytes += size
+    return count, taken_bytes
+
+
 # -- by tag -------------------------------------------------------------------------------------------
 
 
@@ -148,7 +184,7 @@ def _is_tag_wanted(data, properties_at, properties_length, tags, tag_stops):  # 
 
 @_compiled
 def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_stops, places):  # type: ignore[no-untyped-def]
-    """As `locate_records` (../kernels.py), for records with a wanted tag: (entries done with, found, bytes).
+    """As `locate_records`, for records with a wanted tag: (entries done with, found, bytes).
 
     codes: int32, the hashes of the wanted tags. tags: uint8, the tags one behind the other; tag_stops:
     int64, where each ends. An entry is looked at by its hash first, and its record only when that fits.

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.index import kernels
+from mqstore.index.search import kernels as search_kernels
 from mqstore.store.java_hash import string_hash
 from support import index_kernels as plain
 from support.plain_records import BLANK, V1, V2, host_bytes, record
@@ -213,7 +214,7 @@ def test_records_are_located_as_the_twin_does(
             entries += struct.pack(">qiq", max(offset + shift, 0), size + longer, code)
     end = max(len(data) - cut_bytes, 0)
     places = np.full((4, max_count), -1)
-    count, taken_bytes = kernels.locate_records(
+    count, taken_bytes = search_kernels.locate_records(
         as_array(entries), as_array(data), start_offset, end, max_bytes, places
     )
     located = plain.locate_records(entries, data, start_offset, end, max_count, max_bytes)
@@ -228,4 +229,4 @@ def test_an_entry_with_any_numbers_locates_nothing(physical_offset: int, size: i
     places = np.full((4, 1), -1)
     for start_offset in (0, 2**31):
         data = as_array(bytes(1_000))
-        assert kernels.locate_records(entries, data, start_offset, 1_000, 2**40, places) == (0, 0)
+        assert search_kernels.locate_records(entries, data, start_offset, 1_000, 2**40, places) == (0, 0)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqstore.index import kernels
 from mqstore.index.key_buffer import KeyBuffer
+from mqstore.index.keys import kernels
 from mqstore.store.sys_flag import TRANSACTION_MASK
 from support.key_log import SEGMENT_BYTES, KeyLog, plain_key_rows
 

@@ -18,10 +18,11 @@ from typing import Any
 import lmdb
 import pytest
 
-from mqstore.index import kernels, key_environment, key_index, stored_runs
+from mqstore.index import key_environment, key_index, stored_runs
 from mqstore.index.key_environment import KeyEnvironment
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_index_format import STATE_KEY
+from mqstore.index.keys import kernels
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from mqstore.store.file_system import DiskUsage
 from mqstore.store.os_file_system import OsFileSystem

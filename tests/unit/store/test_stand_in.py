@@ -61,6 +61,7 @@ def test_a_delayed_stand_in_says_where_it_goes() -> None:
 def test_a_filler_takes_exactly_the_room_it_is_given() -> None:
     """It gets no entry in a queue and no key."""
     from mqstore.index import kernels as index_kernels
+    from mqstore.index.keys import kernels as key_kernels
 
     for size in [*range(MIN_FILLER_BYTES, MIN_FILLER_BYTES + 60), 4_096, 1 << 20]:
         record = filler(BASE, size, 1)
@@ -70,4 +71,4 @@ def test_a_filler_takes_exactly_the_room_it_is_given() -> None:
         entries, *_ = index_kernels.consume_queue_entries(data, BASE, np.zeros(1, np.int64))
         assert len(entries) == 0
         rows = np.empty((1 << 14, 3), np.int64)
-        assert index_kernels.key_entries(data, BASE, rows, 0)[1] == 0
+        assert key_kernels.key_entries(data, BASE, rows, 0)[1] == 0

@@ -1,0 +1,276 @@
+"""Compiled walks from the log to keys, and from keys into RocketMQ's index files.
+
+Two hashes of `topic#key`: FNV-1a of 64 bits for our own key index (../key_index.py), Java's String#hashCode
+for the index files (../index_files.py). The walk is that of ../kernels.py: the same rules for arrays, bounds
+and what counts as a record. Nothing is written but the arrays that the caller gives to be filled.
+Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs it.
+Source: IndexService#buildIndex, IndexFile#putKey. The plain twins are in tests/support/plain_index_files.py
+and ../memory_key_index.py.
+"""
+
+import numba
+import numpy as np
+
+from mqstore.index import index_file_format
+from mqstore.index.kernels import java_hash_on, matches, write_big_endian
+from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
+from mqstore.store.properties_format import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
+from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
+from mqstore.store.sys_flag import BORN_HOST_V6, TRANSACTION_MASK, TRANSACTION_ROLLBACK
+
+__all__ = [
+    "ENDING_BLANK",
+    "ENDING_NO_RECORD",
+    "ENDING_NO_ROOM",
+    "index_slots",
+    "insert_index_entries",
+    "java_key_entries",
+    "key_entries",
+]
+
+_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+# -- keys -----------------------------------------------------------------------------------------------
+
+ENDING_NO_RECORD = 0
+"""`key_entries` stopped where no whole record begins: behind the last one, or at damage."""
+ENDING_BLANK = 1
+"""It stopped at a BLANK."""
+ENDING_NO_ROOM = 2
+"""It stopped before a record whose keys might not fit into the rows that are left."""
+
+_KEYS = np.frombuffer(KEYS.encode(), np.uint8)
+_UNIQ_KEY = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
+_KEY_SEPARATOR = ord(KEY_SEPARATOR)
+_TAGS = np.frombuffer(TAGS.encode(), np.uint8)
+_TOPIC_SEPARATOR = np.frombuffer(b"#", np.uint8)
+# Stands between `topic#` and the tags.
+_TAGS_SEPARATOR = np.frombuffer(index_file_format.TAGS_PREFIX.encode(), np.uint8)
+_FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325
+_FNV_PRIME = 0x100_0000_01B3
+
+
+@_compiled
+def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
+    """FNV-1a of 64 bits over some bytes, going on from `code`."""
+    for index in range(at, at + length):
+        code = (code ^ np.uint64(data[index])) * np.uint64(_FNV_PRIME)
+    return code
+
+
+@_compiled
+def _hash_on(data, at, length, code, is_java):  # type: ignore[no-untyped-def]
+    """The hash, of one kind or the other, of a text that ends with the bytes at `at`."""
+    if is_java:
+        return np.uint64(java_hash_on(data, at, length, np.uint32(code)))
+    return _fnv_1a(data, at, length, code)
+
+
+@_compiled
+def _finished(code, is_java):  # type: ignore[no-untyped-def]
+    """What is kept of a hash: all of FNV-1a; of Java's the absolute value, 0 for the one that has none."""
+    if not is_java:
+        return np.int64(code)
+    signed = np.int64(np.int32(np.uint32(code)))
+    return np.int64(0) if signed == -0x8000_0000 else abs(signed)
+
+
+@_compiled
+def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: ignore[no-untyped-def]
+    rows[row_count, 0] = code
+    rows[row_count, 1] = store_timestamp
+    rows[row_count, 2] = physical_offset
+    return row_count + 1
+
+
+@_compiled
+def _has_value(data, start, stop, name):  # type: ignore[no-untyped-def]
+    """Whether the property from `start` to `stop` has this name, and a value that is not empty."""
+    value_at = start + len(name) + 1
+    return value_at < stop and data[value_at - 1] == 1 and matches(data, start, name)
+
+
+@_compiled
+def _find_keys(data, properties_at, properties_length):  # type: ignore[no-untyped-def]
+    """Where the values of UNIQ_KEY, KEYS and TAGS lie, as `find_property` finds each, in one search.
+
+    (unique_at, unique_stop, keys_at, keys_stop, tags_at, tags_stop); a missing value ends where it begins.
+    """
+    unique_at = unique_stop = keys_at = keys_stop = tags_at = tags_stop = properties_at
+    stop = properties_at + properties_length
+    while stop > properties_at:
+        start = stop
+        while start > properties_at and data[start - 1] != 2:
+            start -= 1
+        if start < stop:
+            first = data[start]
+            if (
+                first == _UNIQ_KEY[0]
+                and unique_at == unique_stop
+                and _has_value(data, start, stop, _UNIQ_KEY)
+            ):
+                unique_at, unique_stop = start + len(_UNIQ_KEY) + 1, stop
+            elif first == _KEYS[0] and keys_at == keys_stop and _has_value(data, start, stop, _KEYS):
+                keys_at, keys_stop = start + len(_KEYS) + 1, stop
+            elif first == _TAGS[0] and tags_at == tags_stop and _has_value(data, start, stop, _TAGS):
+                tags_at, tags_stop = start + len(_TAGS) + 1, stop
+        stop = start - 1
+    return unique_at, unique_stop, keys_at, keys_stop, tags_at, tags_stop
+
+
+@_compiled
+def _put_keys(  # type: ignore[no-untyped-def]
+    data, topic_code, is_java, with_tags, properties_at, properties_length, timestamp, offset, rows, row_count
+):
+    """A row for the unique key, each word of KEYS, repeated ones too, and the tags; returns rows in use."""
+    unique_at, unique_stop, key_at, stop, tags_at, tags_stop = _find_keys(
+        data, properties_at, properties_length
+    )
+    if unique_at < unique_stop:
+        code = _finished(_hash_on(data, unique_at, unique_stop - unique_at, topic_code, is_java), is_java)
+        row_count = _put_key(rows, row_count, code, timestamp, offset)
+    while key_at < stop:
+        key_end = key_at
+        while key_end < stop and data[key_end] != _KEY_SEPARATOR:
+            key_end += 1
+        if key_end > key_at:
+            code = _finished(_hash_on(data, key_at, key_end - key_at, topic_code, is_java), is_java)
+            row_count = _put_key(rows, row_count, code, timestamp, offset)
+        key_at = key_end + 1
+    if with_tags and tags_at < tags_stop:
+        code = _hash_on(_TAGS_SEPARATOR, 0, 2, topic_code, is_java)
+        code = _finished(_hash_on(data, tags_at, tags_stop - tags_at, code, is_java), is_java)
+        row_count = _put_key(rows, row_count, code, timestamp, offset)
+    return row_count
+
+
+@_compiled
+def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type: ignore[no-untyped-def]
+    end = len(data)
+    at = np.int64(0)
+    last_at = np.int64(-1)
+    last_store_timestamp = np.int64(-1)
+    while True:
+        layout = record_layout(data, at, end)
+        total_size, _, _, topic_at, topic_length, properties_at, properties_length = layout
+        if total_size < NO_LAYOUT:
+            return at, row_count, last_at, last_store_timestamp, ENDING_BLANK
+        if total_size == NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
+            return at, row_count, last_at, last_store_timestamp, ENDING_NO_RECORD
+        # A key takes at least two bytes, itself and what parts it from the one before.
+        if row_count + properties_length // 2 + 1 > len(rows):
+            return at, row_count, last_at, last_store_timestamp, ENDING_NO_ROOM
+        sys_flag = read_int(data, at + 36)
+        moved = 12 if sys_flag & BORN_HOST_V6 else 0
+        last_at = at
+        last_store_timestamp = read_long(data, at + STORE_TIMESTAMP_POSITION + moved)
+        if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+            topic_code = np.uint64(0) if is_java else np.uint64(_FNV_OFFSET_BASIS)
+            topic_code = _hash_on(data, topic_at, topic_length, topic_code, is_java)
+            topic_code = _hash_on(_TOPIC_SEPARATOR, 0, 1, topic_code, is_java)
+            row_count = _put_keys(
+                data,
+                topic_code,
+                is_java,
+                with_tags,
+                properties_at,
+                properties_length,
+                last_store_timestamp,
+                base_offset + at,
+                rows,
+                row_count,
+            )
+        at += total_size
+
+
+@_compiled
+def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
+    """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
+
+    base_offset: physical offset of data[0]. rows: int64[n, 3], filled from row `row_count` on; at least
+    16,384 of them must be free, more than the keys of any record, or nothing may be walked over.
+    Half records have keys, rollback records have none. The hash is that of key_lookup.key_hash. The walk
+    ends as that of consume_queue_entries, and before a record whose keys might not fit.
+
+    Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
+    -1; its store time in epoch ms, or -1; one of ENDING_...).
+    """
+    data, rows = borrowed((data, rows))
+    return _walk_keys(data, base_offset, rows, row_count, False, False)
+
+
+@_compiled
+def java_key_entries(data, base_offset, rows, row_count, with_tags):  # type: ignore[no-untyped-def]
+    """As `key_entries`, with the hash of RocketMQ's index files (index_file_format.key_hash).
+
+    with_tags: a record's tags follow its keys, as the key TAGS_PREFIX + tags.
+    """
+    data, rows = borrowed((data, rows))
+    return _walk_keys(data, base_offset, rows, row_count, True, with_tags)
+
+
+# -- index files ----------------------------------------------------------------------------------------
+
+_INDEX_ENTRY_BYTES = index_file_format.ENTRY_BYTES
+_SLOT_BYTES = index_file_format.SLOT_BYTES
+_MAX_INT = 0x7FFF_FFFF
+
+_GROUP_SHIFT = index_file_format.GROUP_SHIFT
+
+
+@_compiled
+def _seconds_since(begin_ms, store_timestamp):  # type: ignore[no-untyped-def]
+    if begin_ms <= 0 or store_timestamp < begin_ms:
+        return np.int64(0)
+    return min((store_timestamp - begin_ms) // 1000, np.int64(_MAX_INT))
+
+
+@_compiled
+def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore[no-untyped-def]
+    """Insert keys into an index file of RocketMQ, as IndexFile#putKey does one by one.
+
+    rows: int64[n, 3], of java_key_entries; the caller has seen to it that so many entries fit the file.
+    header: int64[6], the fields of index_file_format.IndexHeader, brought up to date. slots: uint8, the slots
+    as they are on disk, changed. touched: uint8[number of slots >> GROUP_SHIFT, rounded up], 1 where slots
+    were changed. entries: uint8[20 * n], filled with the entries to append.
+    """
+    slot_count = len(slots) // _SLOT_BYTES
+    for row in range(len(rows)):
+        code, store_timestamp, physical_offset = rows[row, 0], rows[row, 1], rows[row, 2]
+        number = header[5]
+        slot = code % slot_count
+        slot_at = slot * _SLOT_BYTES
+        previous = read_int(slots, slot_at)
+        if previous <= 0 or previous >= number:
+            previous = np.int64(0)
+            header[4] += 1
+        at = row * _INDEX_ENTRY_BYTES
+        write_big_endian(entries, at, code, 4)
+        write_big_endian(entries, at + 4, physical_offset, 8)
+        # Of the first entry, too, from the begin time that the header has so far: that of the file before.
+        write_big_endian(entries, at + 12, _seconds_since(header[0], store_timestamp), 4)
+        write_big_endian(entries, at + 16, previous, 4)
+        write_big_endian(slots, slot_at, number, _SLOT_BYTES)
+        touched[slot >> _GROUP_SHIFT] = 1
+        if number <= 1:
+            header[0] = store_timestamp
+            header[2] = physical_offset
+        header[1] = store_timestamp
+        header[3] = physical_offset
+        header[5] = number + 1
+
+
+@_compiled
+def index_slots(entries, index_count, slots):  # type: ignore[no-untyped-def]
+    """Fill `slots`, all zero, as inserting entries 1 to index_count - 1 did; returns how many are in use.
+
+    entries: uint8, from entry 0 on. Both arrays as on disk.
+    """
+    slot_count = len(slots) // _SLOT_BYTES
+    used = 0
+    for number in range(1, index_count):
+        slot_at = read_int(entries, number * _INDEX_ENTRY_BYTES) % slot_count * _SLOT_BYTES
+        if read_int(slots, slot_at) == 0:
+            used += 1
+        write_big_endian(slots, slot_at, number, _SLOT_BYTES)
+    return used
