@@ -168,6 +168,9 @@ class Flusher:
                 self._sync_error = error
                 log.poison(error)
                 raise (log.refusal or AssertionError("poisoned without a refusal")) from error
+            if log.flushed_offset > target:
+                # A signal handler that puts has synced more in the midst of this.
+                return log.flushed_offset
             log.flushed_offset = target
         self.flushed_store_timestamp = store_timestamp
         return target

@@ -68,6 +68,24 @@ def slow_disk(watched: WatchedFileSystem) -> Iterator[SlowDisk]:
     disk.release()
 
 
+def test_a_sync_within_a_sync_is_not_taken_back(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
+) -> None:
+    """As a signal handler's that puts while the thread it interrupted leads: what it was told stays true."""
+    told: list[int] = []
+
+    def put_within(step: str, path: Path) -> None:
+        if step == "sync" and not told:
+            told.append(0)
+            small.append()
+            told[0] = flusher.flush()
+
+    small.append()
+    watched.before = put_within
+    assert flusher.flush() == told[0] == small.log.max_offset
+    assert flusher.flushed_offset == told[0]
+
+
 def put_behind_a_slow_sync(small: SmallLog, flusher: Flusher, slow_disk: SlowDisk) -> list[Future[bool]]:
     """Eight puts that wait for the disk, seven of them appended while the first one's sync runs.
 
