@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 def beside(call: Callable[[], T]) -> "Future[T]":
-    """Begin `call` in a new thread. Its result, or what it raised, is in the future."""
+    """Begin `call` in a new thread. Its result, or what it raised, is in the future.
+
+    Where no thread is to be had (a limit, or the interpreter is ending) it is done before this returns.
+    """
     future: Future[T] = Future()
 
     def run() -> None:
@@ -24,5 +27,8 @@ def beside(call: Callable[[], T]) -> "Future[T]":
         except BaseException as error:  # noqa: BLE001 - raised again by whoever asks for the result
             future.set_exception(error)
 
-    threading.Thread(target=run, name="mqstore beside").start()
+    try:
+        threading.Thread(target=run, name="mqstore beside").start()
+    except RuntimeError:
+        run()
     return future

@@ -17,3 +17,13 @@ def test_what_it_raises_is_raised_where_the_result_is_asked_for() -> None:
     future = beside(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         future.result()
+
+
+def test_without_a_thread_the_caller_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the number of threads is limited: slower, and no error."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert beside(threading.get_ident).result() == threading.get_ident()
