@@ -29,6 +29,7 @@ from mqstore.client.first_offset import ConsumeFromWhere, first_offset
 from mqstore.client.received_message import ReceivedMessage
 from mqstore.message_store import MessageStore
 from mqstore.store import names
+from mqstore.store.bell import Bell
 from mqstore.store.errors import StoreClosed, StoreError
 from mqstore.store.status import GetMessageStatus, ResponseCode
 from mqstore.topics import MAX_QUEUE_NUMS
@@ -115,7 +116,9 @@ class PushConsumer:
         self._consume_timestamp_ms = consume_timestamp_ms
         # Written by the thread in run_once.
         self._next_offsets: dict[QueueKey, int] = {}
-        self._stopping = threading.Event()
+        # Written by `stop`; the bell ends a pause.
+        self._is_stopping = False
+        self._bell = Bell()
         self._thread: threading.Thread | None = None
         self.last_error: Exception | None = None
         """Why the thread of `start` is pausing, or has ended; None while all goes well."""
@@ -135,7 +138,7 @@ class PushConsumer:
         handed_out = 0
         first_error: Exception | None = None
         for key in self._queues():
-            if self._stopping.is_set():
+            if self._is_stopping:
                 break
             try:
                 handed_out += self.pull_once(key.topic, key.queue_id)
@@ -203,7 +206,7 @@ class PushConsumer:
         """
         done_offset, start = messages[0].queue_offset, 0
         try:
-            while start < len(messages) and not self._stopping.is_set():
+            while start < len(messages) and not self._is_stopping:
                 batch = messages[start : start + self._batch_size]
                 for message in self._finish_batch(key, batch):
                     done_offset = message.queue_offset + 1
@@ -245,7 +248,7 @@ class PushConsumer:
 
         An error is kept in `last_error` and pauses the thread for 3 s.
         """
-        if self._stopping.is_set():
+        if self._is_stopping:
             self.stop()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name=f"consumer-{self.group}", daemon=True)
@@ -253,16 +256,17 @@ class PushConsumer:
 
     def stop(self) -> None:
         """End the thread once its batch is done, and wait for it; a listener that calls this need not."""
-        self._stopping.set()
+        self._is_stopping = True
+        self._bell.ring()
         if self._thread is threading.current_thread():
             return
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self._stopping.clear()
+        self._is_stopping = False
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._is_stopping:
             try:
                 handed_out = self.run_once()
                 self.last_error = None
@@ -271,7 +275,7 @@ class PushConsumer:
                 return
             except Exception as error:  # noqa: BLE001 - a round that fails must not end the thread
                 self.last_error = error
-                self._stopping.wait(_PAUSE_AFTER_ERROR_SECONDS)
+                self._bell.sleep(_PAUSE_AFTER_ERROR_SECONDS)
                 continue
             if not handed_out:
-                self._stopping.wait(_PAUSE_WHEN_IDLE_SECONDS)
+                self._bell.sleep(_PAUSE_WHEN_IDLE_SECONDS)

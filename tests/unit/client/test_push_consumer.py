@@ -405,7 +405,7 @@ def test_stop_waits_for_one_batch_and_no_more(store: MessageStore) -> None:
     assert entered.wait(10)
     stopping = threading.Thread(target=subject.stop)
     stopping.start()
-    while not subject._stopping.is_set():
+    while not subject._is_stopping:
         pass
     left.set()
     stopping.join(10)
