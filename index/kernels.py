@@ -34,6 +34,7 @@ from mqstore.index.queue_ends import (
     TOPIC_LENGTH,
 )
 from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
+from mqstore.store.machine.kernels import same_bytes
 from mqstore.store.names import SCHEDULE_TOPIC
 from mqstore.store.properties_format import DELAY, TAGS
 from mqstore.store.record_format import FIXED_BYTES, PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
@@ -208,14 +209,6 @@ def _hash_queue(data, topic_at, topic_length, queue_id):  # type: ignore[no-unty
 
 
 @compiled
-def _same_bytes(one, one_at, other, other_at, length):  # type: ignore[no-untyped-def]
-    for index in range(length):
-        if one[one_at + index] != other[other_at + index]:
-            return False
-    return True
-
-
-@compiled
 def _empty_slots(count):  # type: ignore[no-untyped-def]
     """Slots of the table of queues, count a power of two; -1 stands for none."""
     slots = np.empty(count, np.int32)
@@ -236,7 +229,7 @@ def _find_slot(names, slots, queues, data, topic_at, topic_length, queue_id):  #
     while slots[slot] >= 0:
         known = slots[slot]
         same_lengths = queues[known, TOPIC_LENGTH] == topic_length and queues[known, QUEUE_ID] == queue_id
-        if same_lengths and _same_bytes(names, queues[known, TOPIC_AT], data, topic_at, topic_length):
+        if same_lengths and same_bytes(names, queues[known, TOPIC_AT], data, topic_at, topic_length):
             break
         slot = slot + np.uint64(1) & mask
     return slot
@@ -369,7 +362,7 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
             queue_id = read_int(data, at + 12)
             # Neighbours often are of one queue.
             same_lengths = queue_count and queues[queue, 1] == topic_length and queues[queue, 2] == queue_id
-            if not same_lengths or not _same_bytes(data, queues[queue, 0], data, topic_at, topic_length):
+            if not same_lengths or not same_bytes(data, queues[queue, 0], data, topic_at, topic_length):
                 slot = _find_slot(data, slots, queues, data, topic_at, topic_length, queue_id)
                 if slots[slot] < 0:
                     queues[queue_count, 0] = topic_at

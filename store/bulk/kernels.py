@@ -21,7 +21,7 @@ from numba.core import types
 
 from mqstore.store.checksum.kernels import crc32
 from mqstore.store.kernels import borrowed, read_int
-from mqstore.store.machine.kernels import copy_bytes
+from mqstore.store.machine.kernels import copy_bytes, same_bytes
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES
 from mqstore.store.record_format import CRC_PROPERTY_BYTES, STORE_TIMESTAMP_POSITION, crc_property
 from mqstore.store.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
@@ -85,14 +85,6 @@ def _write_long(target, at, value):  # type: ignore[no-untyped-def]
     _write_int(target, at + 4, value & np.int64(0xFFFFFFFF))
 
 
-@_compiled
-def _same_bytes(one, one_at, other, other_at, length):  # type: ignore[no-untyped-def]
-    for index in range(length):
-        if one[one_at + index] != other[other_at + index]:
-            return False
-    return True
-
-
 # -- properties ---------------------------------------------------------------------------------------
 
 
@@ -132,7 +124,7 @@ def _override_of(data, start, stop, names, name_starts):  # type: ignore[no-unty
     for index in range(len(name_starts) - 1):
         name_at = name_starts[index]
         length = name_starts[index + 1] - name_at
-        if length == stop - start and _same_bytes(names, name_at, data, start, length):
+        if length == stop - start and same_bytes(names, name_at, data, start, length):
             return index
     return -1
 
@@ -142,7 +134,7 @@ def _is_among(target, pairs, pair_count, data, start, stop):  # type: ignore[no-
     """Whether one of the pairs written to `target` has the name data[start:stop]."""
     length = stop - start
     for index in range(pair_count):
-        if pairs[index, 1] == length and _same_bytes(target, pairs[index, 0], data, start, length):
+        if pairs[index, 1] == length and same_bytes(target, pairs[index, 0], data, start, length):
             return True
     return False
 
@@ -214,7 +206,7 @@ def find_values(data, starts, stops, name, value_starts, value_stops):  # type: 
             value_stop = name_stop
             while value_stop < stops[row] and data[value_stop] != 2:
                 value_stop += 1
-            is_it = name_stop - at == len(name) and _same_bytes(name, 0, data, at, len(name))
+            is_it = name_stop - at == len(name) and same_bytes(name, 0, data, at, len(name))
             if is_it and value_stop > name_stop + 1:
                 value_starts[row], value_stops[row] = name_stop + 1, value_stop
                 count += 1
@@ -266,7 +258,7 @@ def join_pairs(  # type: ignore[no-untyped-def]
 def _mimics_crc(target, start, stop):  # type: ignore[no-untyped-def]
     """Whether the last 20 bytes of properties look like a record CRC."""
     at = stop - CRC_PROPERTY_BYTES
-    return at >= start and _same_bytes(_CRC_ENDING, 0, target, at, _CRC_NAME_BYTES)
+    return at >= start and same_bytes(_CRC_ENDING, 0, target, at, _CRC_NAME_BYTES)
 
 
 @_compiled_for(

@@ -35,6 +35,18 @@ def lose(small: SmallStore, topic: str, queue_id: int, *, directory_too: bool) -
         small.file_system.delete_directory(directory)
 
 
+def opened_telling(small: SmallStore, told: list[str]) -> MessageStore:
+    """The store, opened; what it did on the way goes into `told`."""
+    return MessageStore.open(
+        small.path,
+        small_config(),
+        clock=small.clock,
+        file_system=small.file_system,
+        start=False,
+        on_progress=lambda what, done, total: told.append(what),
+    )
+
+
 @pytest.mark.parametrize("directory_too", [True, False])
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_a_lost_queue_is_rebuilt_and_counts_on(
@@ -93,14 +105,7 @@ def test_files_that_retention_takes_are_not_missed(small: SmallStore) -> None:
         assert store.consume_queues.delete_expired(store.min_offset) > 0
     for content in (small.file_system.read(small.path / "mqstore" / "queue-names"), names):
         small.file_system.write(small.path / "mqstore" / "queue-names", content)
-        with MessageStore.open(
-            small.path,
-            small_config(),
-            clock=small.clock,
-            file_system=small.file_system,
-            start=False,
-            on_progress=lambda what, done, total: told.append(what),
-        ) as store:
+        with opened_telling(small, told) as store:
             assert store.get_min_offset_in_queue("events", 0) == 350
     assert "dispatch" not in told
 
@@ -110,15 +115,7 @@ def test_a_queue_that_is_complete_is_not_rebuilt(small: SmallStore) -> None:
     with small.open() as store:
         fill(store, 5)
     told: list[str] = []
-    with MessageStore.open(
-        small.path,
-        small_config(),
-        clock=small.clock,
-        file_system=small.file_system,
-        start=False,
-        on_progress=lambda what, done, total: told.append(what),
-    ):
-        pass
+    opened_telling(small, told).close()
     assert "dispatch" not in told
 
 
