@@ -24,27 +24,11 @@ from mqstore.store import durable_future as durable_future_module
 from mqstore.store import flusher as flusher_module
 from mqstore.store.durable_future import DurableFuture
 from mqstore.store.errors import StoreFull, StorePoisoned
-from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from mqstore.store.service import Service
 from support.interrupts import interrupted_at
 from support.small_log import SmallLog
 from support.watched_file_system import WatchedFileSystem
-
-
-@pytest.fixture
-def watched(file_system: FileSystem) -> WatchedFileSystem:
-    return WatchedFileSystem(file_system)
-
-
-@pytest.fixture
-def small(watched: WatchedFileSystem, root: Path) -> SmallLog:
-    return SmallLog(watched, root, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000)
-
-
-@pytest.fixture
-def flusher(small: SmallLog) -> Flusher:
-    return Flusher(small.log, small.config)
 
 
 @pytest.fixture

@@ -17,28 +17,12 @@ from mqstore.store import flusher as flusher_module
 from mqstore.store import sync_waiters as sync_waiters_module
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import StoreError, StorePoisoned
-from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from support.interrupts import interrupted_at
 from support.small_log import SEGMENT_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem
 
 THREADS = 8
-
-
-@pytest.fixture
-def watched(file_system: FileSystem) -> WatchedFileSystem:
-    return WatchedFileSystem(file_system)
-
-
-@pytest.fixture
-def small(watched: WatchedFileSystem, root: Path) -> SmallLog:
-    return SmallLog(watched, root, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000)
-
-
-@pytest.fixture
-def flusher(small: SmallLog) -> Flusher:
-    return Flusher(small.log, small.config)
 
 
 class SlowDisk:

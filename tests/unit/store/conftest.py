@@ -1,0 +1,25 @@
+"""A log in SYNC_FLUSH whose disk is watched, and its flusher: what tests of waiting puts play on."""
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.file_system import FileSystem
+from mqstore.store.flusher import Flusher
+from support.small_log import SmallLog
+from support.watched_file_system import WatchedFileSystem
+
+
+@pytest.fixture
+def watched(file_system: FileSystem) -> WatchedFileSystem:
+    return WatchedFileSystem(file_system)
+
+
+@pytest.fixture
+def small(watched: WatchedFileSystem, root: Path) -> SmallLog:
+    return SmallLog(watched, root, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000)
+
+
+@pytest.fixture
+def flusher(small: SmallLog) -> Flusher:
+    return Flusher(small.log, small.config)
