@@ -15,8 +15,6 @@ From the log to keys: keys/kernels.py. What is asked of queues and keys: search/
 Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties.
 """
 
-import functools
-
 import numba
 import numpy as np
 from numba.core import cgutils
@@ -33,8 +31,9 @@ from mqstore.index.queue_ends import (
     TOPIC_AT,
     TOPIC_LENGTH,
 )
+from mqstore.store.compiled import CHECKS_BOUNDS, compiled, compiled_holding_gil
 from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
-from mqstore.store.machine.kernels import same_bytes
+from mqstore.store.machine.kernels import address_of_bytes, same_bytes
 from mqstore.store.names import SCHEDULE_TOPIC
 from mqstore.store.properties_format import DELAY, TAGS
 from mqstore.store.record_format import FIXED_BYTES, PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
@@ -54,14 +53,12 @@ __all__ = [
     "write_big_endian",
 ]
 
-compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
 # Read-only arrays, which writable ones pass for too: so that each kernel is compiled once and not for
 # every mixture of the two.
 _BYTES = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
 _LONGS = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
 _ROWS = numba.types.Array(numba.types.int64, 2, "C", readonly=True)
 _SLOTS = numba.types.Array(numba.types.int32, 1, "C", readonly=True)
-_compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundscheck=False)
 
 
 @compiled
@@ -320,7 +317,7 @@ def _runs(places, queues):  # type: ignore[no-untyped-def]
     return runs
 
 
-@_compiled_for((_BYTES, numba.types.int64, _LONGS))
+@compiled((_BYTES, numba.types.int64, _LONGS))
 def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore[no-untyped-def]
     """Entries of all whole records from data[0] on, grouped by queue.
 
@@ -395,19 +392,19 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
 # -- appending to many queues --------------------------------------------------------------------------
 
 
-@_compiled_for((_BYTES, numba.types.int64, _BYTES, _SLOTS, _ROWS))
+@compiled((_BYTES, numba.types.int64, _BYTES, _SLOTS, _ROWS))
 def find_row(topic, queue_id, names, slots, rows):  # type: ignore[no-untyped-def]
     """The row of a queue in the table of queue_ends.py, or -1. topic: uint8, UTF-8."""
     return np.int64(slots[_find_slot(names, slots, rows, topic, 0, len(topic), queue_id)])
 
 
-@_compiled_for((numba.types.int64, _BYTES, numba.types.int32[::1], _ROWS))
+@compiled((numba.types.int64, _BYTES, numba.types.int32[::1], _ROWS))
 def enter_row(row, names, slots, rows):  # type: ignore[no-untyped-def]
     """Let `slots` lead to this row, which must leave half of them empty."""
     _enter(row, names, slots, rows)
 
 
-@_compiled_for((_BYTES, _ROWS, numba.types.int64, numba.types.int64))
+@compiled((_BYTES, _ROWS, numba.types.int64, numba.types.int64))
 def slots_of(names, rows, row_count, slot_count):  # type: ignore[no-untyped-def]
     """Slots that lead to the first `row_count` rows; of two with the same name to the later."""
     return _slots_of(names, rows, row_count, slot_count)
@@ -419,9 +416,8 @@ def _copy_out(typing_context, address, source, at, length):  # type: ignore[no-u
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         address, source, at, length = arguments
-        data = context.make_array(signature.args[1])(context, builder, source).data
-        target = builder.inttoptr(address, data.type)
-        cgutils.raw_memcpy(builder, target, builder.gep(data, [at]), length, 1)
+        start = address_of_bytes(context, builder, signature.args[1], source, at, length)
+        cgutils.raw_memcpy(builder, builder.inttoptr(address, start.type), start, length, 1)
         return context.get_dummy_value()
 
     return numba.types.void(address, source, at, length), generate
@@ -441,7 +437,7 @@ def _end_of_run(entries, runs, run, rows, row):  # type: ignore[no-untyped-def]
     return read_long(entries, last_at) + read_int(entries, last_at + 8)
 
 
-@_compiled_for((_BYTES, _BYTES, _ROWS, _BYTES, _SLOTS, _ROWS))
+@compiled((_BYTES, _BYTES, _ROWS, _BYTES, _SLOTS, _ROWS))
 def append_runs(data, entries, runs, names, slots, rows):  # type: ignore[no-untyped-def]
     """Write the entries of ordinary runs to the end of their queues, and leave the others.
 
@@ -477,6 +473,9 @@ def append_runs(data, entries, runs, names, slots, rows):  # type: ignore[no-unt
             left_count += 1
             continue
         position = (runs[run, 2] - rows[row, FIRST_OFFSET]) * ENTRY_BYTES
+        room_bytes = (rows[row, ROOM_END] - rows[row, FIRST_OFFSET]) * ENTRY_BYTES
+        if CHECKS_BOUNDS and not 0 <= position <= room_bytes - runs[run, 1] * ENTRY_BYTES:
+            raise IndexError("entries outside of a queue's room")
         _copy_out(
             rows[row, ADDRESS] + position, entries, runs[run, 0] * ENTRY_BYTES, runs[run, 1] * ENTRY_BYTES
         )
@@ -487,7 +486,7 @@ def append_runs(data, entries, runs, names, slots, rows):  # type: ignore[no-unt
     return appended[:appended_count], ends[:appended_count], left[:left_count]
 
 
-@numba.njit((_LONGS, _ROWS, numba.types.int64[:, ::1]), nogil=False, cache=True, boundscheck=False)
+@compiled_holding_gil((_LONGS, _ROWS, numba.types.int64[:, ::1]))
 def raise_ends(appended, ends, rows):  # type: ignore[no-untyped-def]
     """Change the rows of the table of queue_ends.py to what append_runs answered.
 

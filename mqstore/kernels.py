@@ -5,10 +5,10 @@ lock: the kernel releases the GIL. Import this module inside the function that f
 is in tests/unit/mqstore/test_kernels.py.
 """
 
-import numba
 import numpy as np
 
 from mqstore.store.checksum.kernels import crc32
+from mqstore.store.compiled import compiled
 from mqstore.store.kernels import NO_LAYOUT, read_int, read_long, record_layout
 from mqstore.store.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
 from mqstore.store.sys_flag import BORN_HOST_V6
@@ -16,7 +16,7 @@ from mqstore.store.sys_flag import BORN_HOST_V6
 __all__ = ["survey"]
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False)
+@compiled
 def survey(data):  # type: ignore[no-untyped-def]
     """(records, greatest store timestamp or -1, position of the first wrong body CRC or -1, that CRC).
 

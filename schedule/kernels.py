@@ -12,11 +12,11 @@ Callers need not hold the GIL: the kernel releases it. Import this module inside
 it; compiled code is cached on disk. The plain twin is `restore` followed by store/message_encoder.py.
 """
 
-import numba
 import numpy as np
 
 from mqstore.index.kernels import find_property
 from mqstore.store.checksum.kernels import crc32
+from mqstore.store.compiled import compiled
 from mqstore.store.kernels import read_int, read_long, record_layout, whole_record_size
 from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
@@ -31,8 +31,6 @@ from mqstore.store.record_format import (
 from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
 
 __all__ = ["MAX_GROWTH_BYTES", "restore_rows"]
-
-_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
 _HALF_TOPIC = np.frombuffer(TRANS_HALF_TOPIC.encode(), np.uint8)
@@ -55,7 +53,7 @@ _IPV4_HOST_BYTES = 8
 _BEHIND_HOSTS_BYTES = 16
 
 
-@_compiled
+@compiled
 def _is(data, at, length, expected):  # type: ignore[no-untyped-def]
     if length != len(expected):
         return False
@@ -65,7 +63,7 @@ def _is(data, at, length, expected):  # type: ignore[no-untyped-def]
     return True
 
 
-@_compiled
+@compiled
 def _same(data, one, other, length):  # type: ignore[no-untyped-def]
     for index in range(length):
         if data[one + index] != data[other + index]:
@@ -73,7 +71,7 @@ def _same(data, one, other, length):  # type: ignore[no-untyped-def]
     return True
 
 
-@_compiled
+@compiled
 def _copy(target, at, data, start, stop):  # type: ignore[no-untyped-def]
     """Copy data[start:stop] to target[at:]; where it ends."""
     source, place = data[start:stop], target[at : at + stop - start]
@@ -82,13 +80,13 @@ def _copy(target, at, data, start, stop):  # type: ignore[no-untyped-def]
     return at + stop - start
 
 
-@_compiled
+@compiled
 def _write(target, at, value, size):  # type: ignore[no-untyped-def]
     for index in range(size):
         target[at + index] = np.uint8(value >> (8 * (size - 1 - index)) & 0xFF)
 
 
-@_compiled
+@compiled
 def _number(data, at, length):  # type: ignore[no-untyped-def]
     """The number that some digits say, or -1."""
     if not 0 < length <= _MAX_DIGITS:
@@ -101,7 +99,7 @@ def _number(data, at, length):  # type: ignore[no-untyped-def]
     return number
 
 
-@_compiled
+@compiled
 def _is_ordinary(data, start, stop):  # type: ignore[no-untyped-def]
     """Whether properties are ASCII pairs, each closed, of names that differ: parsing changes none."""
     at = start
@@ -123,7 +121,7 @@ def _is_ordinary(data, start, stop):  # type: ignore[no-untyped-def]
     return True
 
 
-@_compiled
+@compiled
 def _stands_before(data, start, at, length):  # type: ignore[no-untyped-def]
     """Whether a pair from `start` on, before `at`, has the name data[at : at + length]."""
     other = start
@@ -136,7 +134,7 @@ def _stands_before(data, start, at, length):  # type: ignore[no-untyped-def]
     return False
 
 
-@_compiled
+@compiled
 def _group_of(target, group_places, group_count, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
     """Number of the group with this topic, in `target`, and queue id; `group_count` when there is none."""
     for group in range(group_count):
@@ -146,7 +144,7 @@ def _group_of(target, group_places, group_count, topic_at, topic_length, queue_i
     return group_count
 
 
-@_compiled
+@compiled
 def _is_deliverable(data, at, size, start_offset, queue_id, queue_offset):  # type: ignore[no-untyped-def]
     """Whether the record at `at` is whole, with both CRCs, of this entry, and no part of a transaction."""
     stop = at + size
@@ -164,7 +162,7 @@ def _is_deliverable(data, at, size, start_offset, queue_id, queue_offset):  # ty
     return _is(data, topic_at, topic_length, _SCHEDULE_TOPIC)
 
 
-@_compiled
+@compiled
 def _body_of(data, at):  # type: ignore[no-untyped-def]
     """Where the body of the record at `at` begins."""
     sys_flag = read_int(data, at + _SYS_FLAG_POSITION)
@@ -174,7 +172,7 @@ def _body_of(data, at):  # type: ignore[no-untyped-def]
     return body_at
 
 
-@_compiled
+@compiled
 def _properties_of(data, at, size):  # type: ignore[no-untyped-def]
     """Where the properties of the record at `at` begin and end, its CRC left out."""
     _, _, _, _, _, start, length = record_layout(data, at, at + size)
@@ -185,7 +183,7 @@ def _properties_of(data, at, size):  # type: ignore[no-untyped-def]
     return start, stop
 
 
-@_compiled
+@compiled
 def _write_header(target, at, queue_id, store_host, head_bytes, body_bytes):  # type: ignore[no-untyped-def]
     """Make the copied header of a waiting record, of `head_bytes`, that of the record to deliver."""
     _write(target, at + 4, MESSAGE_MAGIC_CODE, 4)
@@ -197,7 +195,7 @@ def _write_header(target, at, queue_id, store_host, head_bytes, body_bytes):  # 
     _write(target, at + head_bytes - _BEHIND_HOSTS_BYTES + 4, 0, 8)
 
 
-@_compiled
+@compiled
 def restore_rows(  # type: ignore[no-untyped-def]
     data,
     end,

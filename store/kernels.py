@@ -18,6 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mqstore.store.checksum.kernels import crc32
+from mqstore.store.compiled import compiled
 from mqstore.store.properties_format import CRC32, MAX_PROPERTIES_BYTES
 from mqstore.store.record_format import (
     BLANK_MAGIC_CODE,
@@ -57,9 +58,6 @@ NO_RECORD = 2
 _CRC_NAME = np.frombuffer(CRC32.encode() + b"\x01", np.uint8)
 
 
-_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
-
-
 @intrinsic
 def borrowed(typing_context, arrays):  # type: ignore[no-untyped-def]
     """The arrays of a tuple, without their owners: references to them are not counted.
@@ -80,7 +78,7 @@ def borrowed(typing_context, arrays):  # type: ignore[no-untyped-def]
     return arrays(arrays), generate
 
 
-@_compiled
+@compiled
 def read_int(data, at):  # type: ignore[no-untyped-def]
     """The signed 4-byte integer at `at`, which must not be negative."""
     # An unsigned index needs no look at its sign, and so the four loads become one.
@@ -95,13 +93,13 @@ def read_int(data, at):  # type: ignore[no-untyped-def]
     )
 
 
-@_compiled
+@compiled
 def read_long(data, at):  # type: ignore[no-untyped-def]
     """The signed 8-byte integer at `at`."""
     return read_int(data, at) << np.int64(32) | (read_int(data, at + 4) & np.int64(0xFFFFFFFF))
 
 
-@_compiled
+@compiled
 def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     """Lengths and places of the record at `at`, of which only bytes before `end` may be read.
 
@@ -148,7 +146,7 @@ def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     return (total_size, body_at, body_length, topic_at, topic_length, properties_at, properties_length)
 
 
-@_compiled
+@compiled
 def _record_crc_matches(data, at, stop):  # type: ignore[no-untyped-def]
     """Whether the ten digits at the end of a record are its CRC, least significant first."""
     stored = np.int64(0)
@@ -163,7 +161,7 @@ def _record_crc_matches(data, at, stop):  # type: ignore[no-untyped-def]
     return is_whole and stored == crc32(data, at, stop - CRC_PROPERTY_BYTES)
 
 
-@_compiled
+@compiled
 def _ends_in_digits(data, stop):  # type: ignore[no-untyped-def]
     """Whether the last ten characters of the properties' last value are digits."""
     for at in range(stop - 11, stop - 1):
@@ -172,7 +170,7 @@ def _ends_in_digits(data, stop):  # type: ignore[no-untyped-def]
     return data[stop - 1] == 2
 
 
-@_compiled
+@compiled
 def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-def]
     """Size of the whole, unharmed record at `at`, or -1.
 
@@ -202,7 +200,7 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
     return total
 
 
-@_compiled
+@compiled
 def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Walk whole records from `start`; (stop position, records, last store timestamp, why it stopped).
 
@@ -226,7 +224,7 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     return at, records, last_store_timestamp, END_OF_DATA
 
 
-@_compiled
+@compiled
 def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Position of the first whole record at or after `start`, or -1. What repair and recovery ask."""
     (data,) = borrowed((data,))
@@ -268,7 +266,7 @@ def _int_at(typing_context, address):  # type: ignore[no-untyped-def]
     return word(numba.types.int64), generate
 
 
-@numba.njit((_LONGS, _LONGS, numba.types.int64, _LONGS), nogil=True, cache=True)
+@compiled((_LONGS, _LONGS, numba.types.int64, _LONGS))
 def sync_files(functions, paths, flags, outcome):  # type: ignore[no-untyped-def]
     """Open, sync and close one file after the other.
 

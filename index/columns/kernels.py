@@ -12,10 +12,10 @@ Imported only when a segment is read (compiling takes about a second, once per m
 
 from typing import Any, Final
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.kernels import borrowed, read_int, read_long, record_layout
 from mqstore.store.machine.kernels import (
     WORD_BYTES,
@@ -107,7 +107,7 @@ _HIGH_BITS: Final = np.uint64(0x8080_8080_8080_8080)
 _HASH_FACTOR: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
     """Fill column n of `layout`; False when no record of this size is at `at`."""
     found = record_layout(buffer, at, at + size)
@@ -129,7 +129,7 @@ def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
     return True
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: Int32s) -> tuple[int, int]:
     """Lay out the whole records in the first `length` bytes: (number of records, ending).
 
@@ -158,7 +158,7 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
     return n, ENDING_MORE
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def lay_out(
     buffer: Bytes, end: int, start_offset: int, physical_offsets: Int64s, sizes: Int32s, layout: Int32s
 ) -> int:
@@ -185,7 +185,7 @@ def lay_out(
     return count
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def _prefetch_record(buffer: Bytes, start: Int, stop: Int) -> None:
     """Ask for the lines of a record that hold its header, and the end of its properties."""
     prefetch(buffer, start)
@@ -194,7 +194,7 @@ def _prefetch_record(buffer: Bytes, start: Int, stop: Int) -> None:
     prefetch(buffer, stop - 1)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int, views: Int32s) -> None:
     """Fill Arrow's views of binary data that stays in `buffer`: 4 ints a value, 4 * starts.size in all.
 
@@ -216,7 +216,7 @@ def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int
             views[4 * n + 3] = start
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> int:
     """Position of the first record header in `buffer` that carries its own physical offset, or -1."""
     for at in range(length - _OFFSET_STOP + 1):
@@ -231,7 +231,7 @@ def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> 
     return -1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def take_int32(buffer: Bytes, starts: Int32s, distance: int, values: Int32s) -> None:
     """Read the int at that distance from each start. `values` is as long as `starts`."""
     buffer, starts, values = borrowed((buffer, starts, values))
@@ -239,7 +239,7 @@ def take_int32(buffer: Bytes, starts: Int32s, distance: int, values: Int32s) -> 
         values[n] = read_int(buffer, starts[n] + distance)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def take_int64(buffer: Bytes, starts: Int32s, distance: int, values: Int64s) -> None:
     """Read the long at that distance from each start. `values` is as long as `starts`."""
     buffer, starts, values = borrowed((buffer, starts, values))
@@ -247,7 +247,7 @@ def take_int64(buffer: Bytes, starts: Int32s, distance: int, values: Int64s) -> 
         values[n] = read_long(buffer, starts[n] + distance)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, data: Bytes) -> None:
     """Copy the pieces one after another into `data`; `offsets` (one longer) says where each begins.
 
@@ -269,7 +269,7 @@ def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, 
         offsets[n + 1] = end
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def number_distinct(
     buffer: Bytes, starts: Int32s, lengths: Int32s, slots: Int32s, numbers: Int32s, firsts: Int32s
 ) -> Int:
@@ -303,14 +303,14 @@ def number_distinct(
     return count
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def _is_piece(buffer: Bytes, start: Int, length: Int, starts: Int32s, lengths: Int32s, other: Int) -> bool:
     return bool(
         length == lengths[other] and same_bytes(buffer, start, buffer, np.int64(starts[other]), length)
     )
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False)
+@compiled
 def _hash(buffer: Bytes, start: Int, length: Int) -> Int:
     """Of so many bytes; not negative."""
     code = np.uint64(length)
@@ -319,7 +319,7 @@ def _hash(buffer: Bytes, start: Int, length: Int) -> Int:
     return np.int64(code >> np.uint64(32))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def count_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s) -> int:
     """How many pairs the properties strings can hold at most: one more than separators, in each."""
     buffer, starts, lengths = borrowed((buffer, starts, lengths))
@@ -331,14 +331,14 @@ def count_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s) -> int:
     return count
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def _marks_of(word: np.uint64) -> np.uint64:
     """Not 0 if a byte is 0x01 or 0x02; its lowest bit is then the high bit of the first that is."""
     one, two = word ^ _EACH_BYTE, word ^ (_EACH_BYTE << np.uint64(1))
     return ((one - _EACH_BYTE) & ~one | (two - _EACH_BYTE) & ~two) & _HIGH_BITS
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def _next_mark(buffer: Bytes, at: Int, stop: Int) -> Int:
     """Where the first 0x01 or 0x02 from `at` on is, or `stop`."""
     while at < stop:
@@ -355,7 +355,7 @@ def _next_mark(buffer: Bytes, at: Int, stop: Int) -> Int:
     return stop
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int32s, pairs: Int32s) -> Int:
     """Split each properties string into its pairs; of equal names the last counts. Returns their number.
 
@@ -384,7 +384,7 @@ def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int
     return count
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def _is_crc_ending(buffer: Bytes, at: Int, stop: Int) -> bool:
     """Whether nothing but the record's CRC follows: what nearly all end in, seen without a walk."""
     if stop - at != CRC_PROPERTY_BYTES or load_word(buffer, at) != _RECORD_CRC:
@@ -395,12 +395,12 @@ def _is_crc_ending(buffer: Bytes, at: Int, stop: Int) -> bool:
     return bool(marks == 0 and buffer[value_at - 1] == _NAME_END and buffer[stop - 1] == _PAIR_END)
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def _is_record_crc(buffer: Bytes, start: Int, stop: Int) -> bool:
     return bool(stop - start == WORD_BYTES and load_word(buffer, start) == _RECORD_CRC)
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def _put_pair(
     buffer: Bytes, pairs: Int32s, first: Int, count: Int, start: Int, separator: Int, end: Int
 ) -> Int:
@@ -418,7 +418,7 @@ def _put_pair(
     return max(count, slot + 1)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def find_values(
     buffer: Bytes,
     first_pairs: Int32s,

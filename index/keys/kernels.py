@@ -8,11 +8,11 @@ Source: IndexService#buildIndex, IndexFile#putKey. The plain twins are in tests/
 and ../memory_key_index.py.
 """
 
-import numba
 import numpy as np
 
 from mqstore.index import index_file_format
 from mqstore.index.kernels import java_hash_on, matches, write_big_endian
+from mqstore.store.compiled import compiled
 from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
 from mqstore.store.properties_format import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
@@ -27,8 +27,6 @@ __all__ = [
     "java_key_entries",
     "key_entries",
 ]
-
-_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 # -- keys -----------------------------------------------------------------------------------------------
 
@@ -50,7 +48,7 @@ _FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325
 _FNV_PRIME = 0x100_0000_01B3
 
 
-@_compiled
+@compiled
 def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
     """FNV-1a of 64 bits over some bytes, going on from `code`."""
     for index in range(at, at + length):
@@ -58,7 +56,7 @@ def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
     return code
 
 
-@_compiled
+@compiled
 def _hash_on(data, at, length, code, is_java):  # type: ignore[no-untyped-def]
     """The hash, of one kind or the other, of a text that ends with the bytes at `at`."""
     if is_java:
@@ -66,7 +64,7 @@ def _hash_on(data, at, length, code, is_java):  # type: ignore[no-untyped-def]
     return _fnv_1a(data, at, length, code)
 
 
-@_compiled
+@compiled
 def _finished(code, is_java):  # type: ignore[no-untyped-def]
     """What is kept of a hash: all of FNV-1a; of Java's the absolute value, 0 for the one that has none."""
     if not is_java:
@@ -75,7 +73,7 @@ def _finished(code, is_java):  # type: ignore[no-untyped-def]
     return np.int64(0) if signed == -0x8000_0000 else abs(signed)
 
 
-@_compiled
+@compiled
 def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: ignore[no-untyped-def]
     rows[row_count, 0] = code
     rows[row_count, 1] = store_timestamp
@@ -83,14 +81,14 @@ def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: 
     return row_count + 1
 
 
-@_compiled
+@compiled
 def _has_value(data, start, stop, name):  # type: ignore[no-untyped-def]
     """Whether the property from `start` to `stop` has this name, and a value that is not empty."""
     value_at = start + len(name) + 1
     return value_at < stop and data[value_at - 1] == 1 and matches(data, start, name)
 
 
-@_compiled
+@compiled
 def _find_keys(data, properties_at, properties_length):  # type: ignore[no-untyped-def]
     """Where the values of UNIQ_KEY, KEYS and TAGS lie, as `find_property` finds each, in one search.
 
@@ -118,7 +116,7 @@ def _find_keys(data, properties_at, properties_length):  # type: ignore[no-untyp
     return unique_at, unique_stop, keys_at, keys_stop, tags_at, tags_stop
 
 
-@_compiled
+@compiled
 def _put_keys(  # type: ignore[no-untyped-def]
     data, topic_code, is_java, with_tags, properties_at, properties_length, timestamp, offset, rows, row_count
 ):
@@ -144,7 +142,7 @@ def _put_keys(  # type: ignore[no-untyped-def]
     return row_count
 
 
-@_compiled
+@compiled
 def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type: ignore[no-untyped-def]
     end = len(data)
     at = np.int64(0)
@@ -183,7 +181,7 @@ def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type:
         at += total_size
 
 
-@_compiled
+@compiled
 def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
     """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
 
@@ -199,7 +197,7 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
     return _walk_keys(data, base_offset, rows, row_count, False, False)
 
 
-@_compiled
+@compiled
 def java_key_entries(data, base_offset, rows, row_count, with_tags):  # type: ignore[no-untyped-def]
     """As `key_entries`, with the hash of RocketMQ's index files (index_file_format.key_hash).
 
@@ -218,14 +216,14 @@ _MAX_INT = 0x7FFF_FFFF
 _GROUP_SHIFT = index_file_format.GROUP_SHIFT
 
 
-@_compiled
+@compiled
 def _seconds_since(begin_ms, store_timestamp):  # type: ignore[no-untyped-def]
     if begin_ms <= 0 or store_timestamp < begin_ms:
         return np.int64(0)
     return min((store_timestamp - begin_ms) // 1000, np.int64(_MAX_INT))
 
 
-@_compiled
+@compiled
 def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore[no-untyped-def]
     """Insert keys into an index file of RocketMQ, as IndexFile#putKey does one by one.
 
@@ -260,7 +258,7 @@ def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore
         header[5] = number + 1
 
 
-@_compiled
+@compiled
 def index_slots(entries, index_count, slots):  # type: ignore[no-untyped-def]
     """Fill `slots`, all zero, as inserting entries 1 to index_count - 1 did; returns how many are in use.
 

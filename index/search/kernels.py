@@ -9,12 +9,12 @@ beside its call: offset_by_time.py, key_run.py, get_message.py.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs it.
 """
 
-import numba
 import numpy as np
 
 from mqstore.index.consume_queue_format import ENTRY_BYTES
 from mqstore.index.kernels import find_property
 from mqstore.index.key_index_format import ENTRY_BYTES as ROW_BYTES
+from mqstore.store.compiled import compiled
 from mqstore.store.kernels import borrowed, read_int, read_long, record_layout
 from mqstore.store.properties_format import TAGS
 from mqstore.store.record_format import (
@@ -32,13 +32,11 @@ _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
 # A tags code below the least 32-bit integer is the address of an extension entry: it tells no hash.
 _LEAST_HASH = -(2**31)
 
-_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
-
 
 # -- by time ------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low, high):  # type: ignore[no-untyped-def]
     """Bisect entries low to high (numbers within `entries`) by the store time of their records; (low, high).
 
@@ -68,7 +66,7 @@ def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low
 # -- by key -------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _row_long(rows, index, column, is_big_endian):  # type: ignore[no-untyped-def]
     at = index * ROW_BYTES + column * 8
     if is_big_endian:
@@ -79,7 +77,7 @@ def _row_long(rows, index, column, is_big_endian):  # type: ignore[no-untyped-de
     return np.int64(value)
 
 
-@_compiled
+@compiled
 def _first_row(rows, count, code, is_big_endian):  # type: ignore[no-untyped-def]
     """The first of the rows, which ascend by hash, whose hash is not below `code`."""
     low, high = 0, count
@@ -92,7 +90,7 @@ def _first_row(rows, count, code, is_big_endian):  # type: ignore[no-untyped-def
     return low
 
 
-@_compiled
+@compiled
 def run_offsets(rows, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset):  # type: ignore[no-untyped-def]
     """Offsets of the records with hash `code` in the ranges of time (both included) and of offset: int64.
 
@@ -118,7 +116,7 @@ def run_offsets(rows, is_big_endian, code, begin_ms, end_ms, least_offset, below
 # -- records of a queue -----------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def locate_records(entries, data, start_offset, end, max_bytes, places):  # type: ignore[no-untyped-def]
     """Where the records of consecutive queue entries lie in one segment; (how many, their bytes together).
 
@@ -154,7 +152,7 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
 # -- by tag -------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _is_code_wanted(tags_code, codes):  # type: ignore[no-untyped-def]
     if tags_code < _LEAST_HASH:
         return True
@@ -165,7 +163,7 @@ def _is_code_wanted(tags_code, codes):  # type: ignore[no-untyped-def]
     return False
 
 
-@_compiled
+@compiled
 def _is_tag_wanted(data, properties_at, properties_length, tags, tag_stops):  # type: ignore[no-untyped-def]
     value_at, value_length = find_property(data, properties_at, properties_length, _TAGS)
     if value_length == 0:
@@ -182,7 +180,7 @@ def _is_tag_wanted(data, properties_at, properties_length, tags, tag_stops):  # 
     return False
 
 
-@_compiled
+@compiled
 def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_stops, places):  # type: ignore[no-untyped-def]
     """As `locate_records`, for records with a wanted tag: (entries done with, found, bytes).
 

@@ -13,13 +13,11 @@ Callers need not hold the GIL: the kernels release it. Import this module inside
 it; compiled code is cached on disk. The plain twins are in tests/support/plain_rows.py.
 """
 
-import functools
-
-import numba
 import numpy as np
 from numba.core import types
 
 from mqstore.store.checksum.kernels import crc32
+from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.kernels import borrowed, read_int
 from mqstore.store.machine.kernels import copy_bytes, same_bytes
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES
@@ -64,12 +62,9 @@ _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INTS = types.Array(types.int32, 1, "C", readonly=True)
 _LONGS = types.Array(types.int64, 1, "C", readonly=True)
 _TABLE = types.Array(types.int64, 2, "C", readonly=True)
-_compiled = numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
-# With a signature: compiled once, and not for every mixture of read-only and writable arrays.
-_compiled_for = functools.partial(numba.njit, nogil=True, cache=True, boundscheck=False)
 
 
-@_compiled
+@compiled_into_caller
 def _write_int(target, at, value):  # type: ignore[no-untyped-def]
     # Unsigned indexes need no look at their sign, and so the four stores become one.
     first, bits = np.uint64(at), np.uint32(value)
@@ -79,7 +74,7 @@ def _write_int(target, at, value):  # type: ignore[no-untyped-def]
     target[first + np.uint64(3)] = np.uint8(bits & np.uint32(0xFF))
 
 
-@_compiled
+@compiled_into_caller
 def _write_long(target, at, value):  # type: ignore[no-untyped-def]
     _write_int(target, at, value >> np.int64(32))
     _write_int(target, at + 4, value & np.int64(0xFFFFFFFF))
@@ -88,7 +83,7 @@ def _write_long(target, at, value):  # type: ignore[no-untyped-def]
 # -- properties ---------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled_into_caller
 def _holds_separator(data, start, stop):  # type: ignore[no-untyped-def]
     found = False
     for at in range(np.uint64(start), np.uint64(stop)):
@@ -96,7 +91,7 @@ def _holds_separator(data, start, stop):  # type: ignore[no-untyped-def]
     return found
 
 
-@_compiled
+@compiled_into_caller
 def _end_of_name(data, start, stop):  # type: ignore[no-untyped-def]
     """Where the first 0x01 or 0x02 from `start` on is, or `stop`."""
     at = np.uint64(start)
@@ -105,7 +100,7 @@ def _end_of_name(data, start, stop):  # type: ignore[no-untyped-def]
     return np.int64(at)
 
 
-@_compiled
+@compiled_into_caller
 def _write_pair(target, at, name, name_start, name_stop, text, start, stop):  # type: ignore[no-untyped-def]
     """Append one pair; where it ends."""
     length = name_stop - name_start
@@ -118,7 +113,7 @@ def _write_pair(target, at, name, name_start, name_stop, text, start, stop):  # 
     return at + 1
 
 
-@_compiled
+@compiled_into_caller
 def _override_of(data, start, stop, names, name_starts):  # type: ignore[no-untyped-def]
     """Number of the override with the name data[start:stop], or -1."""
     for index in range(len(name_starts) - 1):
@@ -129,7 +124,7 @@ def _override_of(data, start, stop, names, name_starts):  # type: ignore[no-unty
     return -1
 
 
-@_compiled
+@compiled_into_caller
 def _is_among(target, pairs, pair_count, data, start, stop):  # type: ignore[no-untyped-def]
     """Whether one of the pairs written to `target` has the name data[start:stop]."""
     length = stop - start
@@ -139,7 +134,7 @@ def _is_among(target, pairs, pair_count, data, start, stop):  # type: ignore[no-
     return False
 
 
-@_compiled
+@compiled_into_caller
 def _write_properties(  # type: ignore[no-untyped-def]
     target, at, data, start, stop, names, name_starts, texts, text_starts, text_stops, row, pairs, is_done
 ):
@@ -189,7 +184,7 @@ def _write_properties(  # type: ignore[no-untyped-def]
     return at, NOTHING_ILLEGAL
 
 
-@_compiled_for((_BYTES, _LONGS, _LONGS, _BYTES, types.int64[::1], types.int64[::1]))
+@compiled((_BYTES, _LONGS, _LONGS, _BYTES, types.int64[::1], types.int64[::1]))
 def find_values(data, starts, stops, name, value_starts, value_stops):  # type: ignore[no-untyped-def]
     """Where in each row's properties the value of `name` is; returns how many rows have one.
 
@@ -215,7 +210,7 @@ def find_values(data, starts, stops, name, value_starts, value_stops):  # type: 
     return count
 
 
-@_compiled_for(
+@compiled(
     (
         *(_LONGS, _LONGS),
         *(_BYTES, _LONGS, _LONGS),
@@ -254,14 +249,14 @@ def join_pairs(  # type: ignore[no-untyped-def]
 # -- records ------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled_into_caller
 def _mimics_crc(target, start, stop):  # type: ignore[no-untyped-def]
     """Whether the last 20 bytes of properties look like a record CRC."""
     at = stop - CRC_PROPERTY_BYTES
     return at >= start and same_bytes(_CRC_ENDING, 0, target, at, _CRC_NAME_BYTES)
 
 
-@_compiled_for(
+@compiled(
     (
         types.uint8[::1],
         types.int64[::1],
@@ -385,7 +380,7 @@ def encode_rows(  # type: ignore[no-untyped-def]
     return -1, NOTHING_ILLEGAL
 
 
-@_compiled
+@compiled_into_caller
 def _write_record_crc(target, start, stop):  # type: ignore[no-untyped-def]
     """The ten digits, least significant first, of the CRC of all before the last property."""
     crc = np.uint32(crc32(target, start, stop - CRC_PROPERTY_BYTES))
@@ -399,7 +394,7 @@ def _write_record_crc(target, start, stop):  # type: ignore[no-untyped-def]
         high //= np.uint32(10)
 
 
-@_compiled_for(
+@compiled(
     (
         types.uint8[::1],
         _LONGS,
@@ -446,7 +441,7 @@ def complete_records(  # type: ignore[no-untyped-def]
 # -- queues -------------------------------------------------------------------------------------------
 
 
-@_compiled
+@compiled_into_caller
 def _slot_of(slots, topics, queue_ids, first_rows, topic, queue_id):  # type: ignore[no-untyped-def]
     """The slot of this queue, or the empty one that it may take; the number of slots is a power of two."""
     mask = np.uint64(len(slots) - 1)
@@ -460,7 +455,7 @@ def _slot_of(slots, topics, queue_ids, first_rows, topic, queue_id):  # type: ig
     return slot
 
 
-@_compiled_for((_INTS, _INTS, types.int32[::1], types.int64[::1]))
+@compiled((_INTS, _INTS, types.int32[::1], types.int64[::1]))
 def group_rows(topics, queue_ids, groups, first_rows):  # type: ignore[no-untyped-def]
     """Number the queues in the order in which they come; returns how many there are.
 

@@ -13,17 +13,16 @@ Source: Gopal and others, "Fast CRC Computation for Generic Polynomials Using PC
 from typing import Any
 
 import llvmlite.binding
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
-__all__ = ["CAN_FOLD", "CAN_FOLD_WIDELY", "crc32", "folded_crc32", "table_crc32", "widely_folded_crc32"]
+from mqstore.store.compiled import compiled
+from mqstore.store.machine.kernels import address_of_bytes
 
-_compiled = numba.njit(nogil=True, cache=True, boundscheck=False)
-_inlined = numba.njit(nogil=True, cache=True, boundscheck=False, inline="always")
+__all__ = ["CAN_FOLD", "CAN_FOLD_WIDELY", "crc32", "folded_crc32", "table_crc32", "widely_folded_crc32"]
 
 _POLYNOMIAL = 0x1_04C1_1DB7
 _REFLECTED = np.uint32(0xEDB8_8320)
@@ -67,7 +66,7 @@ def _crc_tables() -> np.ndarray:
 _TABLES = _crc_tables()
 
 
-@_compiled
+@compiled
 def table_crc32(data, start, stop):  # type: ignore[no-untyped-def]
     """CRC-32 of data[start:stop], as zlib's, without the sign bit; eight bytes a step."""
     tables = _TABLES
@@ -137,9 +136,9 @@ def _loader(kind: types.Type, lanes: ir.VectorType) -> Any:
     @intrinsic
     def load(typing_context, data, at):  # type: ignore[no-untyped-def]
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            pointer = builder.bitcast(builder.gep(array.data, [arguments[1]]), lanes.as_pointer())
-            loaded = builder.load(pointer)
+            length_bytes = ir.Constant(ir.IntType(64), 8 * lanes.count)
+            address = address_of_bytes(context, builder, signature.args[0], *arguments, length_bytes)
+            loaded = builder.load(builder.bitcast(address, lanes.as_pointer()))
             loaded.align = 1
             return loaded
 
@@ -280,13 +279,13 @@ _OVER_64 = _power(64)
 _MODULUS, _QUOTIENT = np.uint64(_reflect(_POLYNOMIAL, 33)), _quotient()
 
 
-@_inlined
+@compiled(inline="always")
 def _fold(folded, over, following):  # type: ignore[no-untyped-def]
     """Carry what was folded over a distance onto the sixteen bytes that lie there."""
     return _xor(_xor(_low_times_low(folded, over), _high_times_high(folded, over)), following)
 
 
-@_inlined
+@compiled(inline="always")
 def _reduce(folded):  # type: ignore[no-untyped-def]
     """The CRC of the last sixteen bytes that all others were folded onto."""
     zero = np.uint64(0)
@@ -299,7 +298,7 @@ def _reduce(folded):  # type: ignore[no-untyped-def]
     return (rest ^ _low(_low_times_low(_vector(times, zero), barrett))) >> np.uint64(32)
 
 
-@_inlined
+@compiled(inline="always")
 def _first_bytes(vector, count):  # type: ignore[no-untyped-def]
     """The first `count` bytes (1 to 15) behind zeros, the first four of all inverted: where a CRC begins."""
     low, high = _low(vector) ^ _LOW_32, _high(vector)
@@ -309,7 +308,7 @@ def _first_bytes(vector, count):  # type: ignore[no-untyped-def]
     return _vector(np.uint64(0), low << (shift - np.uint64(64)))
 
 
-@_inlined
+@compiled(inline="always")
 def _begin(data, start, stop):  # type: ignore[no-untyped-def]
     """(what the first bytes are folded to, where the rest begins: a multiple of sixteen bytes)."""
     # Zeros in front change no CRC, so what is no multiple of sixteen bytes comes first, behind zeros.
@@ -329,7 +328,7 @@ def _begin(data, start, stop):  # type: ignore[no-untyped-def]
     return folded, at
 
 
-@_inlined
+@compiled(inline="always")
 def _finish(data, folded, at, stop):  # type: ignore[no-untyped-def]
     """The CRC, out of what was folded so far and the rest, four chains side by side where it is long."""
     over = _vector(_OVER_128[0], _OVER_128[1])
@@ -350,7 +349,7 @@ def _finish(data, folded, at, stop):  # type: ignore[no-untyped-def]
     return np.int64((_reduce(folded) ^ _LOW_32) & _CRC_MASK)
 
 
-@_compiled
+@compiled
 def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
     """As `table_crc32`, by carry-less multiplication: only where CAN_FOLD."""
     if stop - start < 16:
@@ -359,7 +358,7 @@ def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
     return _finish(data, folded, at, stop)
 
 
-@_compiled
+@compiled
 def widely_folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
     """As `folded_crc32`, sixty-four bytes at a time where there are many: only where CAN_FOLD_WIDELY."""
     if stop - start < 16:

@@ -1,20 +1,29 @@
 """What a machine can do with memory and numba has no name for: words at any place, copies, bits, prefetching.
 
-For compiled loops alone; none of them checks anything. `data`, `target` and `source` are C-contiguous uint8,
-positions int64: the caller answers for all bytes that are read and written being within them. The plain
-twins are slices and int.from_bytes.
+For compiled loops alone. None of them checks anything, unless loops are compiled with checked bounds
+(compiled.py). `data`, `target` and `source` are C-contiguous uint8, positions int64: the caller answers for
+all bytes that are read and written being within them. The plain twins are slices and int.from_bytes.
 """
 
 import sys
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-__all__ = ["WORD_BYTES", "copy_bytes", "load_word", "prefetch", "same_bytes", "trailing_zeros"]
+from mqstore.store.compiled import compiled_into_caller
+
+__all__ = [
+    "WORD_BYTES",
+    "address_of_bytes",
+    "copy_bytes",
+    "load_word",
+    "prefetch",
+    "same_bytes",
+    "trailing_zeros",
+]
 
 WORD_BYTES = 8
 
@@ -26,12 +35,29 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
     return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
 
 
+def address_of_bytes(context: Any, builder: Any, kind: Any, array: Any, at: Any, length: Any) -> Any:
+    """For intrinsics: code for the address of array[at], from where `length` bytes are read or written.
+
+    With checked bounds the code raises IndexError when they are not all in the array.
+    """
+    if context.enable_boundscheck:
+        count = builder.extract_value(context.make_array(kind)(context, builder, array).shape, 0)
+        # Unsigned, so a negative position or length is beyond all others.
+        is_within = builder.and_(
+            builder.icmp_unsigned("<=", length, count),
+            builder.icmp_unsigned("<=", at, builder.sub(count, length)),
+        )
+        with cgutils.if_unlikely(builder, builder.not_(is_within)):
+            context.call_conv.return_user_exc(builder, IndexError, ("bytes outside of an array",))
+    return _address(context, builder, kind, array, at)
+
+
 @intrinsic
 def load_word(typing_context, data, at):  # type: ignore[no-untyped-def]
     """The eight bytes from data[at] on as an uint64, the first of them lowest."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        address = _address(context, builder, signature.args[0], *arguments)
+        address = address_of_bytes(context, builder, signature.args[0], *arguments, _WORD(WORD_BYTES))
         word = builder.load(builder.bitcast(address, _WORD.as_pointer()))
         word.align = 1
         return word if sys.byteorder == "little" else builder.bswap(word)
@@ -50,8 +76,8 @@ def copy_bytes(typing_context, target, at, source, start, length):  # type: igno
         target_value, at_value, source_value, start_value, length_value = arguments
         cgutils.raw_memcpy(
             builder,
-            _address(context, builder, signature.args[0], target_value, at_value),
-            _address(context, builder, signature.args[2], source_value, start_value),
+            address_of_bytes(context, builder, signature.args[0], target_value, at_value, length_value),
+            address_of_bytes(context, builder, signature.args[2], source_value, start_value, length_value),
             length_value,
             ir.Constant(_WORD, 1),
         )
@@ -84,7 +110,7 @@ def trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
     return types.int64(types.uint64), generate
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
+@compiled_into_caller
 def same_bytes(one, one_at, other, other_at, length):  # type: ignore[no-untyped-def]
     """Whether one[one_at : one_at + length] is other[other_at : other_at + length]."""
     at = np.int64(0)

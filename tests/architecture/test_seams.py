@@ -54,7 +54,7 @@ SEAMS = (
     ),
     Seam(
         ("numba", "llvmlite"),
-        ("*/kernels.py",),
+        ("*/kernels.py", "store/compiled.py"),
         "put the loop into this folder's kernels.py, and import that where it is first needed",
     ),
     Seam(

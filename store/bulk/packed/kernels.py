@@ -10,10 +10,10 @@ The caller need not hold the GIL. The plain twin is in tests/support/plain_rows.
 Source: the MessagePack specification, "Formats".
 """
 
-import numba
 import numpy as np
 from numba.core import types
 
+from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.kernels import borrowed
 from mqstore.store.message import Message
 
@@ -40,10 +40,9 @@ assert len({*map(_mark, Message.__struct_fields__)}) == len(Message.__struct_fie
 
 _NO_NUMBER = np.int64(1 << 62)
 _NO_VALUE = -1
-_compiled = numba.njit(nogil=True, cache=True, boundscheck=False, forceinline=True)
 
 
-@_compiled
+@compiled_into_caller
 def _unsigned(packed, at, size):  # type: ignore[no-untyped-def]
     """The big-endian number of `size` bytes."""
     value = np.int64(0)
@@ -52,7 +51,7 @@ def _unsigned(packed, at, size):  # type: ignore[no-untyped-def]
     return value
 
 
-@_compiled
+@compiled_into_caller
 def _number(packed, at):  # type: ignore[no-untyped-def]
     """(the number, where it ends); _NO_NUMBER for anything else, and beyond 32 bits."""
     head = np.int64(packed[np.uint64(at)])
@@ -70,7 +69,7 @@ def _number(packed, at):  # type: ignore[no-untyped-def]
     return _NO_NUMBER, at
 
 
-@_compiled
+@compiled_into_caller
 def _bounds(packed, at):  # type: ignore[no-untyped-def]
     """(where bytes begin, where they end); _NO_VALUE for anything else."""
     head = np.int64(packed[np.uint64(at)])
@@ -81,12 +80,12 @@ def _bounds(packed, at):  # type: ignore[no-untyped-def]
     return start, start + _unsigned(packed, at + 1, size)
 
 
-@_compiled
+@compiled_into_caller
 def _begins_map(head):  # type: ignore[no-untyped-def]
     return 0x80 <= head <= 0x8F or 0xDE <= head <= 0xDF
 
 
-@_compiled
+@compiled_into_caller
 def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
     """Where a value of texts ends, alone, in an array or in a map; _NO_VALUE for any other."""
     pending = np.int64(1)
@@ -113,15 +112,12 @@ def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
     return at
 
 
-@numba.njit(
+@compiled(
     types.int64(
         types.Array(types.uint8, 1, "C", readonly=True),
         *[types.int64[::1]] * 2,
         *[types.int32[::1]] * 3,
     ),
-    nogil=True,
-    cache=True,
-    boundscheck=False,
 )
 def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flags):  # type: ignore[no-untyped-def]
     """Find the bodies and read the numbers. Returns which of the others, and of the numbers, any message has.

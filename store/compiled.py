@@ -1,0 +1,30 @@
+"""How loops are compiled: the options that all of them share, and the one switch that checks their bounds.
+
+Compiled loops check no index: they are given arrays that are long enough, and look at lengths from files
+before they use them. NUMBA_BOUNDSCHECK=1, numba's own switch, checks every index and every raw copy all the
+same, and raises IndexError instead of reading elsewhere; `make fuzz BOUNDS=1` runs all hostile files so.
+Nothing is then kept on disk between runs, unless NUMBA_CACHE_DIR names a folder: numba does not tell code
+with checks from code without, so give it one of its own.
+
+Imported by the kernels alone.
+"""
+
+from functools import partial
+from typing import Final
+
+import numba
+from numba.core import config
+
+__all__ = ["CHECKS_BOUNDS", "compiled", "compiled_holding_gil", "compiled_into_caller"]
+
+CHECKS_BOUNDS: Final = config.BOUNDSCHECK == 1
+"""Whether every index is checked."""
+
+_compile = partial(numba.njit, boundscheck=CHECKS_BOUNDS, cache=not CHECKS_BOUNDS or bool(config.CACHE_DIR))
+
+compiled = partial(_compile, nogil=True)
+"""A loop that releases the interpreter's lock. With a signature it is compiled for these types alone."""
+compiled_into_caller = partial(_compile, nogil=True, forceinline=True)
+"""A small loop that becomes part of the code that calls it."""
+compiled_holding_gil = partial(_compile, nogil=False)
+"""A loop that no other Python thread of this process sees half done."""
