@@ -209,7 +209,7 @@ class MessageStore:
         columns: a Table or RecordBatch of Arrow, or a mapping by name, with one row a message:
 
          topic            of each row; a str where all rows have the same
-         queue_id         whole numbers; 0 where the column is missing
+         queue_id         whole numbers; 0 where the column is missing; negative for any queue
          body             any bytes
          tags, keys       texts in UTF-8; null and empty are none. The keys of a row are parted by blanks
          properties       in Arrow a map<string, string>; else texts `name 0x01 value 0x02 name 0x01 ...`,

@@ -7,6 +7,8 @@ one append lock and with one wait for the disk. A topic is created by itself onl
 Threads: any. Durability: as put_path.py.
 """
 
+import dataclasses
+import random
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from mqstore.schedule.delayed_columns import readdress
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import MessageColumns, read_columns
 from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
+from mqstore.store.bulk.texts import Longs
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import NoPermission, QueueIllegal
@@ -26,7 +29,7 @@ from mqstore.store.put_result import PutColumnsResult
 from mqstore.store.status import PutMessageStatus
 from mqstore.topics import MAX_QUEUE_NUMS, TopicConfigs
 
-__all__ = ["ColumnsPath", "StoredRows"]
+__all__ = ["ColumnsPath", "StoredRows", "no_such_queue"]
 
 
 class StoredRows(NamedTuple):
@@ -48,7 +51,10 @@ class ColumnsPath:
         topics: TopicConfigs,
         delay_levels: DelayLevels,
         arrivals: Arrivals,
+        choice: random.Random,
     ) -> None:
+        """choice: picks the queues of rows that leave them to the store."""
+        self._choice = choice
         self._topics = topics
         self._default_queue_nums = config.default_topic_queue_nums
         self._delay_levels = delay_levels
@@ -75,7 +81,7 @@ class ColumnsPath:
 
     def encode(self, columns: MessageColumns) -> RecordBlock:
         """The records to store: all that can refuse a row, but for a topic that may not be created."""
-        self._check_queues(columns)
+        columns = self._with_queues(columns)
         return self._encoder.encode(readdress(columns, self._delay_levels))
 
     def store(self, columns: MessageColumns, block: RecordBlock) -> StoredRows:
@@ -97,28 +103,38 @@ class ColumnsPath:
             self._announce(block, appended)
         return StoredRows(status, appended, self._commit_log.flushed_offset)
 
-    def _check_queues(self, columns: MessageColumns) -> None:
-        """Raise NoPermission or QueueIllegal for what `put_message` would refuse."""
-        queue_nums = np.empty(len(columns.topics), np.int64)
+    def _with_queues(self, columns: MessageColumns) -> MessageColumns:
+        """The columns, with a queue for each row. Raises NoPermission or QueueIllegal as `put_message`."""
+        queue_nums, write_queue_nums = np.empty((2, len(columns.topics)), np.int64)
         for index, topic in enumerate(columns.topics):
             config = self._topics.lookup(topic)
             if topic in NOT_ALLOWED_SEND_TOPICS or (config is not None and not config.is_writable):
                 raise NoPermission(topic, config.perm if config is not None else 0, "put")
-            queue_nums[index] = self._default_queue_nums if config is None else config.write_queue_nums
+            queue_nums[index] = self._default_queue_nums if config is None else config.queue_nums
+            write_queue_nums[index] = queue_nums[index] if config is None else config.write_queue_nums
+        if columns.queue_ids.min(initial=0) < 0:
+            columns = self._with_chosen_queues(columns, write_queue_nums)
         if columns.queue_ids.max(initial=0) < queue_nums.min(initial=MAX_QUEUE_NUMS):
-            return
+            return columns
         beyond = columns.queue_ids >= queue_nums[columns.topic_indices]
         if beyond.any():
             row = int(beyond.argmax())
             topic, queue_id = columns.topic_at(row), int(columns.queue_ids[row])
             count = int(queue_nums[columns.topic_indices[row]])
-            raise QueueIllegal(
-                f"queue_id of row {row} is {queue_id}, but topic {topic!r} has {count} queues: use one below "
-                f"that, or create the topic with more: store.topics.create({topic!r}, queue_nums=...)",
-                value=queue_id,
-                limit=count - 1,
-                row=row,
-            )
+            raise no_such_queue(f"queue_id of row {row}", queue_id, topic, count, row)
+        return columns
+
+    def _with_chosen_queues(self, columns: MessageColumns, write_queue_nums: Longs) -> MessageColumns:
+        """A queue to write to, chosen at random, for each row that has a negative one."""
+        rows = np.flatnonzero(columns.queue_ids < 0)
+        counts = write_queue_nums[columns.topic_indices[rows]]
+        if not counts.all():
+            row = int(rows[counts.argmin()])
+            queue_id, topic = int(columns.queue_ids[row]), columns.topic_at(row)
+            raise no_such_queue(f"queue_id of row {row}", queue_id, topic, 0, row)
+        queue_ids = columns.queue_ids.copy()
+        queue_ids[rows] = np.random.default_rng(self._choice.getrandbits(64)).integers(0, counts)
+        return dataclasses.replace(columns, queue_ids=queue_ids)
 
     def _announce(self, block: RecordBlock, appended: AppendedBlock) -> None:
         """Say of each queue how long it is now."""
@@ -126,3 +142,16 @@ class ColumnsPath:
         np.maximum.at(next_offsets, block.groups, appended.queue_offsets + 1)
         for (topic, queue_id), next_offset in zip(block.queues, next_offsets.tolist(), strict=True):
             self._arrivals.announce(topic, queue_id, next_offset)
+
+
+def no_such_queue(
+    name: str, queue_id: int, topic: str, queue_nums: int, row: int | None = None
+) -> QueueIllegal:
+    """The error for a queue that `topic` does not have."""
+    return QueueIllegal(
+        f"{name} is {queue_id}, but topic {topic!r} has {queue_nums} queues: use one below that, or create "
+        f"the topic with more: store.topics.create({topic!r}, queue_nums=...)",
+        value=queue_id,
+        limit=queue_nums - 1,
+        row=row,
+    )

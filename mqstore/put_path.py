@@ -11,11 +11,14 @@ Threads: any. Durability: in SYNC_FLUSH a result with PUT_OK means fdatasync has
 `flushed_offset` tells how far the disk was.
 """
 
+import random
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+import msgspec
+
 from mqstore.arrivals import Arrivals
-from mqstore.put_columns import ColumnsPath
+from mqstore.put_columns import ColumnsPath, no_such_queue
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delayed_message import rewrite
 from mqstore.store.bulk.message_list import columns_of_messages
@@ -23,7 +26,7 @@ from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.durable_future import DurableFuture
-from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal, StoreError
+from mqstore.store.errors import MessageIllegal, NoPermission, StoreError
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
@@ -32,7 +35,7 @@ from mqstore.store.properties_format import DELAY
 from mqstore.store.put_result import PutMessageResult
 from mqstore.store.put_results import PutMessageResults
 from mqstore.store.status import PutMessageStatus
-from mqstore.topics import TopicConfigs
+from mqstore.topics import TopicConfig, TopicConfigs
 
 __all__ = ["PutPath"]
 
@@ -53,8 +56,12 @@ class PutPath:
         topics: TopicConfigs,
         delay_levels: DelayLevels,
         arrivals: Arrivals,
+        *,
+        choice: random.Random | None = None,
     ) -> None:
+        """choice: picks the queue of a message that leaves it to the store."""
         self._topics = topics
+        self._choice = choice or random.Random()
         self._lookup = topics.lookup
         self._queues_to_put_to = topics.queues_to_put_to
         self._default_queue_nums = config.default_topic_queue_nums
@@ -67,7 +74,7 @@ class PutPath:
         self._is_sync_flush = config.is_sync_flush
         self._store_host = config.store_host.encode()
         self._arrivals = arrivals
-        self._columns = ColumnsPath(config, commit_log, flusher, topics, delay_levels, arrivals)
+        self._columns = ColumnsPath(config, commit_log, flusher, topics, delay_levels, arrivals, self._choice)
         self.put_columns = self._columns.put
 
     def put(self, message: Message) -> PutMessageResult:
@@ -127,7 +134,7 @@ class PutPath:
     def _prepare(self, message: Message, *, creates_topic: bool = True) -> EncodedMessage:
         try:
             queue_nums = self._queues_to_put_to(message.topic)
-            if queue_nums is None or message.queue_id >= queue_nums:
+            if queue_nums is None or not 0 <= message.queue_id < queue_nums:
                 return self._prepare_slowly(message, creates_topic=creates_topic)
             if message.delay_level or (
                 message.properties is not NO_PROPERTIES and DELAY in message.properties
@@ -140,26 +147,30 @@ class PutPath:
             raise
 
     def _prepare_slowly(self, message: Message, *, creates_topic: bool) -> EncodedMessage:
-        """The path of a topic's first message, and of messages that are refused."""
+        """The path of a topic's first message, of messages without a queue, and of those that are refused."""
         config = self._lookup(message.topic)
+        message = self._with_queue(message, config)
         encoded = self._encode(message)
-        queue_nums = self._default_queue_nums if config is None else config.write_queue_nums
         if message.topic in NOT_ALLOWED_SEND_TOPICS or (config is not None and not config.is_writable):
             raise NoPermission(message.topic, config.perm if config is not None else 0, "put")
+        queue_nums = self._default_queue_nums if config is None else config.queue_nums
         if message.queue_id >= queue_nums:
-            raise QueueIllegal(
-                f"queue_id is {message.queue_id}, but topic {message.topic!r} has {queue_nums} queues: "
-                "use one below that, or create the topic with more: "
-                f"store.topics.create({message.topic!r}, queue_nums=...)",
-                value=message.queue_id,
-                limit=queue_nums - 1,
-            )
+            raise no_such_queue("queue_id", message.queue_id, message.topic, queue_nums)
         rewritten = rewrite(message, self._delay_levels)
         if rewritten is not message:
             encoded = self._encode(rewritten)
         if config is None and creates_topic:
             self._topics.find(message.topic)
         return encoded
+
+    def _with_queue(self, message: Message, config: TopicConfig | None) -> Message:
+        """The message, with a queue to write to, chosen at random, where it leaves that to the store."""
+        if type(message.queue_id) is not int or message.queue_id >= 0:
+            return message
+        queue_nums = self._default_queue_nums if config is None else config.write_queue_nums
+        if not queue_nums:
+            raise no_such_queue("queue_id", message.queue_id, message.topic, queue_nums)
+        return msgspec.structs.replace(message, queue_id=self._choice.randrange(queue_nums))
 
     def _put_in_bulk(self, messages: list[Message]) -> PutMessageResults | None:
         """Store messages by the compiled loops; None, and nothing stored, when one is out of the ordinary."""

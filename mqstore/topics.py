@@ -67,6 +67,11 @@ class TopicConfig(Bean, frozen=True, kw_only=True):
     write_queue_nums: int = 16
 
     @property
+    def queue_nums(self) -> int:
+        """How many queues can be named in a put: those to write, and those that are only read by now."""
+        return max(self.write_queue_nums, self.read_queue_nums)
+
+    @property
     def is_readable(self) -> bool:
         """Whether consumers may take messages from it."""
         return bool(self.perm & Perm.READ)
@@ -95,7 +100,7 @@ class TopicConfigs(BeanTable[TopicConfig]):
         # Written under the lock, with the table.
         self._queues_to_put_to: dict[str, int] = {}
         self.queues_to_put_to: Callable[[str], int | None] = self._queues_to_put_to.get
-        """How many queues of a topic producers may put to; None where it is not there, or they may not.
+        """How many queues of a topic producers may put to; None where more has to be asked first.
 
         A dict.get without a call in between, for hot paths.
         """
@@ -119,7 +124,7 @@ class TopicConfigs(BeanTable[TopicConfig]):
     def _set(self, name: str, bean: TopicConfig | None) -> None:
         super()._set(name, bean)
         if bean is not None and bean.is_writable and name not in names.NOT_ALLOWED_SEND_TOPICS:
-            self._queues_to_put_to[name] = bean.write_queue_nums
+            self._queues_to_put_to[name] = bean.queue_nums
         else:
             self._queues_to_put_to.pop(name, None)
 

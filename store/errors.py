@@ -90,9 +90,13 @@ class MessageIllegal(StoreError, ValueError):
 class TopicIllegal(MessageIllegal):
     """The topic is empty, too long, or has characters outside RocketMQ's set."""
 
+    response_code = ResponseCode.INVALID_PARAMETER
+
 
 class QueueIllegal(MessageIllegal):
-    """The queue id is negative or not below the topic's number of queues."""
+    """The topic has no such queue."""
+
+    response_code = ResponseCode.INVALID_PARAMETER
 
 
 class MessageTooLarge(MessageIllegal):

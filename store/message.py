@@ -24,7 +24,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     body: any bytes, possibly empty, up to `max_message_size`.
     tags: the one tag consumers filter by; its hash goes into the consume queue.
     keys: looked up by `query_message`; one string with blanks between the keys, or several without blanks.
-    queue_id: a queue of the topic, from 0.
+    queue_id: a queue of the topic, from 0; a negative one lets the store choose one to write to.
     delay_level: 1 to 18 (with the default table) stores it in SCHEDULE_TOPIC_XXXX until due; 0 does not.
     properties: names and values without 0x01 and 0x02; names of the store's own are overridden by fields.
     flag: the application's own 32 bits. sys_flag: RocketMQ's bits (sys_flag.py).

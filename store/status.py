@@ -28,6 +28,7 @@ class ResponseCode(enum.IntEnum):
     PULL_OFFSET_MOVED = 21
     QUERY_NOT_FOUND = 22
     SUBSCRIPTION_GROUP_NOT_EXIST = 26
+    INVALID_PARAMETER = 29
 
 
 class PutMessageStatus(enum.Enum):

@@ -171,8 +171,9 @@ def _checked_texts(columns: Mapping[str, object], name: str, count: int) -> Text
 
 
 def _queue_ids(columns: Mapping[str, object], count: int) -> Ints:
+    """A negative number leaves the choice to the store."""
     value = columns.get("queue_id")
-    ids = read_ints("queue_id", 0 if value is None else value, count, 0, 2**31 - 1, error=QueueIllegal)
+    ids = read_ints("queue_id", 0 if value is None else value, count, -(2**31), 2**31 - 1, error=QueueIllegal)
     return ids.astype(np.int32)
 
 

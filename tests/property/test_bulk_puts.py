@@ -149,7 +149,6 @@ def test_in_a_long_list_some_messages_have_keys() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"queue_id": -1},
         {"queue_id": 2**32},
         {"flag": 2**31},
         {"flag": -(2**31) - 1},
@@ -192,7 +191,6 @@ ILLEGAL: dict[str, Message] = {
     "an illegal topic": Message("or ders", b""),
     "an empty topic": Message("", b""),
     "no such queue": Message("orders", b"", queue_id=8),
-    "a negative queue": Message("orders", b"", queue_id=-1),
     "a topic of the store's own": Message("SCHEDULE_TOPIC_XXXX", b""),
     "a separator in the tags": Message("orders", b"", tags="a\x01"),
     "a separator in the keys": Message("orders", b"", keys="\x02"),

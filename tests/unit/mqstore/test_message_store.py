@@ -264,7 +264,6 @@ BAD_MESSAGES: list[tuple[Message, type[StoreError], str]] = [
     (Message("orders", b"x", properties={"a": "b\x01"}), PropertiesIllegal, "separator"),
     (Message("orders", b"x", tags="a\x02"), PropertiesIllegal, "separator"),
     (Message("orders", b"x", keys=("\x01",)), PropertiesIllegal, "separator"),
-    (Message("orders", b"x", queue_id=-1), QueueIllegal, "queue_id is -1, but must be from 0"),
     (Message("orders", b"x", queue_id=8), QueueIllegal, "queue_id is 8, but topic 'orders' has 8 queues"),
     (Message("orders", b"x", queue_id="1"), QueueIllegal, "queue_id is '1'"),  # type: ignore[arg-type]
     (Message("orders", b"x", flag=2**31), MessageIllegal, "flag is 2147483648"),

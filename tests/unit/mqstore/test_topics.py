@@ -245,7 +245,9 @@ def test_queues_to_put_to_are_those_that_producers_may_use() -> None:
     assert [queues_to_put_to(topic) for topic in ("a", "SCHEDULE_TOPIC_XXXX")] == [None, None]
     topics.create("a", read_queue_nums=2, write_queue_nums=3)
     assert queues_to_put_to("a") == 3
-    topics.create("a", write_queue_nums=5, perm=Perm.WRITE)
+    topics.create("a", read_queue_nums=7, write_queue_nums=5)
+    assert queues_to_put_to("a") == 7
+    topics.create("a", read_queue_nums=2, write_queue_nums=5, perm=Perm.WRITE)
     assert queues_to_put_to("a") == 5
     file_system.free_bytes = 0
     for topic in ("a", "b"):

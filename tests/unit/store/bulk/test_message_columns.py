@@ -147,7 +147,7 @@ def test_times() -> None:
         ({"body": (b"abc", np.array([0.0, 1.0]))}, MessageIllegal, "whole number"),
         ({"body": (np.zeros(3, np.int64)[::2], np.array([0, 1]))}, MessageIllegal, "contiguous"),
         ({"body": pa.array([1, 2, 3])}, MessageIllegal, "strings or binaries"),
-        ({"queue_id": [0, -1, 0]}, QueueIllegal, "queue_id of row 1 is -1"),
+        ({"queue_id": [0, -(2**31) - 1, 0]}, QueueIllegal, "queue_id of row 1 is -2147483649"),
         ({"queue_id": [0, 2**31, 0]}, QueueIllegal, "row 1"),
         ({"queue_id": 2**80}, QueueIllegal, "row 0"),
         ({"queue_id": [0.5, 1, 2]}, MessageIllegal, "whole number"),
