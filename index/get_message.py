@@ -15,7 +15,6 @@ and as long as its messages are held.
 """
 
 import struct
-from collections.abc import Iterable
 from itertools import repeat
 
 import msgspec
@@ -114,8 +113,7 @@ class MessageReader:
             examined += found[0]
             messages += found[1]
             collected_bytes += found[2]
-        rest = ENTRY.iter_unpack(entries[examined * ENTRY_BYTES :])
-        return self._collect(rest, examined, tag_filter, max_msg_nums, messages, collected_bytes)
+        return self._collect(entries, examined, tag_filter, max_msg_nums, messages, collected_bytes)
 
     def _fits(self, entries: memoryview, index: int, collected_bytes: int) -> bool:
         """Whether there is a next entry, and its record may be in the answer too."""
@@ -164,7 +162,7 @@ class MessageReader:
 
     def _collect(
         self,
-        entries: Iterable[tuple[int, int, int]],
+        entries: memoryview,
         examined: int,
         tag_filter: TagFilter | None,
         max_msg_nums: int,
@@ -173,14 +171,17 @@ class MessageReader:
     ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
         """The loop of the spec.
 
-        messages, collected_bytes: what was found before `entries`; messages is added to.
+        examined, messages, collected_bytes: entries that were done with before, and what was found in them;
+        messages is added to.
         """
         record_at = self._commit_log.record_at
         max_count, max_bytes = min(max_msg_nums, self._max_count), self._max_bytes
         status = GetMessageStatus.FOUND if messages else GetMessageStatus.NO_MATCHED_MESSAGE
         # Behind a record that is gone, all up to the end of its segment are gone as well.
         gone_before = 0
-        for physical_offset, size, tags_code in entries:
+        unpack_from = ENTRY.unpack_from
+        for at in range(examined * ENTRY_BYTES, len(entries), ENTRY_BYTES):
+            physical_offset, size, tags_code = unpack_from(entries, at)
             is_blank = size == BLANK_SIZE
             is_full = len(messages) >= max_count or collected_bytes + size > max_bytes
             if messages and is_full and not is_blank:

@@ -5,10 +5,11 @@ Python raises KeyboardInterrupt in the main thread, where a function begins and 
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, ModuleType
 
-__all__ = ["interrupted_at"]
+__all__ = ["interrupt_at", "interrupted_at"]
 
 
 def interrupted_at(place: int, modules: tuple[ModuleType, ...], work: Callable[[], object]) -> bool:
@@ -16,6 +17,17 @@ def interrupted_at(place: int, modules: tuple[ModuleType, ...], work: Callable[[
 
     False when the work was over before that.
     """
+    try:
+        with interrupt_at(place, modules):
+            work()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+@contextmanager
+def interrupt_at(place: int, modules: tuple[ModuleType, ...]) -> Iterator[None]:
+    """As `interrupted_at`, for a block."""
     files = {module.__file__ for module in modules}
     places_passed = 0
 
@@ -34,9 +46,6 @@ def interrupted_at(place: int, modules: tuple[ModuleType, ...], work: Callable[[
     before = sys.getprofile()
     sys.setprofile(profile)
     try:
-        work()
-    except KeyboardInterrupt:
-        return True
+        yield
     finally:
         sys.setprofile(before)
-    return False
