@@ -153,12 +153,12 @@ class IndexFiles:
                 )
                 try:
                     self._take(self._rows[:count])
+                    if used and offset + used > self._reached.offset:
+                        self._reached = Reached(offset + used, 0, offset + last_at, last_timestamp)
                 except BaseException:
                     # A full disk at the roll, or Ctrl-C: some of it may have been inserted.
                     self._reached = self._recovery.reached_from(self._reached)
                     raise
-                if used and offset + used > self._reached.offset:
-                    self._reached = Reached(offset + used, 0, offset + last_at, last_timestamp)
                 consumed += used
             if ending == kernels.ENDING_BLANK:
                 consumed = chunk.segment_end - chunk.base_offset

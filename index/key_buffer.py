@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mqstore.index.key_index_format import PHYSICAL_OFFSET
+from mqstore.index.key_index_format import PHYSICAL_OFFSET, KeyIndexState
 from mqstore.index.key_run import KeyRun, merge_count
 from mqstore.store.commit_log import LogChunk
 
-__all__ = ["KeyBuffer", "Taken"]
+__all__ = ["KeyBuffer"]
 
 _ROWS = 1 << 16
 # One record can have 32,767 bytes of properties, hence fewer keys than this; see `key_entries`.
@@ -23,84 +23,94 @@ _MAX_ROWS_OF_A_RECORD = 1 << 14
 assert _ROWS > _MAX_ROWS_OF_A_RECORD > 32_767 // 2
 
 
-class Taken(NamedTuple):
-    """What became of a chunk: bytes used up, and the last record in them (-1, -1 when there was none)."""
-
-    consumed_bytes: int
-    last_offset: int
-    last_store_timestamp: int
-
-
 class KeyBuffer:
-    """Entries in the order of the log, the newest of them unsorted."""
+    """Entries in the order of the log, the newest of them unsorted, and how far in the log they reach."""
 
-    def __init__(self) -> None:
-        self._runs: list[KeyRun] = []
+    def __init__(self, state: KeyIndexState) -> None:
+        """state: where the entries that others keep end."""
         self._rows = np.empty((_ROWS, 3), np.int64)
-        # Rows in use.
-        self._count = 0
+        # Replaced as a whole by each change: an interrupt (Ctrl-C) at any place leaves the one before it or
+        # the one behind it. Rows that are not in use are anybody's.
+        self._held = _Held((), 0, state)
+
+    @property
+    def state(self) -> KeyIndexState:
+        """How far the entries reach, with those that were there before them."""
+        return self._held.state
 
     @property
     def entry_count(self) -> int:
         """Entries held; a key that a message has twice may count twice."""
-        return self._count + sum(len(run) for run in self._runs)
+        held = self._held
+        return held.row_count + sum(len(run) for run in held.runs)
 
-    def take(self, chunk: LogChunk, least_offset: int) -> Taken:
-        """Take in the keys of the whole records of `chunk` that begin at or above `least_offset`."""
+    def take(self, chunk: LogChunk) -> int:
+        """Take in the keys of the whole records of `chunk`, from where the entries end; bytes used up."""
         from mqstore.index.keys import kernels
 
-        consumed, last_offset, last_store_timestamp = 0, -1, -1
-        while True:
-            used, count, last_at, last_time, ending = kernels.key_entries(
-                chunk.data[consumed:], chunk.base_offset + consumed, self._rows, self._count
+        consumed, ending = 0, kernels.ENDING_NO_ROOM
+        while ending == kernels.ENDING_NO_ROOM:
+            held = self._held
+            offset = chunk.base_offset + consumed
+            used, row_count, last_at, last_timestamp, ending = kernels.key_entries(
+                chunk.data[consumed:], offset, self._rows, held.row_count
             )
-            if last_at >= 0:
-                last_offset, last_store_timestamp = chunk.base_offset + consumed + last_at, last_time
-            self._keep(count, least_offset)
             consumed += used
-            if ending != kernels.ENDING_NO_ROOM:
-                break
-            self._settle()
-        if ending == kernels.ENDING_BLANK:
-            consumed = chunk.segment_end - chunk.base_offset
-        return Taken(consumed, last_offset, last_store_timestamp)
+            if ending == kernels.ENDING_BLANK:
+                consumed = chunk.segment_end - chunk.base_offset
+            state = held.state
+            if consumed and chunk.base_offset + consumed > state.dispatched_offset:
+                last_offset = offset + last_at if last_at >= 0 else -1
+                state = state.advanced(chunk.base_offset + consumed, last_offset, last_timestamp)
+            row_count = self._without_known(held, row_count)
+            self._held = _Held(held.runs, row_count, state)
+            if ending == kernels.ENDING_NO_ROOM:
+                self._settle()
+        return consumed
 
-    def _keep(self, count: int, least_offset: int) -> None:
-        """Count rows up to `count` as in use, but for those of records below `least_offset`."""
-        new = self._rows[self._count : count]
+    def _without_known(self, held: "_Held", row_count: int) -> int:
+        """How many rows are in use once those that were taken before are dropped from the new ones."""
+        least_offset = held.state.dispatched_offset
+        new = self._rows[held.row_count : row_count]
         if len(new) and new[0, PHYSICAL_OFFSET] < least_offset:
             kept = new[new[:, PHYSICAL_OFFSET] >= least_offset]
-            count = self._count + len(kept)
-            self._rows[self._count : count] = kept
-        self._count = count
+            row_count = held.row_count + len(kept)
+            self._rows[held.row_count : row_count] = kept
+        return row_count
 
     def _settle(self) -> None:
         """Sort the unsorted rows into a run."""
-        if not self._count:
+        held = self._held
+        if not held.row_count:
             return
-        run = KeyRun.of_rows(self._rows[: self._count])
-        self._count = 0
-        merged = merge_count(map(len, reversed(self._runs)), len(run))
+        run, runs = KeyRun.of_rows(self._rows[: held.row_count]), held.runs
+        merged = merge_count(map(len, reversed(runs)), len(run))
         if merged:
-            run = KeyRun.merged([*self._runs[-merged:], run])
-            del self._runs[-merged:]
-        self._runs.append(run)
+            run, runs = KeyRun.merged([*runs[-merged:], run]), runs[:-merged]
+        self._held = _Held((*runs, run), 0, held.state)
 
     def runs(self) -> tuple[KeyRun, ...]:
         """All entries, sorted into runs, the oldest first."""
         self._settle()
-        return tuple(self._runs)
+        return self._held.runs
 
-    def keep_between(self, least_offset: int, below_offset: int) -> None:
-        """Drop the entries of records outside a range of the log."""
+    def keep_between(self, least_offset: int, below_offset: int, state: KeyIndexState) -> None:
+        """Drop the entries of records outside a range of the log; they reach to `state` then."""
         self._settle()
-        kept = [run.between(least_offset, below_offset) for run in self._runs]
-        self._runs = [run for run in kept if len(run)]
+        kept = (run.between(least_offset, below_offset) for run in self._held.runs)
+        self._held = _Held(tuple(run for run in kept if len(run)), 0, state)
 
     def clear(self) -> None:
-        """Drop everything."""
-        self._runs.clear()
-        self._count = 0
+        """Drop everything: others keep it."""
+        self._held = _Held((), 0, self._held.state)
 
     def __repr__(self) -> str:
         return f"KeyBuffer(entries={self.entry_count})"
+
+
+class _Held(NamedTuple):
+    """What a buffer holds: sorted runs, so many of its rows behind them, and how far they reach."""
+
+    runs: tuple[KeyRun, ...]
+    row_count: int
+    state: KeyIndexState

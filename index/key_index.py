@@ -79,13 +79,12 @@ class LmdbKeyIndex:
         acquire = acquire_readable if read_only else acquire_writable
         self._environment = acquire(self._file_system, directory)
         self._is_closed = False
-        self._buffer = KeyBuffer()
         self._stored = (
             self._environment.read(stored_runs.read_state)
             if self._environment is not None
             else KeyIndexState(0)
         )
-        self._state = self._stored
+        self._buffer = KeyBuffer(self._stored)
         if not read_only:
             try:
                 self._agree_with_log()
@@ -100,13 +99,13 @@ class LmdbKeyIndex:
             message = log.look_message_by_offset(state.anchor_offset)
             if message is None or message.store_timestamp != state.anchor_store_timestamp:
                 self.truncate(0)
-        if self._state.dispatched_offset > log.max_offset:
+        if self._buffer.state.dispatched_offset > log.max_offset:
             self.truncate(log.max_offset)
 
     @property
     def dispatched_offset(self) -> int:
         """Physical offset up to which keys have been taken in."""
-        return max(self._state.dispatched_offset, self._commit_log.min_offset)
+        return max(self._buffer.state.dispatched_offset, self._commit_log.min_offset)
 
     @property
     def stored_offset(self) -> int:
@@ -129,19 +128,14 @@ class LmdbKeyIndex:
                 self._follow_writer()
             elif self._buffer.entry_count >= _COMMIT_ENTRIES:
                 self._commit()
-            taken = self._buffer.take(chunk, self._state.dispatched_offset)
-            reached = chunk.base_offset + taken.consumed_bytes
-            if taken.consumed_bytes and reached > self._state.dispatched_offset:
-                self._state = self._state.advanced(reached, taken.last_offset, taken.last_store_timestamp)
-            return taken.consumed_bytes
+            return self._buffer.take(chunk)
 
     def _follow_writer(self) -> None:
         """Reading only: leave to the stored runs what the writer has stored by now."""
         if self._environment is None:
             return
-        self._stored = self._environment.read(stored_runs.read_state)
-        self._buffer.keep_between(self._stored.dispatched_offset, END_OF_LOG)
-        self._state = max(self._state, self._stored)
+        self._stored = stored = self._environment.read(stored_runs.read_state)
+        self._buffer.keep_between(stored.dispatched_offset, END_OF_LOG, max(self._buffer.state, stored))
 
     def flush(self) -> None:
         with self._lock:
@@ -151,9 +145,10 @@ class LmdbKeyIndex:
 
     def _commit(self) -> None:
         """Store what waits in memory, durably. Raises StoreFull; then everything is as before."""
-        runs, state = self._buffer.runs(), self._state
+        runs, state = self._buffer.runs(), self._buffer.state
         if state == self._stored:
             return
+        # An interrupt (Ctrl-C) behind this leaves all of it to be stored once more, which changes nothing.
         self._writer.write(lambda transaction: stored_runs.store(transaction, runs, state))
         self._buffer.clear()
         self._stored = state
@@ -210,9 +205,10 @@ class LmdbKeyIndex:
             if self._stored.dispatched_offset > physical_offset and not self._read_only:
                 self._writer.write(lambda transaction: stored_runs.cut(transaction, cut))
                 self._stored = cut
-            self._buffer.keep_between(0, physical_offset)
-            if self._state.dispatched_offset > physical_offset:
-                self._state = cut
+            state = self._buffer.state
+            if state.dispatched_offset > physical_offset:
+                state = cut
+            self._buffer.keep_between(0, physical_offset, state)
 
     def delete_expired(self, min_physical_offset: int) -> None:
         with self._lock:
@@ -267,4 +263,5 @@ class LmdbKeyIndex:
             raise StoreClosed(self._directory)
 
     def __repr__(self) -> str:
-        return f"LmdbKeyIndex({str(self._directory)!r}, dispatched_offset={self._state.dispatched_offset})"
+        reached = self._buffer.state.dispatched_offset
+        return f"LmdbKeyIndex({str(self._directory)!r}, dispatched_offset={reached})"

@@ -128,7 +128,11 @@ def offsets_in(
 
 
 def store(transaction: "Transaction", runs: Sequence[KeyRun], state: KeyIndexState) -> None:
-    """Add runs newer than all stored ones, and the state that holds with them."""
+    """Add runs, and the state that holds with them. What is stored already is passed over."""
+    reached = read_state(transaction).dispatched_offset
+    if runs and runs[0].oldest_offset < reached:
+        kept = (run.between(reached, END_OF_LOG) for run in runs)
+        runs = [run for run in kept if len(run)]
     if runs and sum(map(len, runs)) <= MAX_RUN_ENTRIES:
         runs = [KeyRun.merged(runs)]
     for run in runs:

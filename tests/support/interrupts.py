@@ -6,7 +6,7 @@ Python raises KeyboardInterrupt in the main thread, where a function begins and 
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, ModuleType
 
 __all__ = ["interrupt_at", "interrupted_at"]
@@ -17,17 +17,17 @@ def interrupted_at(place: int, modules: tuple[ModuleType, ...], work: Callable[[
 
     False when the work was over before that.
     """
-    try:
-        with interrupt_at(place, modules):
-            work()
-    except KeyboardInterrupt:
-        return True
-    return False
+    with suppress(KeyboardInterrupt), interrupt_at(place, modules) as has_struck:
+        work()
+    return has_struck()
 
 
 @contextmanager
-def interrupt_at(place: int, modules: tuple[ModuleType, ...]) -> Iterator[None]:
-    """As `interrupted_at`, for a block."""
+def interrupt_at(place: int, modules: tuple[ModuleType, ...]) -> Iterator[Callable[[], bool]]:
+    """As `interrupted_at`, for a block; tells whether the place was reached.
+
+    What strikes while the interpreter itself closes a generator is told as unraisable, and goes no further.
+    """
     files = {module.__file__ for module in modules}
     places_passed = 0
 
@@ -46,6 +46,6 @@ def interrupt_at(place: int, modules: tuple[ModuleType, ...]) -> Iterator[None]:
     before = sys.getprofile()
     sys.setprofile(profile)
     try:
-        yield
+        yield lambda: places_passed >= place
     finally:
         sys.setprofile(before)

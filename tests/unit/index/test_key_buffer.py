@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mqstore.index.key_buffer import KeyBuffer
+from mqstore.index.key_index_format import KeyIndexState
 from mqstore.index.keys import kernels
 from mqstore.store.sys_flag import TRANSACTION_MASK
 from support.key_log import SEGMENT_BYTES, KeyLog, plain_key_rows
@@ -25,7 +26,7 @@ def listed(buffer: KeyBuffer) -> list[tuple[int, int, int]]:
 def take_all(buffer: KeyBuffer, key_log: KeyLog) -> int:
     offset = 0
     while (chunk := key_log.log.chunk(offset, SEGMENT_BYTES)) is not None:
-        offset += buffer.take(chunk, 0).consumed_bytes
+        offset += buffer.take(chunk)
     return offset
 
 
@@ -68,7 +69,7 @@ def test_no_key_is_missed_when_the_rows_run_out(monkeypatch: pytest.MonkeyPatch,
     offsets = [key_log.put("x " * 16_000)]
     offsets += [key_log.put([f"k{number}-{word}" for word in range(500)]) for number in range(60)]
     offsets += [key_log.put(" ".join("abcdefgh"[word % 8] for word in range(16_000)))]
-    buffer = KeyBuffer()
+    buffer = KeyBuffer(KeyIndexState(0))
     buffer._rows = np.empty((max(room, 16_384), 3), np.int64)
     assert take_all(buffer, key_log) == key_log.log.max_offset
     assert sorted(listed(buffer)) == sorted(set(plain_key_rows(key_log.log, offsets)))
@@ -93,10 +94,9 @@ def test_a_blank_ends_the_segment() -> None:
         offsets.append(key_log.put("k"))
     chunk = key_log.log.chunk(0, 10 * SEGMENT_BYTES)
     assert chunk is not None
-    taken = KeyBuffer().take(chunk, 0)
-    assert taken.consumed_bytes == SEGMENT_BYTES == offsets[-1]
-    assert taken.last_offset == offsets[-2]
-    assert taken.last_store_timestamp == key_log.clock.now_ms()
+    buffer = KeyBuffer(KeyIndexState(0))
+    assert buffer.take(chunk) == SEGMENT_BYTES == offsets[-1]
+    assert buffer.state == KeyIndexState(SEGMENT_BYTES, offsets[-2], key_log.clock.now_ms())
 
 
 def test_rows_below_an_offset_are_left_out() -> None:
@@ -105,10 +105,11 @@ def test_rows_below_an_offset_are_left_out() -> None:
     offsets = [key_log.put(f"k{number}") for number in range(10)]
     chunk = key_log.log.chunk(0, SEGMENT_BYTES)
     assert chunk is not None
-    buffer = KeyBuffer()
-    buffer.take(chunk, offsets[4])
+    buffer = KeyBuffer(KeyIndexState(offsets[4]))
+    for _ in range(2):
+        assert buffer.take(chunk) == key_log.log.max_offset
     assert sorted(listed(buffer)) == sorted(plain_key_rows(key_log.log, offsets[4:]))
-    buffer.keep_between(offsets[5], offsets[7])
+    buffer.keep_between(offsets[5], offsets[7], KeyIndexState(offsets[7]))
     assert sorted(listed(buffer)) == sorted(plain_key_rows(key_log.log, offsets[5:7]))
     assert repr(buffer) == "KeyBuffer(entries=2)"
     buffer.clear()

@@ -5,20 +5,22 @@ disk, a second process, damage. Afterwards the index must answer exactly what th
 anew. What every key index must do is tested in tests/contract/test_key_lookup.py.
 """
 
+import contextlib
 import errno
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lmdb
 import pytest
 
-from mqstore.index import key_environment, key_index, stored_runs
+from mqstore.index import key_buffer, key_environment, key_index, key_index_format, key_run, stored_runs
 from mqstore.index.key_environment import KeyEnvironment
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_index_format import STATE_KEY
@@ -26,6 +28,7 @@ from mqstore.index.keys import kernels
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from mqstore.store.file_system import DiskUsage
 from mqstore.store.os_file_system import OsFileSystem
+from support.interrupts import interrupted_at
 from support.key_log import KeyLog
 
 PROGRAM = Path(__file__).parents[2] / "support" / "key_index_process.py"
@@ -593,3 +596,38 @@ def test_destroy_removes_the_files(key_log: KeyLog, index: LmdbKeyIndex, keys: P
 def test_repr_tells_where_it_stands(index: LmdbKeyIndex, keys: Path) -> None:
     """For logs and failing asserts."""
     assert repr(index) == f"LmdbKeyIndex({str(keys)!r}, dispatched_offset=0)"
+
+
+STEPS: dict[str, Callable[[LmdbKeyIndex, KeyLog], object]] = {
+    "absorb": lambda index, key_log: key_log.feed(index),
+    "query": lambda index, key_log: index.query("T", "mod-3"),
+    "flush": lambda index, key_log: index.flush(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("interrupted", STEPS)
+def test_an_interrupt_loses_no_key_and_stores_none_twice(
+    keys: Path, interrupted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C at each place of a step, with few rows, so that runs are sorted and merged in all of them."""
+    monkeypatch.setattr(key_buffer, "_ROWS", 1 << 14)
+    modules = (key_buffer, key_index, key_run, stored_runs, key_environment, key_index_format)
+    key_log = KeyLog()
+    place, was_interrupted, put = 0, True, []
+    with contextlib.closing(LmdbKeyIndex(keys, key_log.log)) as index:
+        while was_interrupted:
+            place += 1
+            for step, do in STEPS.items():
+                put += put_numbers(key_log, 3, len(put))
+                if step != "absorb":
+                    key_log.feed(index)
+                if step == interrupted:
+                    was_interrupted = interrupted_at(place, modules, partial(do, index, key_log))
+                do(index, key_log)
+            if place % 16 == 0 or not was_interrupted:
+                assert_complete(index, put)
+        assert place > 10
+    with contextlib.closing(LmdbKeyIndex(keys, key_log.log)) as index:
+        assert index.entry_count == 2 * len(put)
+        assert_complete(index, put)
