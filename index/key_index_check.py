@@ -70,7 +70,17 @@ class KeyIndexCheck:
         if not self._is_there:
             return []
         if self._environment is None:
-            return [Finding("key-index", self._path, 0, "a key index that can be read", "another file")]
+            # A power cut may leave a new index without its first pages; the opening begins it again.
+            return [
+                Finding(
+                    "key-index",
+                    self._path,
+                    0,
+                    "a key index that can be read",
+                    "another file",
+                    is_damage=not after_crash,
+                )
+            ]
         findings = []
         ahead = self._stored(scan.end_offset, stored_runs.END_OF_LOG)
         if len(ahead):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore import Message, MessageStore
 from mqstore.directory_config import config_of_directory
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.verify import verify
@@ -71,3 +72,20 @@ def test_a_killed_process_leaves_a_sound_store(tmp_path: Path, flush_disk_type: 
         assert report.records >= records
         records = report.records
     assert records > 0
+
+
+@pytest.mark.parametrize("left", [b"", bytes(8192), b"\x01" * 512])
+def test_a_key_index_that_a_power_cut_took_at_its_beginning_is_no_damage(tmp_path: Path, left: bytes) -> None:
+    """LMDB syncs its first pages with its first commit; the opening builds the index again from the log."""
+    store = MessageStore.open(tmp_path, crash_config(), start=False)
+    put = store.put_message(Message("orders", b"first", keys=("k1",)))
+    store._release()
+    (tmp_path / "mqstore" / "keys" / "data.mdb").write_bytes(left)
+    report = verify(tmp_path, crash_config())
+    assert report.is_sound, report.damages
+    assert "key-index" in {finding.kind for finding in report.findings}
+    with MessageStore.open(tmp_path, crash_config(), start=False) as store:
+        (found,) = store.query_message("orders", "k1")
+        assert found.physical_offset == put.physical_offset
+    (tmp_path / "mqstore" / "keys" / "data.mdb").write_bytes(left)
+    assert not verify(tmp_path, crash_config()).is_sound
