@@ -242,6 +242,11 @@ class LmdbKeyIndex:
             finally:
                 self._let_go()
 
+    def drop(self) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._let_go()
+
     def destroy(self) -> None:
         with self._lock:
             if self._read_only:

@@ -72,6 +72,10 @@ class KeyLookup(Protocol):
         """Flush, and give everything back. Safe to call twice."""
         ...
 
+    def drop(self) -> None:
+        """As `close`, without a flush: the files may be another writer's by now. Write nothing."""
+        ...
+
     def destroy(self) -> None:
         """Close and remove the files: the next open begins at the log's first record."""
         ...

@@ -117,6 +117,9 @@ class MemoryKeyIndex:
     def close(self) -> None:
         """There is nothing to give back."""
 
+    def drop(self) -> None:
+        """There is nothing to give back."""
+
     def destroy(self) -> None:
         self.truncate(0)
 

@@ -22,6 +22,7 @@ from mqstore.arrivals import ArrivalListener, Arrivals
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.get_message import GetMessageResult, MessageReader
 from mqstore.index.offset_by_time import offset_in_queue_by_time
+from mqstore.lock_watch import LockWatch
 from mqstore.opening import OpenedParts, OpeningProgress, open_parts, refresh_parts
 from mqstore.persistence import Persistence
 from mqstore.put_path import PutPath
@@ -31,7 +32,7 @@ from mqstore.schedule.due_block import DueBlocks
 from mqstore.schedule.send_back import SendBack, SendBackResult
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreClosed, StoreFull, StoreReadOnly
+from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLockLost, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import Message
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 __all__ = ["MessageStore"]
 
 _logger = logging.getLogger(__name__)
+
+# How often is it looked whether the lock is still there.
+_LOCK_INTERVAL_MS = 1_000
 
 
 class MessageStore:
@@ -84,6 +88,9 @@ class MessageStore:
         self._parts = parts
         self._closed = False
         self._released = False
+        # Why a closed store refuses what it is asked.
+        self._ending: Callable[[], StoreError] = lambda: StoreClosed(path)
+        self._lock_watch = LockWatch(path, parts.lock, self._stop_for_good)
         self._refresh_lock = threading.Lock()
         self._arrivals = Arrivals()
         self._flusher = Flusher(parts.commit_log, config)
@@ -104,9 +111,10 @@ class MessageStore:
         self._send_back = SendBack(
             parts.subscription_groups, parts.topics, parts.commit_log, self._puts.put_rewritten
         )
-        self._persistence = Persistence(parts, self._flusher, self.delivery)
+        self._persistence = Persistence(parts, self._flusher, self.delivery, self._lock_watch)
         self._retention = Retention(parts.commit_log, file_system, config, clock, self._needed_from_offset)
         self._services = self._make_services()
+        parts.commit_log.may_not_grow = self._lock_watch.look
         if read_only:
             parts.commit_log.refuse(lambda: StoreReadOnly(path))
 
@@ -177,6 +185,7 @@ class MessageStore:
             Service("flush-derived", config.flush_interval_consume_queue, persistence.flush_in_background),
             Service("dispatch", config.dispatch_interval, self._dispatch),
             Service("flush", config.flush_interval_commit_log, self._flusher.run_once),
+            Service("lock", _LOCK_INTERVAL_MS, self._lock_watch.check),
             group_commit,
             reserve,
         )
@@ -476,6 +485,8 @@ class MessageStore:
 
     def _close_writer(self) -> None:
         log = self.commit_log
+        with suppress(StoreLockLost):
+            self._lock_watch.check()
         log.refuse(lambda: StoreClosed(self.path))
         if log.is_poisoned:
             self._flusher.settle_kept()
@@ -510,7 +521,7 @@ class MessageStore:
         # Another writer may own the files as soon as the lock is gone.
         for state in (self.topics, self.subscription_groups, self.consumer_offsets):
             state.refuse(lambda: StoreClosed(self.path))
-        self._parts.give_back()
+        self._parts.give_back(keys_are_lost=self._lock_watch.is_lost)
         self._released = True
 
     def __enter__(self) -> Self:
@@ -527,9 +538,19 @@ class MessageStore:
 
     # -- inside ---------------------------------------------------------------------------------------
 
+    def _stop_for_good(self, reason: Callable[[], StoreError]) -> None:
+        """The lock is lost: answer nothing more, and write nothing. The directory may be another writer's."""
+        _logger.error("%s", reason())
+        self._ending = reason
+        self._closed = True
+        self.commit_log.refuse_for_good(reason)
+        for state in (self.topics, self.subscription_groups, self.consumer_offsets):
+            state.refuse(reason)
+        self._arrivals.close()
+
     def _check_open(self) -> None:
         if self._closed:
-            raise StoreClosed(self.path)
+            raise self._ending()
 
     def _check_writable(self) -> None:
         self._check_open()
@@ -538,6 +559,8 @@ class MessageStore:
 
     def _dispatch(self) -> None:
         """One round of the dispatch service: queues first, for they are what readers wait for."""
+        if self._lock_watch.is_lost:
+            return
         visible_offset = self.commit_log.visible_offset
         self._parts.dispatcher.catch_up(visible_offset)
         for feed in self._parts.key_feeds:
@@ -555,6 +578,7 @@ class MessageStore:
 
     def _retain(self) -> None:
         """One round of retention; what is derived follows the log."""
+        self._lock_watch.check()
         if self._retention.run_once():
             min_offset = self.commit_log.min_offset
             self.consume_queues.delete_expired(min_offset)
@@ -567,7 +591,7 @@ class MessageStore:
         On a disk that is full or fails, the queues stay behind and reads go on; `stats` tells.
         """
         if self._closed:
-            raise StoreClosed(self.path)
+            raise self._ending()
         if not self.read_only:
             with suppress(StoreFull, OSError):
                 self._parts.dispatcher.catch_up(self.commit_log.visible_offset)

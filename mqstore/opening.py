@@ -89,10 +89,15 @@ class OpenedParts:
     consumer_offsets: ConsumerOffsets
     recovery: RecoveryReport
 
-    def give_back(self) -> None:
-        """Close the key indexes, and unlock the directory."""
+    def give_back(self, *, keys_are_lost: bool = False) -> None:
+        """Close the key indexes, and unlock the directory.
+
+        keys_are_lost: what they have not stored is dropped, for their files may be another writer's.
+        """
         for feed in self.key_feeds:
             try:
+                if keys_are_lost:
+                    feed.index.drop()
                 feed.index.close()
             except (StoreError, OSError) as error:
                 # The log has told of the disk whoever must know, and the keys come from the log.

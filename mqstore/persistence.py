@@ -15,12 +15,14 @@ Its periods are flush_interval_consume_queue (steps 1 to 5) and flush_consumer_o
 flush_delay_offset_interval (step 6, each after a sync of the log). In the background step 3 is left out where
 it would take more than a tenth of the time (pace.py), because thousands of queues have new entries; step 5
 then speaks of the queues as they were when it was last done. A step that fails is kept in the service that
-ran it and tried again; a failed sync of the log poisons the log (store/flusher.py).
+ran it and tried again; a failed sync of the log poisons the log (store/flusher.py). Before each round the
+lock is looked at: once it is lost the files may be another writer's (lock_watch.py).
 Threads: `_lock` lets one round run at a time; putters and readers are never waited for.
 """
 
 import threading
 
+from mqstore.lock_watch import LockWatch
 from mqstore.opening import OpenedParts
 from mqstore.pace import Pace
 from mqstore.schedule.delivery_service import DeliveryService
@@ -33,10 +35,13 @@ __all__ = ["Persistence"]
 class Persistence:
     """Writes down how far everything has come."""
 
-    def __init__(self, parts: OpenedParts, flusher: Flusher, delivery: DeliveryService) -> None:
+    def __init__(
+        self, parts: OpenedParts, flusher: Flusher, delivery: DeliveryService, lock_watch: LockWatch
+    ) -> None:
         self._parts = parts
         self._flusher = flusher
         self._delivery = delivery
+        self._lock_watch = lock_watch
         self._lock = threading.Lock()
         self._queue_pace = Pace()
         # How far the queues had been dispatched when they were last made durable: physical offset, and store
@@ -61,6 +66,7 @@ class Persistence:
         with_queues: False leaves out the sync of the queues, if they ever were synced before.
         """
         parts = self._parts
+        self._lock_watch.check()
         with self._lock:
             dispatched = parts.dispatcher.dispatched_offset, parts.consume_queues.last_store_timestamp
             log_offset = self._flusher.flush()
@@ -96,6 +102,7 @@ class Persistence:
     def persist_state(self) -> None:
         """topics.json, subscriptionGroup.json; consumerOffset.json up to the durable end of each queue."""
         parts = self._parts
+        self._lock_watch.check()
         with self._lock:
             parts.topics.persist()
             parts.subscription_groups.persist()
@@ -106,5 +113,6 @@ class Persistence:
 
     def persist_delay_offsets(self) -> None:
         """delayOffset.json, no level past a delivery that is not durable."""
+        self._lock_watch.check()
         with self._lock:
             self._delivery.persist(self._flusher.flush())

@@ -98,6 +98,8 @@ class CommitLog:
         self.flushed_offset = 0
         # Store time of the newest record; written under _lock.
         self.last_store_timestamp = 0
+        # Asked before a segment is added: why nothing may be written any more, None while it may.
+        self.may_not_grow: Callable[[], StoreError | None] = _may_grow
         # Asked once for each queue that is put to; set by whoever knows the queues.
         self.first_queue_offset: Callable[[str, int], int] = _begin_at_zero
         # Called by the writer when less than half a reserved window is left.
@@ -347,6 +349,9 @@ class CommitLog:
         return following
 
     def _add_segment(self, start_offset: int) -> MappedFile:
+        if (obstacle := self.may_not_grow()) is not None:
+            self._refusal = _Final(lambda: obstacle)
+            raise obstacle
         added = self.files.append_file(start_offset)
         added.on_low_space = self.on_low_space
         return added
@@ -396,17 +401,28 @@ class CommitLog:
         with self._lock:
             self._poisoned_by(cause)
 
+    def refuse_for_good(self, reason: Callable[[], StoreError]) -> None:
+        """As `poison`, with the error that `reason` makes."""
+        with self._lock:
+            if not self.is_poisoned:
+                self._refusal = _Final(reason)
+
+    def forget(self, reason: Callable[[], StoreError]) -> None:
+        """In a forked child: as `refuse_for_good`, whatever lock another thread had at the fork."""
+        self._lock = threading.Lock()
+        self._refusal = _Final(reason)
+
     def _poisoned_by(self, cause: BaseException) -> StoreError:
         """As `poison`, under _lock; returns the error to raise."""
         refusal = self._refusal
-        if not isinstance(refusal, _Poisoned):
-            self._refusal = refusal = _Poisoned(self.path.parent, cause)
+        if not isinstance(refusal, _Final):
+            self._refusal = refusal = _Final(lambda: StorePoisoned(self.path.parent, cause))
         return refusal()
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether a sync has failed since the store was opened."""
-        return isinstance(self._refusal, _Poisoned)
+        """Whether appends are refused for good: a sync has failed, or the lock was lost."""
+        return isinstance(self._refusal, _Final)
 
     @property
     def refusal(self) -> StoreError | None:
@@ -491,15 +507,14 @@ class CommitLog:
         return f"CommitLog({str(self.path)!r}, min_offset={self.min_offset}, max_offset={self.max_offset})"
 
 
-class _Poisoned:
+class _Final:
     """A refusal that cannot be lifted."""
 
-    def __init__(self, store_path: Path, cause: BaseException) -> None:
-        self._store_path = store_path
-        self._cause = cause
+    def __init__(self, reason: Callable[[], StoreError]) -> None:
+        self._reason = reason
 
-    def __call__(self) -> StorePoisoned:
-        return StorePoisoned(self._store_path, self._cause)
+    def __call__(self) -> StoreError:
+        return self._reason()
 
 
 def _is_text_behind(view: memoryview, body_stop: int, stop: int) -> bool:
@@ -515,6 +530,10 @@ def _is_text_behind(view: memoryview, body_stop: int, stop: int) -> bool:
         and at + 2 + (view[at] << 8 | view[at + 1]) == stop
         and view[at] | view[body_stop] < 128
     )
+
+
+def _may_grow() -> None:
+    return None
 
 
 def _begin_at_zero(topic: str, queue_id: int) -> int:

@@ -14,11 +14,13 @@
     |- NoPermission                   change the topic's perm
     |- MessageNotFound                the record is not (or no longer) in the log
     |- StoreClosed                    open the store again
+    |  `- StoreForked                 this is a forked child: open the store in it
     |- StoreReadOnly                  open without read_only
     |- StoreLocked                    stop the other process, or open read_only
     |- StoreNotFound                  check the path
     |- StoreFull                      make room; puts resume by themselves
     |- StorePoisoned                  a sync failed: close, check the disk, open again (which recovers)
+    |  `- StoreLockLost               stop, find the other writer, verify; then open again
     |- SegmentSizeMismatch            open with the size that the directory was written with
     |- CorruptRecord                  damage before the tail: nothing was deleted; salvage, or restore a copy
     |- UnknownVersion                 written by a newer release
@@ -49,7 +51,9 @@ __all__ = [
     "StateFileCorrupt",
     "StoreClosed",
     "StoreError",
+    "StoreForked",
     "StoreFull",
+    "StoreLockLost",
     "StoreLocked",
     "StoreNotFound",
     "StorePoisoned",
@@ -197,6 +201,19 @@ class StoreClosed(StoreError):
         self.path = path
 
 
+class StoreForked(StoreClosed):
+    """The process that opened the store has forked, and this is the child: here the store is closed."""
+
+    def __init__(self, path: Path, opener_pid: int) -> None:
+        StoreError.__init__(
+            self,
+            f"the store {path} was opened by process {opener_pid}, of which this one is a forked child: "
+            "open it here, or with read_only=True beside that process",
+        )
+        self.path = path
+        self.opener_pid = opener_pid
+
+
 class StoreReadOnly(StoreError):
     """The store was opened with read_only=True."""
 
@@ -257,6 +274,21 @@ class StorePoisoned(StoreError):
         )
         self.path = path
         self.cause = cause
+
+
+class StoreLockLost(StorePoisoned):
+    """The writer's lock protects the directory no more; nothing is written to it any more."""
+
+    def __init__(self, path: Path, how: str) -> None:
+        StoreError.__init__(
+            self,
+            f"the store {path} has lost its lock: {how}. Another writer may be at work there, so this one "
+            "stopped. What was put since then may be lost; close the store, make sure that nobody else has "
+            "it open, run `mqstore verify`, then open it again",
+        )
+        self.path = path
+        self.how = how
+        self.cause = StoreError(how)
 
 
 class SegmentSizeMismatch(StoreError):

@@ -100,6 +100,10 @@ class MappedRegion(Protocol):
 class FileLock(Protocol):
     """An exclusive lock that lasts until `release` or the end of the process."""
 
+    def loss(self) -> str | None:
+        """How the lock was lost, as the end of a sentence; None while it holds, or when it was given back."""
+        ...
+
     def release(self) -> None:
         """Give the lock back."""
         ...

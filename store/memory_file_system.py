@@ -60,15 +60,27 @@ class MemoryMappedRegion:
 class MemoryFileLock:
     """A lock on a name of one `MemoryFileSystem`."""
 
-    def __init__(self, locked: set[Path], path: Path) -> None:
+    def __init__(self, locked: dict[Path, bytearray], files: dict[Path, bytearray], path: Path) -> None:
         self._locked = locked
+        self._files = files
         self._path = path
+        self._file = files[path]
         self._released = False
+
+    def loss(self) -> str | None:
+        if self._released:
+            return None
+        if self._path not in self._files:
+            return "its lock file was deleted"
+        if self._files[self._path] is not self._file:
+            return "its lock file was replaced by another"
+        return None
 
     def release(self) -> None:
         if not self._released:
             self._released = True
-            self._locked.discard(self._path)
+            if self._locked.get(self._path) is self._file:
+                del self._locked[self._path]
 
 
 class MemoryFileSystem:
@@ -84,7 +96,8 @@ class MemoryFileSystem:
         self._files: dict[Path, bytearray] = {}
         self._modified_ms: dict[Path, int] = {}
         self._directories: set[Path] = set()
-        self._locked: set[Path] = set()
+        # The file of each lock by its name; a lock on a file that was deleted is in nobody's way.
+        self._locked: dict[Path, bytearray] = {}
 
     def map(
         self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
@@ -173,12 +186,11 @@ class MemoryFileSystem:
 
     def lock(self, path: Path) -> MemoryFileLock:
         with self._guard:
-            if path in self._locked:
+            if path in self._locked and self._files.get(path) is self._locked[path]:
                 raise StoreLocked(path, None)
             self._need_parent(path)
-            self._files[path] = bytearray(b"lock")
-            self._locked.add(path)
-            return MemoryFileLock(self._locked, path)
+            self._files[path] = self._locked[path] = bytearray(b"lock")
+            return MemoryFileLock(self._locked, self._files, path)
 
     def disk_usage(self, path: Path) -> DiskUsage:
         return DiskUsage(2**40, self.free_bytes)

@@ -1,9 +1,6 @@
-"""The real disk: the only module that maps memory, syncs files or locks them.
+"""The real disk: the only module that maps memory, and with os_file_lock.py the only one that syncs files.
 
-Linux first: posix_fallocate reserves, fdatasync makes durable, a POSIX record lock on byte 0 is the
-lock that Java's FileChannel takes too, so a broker and a store shut each other out. POSIX locks belong
-to the process and vanish when *any* descriptor of the file is closed; the registry below therefore
-refuses a second lock of the same file in one process, and nothing else may open a lock file.
+Linux first: posix_fallocate reserves, fdatasync makes durable. The writer's lock: os_file_lock.py.
 
 A mapping is never closed by hand: arrays and views of it keep it alive by reference counting, and the
 pages go with the last of them. A mapped file is never shortened, so no page of it can raise SIGBUS.
@@ -12,7 +9,6 @@ pages go with the last of them. A mapped file is never shortened, so no page of 
 import contextlib
 import ctypes
 import errno
-import fcntl
 import mmap
 import os
 import shutil
@@ -21,14 +17,15 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import cast
 
 import numpy as np
 
-from mqstore.store.errors import StoreFull, StoreLocked
+from mqstore.store.errors import StoreFull
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
+from mqstore.store.os_file_lock import OsFileLock
 
-__all__ = ["OsFileLock", "OsFileSystem", "OsMappedRegion"]
+__all__ = ["OsFileSystem", "OsMappedRegion"]
 
 _SHORT_BYTES = 4_096
 # A file that is smaller is one of many and touched in places, a consume queue above all: without this advice
@@ -46,8 +43,6 @@ _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 
 # What is published last of a record.
 _FIRST_BYTES = struct.Struct("8s")
-# struct flock of Linux on 64-bit: l_type, l_whence, l_start, l_len, l_pid.
-_FLOCK = struct.Struct("hhqqi4x")
 # Linux 5.14 and later; ignored by older kernels with EINVAL, which only costs speed.
 _MADV_POPULATE_WRITE = 23
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -248,54 +243,6 @@ _FILE_FUNCTIONS = np.array(
     ],
     np.int64,
 )
-
-
-class OsFileLock:
-    """A POSIX record lock on byte 0, and its entry in the registry of this process."""
-
-    _held_guard: ClassVar = threading.Lock()
-    # Files locked by this process, as (device, inode). Guarded by _held_guard.
-    _held: ClassVar[set[tuple[int, int]]] = set()
-
-    def __init__(self, path: Path) -> None:
-        with self._held_guard:
-            self._refuse_second_lock(path)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-                os.pwrite(self._descriptor, b"lock", 0)
-                os.fdatasync(self._descriptor)
-            except BlockingIOError as error:
-                holder_pid = self._holder_pid()
-                os.close(self._descriptor)
-                raise StoreLocked(path, holder_pid) from error
-            except BaseException:
-                os.close(self._descriptor)
-                raise
-            status = os.fstat(self._descriptor)
-            self._key = (status.st_dev, status.st_ino)
-            self._held.add(self._key)
-
-    def _refuse_second_lock(self, path: Path) -> None:
-        # Asked with stat, not open: closing a second descriptor would drop the lock of the first.
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            return
-        if (status.st_dev, status.st_ino) in self._held:
-            raise StoreLocked(path, os.getpid())
-
-    def _holder_pid(self) -> int | None:
-        question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-        answer = _FLOCK.unpack(fcntl.fcntl(self._descriptor, fcntl.F_GETLK, question))
-        return answer[4] if answer[0] != fcntl.F_UNLCK else None
-
-    def release(self) -> None:
-        with self._held_guard:
-            descriptor, self._descriptor = self._descriptor, -1
-            if descriptor >= 0:
-                self._held.discard(self._key)
-                os.close(descriptor)
 
 
 class OsFileSystem:

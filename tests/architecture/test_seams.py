@@ -49,7 +49,7 @@ SEAMS = (
     ),
     Seam(
         ("os.fsync", "os.fdatasync", "os.sync", "fcntl"),
-        ("store/os_file_system.py",),
+        ("store/os_file_system.py", "store/os_file_lock.py"),
         "use MappedRegion.sync, FileSystem.sync, sync_directory or lock (store/file_system.py)",
     ),
     Seam(
@@ -139,6 +139,7 @@ FILES = Seam(
     FILE_NAMES,
     (
         "store/os_file_system.py",
+        "store/os_file_lock.py",
         "tools/*",
         # LMDB keeps its own files and must be given a folder.
         "index/key_environment.py",

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mqstore.store.clock import Clock
-from mqstore.store.errors import StoreLocked
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 from support.manual_clock import ManualClock
+from support.simulated_lock import SimulatedLock
 
 __all__ = ["Image", "ShortWrite", "SimulatedDisk", "SimulatedRegion", "Step"]
 
@@ -133,15 +133,6 @@ class SimulatedRegion:
         return f"SimulatedRegion({str(self._path)!r}, size_bytes={self.size_bytes})"
 
 
-class _Lock:
-    def __init__(self, locked: set[Path], path: Path) -> None:
-        self._locked = locked
-        self._path = path
-
-    def release(self) -> None:
-        self._locked.discard(self._path)
-
-
 class SimulatedDisk:
     """A disk that begins with `image`, or empty."""
 
@@ -160,7 +151,8 @@ class SimulatedDisk:
             self._children.setdefault(directory.parent, set()).add(directory.name)
         for path, content in image.files.items():
             self._directories[path.parent][path.name] = self._new_inode(bytearray(content))
-        self._locked: set[Path] = set()
+        # The inode that is locked, by its name.
+        self.locked: dict[Path, int | None] = {}
 
     def _new_inode(self, content: bytearray) -> _Inode:
         self._inode_count += 1
@@ -173,7 +165,7 @@ class SimulatedDisk:
 
     def kill_locks(self) -> None:
         """Let go of all locks, as the end of a process does."""
-        self._locked.clear()
+        self.locked.clear()
 
     # -- the seam -------------------------------------------------------------------------------------
 
@@ -287,18 +279,18 @@ class SimulatedDisk:
     def modified_ms(self, path: Path) -> int:
         return self._inode(path).modified_ms
 
-    def lock(self, path: Path) -> _Lock:
-        if path in self._locked:
-            raise StoreLocked(path, None)
-        if not self.exists(path):
-            self.write(path, b"lock")
-        self._locked.add(path)
-        return _Lock(self._locked, path)
+    def lock(self, path: Path) -> SimulatedLock:
+        return SimulatedLock(self, path)
 
     def disk_usage(self, path: Path) -> DiskUsage:
         return DiskUsage(100, 100 - self.used_percent)
 
     # -- looking --------------------------------------------------------------------------------------
+
+    def inode_number(self, path: Path) -> int | None:
+        """The inode that has this name; None where there is none."""
+        inode = self._directories.get(path.parent, {}).get(path.name)
+        return None if inode is None else inode.number
 
     def image(self) -> Image:
         """All that a process sees now, copied."""

@@ -1,163 +1,26 @@
-"""The lock on the real disk: RocketMQ's, against this process and against others; and many syncs at once.
+"""What only the real disk does: listings beside deletions, and many syncs at once.
 
-What both file systems share is in tests/contract/test_file_system.py.
+What both file systems share is in tests/contract/test_file_system.py; the lock is in test_os_file_lock.py.
 """
 
 import errno
 import os
 import resource
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mqstore.store import kernels
-from mqstore.store.errors import StoreFull, StoreLocked
+from mqstore.store.errors import StoreFull
 from mqstore.store.os_file_system import OsFileSystem
-
-# What Java's FileChannel.tryLock(0, 1) does: a POSIX record lock on byte 0.
-BROKER = """
-import fcntl, sys
-file = open(sys.argv[1], "r+b")
-fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-OPENER = """
-import sys
-from pathlib import Path
-from mqstore.store.errors import StoreLocked
-from mqstore.store.os_file_system import OsFileSystem
-try:
-    lock = OsFileSystem().lock(Path(sys.argv[1]))
-except StoreLocked as error:
-    print(error.holder_pid)
-else:
-    print("locked", flush=True)
-    sys.stdin.read()
-"""
-
-
-@contextmanager
-def running(script: str, path: Path) -> Iterator[tuple[int, str]]:
-    """A process at work on the lock file; yields its pid and the first line it says."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        try:
-            yield process.pid, process.stdout.readline().strip()
-        finally:
-            process.communicate("", timeout=60)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "lock"
-
-
-def test_the_lock_file_says_lock(path: Path) -> None:
-    """The four bytes that RocketMQ writes; an older content is replaced."""
-    lock = OsFileSystem().lock(path)
-    assert path.read_bytes() == b"lock"
-    lock.release()
-    assert path.read_bytes() == b"lock"
-
-
-def test_a_second_opener_in_this_process_is_refused(path: Path) -> None:
-    """POSIX locks would let it in; the registry does not. The error names this process."""
-    lock = OsFileSystem().lock(path)
-    with pytest.raises(StoreLocked, match=f"locked by process {os.getpid()}") as caught:
-        OsFileSystem().lock(path)
-    assert (caught.value.path, caught.value.holder_pid) == (path, os.getpid())
-    lock.release()
-    OsFileSystem().lock(path).release()
-
-
-def test_the_same_file_by_another_name_is_the_same_lock(path: Path, tmp_path: Path) -> None:
-    """A symbolic link does not get round it."""
-    lock = OsFileSystem().lock(path)
-    link = tmp_path / "link"
-    link.symlink_to(path)
-    with pytest.raises(StoreLocked):
-        OsFileSystem().lock(link)
-    lock.release()
-
-
-def test_a_refused_second_opener_does_not_drop_the_lock(path: Path) -> None:
-    """Closing any descriptor of the file would: the refusal must not open one."""
-    lock = OsFileSystem().lock(path)
-    with pytest.raises(StoreLocked):
-        OsFileSystem().lock(path)
-    with running(OPENER, path) as (_, said):
-        assert said == str(os.getpid())
-    lock.release()
-
-
-def test_another_process_is_refused_with_our_pid(path: Path) -> None:
-    """And gets in once we let go."""
-    lock = OsFileSystem().lock(path)
-    with running(OPENER, path) as (_, said):
-        assert said == str(os.getpid())
-    lock.release()
-    with running(OPENER, path) as (_, said):
-        assert said == "locked"
-
-
-def test_a_brokers_lock_shuts_us_out(path: Path) -> None:
-    """A plain record lock on byte 0, as Java's FileChannel takes it; the error names its process."""
-    path.write_bytes(b"lock")
-    with running(BROKER, path) as (pid, said):
-        assert said == "locked"
-        with pytest.raises(StoreLocked) as caught:
-            OsFileSystem().lock(path)
-        assert caught.value.holder_pid == pid
-    OsFileSystem().lock(path).release()
-
-
-def test_our_lock_shuts_a_broker_out(path: Path) -> None:
-    """It cannot take the record lock while we hold it."""
-    lock = OsFileSystem().lock(path)
-    said = subprocess.run(
-        [sys.executable, "-c", BROKER, str(path)], input="", capture_output=True, text=True, check=False
-    )
-    lock.release()
-    assert "BlockingIOError" in said.stderr
-
-
-def test_the_lock_ends_with_its_process(path: Path) -> None:
-    """However it ends: a killed writer blocks nobody."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", OPENER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "locked\n"
-        with pytest.raises(StoreLocked):
-            OsFileSystem().lock(path)
-        process.kill()
-    OsFileSystem().lock(path).release()
-
-
-def test_releasing_twice_is_no_error(path: Path) -> None:
-    """And does not take the lock of the next holder away."""
-    first = OsFileSystem().lock(path)
-    first.release()
-    second = OsFileSystem().lock(path)
-    first.release()
-    with pytest.raises(StoreLocked):
-        OsFileSystem().lock(path)
-    second.release()
+    return tmp_path / "file"
 
 
 def test_a_listing_survives_a_file_that_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
