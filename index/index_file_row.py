@@ -57,14 +57,14 @@ class IndexFileRow:
         self._is_cut = False
 
     def load(self) -> None:
-        """Find the files. A last one of length zero is a creation that a crash interrupted: it is removed.
+        """Find the files. Those of length zero at the end are creations that a crash interrupted: they go.
 
         Files of another size than expected are gone on with in theirs, for a broker knows one size only.
         A single one whose length differs is damaged: it is dropped, and all behind it. Raises
         SegmentSizeMismatch when all have another size, which cannot be found in them.
         """
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_index_file(entry)]
-        if entries and entries[-1].size_bytes == 0:
+        while entries and entries[-1].size_bytes == 0:
             if self._writable:
                 self._file_system.delete(self.directory / entries[-1].name)
             entries.pop()

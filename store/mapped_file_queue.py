@@ -60,18 +60,17 @@ class MappedFileQueue:
     def load(self) -> None:
         """Find the files of the directory; may be called again to see what another process added.
 
-        A last file of length zero is a creation that a crash interrupted: it is removed (or, reading
-        only, passed over). Raises SegmentSizeMismatch for any other length, CorruptRecord for a gap.
+        Files of length zero at the end are creations that a crash interrupted: they are removed (or, reading
+        only, passed over). Raises SegmentSizeMismatch for any other length, CorruptRecord for a gap; then
+        nothing has been removed.
         """
         with self._files_lock:
             self._load()
 
     def _load(self) -> None:
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_segment(entry)]
-        for entry in reversed(entries[self._count_that_came_to_be(entries) :]):
-            if self._writable:
-                self._file_system.delete(self.directory / entry.name)
-            entries.pop()
+        count = self._count_that_came_to_be(entries)
+        entries, interrupted = entries[:count], entries[count:]
         known = {mapped_file.path.name: mapped_file for mapped_file in self.files}
         files: list[MappedFile] = []
         for entry in entries:
@@ -81,6 +80,9 @@ class MappedFileQueue:
             if files and int(entry.name) != files[-1].end_offset:
                 raise CorruptRecord(path, 0, f"a file {file_name(files[-1].end_offset)} before it", "none")
             files.append(known.get(entry.name) or self._open(path))
+        if self._writable:
+            for entry in reversed(interrupted):
+                self._file_system.delete(self.directory / entry.name)
         self.files = tuple(files)
 
     def _count_that_came_to_be(self, entries: list[FileEntry]) -> int:
@@ -90,7 +92,7 @@ class MappedFileQueue:
             for index, entry in enumerate(entries):
                 if entry.size_bytes == 0 or int(entry.name) != first + index * self.file_size_bytes:
                     return index
-        return len(entries) - bool(entries and entries[-1].size_bytes == 0)
+        return max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
 
     @staticmethod
     def _is_segment(entry: FileEntry) -> bool:

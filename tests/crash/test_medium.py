@@ -53,6 +53,16 @@ def test_what_was_synced_with_its_name_is_there(disk: SimulatedDisk) -> None:
     assert contents(all_images(disk, medium)) == {b"whole"}
 
 
+def test_a_name_that_was_synced_may_come_without_its_length(disk: SimulatedDisk) -> None:
+    """The file's own sync makes that durable, as on btrfs: two new files may be empty, in their order."""
+    medium = Medium(disk)
+    for name in ("f", "g"):
+        disk.map(FOLDER / name, 512, create=True)
+        disk.sync_directory(FOLDER)
+    lengths = {tuple(len(content) for content in image.files.values()) for image in all_images(disk, medium)}
+    assert lengths == {(0, 0), (512, 0), (512, 512)}
+
+
 def test_a_rename_before_the_sync_may_lead_to_nothing(disk: SimulatedDisk) -> None:
     medium = Medium(disk)
     disk.write(FILE, b"new")

@@ -7,7 +7,9 @@ It follows the steps of a SimulatedDisk one by one and keeps apart what is durab
                 in part (the page was written back while it was being filled). Sectors are independent.
     whole file  `replace`: the old content, none, some first sectors of the new, the new one with its first
                 sector zero (the length went first), or all of it, until the file's sync.
-    length      of a created file: none or all, until the file's sync or its directory's.
+    length      of a created file: none or all, until the file's sync; its directory's does not help (btrfs).
+                Lengths come in the order in which they were set, as in a journal, so that several files at
+                the end of a row may be empty.
     names       each creation, rename and deletion may be there or not, in any combination, until the
                 directory's sync; also directories, with all in them, unless they were made durably.
 
@@ -176,9 +178,7 @@ class Medium:
 
     def _on_sync_directory(self, step: Step) -> None:
         names = self._names[step.path] = dict(self._live_names[step.path])
-        for change in self._changes.pop(step.path, ()):
-            if change.inode is not None:
-                self._files[change.inode].length_time = 0
+        self._changes.pop(step.path, None)
         for made in [path for path in self._made_directories if path.parent == step.path]:
             del self._made_directories[made]
         for removed in [path for path in self._removed_directories if path.parent == step.path]:
@@ -215,6 +215,8 @@ class Medium:
     def image(self, units: Sequence[Unit], choices: Sequence[int]) -> Image:
         """The disk after a power cut that left of each unit what its choice says."""
         chosen = {(unit.kind, *unit.key): choice for unit, choice in zip(units, choices, strict=True)}
+        empty = (unit.times[0] for unit in units if unit.kind == "length" and not chosen["length", *unit.key])
+        first_empty = min(empty, default=math.inf)
         files: dict[Path, bytes | bytearray] = {}
         directories = set(self._names)
         missing = {path for path in self._made_directories if not chosen["made", path]}
@@ -230,15 +232,14 @@ class Medium:
                     if chosen["name", directory, at]:
                         change.apply(names)
             for name, number in names.items():
-                files[directory / name] = self._content(number, chosen)
+                came_to_be = self._files[number].length_time < first_empty
+                files[directory / name] = self._content(number, chosen) if came_to_be else b""
             if chosen.get(("gone", directory)) and not names:
                 directories.discard(directory)
         return Image(files, directories)
 
     def _content(self, number: int, chosen: dict[tuple[object, ...], int]) -> bytes | bytearray:
         file = self._files[number]
-        if file.length_time and not chosen["length", number]:
-            return b""
         if file.replaced and (choice := chosen["content", number]):
             return file.replaced_options()[choice - 1]
         if not file.sectors:

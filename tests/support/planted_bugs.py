@@ -22,6 +22,7 @@ from mqstore.store import kernels, recovery
 from mqstore.store.abort_file import AbortFile
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import StorePoisoned
+from mqstore.store.file_system import FileEntry
 from mqstore.store.flusher import Flusher
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.mapped_file_queue import MappedFileQueue
@@ -157,6 +158,10 @@ def _cut_in_memory_only(log: CommitLog, end_offset: int) -> int:
     return 0
 
 
+def _take_off_one_empty_file(files: MappedFileQueue, entries: list[FileEntry]) -> int:
+    return len(entries) - bool(entries and entries[-1].size_bytes == 0)
+
+
 def _lenient_scan(**leniency: bool) -> Callable[..., tuple[int, int, int, int]]:
     def scan(data: np.ndarray, start: int, end: int, base_offset: int) -> tuple[int, int, int, int]:
         seen = data[:end].tobytes()
@@ -234,6 +239,11 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         "the name of a new segment is not made durable",
         lambda: _without_steps(MappedFileQueue, "append_file", "sync_directory"),
         ("rolling", "puts"),
+    ),
+    "one-empty-segment": PlantedBug(
+        "of several segments at the end that are empty, the last one is taken off",
+        _replaced(MappedFileQueue, "_count_that_came_to_be", _take_off_one_empty_file),
+        ("rolling-async", "rolling"),
     ),
     "point-ahead-of-queues": PlantedBug(
         "the recovery point is saved ahead of the consume queues",

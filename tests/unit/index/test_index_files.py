@@ -435,11 +435,15 @@ def test_a_file_of_another_length_is_made_again(
     index.close()
 
 
-def test_a_file_of_length_zero_is_a_creation_that_was_interrupted(indexed: IndexedLog) -> None:
-    """It goes."""
+@pytest.mark.parametrize("whole", [True, False])
+def test_files_of_length_zero_are_creations_that_were_interrupted(indexed: IndexedLog, whole: bool) -> None:
+    """They go, also where there is no other file."""
     indexed.put_messages(20)
-    indexed.index_all()
-    indexed.file_system.write(indexed.directory / "99990101000000000", b"")
+    if whole:
+        indexed.index_all()
+    indexed.file_system.make_directories(indexed.directory)
+    for name in ("99990101000000000", "99990101000000001"):
+        indexed.file_system.write(indexed.directory / name, b"")
     indexed.put_messages(5)
     indexed.index_all()
     assert indexed.contents() == indexed.expected()

@@ -111,28 +111,41 @@ def test_a_file_of_another_length_is_refused(
     assert watched.steps == before
 
 
-def test_an_empty_last_file_is_a_creation_that_was_cut_short(
-    watched: WatchedFileSystem, directory: Path
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_empty_files_at_the_end_are_creations_that_were_cut_short(
+    watched: WatchedFileSystem, directory: Path, count: int
 ) -> None:
-    """A writer removes it; a reader passes over it."""
+    """A writer removes them, the newest first; a reader passes over them."""
     row(watched, directory, 1)
-    path = directory / file_name(SIZE)
-    watched.write(path, b"")
+    paths = [directory / file_name((1 + index) * SIZE) for index in range(count)]
+    for path in paths:
+        watched.write(path, b"")
     assert names(make(watched, directory, writable=False)) == [0]
-    assert watched.exists(path)
+    assert all(watched.exists(path) for path in paths)
     queue = make(watched, directory)
     assert names(queue) == [0]
-    assert not watched.exists(path)
+    assert [path for step, path in watched.steps if step == "delete"] == paths[::-1]
     queue.append_file(SIZE)
-    assert watched.read(path) == bytes(SIZE)
+    assert watched.read(paths[0]) == bytes(SIZE)
+
+
+def test_a_row_of_empty_files_is_empty(watched: WatchedFileSystem, directory: Path) -> None:
+    """A power cut before the first sync."""
+    watched.make_directories(directory)
+    for index in range(3):
+        watched.write(directory / file_name(index * SIZE), b"")
+    assert names(make(watched, directory)) == []
+    assert watched.list(directory) == []
 
 
 def test_an_empty_file_before_the_last_is_refused(watched: WatchedFileSystem, directory: Path) -> None:
-    """Only the last one can have been in the making."""
+    """What is behind it was made later: no crash leaves that. Nothing is removed, the empty end neither."""
     row(watched, directory, 2)
-    watched.write(directory / file_name(0), b"")
+    for empty in (0, 2 * SIZE):
+        watched.write(directory / file_name(empty), b"")
     with pytest.raises(SegmentSizeMismatch):
         make(watched, directory)
+    assert watched.count("delete") == 0
 
 
 def test_a_missing_file_in_the_middle_is_damage(watched: WatchedFileSystem, directory: Path) -> None:
