@@ -2,8 +2,9 @@
 
 Arrays in: `data` is uint8, C-contiguous, bytes of one segment from the beginning of a record on; positions
 are indexes into it, int64. A kernel never reads outside `data`, whatever the lengths in the bytes claim, and
-writes nothing but the fresh arrays that it returns, or those that its caller gives it to fill; append_runs
-alone writes to addresses, those of queue_ends.py.
+writes nothing but the arrays that it is given to fill; append_runs alone writes to addresses, those of
+queue_ends.py. Loops that are called from Python return numbers: see store/compiled.py. Where arrays are
+wanted, a plain function makes them and calls the loop.
 
 The walker is `record_layout` of store/kernels.py, with `find_property`. It believes a record whose
 magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
@@ -17,6 +18,7 @@ Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProper
 
 import numba
 import numpy as np
+import numpy.typing as npt
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -268,14 +270,13 @@ def write_big_endian(target, at, value, size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _pack_by_queue(rows, row_count, queues, queue_count, base_offset):  # type: ignore[no-untyped-def]
-    """Counting sort: (entries, queue offset and queue of each), queue by queue, in the order of the log."""
+def _pack_by_queue(rows, row_count, queue_count, base_offset, entries):  # type: ignore[no-untyped-def]
+    """Counting sort into `entries`, queue by queue, in the log's order; queue offset and queue of each."""
     starts = np.zeros(queue_count + 1, np.int64)
     for row in range(row_count):
         starts[rows[row, 4] + 1] += 1
     for queue in range(queue_count):
         starts[queue + 1] += starts[queue]
-    entries = np.empty(row_count * ENTRY_BYTES, np.uint8)
     places = np.empty((row_count, 2), np.int64)
     for row in range(row_count):
         queue = rows[row, 4]
@@ -287,7 +288,7 @@ def _pack_by_queue(rows, row_count, queues, queue_count, base_offset):  # type: 
         write_big_endian(entries, at, base_offset + rows[row, 0], 8)
         write_big_endian(entries, at + 8, rows[row, 1], 4)
         write_big_endian(entries, at + 12, rows[row, 2], 8)
-    return entries, places
+    return places
 
 
 @compiled
@@ -298,12 +299,8 @@ def _begins_run(places, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _runs(places, queues):  # type: ignore[no-untyped-def]
-    """Where the queue changes or its offsets are not consecutive, a run begins."""
-    count = 0
-    for index in range(len(places)):
-        count += _begins_run(places, index)
-    runs = np.empty((count, 6), np.int64)
+def _find_runs(places, queues, runs):  # type: ignore[no-untyped-def]
+    """Where the queue changes or its offsets are not consecutive, a run begins; returns how many do."""
     run = -1
     for index in range(len(places)):
         if _begins_run(places, index):
@@ -314,11 +311,12 @@ def _runs(places, queues):  # type: ignore[no-untyped-def]
             for field in range(3):
                 runs[run, 3 + field] = queues[places[index, 1], field]
         runs[run, 1] += 1
-    return runs
+    return run + 1
 
 
-@compiled((_BYTES, numba.types.int64, _LONGS))
-def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore[no-untyped-def]
+def consume_queue_entries(
+    data: npt.NDArray[np.uint8], base_offset: int, delay_ms_by_level: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], int, bool, int]:
     """Entries of all whole records from data[0] on, grouped by queue.
 
     base_offset: physical offset of data[0]. delay_ms_by_level: int64, index = level, negative for none.
@@ -335,6 +333,18 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
      at_blank    whether a BLANK ended the walk
      last_store_timestamp   of the last record walked over, epoch ms; -1 when there was none
     """
+    # Pages of them are touched only as far as records are found.
+    most = len(data) // FIXED_BYTES + 1
+    entries, runs = np.empty(most * ENTRY_BYTES, np.uint8), np.empty((most, 6), np.int64)
+    entry_count, run_count, consumed, at_blank, last_store_timestamp = _fill_entries(
+        data, base_offset, delay_ms_by_level, entries, runs
+    )
+    return entries[: entry_count * ENTRY_BYTES], runs[:run_count], consumed, at_blank, last_store_timestamp
+
+
+@compiled((_BYTES, numba.types.int64, _LONGS, numba.types.uint8[::1], numba.types.int64[:, ::1]))
+def _fill_entries(data, base_offset, delay_ms_by_level, entries, runs):  # type: ignore[no-untyped-def]
+    """The loop of consume_queue_entries; how many entries and runs there are comes first."""
     data, delay_ms_by_level = borrowed((data, delay_ms_by_level))
     end = len(data)
     # Pages of it are touched only as far as records are found.
@@ -385,8 +395,9 @@ def consume_queue_entries(data, base_offset, delay_ms_by_level):  # type: ignore
             rows[row_count, 4] = queue
             row_count += 1
         at += total_size
-    entries, places = _pack_by_queue(rows, row_count, queues, queue_count, base_offset)
-    return entries, _runs(places, queues), at, total_size < NO_LAYOUT, last_store_timestamp
+    places = _pack_by_queue(rows, row_count, queue_count, base_offset, entries)
+    run_count = _find_runs(places, queues, runs)
+    return row_count, run_count, at, total_size < NO_LAYOUT, last_store_timestamp
 
 
 # -- appending to many queues --------------------------------------------------------------------------
@@ -404,10 +415,19 @@ def enter_row(row, names, slots, rows):  # type: ignore[no-untyped-def]
     _enter(row, names, slots, rows)
 
 
-@compiled((_BYTES, _ROWS, numba.types.int64, numba.types.int64))
-def slots_of(names, rows, row_count, slot_count):  # type: ignore[no-untyped-def]
+def slots_of(
+    names: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64], row_count: int, slot_count: int
+) -> npt.NDArray[np.int32]:
     """Slots that lead to the first `row_count` rows; of two with the same name to the later."""
-    return _slots_of(names, rows, row_count, slot_count)
+    slots = np.full(slot_count, -1, np.int32)
+    _enter_rows(row_count, names, slots, rows)
+    return slots
+
+
+@compiled((numba.types.int64, _BYTES, numba.types.int32[::1], _ROWS))
+def _enter_rows(row_count, names, slots, rows):  # type: ignore[no-untyped-def]
+    for row in range(row_count):
+        _enter(row, names, slots, rows)
 
 
 @intrinsic
@@ -437,8 +457,14 @@ def _end_of_run(entries, runs, run, rows, row):  # type: ignore[no-untyped-def]
     return read_long(entries, last_at) + read_int(entries, last_at + 8)
 
 
-@compiled((_BYTES, _BYTES, _ROWS, _BYTES, _SLOTS, _ROWS))
-def append_runs(data, entries, runs, names, slots, rows):  # type: ignore[no-untyped-def]
+def append_runs(
+    data: npt.NDArray[np.uint8],
+    entries: npt.NDArray[np.uint8],
+    runs: npt.NDArray[np.int64],
+    names: npt.NDArray[np.uint8],
+    slots: npt.NDArray[np.int32],
+    rows: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Write the entries of ordinary runs to the end of their queues, and leave the others.
 
     data, entries, runs: as of consume_queue_entries. names, slots, rows: the table of queue_ends.py, whose
@@ -452,15 +478,31 @@ def append_runs(data, entries, runs, names, slots, rows):  # type: ignore[no-unt
      ends        int64[n, 2], what MAX_OFFSET and MAX_PHYSICAL_OFFSET of each will be
      left        int64[m], indexes of the runs that were not written
     """
-    data, entries, runs, names, slots, rows = borrowed((data, entries, runs, names, slots, rows))
     count = len(runs)
     appended, ends, left = (
         np.empty(count, np.int64),
         np.empty((count, 2), np.int64),
         np.empty(count, np.int64),
     )
+    appended_count = _append_runs(data, entries, runs, names, slots, rows, appended, ends, left)
+    if appended_count == count:
+        return appended, ends, left[:0]
+    return appended[:appended_count], ends[:appended_count], left[: count - appended_count]
+
+
+@compiled(
+    (
+        *(_BYTES, _BYTES, _ROWS, _BYTES, _SLOTS, _ROWS),
+        *(numba.types.int64[::1], numba.types.int64[:, ::1], numba.types.int64[::1]),
+    )
+)
+def _append_runs(  # type: ignore[no-untyped-def]
+    data, entries, runs, names, slots, rows, appended, ends, left
+):
+    """The loop of append_runs; how many rows were written to."""
+    data, entries, runs, names, slots, rows = borrowed((data, entries, runs, names, slots, rows))
     appended_count = left_count = 0
-    for run in range(count):
+    for run in range(len(runs)):
         topic_at, queue_id = runs[run, 3], runs[run, 5]
         # Runs of one queue are neighbours.
         is_first = run == 0 or topic_at != runs[run - 1, 3] or queue_id != runs[run - 1, 5]
@@ -483,7 +525,7 @@ def append_runs(data, entries, runs, names, slots, rows):  # type: ignore[no-unt
         ends[appended_count, 0] = runs[run, 2] + runs[run, 1]
         ends[appended_count, 1] = end
         appended_count += 1
-    return appended[:appended_count], ends[:appended_count], left[:left_count]
+    return appended_count
 
 
 @compiled_holding_gil((_LONGS, _ROWS, numba.types.int64[:, ::1]))

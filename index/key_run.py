@@ -31,6 +31,9 @@ __all__ = ["MAX_RUN_ENTRIES", "KeyRun", "merge_count"]
 MAX_RUN_ENTRIES = 1 << 20
 """Runs are not merged beyond this (24 MiB): a longer one would be copied for ever fewer searches saved."""
 
+# Records with one key are seldom more.
+_FEW = 64
+
 
 class KeyRun:
     """Sorted entries of one stretch of the log. `rows` may be big-endian and lent."""
@@ -88,10 +91,13 @@ class KeyRun:
         packed, is_big_endian = self._packed
         # A caller may name times beyond those that a record can have.
         begin_ms, end_ms = (min(max(ms, -END_OF_TIME_MS), END_OF_TIME_MS) for ms in (begin_ms, end_ms))
-        found: npt.NDArray[np.int64] = run_offsets(
-            packed, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset
-        )
-        return found
+        wanted = (packed, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset)
+        found = np.empty(_FEW, np.int64)
+        count = run_offsets(*wanted, found)
+        if count < 0:
+            found = np.empty(-count, np.int64)
+            count = run_offsets(*wanted, found)
+        return found[:count]
 
     @cached_property
     def _packed(self) -> tuple[npt.NDArray[np.uint8], bool]:

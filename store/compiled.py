@@ -6,6 +6,9 @@ same, and raises IndexError instead of reading elsewhere; `make fuzz BOUNDS=1` r
 Nothing is then kept on disk between runs, unless NUMBA_CACHE_DIR names a folder: numba does not tell code
 with checks from code without, so give it one of its own.
 
+A loop that Python calls returns numbers, and fills arrays that it is given: to hand out an array, numba runs
+some Python behind the loop, and an interrupt (Ctrl-C) that is met there comes out as a SystemError.
+
 Imported by the kernels alone.
 """
 

@@ -91,18 +91,22 @@ def _first_row(rows, count, code, is_big_endian):  # type: ignore[no-untyped-def
 
 
 @compiled
-def run_offsets(rows, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset):  # type: ignore[no-untyped-def]
-    """Offsets of the records with hash `code` in the ranges of time (both included) and of offset: int64.
+def run_offsets(  # type: ignore[no-untyped-def]
+    rows, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset, offsets
+):
+    """Offsets of the records with hash `code` in the ranges of time (both included) and of offset; how many.
 
-    rows: uint8, the rows of a key run (key_run.py), their longs big-endian or little.
+    rows: uint8, the rows of a key run (key_run.py), their longs big-endian or little. offsets: int64, to be
+    filled. Where there is not room in it for all with this hash, how many those are, negative.
     """
-    (rows,) = borrowed((rows,))
+    rows, offsets = borrowed((rows, offsets))
     count = len(rows) // ROW_BYTES
     first = _first_row(rows, count, code, is_big_endian)
     stop = first
     while stop < count and _row_long(rows, stop, 0, is_big_endian) == code:
         stop += 1
-    offsets = np.empty(stop - first, np.int64)
+    if stop - first > len(offsets):
+        return first - stop
     taken = 0
     for index in range(first, stop):
         store_timestamp = _row_long(rows, index, 1, is_big_endian)
@@ -110,7 +114,7 @@ def run_offsets(rows, is_big_endian, code, begin_ms, end_ms, least_offset, below
         if begin_ms <= store_timestamp <= end_ms and least_offset <= offset < below_offset:
             offsets[taken] = offset
             taken += 1
-    return offsets[:taken]
+    return taken
 
 
 # -- records of a queue -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY
+from mqstore.index.key_run import KeyRun
 from mqstore.index.message_filter import TagFilter
 from mqstore.index.search import kernels
 from mqstore.store.java_hash import string_hash
@@ -178,7 +179,7 @@ def test_offsets_of_a_run(
     """Rows in either byte order."""
     rows = sorted(rows, key=lambda row: (row[0], row[2]))
     array = np.array(rows, ">i8" if is_big_endian else "<i8").reshape(-1, 3)
-    found = kernels.run_offsets(array.reshape(-1).view(np.uint8), is_big_endian, code, begin_ms, end_ms, 2, 8)
+    found = KeyRun(array).offsets(code, begin_ms, end_ms, 2, 8)
     assert found.tolist() == [
         offset
         for row_code, time, offset in rows
