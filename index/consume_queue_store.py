@@ -36,8 +36,8 @@ _MAX_NAME_BYTES = 255
 class ConsumeQueueStore:
     """The queues under `directory`.
 
-    `delay_ms_by_level`: int64, index = delay level; an entry of the schedule topic gets the time at which
-    its message is due.
+    `delay_tables`: int64, a row for each table of delays: the physical offset from which on it holds, then
+    the delay in ms of each level. An entry of the schedule topic gets the time at which its message is due.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ConsumeQueueStore:
         file_system: FileSystem,
         directory: Path,
         config: StoreConfig,
-        delay_ms_by_level: npt.NDArray[np.int64],
+        delay_tables: npt.NDArray[np.int64],
         *,
         writable: bool = True,
         after_crash: bool = False,
@@ -58,7 +58,8 @@ class ConsumeQueueStore:
         self.last_store_timestamp = 0
         self._file_system = file_system
         self._config = config
-        self._delay_ms_by_level = np.ascontiguousarray(delay_ms_by_level, np.int64)
+        # Set again by an opening that changes them, before anything is absorbed.
+        self.delay_tables = delay_tables
         self._writable = writable
         self._after_crash = after_crash
         self._commit_log_min_offset = 0
@@ -177,7 +178,7 @@ class ConsumeQueueStore:
         from mqstore.index import kernels
 
         entries, runs, consumed, at_blank, last_store_timestamp = kernels.consume_queue_entries(
-            chunk.data, chunk.base_offset, self._delay_ms_by_level
+            chunk.data, chunk.base_offset, self.delay_tables
         )
         with self._moving:
             table = self._ends

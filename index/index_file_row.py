@@ -50,7 +50,7 @@ class IndexFileRow:
         self.directory = directory
         self.files: list[IndexFile] = []
         self._file_system = file_system
-        self._size = size
+        self.size = size
         self._writable = writable
         # What `make_disk_follow` has to do: files to delete, and whether the last one was cut.
         self._dropped: list[Path] = []
@@ -68,9 +68,9 @@ class IndexFileRow:
             if self._writable:
                 self._file_system.delete(self.directory / entries[-1].name)
             entries.pop()
-        if entries and self._size.file_bytes not in [entry.size_bytes for entry in entries]:
-            self._size = self._find_size(entries)
-        fits = [entry.size_bytes == self._size.file_bytes for entry in entries]
+        if entries and self.size.file_bytes not in [entry.size_bytes for entry in entries]:
+            self.size = self._find_size(entries)
+        fits = [entry.size_bytes == self.size.file_bytes for entry in entries]
         count = (*fits, False).index(False)
         self.files = [self._open(entry.name) for entry in entries[:count]]
         self._dropped = [self.directory / entry.name for entry in entries[count:]]
@@ -84,7 +84,7 @@ class IndexFileRow:
             if slot_count is not None:
                 entry_bytes = file_bytes - HEADER_BYTES - SLOT_BYTES * slot_count
                 return IndexFileSize(slot_count, entry_bytes // ENTRY_BYTES)
-        raise SegmentSizeMismatch(paths[0], self._size.file_bytes, file_bytes, _SIZE_KEY)
+        raise SegmentSizeMismatch(paths[0], self.size.file_bytes, file_bytes, _SIZE_KEY)
 
     @staticmethod
     def _is_index_file(entry: FileEntry) -> bool:
@@ -92,7 +92,7 @@ class IndexFileRow:
 
     def _open(self, name: str, *, create: bool = False) -> IndexFile:
         path = self.directory / name
-        return IndexFile(self._file_system, path, self._size, writable=self._writable, create=create)
+        return IndexFile(self._file_system, path, self.size, writable=self._writable, create=create)
 
     @property
     def is_changed(self) -> bool:
@@ -137,7 +137,7 @@ class IndexFileRow:
         if point.file_name == NO_FILE:
             return True
         named = self._find(point)
-        if named is None or not 1 < point.header.index_count <= self._size.entry_count:
+        if named is None or not 1 < point.header.index_count <= self.size.entry_count:
             return False
         if clean and named.index_count < point.header.index_count:
             return False

@@ -182,15 +182,18 @@ def _parse_int(data, at, length):  # type: ignore[no-untyped-def]
 
 @compiled
 def _tags_code(  # type: ignore[no-untyped-def]
-    data, topic_at, topic_length, properties_at, properties_length, store_timestamp, delay_ms_by_level
+    data, topic_at, topic_length, properties_at, properties_length, store_timestamp, offset, delay_tables
 ):
     """The third field of a record's entry: when it is due if it is delayed, else the hash of its tags."""
     if topic_length == len(_SCHEDULE_TOPIC) and matches(data, topic_at, _SCHEDULE_TOPIC):
         value_at, value_length = find_property(data, properties_at, properties_length, _DELAY)
         if value_length > 0:
-            level = min(_parse_int(data, value_at, value_length), np.int64(len(delay_ms_by_level) - 1))
+            level = min(_parse_int(data, value_at, value_length), np.int64(delay_tables.shape[1] - 1))
             if level > 0:
-                delay_ms = delay_ms_by_level[level]
+                table = len(delay_tables) - 1
+                while table > 0 and delay_tables[table, 0] > offset:
+                    table -= 1
+                delay_ms = delay_tables[table, level]
                 return store_timestamp + (delay_ms if delay_ms >= 0 else _DELAY_OF_MISSING_LEVEL_MS)
     value_at, value_length = find_property(data, properties_at, properties_length, _TAGS)
     return java_hash(data, value_at, value_length)
@@ -315,11 +318,12 @@ def _find_runs(places, queues, runs):  # type: ignore[no-untyped-def]
 
 
 def consume_queue_entries(
-    data: npt.NDArray[np.uint8], base_offset: int, delay_ms_by_level: npt.NDArray[np.int64]
+    data: npt.NDArray[np.uint8], base_offset: int, delay_tables: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], int, bool, int]:
     """Entries of all whole records from data[0] on, grouped by queue.
 
-    base_offset: physical offset of data[0]. delay_ms_by_level: int64, index = level, negative for none.
+    base_offset: physical offset of data[0]. delay_tables: int64, a row for each table of delays: the physical
+    offset from which on it holds, then the delay in ms of each level, negative for none.
     Half and rollback records get no entry. The walk ends at a BLANK and where no whole record begins, or
     one that claims another physical offset.
 
@@ -337,15 +341,15 @@ def consume_queue_entries(
     most = len(data) // FIXED_BYTES + 1
     entries, runs = np.empty(most * ENTRY_BYTES, np.uint8), np.empty((most, 6), np.int64)
     entry_count, run_count, consumed, at_blank, last_store_timestamp = _fill_entries(
-        data, base_offset, delay_ms_by_level, entries, runs
+        data, base_offset, delay_tables, entries, runs
     )
     return entries[: entry_count * ENTRY_BYTES], runs[:run_count], consumed, at_blank, last_store_timestamp
 
 
-@compiled((_BYTES, numba.types.int64, _LONGS, numba.types.uint8[::1], numba.types.int64[:, ::1]))
-def _fill_entries(data, base_offset, delay_ms_by_level, entries, runs):  # type: ignore[no-untyped-def]
+@compiled((_BYTES, numba.types.int64, _ROWS, numba.types.uint8[::1], numba.types.int64[:, ::1]))
+def _fill_entries(data, base_offset, delay_tables, entries, runs):  # type: ignore[no-untyped-def]
     """The loop of consume_queue_entries; how many entries and runs there are comes first."""
-    data, delay_ms_by_level = borrowed((data, delay_ms_by_level))
+    data, delay_tables = borrowed((data, delay_tables))
     end = len(data)
     # Pages of it are touched only as far as records are found.
     rows = np.empty((end // FIXED_BYTES + 1, 5), np.int64)
@@ -389,7 +393,8 @@ def _fill_entries(data, base_offset, delay_ms_by_level, entries, runs):  # type:
                 properties_at,
                 properties_length,
                 last_store_timestamp,
-                delay_ms_by_level,
+                base_offset + at,
+                delay_tables,
             )
             rows[row_count, 3] = read_long(data, at + 20)
             rows[row_count, 4] = queue

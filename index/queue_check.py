@@ -91,19 +91,20 @@ class QueueCheck:
         file_system: FileSystem,
         directory: Path,
         file_bytes: int,
-        delay_ms_by_level: npt.NDArray[np.int64],
+        delay_tables: npt.NDArray[np.int64],
         *,
         dispatched_offset: int,
         after_crash: bool,
     ) -> None:
-        """dispatched_offset: up to here the entries of all records are known to be there.
+        """delay_tables: as ConsumeQueueStore has them.
 
-        after_crash: what lies behind it may be torn as well as missing.
+        dispatched_offset: up to here the entries of all records are known to be there. after_crash: what
+        lies behind it may be torn as well as missing.
         """
         self._file_system = file_system
         self._directory = directory
         self._file_bytes = file_bytes
-        self._delay_ms_by_level = delay_ms_by_level
+        self._delay_tables = delay_tables
         self._dispatched_offset = dispatched_offset
         self._after_crash = after_crash
         self._on_disk: dict[tuple[str, int], QueueEntries] = {}
@@ -131,9 +132,7 @@ class QueueCheck:
         """The runs of messages in a piece, compared with the queues on disk."""
         from mqstore.index import kernels
 
-        entries, runs, *_ = kernels.consume_queue_entries(
-            piece.data, piece.base_offset, self._delay_ms_by_level
-        )
+        entries, runs, *_ = kernels.consume_queue_entries(piece.data, piece.base_offset, self._delay_tables)
         rows = entries.reshape(-1, ENTRY_BYTES)
         return [
             self._compare(

@@ -134,6 +134,7 @@ class MessageStore:
 
         read_only: take no lock and change nothing, beside a live writer or after a crash.
         start: run the services (flush, dispatch, delivery, retention) on threads of their own.
+        Settings that are not named are as the directory remembers them; `config` of the store tells all.
         Raises ConfigIllegal, StoreLocked, StoreNotFound, SegmentSizeMismatch, StateFileCorrupt,
         CorruptRecord: nothing has been changed then.
 
@@ -152,7 +153,7 @@ class MessageStore:
             path, config, read_only=read_only, clock=clock, file_system=file_system, on_progress=on_progress
         )
         try:
-            store = cls(parts, path, config, read_only=read_only, clock=clock, file_system=file_system)
+            store = cls(parts, path, parts.config, read_only=read_only, clock=clock, file_system=file_system)
             store.delivery.load(writable=not read_only)
             if start and not read_only:
                 store._start()

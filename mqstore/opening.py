@@ -3,13 +3,15 @@
 In this order, so that a refusal (a wrong setting, a held lock, a bad state file, damage) comes before
 anything is changed:
 
-    settings -> lock -> state files -> list the log, the queues, the index files -> find the end of the log
-    -> cut a torn tail -> `abort` on disk -> cut the queues back to it -> dispatch what they miss
+    lock -> settings, named or remembered -> state files -> list the log, the queues, the index files
+    -> find the end of the log -> cut a torn tail -> `abort` on disk -> remember the settings
+    -> cut the queues back to it -> dispatch what they miss
 
 Reading only: no lock, nothing is created or changed, and the end of the log is only noted.
 It does not start services (message_store.py). Source: DefaultMessageStore#load.
 """
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mqstore.consumer_offsets import ConsumerOffsets
+from mqstore.directory_config import DirectoryConfig, Role, config_in_force
+from mqstore.directory_settings_file import DirectorySettingsFile
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.index_file import IndexFileSize
@@ -69,10 +73,12 @@ class KeyFeed:
 class OpenedParts:
     """The parts of an open store, recovered and caught up.
 
-    key_feeds: queries ask the first. index_files: the one of them that is RocketMQ's.
+    config: the settings in force. key_feeds: queries ask the first. index_files: the one of them that is
+    RocketMQ's.
     """
 
     layout: StoreLayout
+    config: StoreConfig
     lock: FileLock | None
     abort: AbortFile
     commit_log: CommitLog
@@ -116,7 +122,7 @@ def open_parts(
     on_progress: OpeningProgress | None,
 ) -> OpenedParts:
     """Open the store at `path`; see the head of this file. Raises what MessageStore.open raises."""
-    delay_levels = DelayLevels.parse(config.message_delay_level)
+    DelayLevels.parse(config.message_delay_level)
     layout = StoreLayout(path)
     if read_only and not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
@@ -124,7 +130,7 @@ def open_parts(
         lock = None if read_only else _lock(file_system, layout)
         if lock is not None:
             given_back.callback(lock.release)
-        opening = _Opening(layout, config, read_only, clock, file_system, delay_levels, on_progress)
+        opening = _Opening(layout, config, read_only, clock, file_system, on_progress)
         given_back.callback(opening.give_back_keys)
         parts = opening.run(lock)
         given_back.pop_all()
@@ -152,15 +158,20 @@ class _Opening:
         read_only: bool,
         clock: Clock,
         file_system: FileSystem,
-        delay_levels: DelayLevels,
         on_progress: OpeningProgress | None,
     ) -> None:
         self.layout = layout
-        self.config = config
+        self.settings_file = DirectorySettingsFile(file_system, layout.settings)
+        remembered = self.settings_file.load()
+        role: Role = "reader" if read_only else "writer"
+        directory = config_in_force(file_system, layout, config, remembered, role)
+        self.config = directory.config
+        self.delays = directory.delays
+        self.max_message_size = directory.max_message_size
         self.read_only = read_only
         self.clock = clock
         self.file_system = file_system
-        self.delay_levels = delay_levels
+        self.delay_levels = DelayLevels.parse(self.config.message_delay_level)
         self.on_progress = on_progress
         self._key_indexes: list[KeyLookup] = []
 
@@ -185,7 +196,7 @@ class _Opening:
         clean = not abort.exists()
         consume_queues = self._load_consume_queues(commit_log.min_offset, clean=clean)
         if self._keeps_index_files:
-            IndexFileRow(file_system, layout.index, self._index_file_size, writable=False).load()
+            self._adopt_index_files()
         queue_names = QueueNamesFile(file_system, layout.queue_names)
         queue_names.load()
         start_offset = find_start(commit_log, recovery_point.point, checkpoint.checkpoint, clean=clean)
@@ -194,6 +205,7 @@ class _Opening:
             for directory in (layout.commit_log, layout.own, layout.config):
                 file_system.make_directories(directory)
             abort.create()
+            self._remember(commit_log, consume_queues)
         dispatcher = self._catch_up_queues(
             commit_log, consume_queues, queue_names, recovery_point, start_offset, clean=clean
         )
@@ -203,6 +215,7 @@ class _Opening:
         commit_log.first_queue_offset = consume_queues.next_queue_offset
         return OpenedParts(
             layout,
+            self.config,
             lock,
             abort,
             commit_log,
@@ -248,7 +261,7 @@ class _Opening:
             self.file_system,
             self.layout.consume_queues,
             self.config,
-            self.delay_levels.as_array(),
+            self.delays.as_array(),
             writable=not self.read_only,
             after_crash=not clean,
         )
@@ -272,6 +285,21 @@ class _Opening:
             # It takes the interpreter, which the walk needs little of.
             on_walk=lambda: beside(_load_compiled_code),
         )
+
+    def _remember(self, commit_log: CommitLog, consume_queues: ConsumeQueueStore) -> None:
+        """Make the settings in force durable, before anything that depends on them is written."""
+        end_offset = commit_log.max_offset
+        delays = self.delays.changed(end_offset, self.delay_levels).without_expired(commit_log.min_offset)
+        if delays.newest != self.delays.newest:
+            _logger.warning(
+                "%s: message_delay_level was %r and is %r from physical offset %d on",
+                self.layout.root,
+                self.delays.newest.text,
+                delays.newest.text,
+                end_offset,
+            )
+        consume_queues.delay_tables = delays.as_array()
+        self.settings_file.save(DirectoryConfig(self.config, delays, self.max_message_size).to_remember())
 
     def _catch_up_queues(
         self,
@@ -353,6 +381,14 @@ class _Opening:
     @property
     def _index_file_size(self) -> IndexFileSize:
         return IndexFileSize(self.config.max_hash_slot_num, self.config.max_index_num)
+
+    def _adopt_index_files(self) -> None:
+        """Go on with the sizes of the index files that are there. Raises SegmentSizeMismatch."""
+        row = IndexFileRow(self.file_system, self.layout.index, self._index_file_size, writable=False)
+        row.load()
+        self.config = dataclasses.replace(
+            self.config, max_hash_slot_num=row.size.slot_count, max_index_num=row.size.entry_count
+        )
 
     def _open_index_files(
         self, commit_log: CommitLog, checkpoint: CheckpointFile, *, clean: bool

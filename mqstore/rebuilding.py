@@ -14,6 +14,8 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
+from mqstore.directory_config import remember, tool_config
+from mqstore.directory_settings_file import DirectorySettingsFile
 from mqstore.message_store import MessageStore
 from mqstore.opening import OpeningProgress
 from mqstore.store.clock import Clock, SystemClock
@@ -34,7 +36,7 @@ __all__ = ["derive_anew", "forget_keys", "rebuild", "recover_log", "with_index_f
 
 def rebuild(
     path: Path,
-    config: StoreConfig,
+    config: StoreConfig | None = None,
     *,
     queues: bool = False,
     keys: bool = False,
@@ -44,14 +46,20 @@ def rebuild(
 ) -> StoreStats:
     """Rebuild the queues or the keys, or both, of the store at `path`; returns what it then has.
 
-    Raises StoreNotFound, StoreLocked, CorruptRecord (the log is damaged: repair), StoreFull.
+    Raises StoreNotFound, StoreLocked, CorruptRecord (the log is damaged: repair), StateFileCorrupt,
+    SettingContradicted, StoreFull.
     """
     file_system, clock = file_system or OsFileSystem(), clock or SystemClock()
     layout = StoreLayout(path)
     if not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
-    config = with_index_files(file_system, layout, config)
     with _locked(file_system, layout):
+        # One that is damaged is an error here: what it said is needed.
+        DirectorySettingsFile(file_system, layout.settings).load()
+        directory = tool_config(file_system, path, config)
+        config = with_index_files(file_system, layout, directory.config)
+        file_system.make_directories(layout.own)
+        remember(file_system, layout, directory)
         recover_log(file_system, layout, config, clock)
         if queues:
             delete_tree(file_system, layout.consume_queues)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mqstore.covering import Cover, plan_covers
+from mqstore.directory_config import remember
 from mqstore.index.queue_check import LostMessage
 from mqstore.opening import OpeningProgress
 from mqstore.rebuilding import derive_anew, forget_keys, recover_log, with_index_files
@@ -88,7 +89,7 @@ class RepairPlan(NamedTuple):
 
 def plan_repair(
     path: Path,
-    config: StoreConfig,
+    config: StoreConfig | None = None,
     *,
     file_system: FileSystem | None = None,
     clock: Clock | None = None,
@@ -124,7 +125,7 @@ def _plan(report: VerifyReport) -> RepairPlan:
 
 def repair_in_place(
     path: Path,
-    config: StoreConfig,
+    config: StoreConfig | None = None,
     *,
     file_system: FileSystem | None = None,
     clock: Clock | None = None,
@@ -149,7 +150,9 @@ def repair_in_place(
     finally:
         lock.release()
     if plan.is_needed:
-        derive_anew(path, with_index_files(file_system, layout, config), file_system, clock, on_progress)
+        # Looked up before the damaged bytes were covered.
+        config = with_index_files(file_system, layout, plan.report.config)
+        derive_anew(path, config, file_system, clock, on_progress)
     return plan, aside
 
 
@@ -181,6 +184,8 @@ class _InPlace:
         self._begin_state_anew()
         if self._plan.builds_queues:
             config, clock = self._plan.report.config, self._clock
+            # Before what tells of them is gone.
+            remember(self._file_system, self._layout, self._plan.report.directory)
             recover_log(self._file_system, self._layout, config, clock)
             delete_tree(self._file_system, self._layout.consume_queues)
         if self._plan.builds_keys:
@@ -286,8 +291,8 @@ class _InPlace:
         for path in self._plan.state_files:
             self._file_system.delete(path)
             self._file_system.delete(path.with_name(path.name + ".bak"))
-        if self._plan.state_files:
-            self._file_system.sync_directory(self._layout.config)
+        for directory in {path.parent for path in self._plan.state_files}:
+            self._file_system.sync_directory(directory)
 
     def __repr__(self) -> str:
         return f"<_InPlace of {str(self._layout.root)!r}>"
@@ -329,7 +334,7 @@ def _point_of(plan: RepairPlan, durable_offset: int) -> RecoveryPoint:
 def repair_into(
     path: Path,
     target: Path,
-    config: StoreConfig,
+    config: StoreConfig | None = None,
     *,
     file_system: FileSystem | None = None,
     clock: Clock | None = None,
@@ -360,11 +365,13 @@ def repair_into(
         file_system.sync_directory(layout.own)
         _copy_log(file_system, layout, plan)
         _copy_others(file_system, path, target, plan.state_files)
+        remember(file_system, layout, plan.report.directory)
     if file_system.exists(source.recovery_point):
         point = RecoveryPointFile(file_system, source.recovery_point).load()
         if point is not None:
             RecoveryPointFile(file_system, layout.recovery_point).save(_point_of(plan, point.log_offset))
-    derive_anew(target, with_index_files(file_system, source, config), file_system, clock, on_progress)
+    config = with_index_files(file_system, source, plan.report.config)
+    derive_anew(target, config, file_system, clock, on_progress)
     file_system.delete(unfinished)
     file_system.sync_directory(layout.own)
     return plan
@@ -424,8 +431,9 @@ def _copy_others(file_system: FileSystem, source: Path, target: Path, state_file
         else:
             copy_file(file_system, source / entry.name, target / entry.name, entry.size_bytes)
     for path in state_files:
-        config = target / path.parent.name
-        file_system.delete(config / path.name)
-        file_system.delete(config / f"{path.name}.bak")
-        file_system.sync_directory(config)
+        if path.parent.name == "config":
+            config = target / path.parent.name
+            file_system.delete(config / path.name)
+            file_system.delete(config / f"{path.name}.bak")
+            file_system.sync_directory(config)
     file_system.sync_directory(target)

@@ -1,5 +1,6 @@
 """The check of the small files against the log and its queues: state files, checkpoint, recovery point.
 
+    settings                can be read
     topics, groups          can be read; a file that only its .bak stands for is a note
     consumer offsets        not beyond the end of their queue
     delay offsets           not beyond the end of their level's queue
@@ -12,6 +13,7 @@ Nothing is changed. A reader of a version that it does not know raises UnknownVe
 from collections.abc import Callable, Iterator
 
 from mqstore.consumer_offsets import CONSUMER_OFFSET_FILE_NAME, ConsumerOffsets
+from mqstore.directory_settings_file import DirectorySettingsFile
 from mqstore.schedule.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
 from mqstore.schedule.delayed_message import queue_of_level
 from mqstore.store import state_file_format
@@ -45,6 +47,7 @@ class StateCheck:
     def __init__(self, file_system: FileSystem, layout: StoreLayout, clock: Clock) -> None:
         self._file_system = file_system
         self._layout = layout
+        self._settings = DirectorySettingsFile(file_system, layout.settings)
         self._topics = TopicConfigs(file_system, layout.config, clock, read_only=True)
         self._groups = SubscriptionGroups(file_system, layout.config, clock, read_only=True)
         self._consumer_offsets = ConsumerOffsets(
@@ -59,7 +62,7 @@ class StateCheck:
 
     def run(self, queue_end: QueueEnd, queue_min: QueueEnd, newest_timestamp: int) -> Iterator[Finding]:
         """All of it. newest_timestamp: the greatest store time in the log, epoch ms; 0 for an empty log."""
-        for load in (self._topics.load, self._groups.load, self._consumer_offsets.load):
+        for load in (self._settings.load, self._topics.load, self._groups.load, self._consumer_offsets.load):
             try:
                 load()
             except StateFileCorrupt as error:
@@ -77,16 +80,16 @@ class StateCheck:
 
     def _find_restored(self) -> Iterator[Finding]:
         """State files of which only the .bak can be read."""
-        for name in STATE_FILE_NAMES:
-            file = StateFile(self._file_system, self._layout.config / name)
+        files = [StateFile(self._file_system, self._layout.config / name) for name in STATE_FILE_NAMES]
+        for file in (*files, self._settings.file):
             try:
-                file.load(state_file_format.decode)
+                file.load(self._settings.decode if file is self._settings.file else state_file_format.decode)
             except StateFileCorrupt:
                 continue
             if file.was_restored:
                 # Missing is what a crash between two renames leaves; unreadable is not.
                 is_damage = self._file_system.exists(file.path)
-                expected, found = "a state file", f"none that can be read; {name}.bak stands in"
+                expected, found = "a state file", f"none that can be read; {file.backup_path.name} stands in"
                 yield Finding("state-file-backup", file.path, 0, expected, found, is_damage=is_damage)
 
     def _find_consumers_beyond(self, queue_end: QueueEnd) -> Iterator[Finding]:

@@ -6,6 +6,7 @@
     <root>/config/topics.json, subscriptionGroup.json, consumerOffset.json, delayOffset.json (each with .bak)
     <root>/checkpoint, abort, lock                                              store/
     <root>/mqstore/recovery-point                   ours: offsets               store/recovery_point_file.py
+    <root>/mqstore/settings                         ours: how it was written    directory_settings_file.py
     <root>/mqstore/queue-names                      ours: queues there were     index/queue_names_file.py
     <root>/mqstore/index-point                      ours: state of index/       index/index_point_file.py
     <root>/mqstore/keys/                            ours: the key index, LMDB   index/key_index.py
@@ -70,6 +71,11 @@ class StoreLayout:
     def recovery_point(self) -> Path:
         """Where recovery begins."""
         return self.own / "recovery-point"
+
+    @property
+    def settings(self) -> Path:
+        """How the directory was written."""
+        return self.own / "settings"
 
     @property
     def queue_names(self) -> Path:

@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from mqstore.directory_config import DirectoryConfig, tool_config
 from mqstore.index.index_file import IndexFileSize
 from mqstore.index.index_file_check import IndexFileCheck
 from mqstore.index.index_point_file import IndexPointFile
 from mqstore.index.key_index_check import KeyIndexCheck
 from mqstore.index.queue_check import LostMessage, QueueCheck, Run
-from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.state_check import StateCheck
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
@@ -52,18 +52,24 @@ _EVERYTHING = 2**62
 class VerifyReport(NamedTuple):
     """What verify saw.
 
-    scan: the log, its damaged stretches and where it ends. lost: the messages that lay in them, as far as the
-    queues and their numbering tell. findings: in the order log, queues, keys, small files.
+    directory: the settings that it went by. scan: the log, its damaged stretches and where it ends. lost: the
+    messages that lay in them, as far as the queues and their numbering tell. findings: in the order log,
+    queues, keys, small files.
     """
 
     path: Path
-    config: StoreConfig
+    directory: DirectoryConfig
     segments: tuple[SegmentFile, ...]
     scan: LogScan
     records: int
     newest_timestamp: int
     findings: tuple[Finding, ...]
     lost: tuple[LostMessage, ...]
+
+    @property
+    def config(self) -> StoreConfig:
+        """The settings that it went by."""
+        return self.directory.config
 
     @property
     def damages(self) -> tuple[Finding, ...]:
@@ -78,7 +84,7 @@ class VerifyReport(NamedTuple):
 
 def verify(
     path: Path,
-    config: StoreConfig,
+    config: StoreConfig | None = None,
     *,
     file_system: FileSystem | None = None,
     clock: Clock | None = None,
@@ -86,29 +92,31 @@ def verify(
     live: bool = False,
     on_progress: ScanProgress | None = None,
 ) -> VerifyReport:
-    """Check the store at `path`, whose files have the lengths of `config` (directory_config.py).
+    """Check the store at `path`. config: settings that are to hold instead of the directory's own.
 
     workers: segments looked at at a time; the number of processors without. Raises StoreNotFound,
-    StoreLocked (somebody writes, and `live` is not given), UnknownVersion.
+    StoreLocked (somebody writes, and `live` is not given), UnknownVersion, SettingContradicted.
     """
     file_system, layout = file_system or OsFileSystem(), StoreLayout(path)
     if not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
     with contextlib.nullcontext() if live else nobody_writes(file_system, layout):
-        check = _Verification(file_system, layout, config, clock or SystemClock(), live=live)
+        directory = tool_config(file_system, path, config)
+        check = _Verification(file_system, layout, directory, clock or SystemClock(), live=live)
         return check.run(workers or os.cpu_count() or 1, on_progress)
 
 
 def verify_locked(
     path: Path,
-    config: StoreConfig,
+    config: StoreConfig | None,
     file_system: FileSystem,
     clock: Clock,
     workers: int | None,
     on_progress: ScanProgress | None,
 ) -> VerifyReport:
     """As `verify`, for a caller who holds the lock."""
-    check = _Verification(file_system, StoreLayout(path), config, clock, live=False)
+    directory = tool_config(file_system, path, config)
+    check = _Verification(file_system, StoreLayout(path), directory, clock, live=False)
     return check.run(workers or os.cpu_count() or 1, on_progress)
 
 
@@ -145,11 +153,18 @@ class _Verification:
     """One check of one directory."""
 
     def __init__(
-        self, file_system: FileSystem, layout: StoreLayout, config: StoreConfig, clock: Clock, *, live: bool
+        self,
+        file_system: FileSystem,
+        layout: StoreLayout,
+        directory: DirectoryConfig,
+        clock: Clock,
+        *,
+        live: bool,
     ) -> None:
         self._file_system = file_system
         self._layout = layout
-        self._config = config
+        self._directory = directory
+        self._config = config = directory.config
         self._clock = clock
         self._after_crash = live or file_system.exists(layout.abort)
         point_file = RecoveryPointFile(file_system, layout.recovery_point)
@@ -174,7 +189,7 @@ class _Verification:
             self._file_system,
             self._layout.consume_queues,
             self._config.mapped_file_size_consume_queue,
-            DelayLevels.parse(self._config.message_delay_level).as_array(),
+            self._directory.delays.as_array(),
             dispatched_offset=dispatched_offset,
             after_crash=self._after_crash,
         )
@@ -221,7 +236,7 @@ class _Verification:
         findings += self._find_in_small_files(lost, newest_timestamp)
         return VerifyReport(
             self._layout.root,
-            self._config,
+            self._directory,
             self._segments,
             scan,
             records,
@@ -246,7 +261,7 @@ class _Verification:
             self._segments,
             self._digest,
             segment_bytes=self._segment_bytes,
-            max_record_bytes=self._config.max_message_size + MAX_RECORD_OVERHEAD_BYTES,
+            max_record_bytes=self._directory.max_message_size + MAX_RECORD_OVERHEAD_BYTES,
             workers=workers,
             on_bytes=report,
         )

@@ -3,6 +3,9 @@
 Names are RocketMQ's (MessageStoreConfig, BrokerConfig) in snake_case, with RocketMQ's defaults unless a
 field says otherwise. Derive a variant with `dataclasses.replace(config, flush_disk_type="SYNC_FLUSH")`, or
 read a TOML table with `StoreConfig.from_toml(path)`. Nothing is read from the environment.
+
+Some settings say how a directory is written (REMEMBERED_SETTINGS). One that is not named means: as the
+directory remembers it, and in a new directory the default below. What is in force is `store.config`.
 """
 
 import dataclasses
@@ -16,8 +19,20 @@ from typing import Any, Literal, cast
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.host import Host
 from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
+from mqstore.store.unnamed_setting import UnnamedInt, UnnamedText
 
-__all__ = ["StoreConfig", "read_toml"]
+__all__ = ["REMEMBERED_SETTINGS", "StoreConfig", "read_toml"]
+
+REMEMBERED_SETTINGS = (
+    "mapped_file_size_commit_log",
+    "mapped_file_size_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+    "max_message_size",
+    "message_delay_level",
+    "key_index",
+)
+"""The settings that a directory remembers, and answers where they are not named."""
 
 # (field, least, greatest). RocketMQ's own clamps for the ratios (spec of the commit log, section 16).
 _BOUNDS = (
@@ -70,17 +85,19 @@ class StoreConfig:
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
     """SYNC_FLUSH: a put returns after fdatasync. ASYNC_FLUSH: a power cut may take the last half second."""
 
-    mapped_file_size_commit_log: int = 1_073_741_824
-    """Bytes of a log segment. A directory must be opened with the size it was written with."""
+    mapped_file_size_commit_log: int = UnnamedInt(1_073_741_824)
+    """Bytes of a log segment. Remembered: a directory that has files keeps their size."""
 
-    mapped_file_size_consume_queue: int = 6_000_000
+    mapped_file_size_consume_queue: int = UnnamedInt(6_000_000)
     """Bytes of a consume-queue file, rounded up to whole entries of 20. As above."""
 
-    max_message_size: int = 4_194_304
-    """Largest body in bytes. A segment must hold it with 65,544 bytes to spare."""
+    max_message_size: int = UnnamedInt(4_194_304)
+    """Largest body in bytes. A segment must hold it with 65,544 bytes to spare. Remembered is the largest
+    that was ever named."""
 
-    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-    """The delay of each level, from level 1; units s, m, h, d."""
+    message_delay_level: str = UnnamedText("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+    """The delay of each level, from level 1; units s, m, h, d. Remembered. Another table than before holds
+    for messages put from then on; what waits keeps the time that it was stored with."""
 
     enabled_append_prop_crc: bool = True
     """Close each record with a CRC over all of it. RocketMQ's default is off; its readers accept both.
@@ -119,21 +136,21 @@ class StoreConfig:
     key_index_enable: bool = True
     """Index messages by their keys, for `query_message` (RocketMQ: messageIndexEnable)."""
 
-    key_index: Literal["lmdb", "index_file", "both"] = "both"
+    key_index: Literal["lmdb", "index_file", "both"] = cast("Literal['both']", UnnamedText("both"))
     """Where keys are indexed. lmdb: in `mqstore/keys/`, which a broker ignores. index_file: in RocketMQ's
     `index/`, for a broker that opens the directory after us. both: in both, and `query_message` asks lmdb.
     The answers are the same. Cost of both over lmdb: a few percent of puts with keys; 1 MB of disk from the
-    first key on, and 20 MB of memory and disk and 20 bytes a key when they are many."""
+    first key on, and 20 MB of memory and disk and 20 bytes a key when they are many. Remembered."""
 
     index_tags: bool = True
     """Put a message's tags into `index/` too, as brokers from 5.5.0 on do; older ones do not need them."""
 
-    max_hash_slot_num: int = 5_000_000
-    """Slots of a file in `index/`: 4 bytes each, on disk and, of the newest file, in memory."""
+    max_hash_slot_num: int = UnnamedInt(5_000_000)
+    """Slots of a file in `index/`: 4 bytes each, on disk and, of the newest file, in memory. Remembered."""
 
-    max_index_num: int = 20_000_000
-    """Entries of a file in `index/`, and one more: 20 bytes each. A directory that has such files keeps
-    the two numbers that it was written with."""
+    max_index_num: int = UnnamedInt(20_000_000)
+    """Entries of a file in `index/`, and one more: 20 bytes each. Remembered: a directory that has such
+    files keeps the two numbers that it was written with."""
 
     # -- performance ----------------------------------------------------------------------------------
 
@@ -210,8 +227,9 @@ class StoreConfig:
                 self.mapped_file_size_commit_log,
                 f"at least max_message_size + 65,544 = {least}, so that every record fits a segment",
             )
-        entries = -(-self.mapped_file_size_consume_queue // 20)
-        object.__setattr__(self, "mapped_file_size_consume_queue", entries * 20)
+        if self.mapped_file_size_consume_queue % 20:
+            entries = -(-self.mapped_file_size_consume_queue // 20)
+            object.__setattr__(self, "mapped_file_size_consume_queue", entries * 20)
 
     def _check_types(self) -> None:
         # A file may give any type, and the word "false" in quotes would count as true.
@@ -223,7 +241,8 @@ class StoreConfig:
 
     def _check_bounds(self, name: str, least: int, greatest: int) -> None:
         value = getattr(self, name)
-        if type(value) is not int or not least <= value <= greatest:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not is_number or not least <= value <= greatest:
             raise _illegal(name, value, f"a whole number from {least} to {greatest}")
 
     @classmethod
@@ -248,6 +267,14 @@ class StoreConfig:
     def from_toml(cls, path: str | Path) -> "StoreConfig":
         """Settings from the top level of a TOML file. Raises ConfigIllegal, FileNotFoundError."""
         return cls.from_mapping(read_toml(Path(path)))
+
+    def names(self, key: str) -> bool:
+        """Whether the setting `key` was given, and is not a default that a directory may answer instead.
+
+        >>> StoreConfig(max_index_num=20_000_000).names("max_index_num"), StoreConfig().names("max_index_num")
+        (True, False)
+        """
+        return not isinstance(getattr(self, key), UnnamedInt | UnnamedText)
 
     @property
     def is_sync_flush(self) -> bool:

@@ -8,7 +8,8 @@
     |  `- PropertiesIllegal           shorten the properties, or take the separators out
     |- GroupIllegal (ValueError)      rename the consumer group
     |- ConfigIllegal (ValueError)     correct the setting
-    |  `- DelayLevelIllegal           correct message_delay_level
+    |  |- DelayLevelIllegal           correct message_delay_level
+    |  `- SettingContradicted         leave the setting out, or open the directory that it was written with
     |- TopicNotExist                  create the topic
     |- SubscriptionGroupNotExist      create the group
     |- NoPermission                   change the topic's perm
@@ -48,6 +49,7 @@ __all__ = [
     "PropertiesIllegal",
     "QueueIllegal",
     "SegmentSizeMismatch",
+    "SettingContradicted",
     "StateFileCorrupt",
     "StoreClosed",
     "StoreError",
@@ -137,6 +139,18 @@ class ConfigIllegal(StoreError, ValueError):
 
 class DelayLevelIllegal(ConfigIllegal):
     """`message_delay_level` does not parse."""
+
+
+class SettingContradicted(ConfigIllegal):
+    """A setting is not what the directory was written with; nothing was changed.
+
+    value: as given, or as `mqstore/settings` has it. found: what the directory says otherwise.
+    """
+
+    def __init__(self, reason: str, *, path: Path, key: str, value: object, found: object) -> None:
+        super().__init__(reason, key=key, value=value)
+        self.path = path
+        self.found = found
 
 
 class TopicNotExist(StoreError):

@@ -95,6 +95,14 @@ class StateFile:
             self._replace(text)
             return True
 
+    def delete(self) -> None:
+        """Delete the file and its `.bak`, durably; it must be loaded again before a save."""
+        with self._lock:
+            self._loaded = False
+            for path in (self.path, self.backup_path):
+                self._file_system.delete(path)
+            self._file_system.sync_directory(self.path.parent)
+
     def refuse(self, reason: Callable[[], StoreError]) -> None:
         """From now on refuse saves with the error that `reason` makes; waits for a save that is under way.
 

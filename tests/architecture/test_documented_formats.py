@@ -20,6 +20,7 @@ FORMATS = {
     "consume_queue.md": "mqstore.index.consume_queue_format",
     "checkpoint.md": "mqstore.store.checkpoint_format",
     "recovery_point.md": "mqstore.store.recovery_point_format",
+    "settings.md": "mqstore.directory_settings_format",
     "queue_names.md": "mqstore.index.queue_names_format",
 }
 

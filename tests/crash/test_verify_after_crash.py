@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.directory_config import config_of_directory
+from mqstore.directory_config import tool_config
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.verify import verify
 from support.crash_explorer import recorded_states
@@ -67,7 +67,7 @@ def test_a_killed_process_leaves_a_sound_store(tmp_path: Path, flush_disk_type: 
             putter.stdout.readline()
             time.sleep(0.1 + 0.15 * round_number)
             putter.send_signal(signal.SIGKILL)
-        report = verify(tmp_path, config_of_directory(OsFileSystem(), tmp_path))
+        report = verify(tmp_path, tool_config(OsFileSystem(), tmp_path).config)
         assert report.is_sound, report.damages
         assert report.records >= records
         records = report.records

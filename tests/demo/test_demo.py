@@ -84,6 +84,16 @@ def test_every_flight_is_where_it_should_be(tmp_path: Path) -> None:
     assert state(tmp_path / "demo") is DemoState.CONSUMED
 
 
+def test_its_store_is_sound_for_whom_nobody_told_its_settings(tmp_path: Path) -> None:
+    """Plain `mqstore verify` and `mqstore repair`, although the store has its own segments and delays."""
+    path = tmp_path / "demo"
+    demo(path, limit=300)
+    assert json_lines(run("verify", path, "--json"))[-1]["isSound"]
+    assert not json_lines(run("repair", path, "--json"))[-1]["isNeeded"]
+    settings = json_lines(run("dump", path / "mqstore" / "settings", "--json"))[0]
+    assert settings["messageDelayLevel"] == [[0, AT_ONCE.message_delay_level]]
+
+
 @pytest.mark.parametrize("questions", [1, 2, 3, 4, 5, 10, 20, 28])
 def test_an_interrupted_demo_goes_on_where_it_was(tmp_path: Path, questions: int) -> None:
     """Whenever Ctrl-C comes, exit code 130, and the next run ends with the same counts, nothing doubled."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.directory_config import config_of_directory
+from mqstore.directory_config import tool_config
 from mqstore.repair import repair_in_place
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.stand_in import LOST
@@ -40,7 +40,7 @@ def test_they_read_what_was_repaired(
     before = take_picture(ours, put)
     ours.close()
     hurt(path, random.Random(seed))
-    config = config_of_directory(OsFileSystem(), path)
+    config = tool_config(OsFileSystem(), path).config
     plan, _ = repair_in_place(path, config)
     assert plan.stand_ins > 5
     assert verify(path, config).is_sound

@@ -10,6 +10,7 @@ from typing import Any
 
 from mqstore.index.consume_queue_format import ENTRY, ENTRY_BYTES
 from mqstore.index.consume_queue_store import ConsumeQueueStore
+from mqstore.schedule.delay_history import DelayHistory
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
 from mqstore.schedule.delayed_message import rewrite
@@ -66,7 +67,11 @@ class DelayedStore:
         self.log = CommitLog(self.file_system, Path("/log"), self.config, self.clock)
         self._begin_with(log_bytes)
         self.queues = ConsumeQueueStore(
-            self.file_system, Path("/queues"), self.config, self.levels.as_array(), writable=True
+            self.file_system,
+            Path("/queues"),
+            self.config,
+            DelayHistory.of(self.levels).as_array(),
+            writable=True,
         )
         self.queues.load()
         self._dispatched_offset = 0

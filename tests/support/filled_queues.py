@@ -6,6 +6,7 @@ from typing import Any
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.get_message import GetMessageResult, MessageReader
+from mqstore.schedule.delay_history import DelayHistory
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.store.file_system import FileSystem
 from mqstore.store.put_result import PutMessageResult
@@ -33,7 +34,7 @@ class FilledQueues:
 
     def open_queues(self, directory: Path | None = None) -> ConsumeQueueStore:
         """Another view of the queues, as a new process would open it."""
-        levels = DelayLevels.parse(self.config.message_delay_level).as_array()
+        levels = DelayHistory.of(DelayLevels.parse(self.config.message_delay_level)).as_array()
         queues = ConsumeQueueStore(self.file_system, directory or self.directory, self.config, levels)
         queues.load(self.log.min_offset)
         return queues

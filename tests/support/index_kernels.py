@@ -85,7 +85,7 @@ def java_hash(text: bytes) -> int:
     return code - 2**32 if code >= 2**31 else code
 
 
-def consume_queue_entries(data: bytes, base_offset: int, delay_ms_by_level: list[int]) -> Walked:
+def consume_queue_entries(data: bytes, base_offset: int, delay_tables: list[list[int]]) -> Walked:
     """The entries of all whole records, in the order of the log."""
     entries = []
     consumed, last_store_timestamp, at_blank = 0, -1, False
@@ -97,7 +97,8 @@ def consume_queue_entries(data: bytes, base_offset: int, delay_ms_by_level: list
         sys_flag = _int(record, 36)
         last_store_timestamp = _long(record, 68 if sys_flag & 0x10 else 56)
         if sys_flag & 0xC in (0, 0x8):
-            code = _tags_code(topic, properties, last_store_timestamp, delay_ms_by_level)
+            delays = _delays_at(base_offset + at, delay_tables)
+            code = _tags_code(topic, properties, last_store_timestamp, delays)
             entry = struct.pack(">qiq", base_offset + at, total, code)
             entries.append(QueueEntry(topic, _int(record, 12), _long(record, 20), entry))
         consumed = at + total
@@ -185,6 +186,12 @@ def walk(data: bytes, base_offset: int) -> list[tuple[int, int, bytes, bytes]]:
         if total < 0:
             return found
         at += total
+
+
+def _delays_at(physical_offset: int, delay_tables: list[list[int]]) -> list[int]:
+    """The delays by level, of the last table that holds from here or before; else of the first."""
+    held = [table for table in delay_tables if table[0] <= physical_offset]
+    return (held or delay_tables[:1])[-1]
 
 
 def _tags_code(topic: bytes, properties: bytes, store_timestamp: int, delay_ms_by_level: list[int]) -> int:

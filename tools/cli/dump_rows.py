@@ -5,6 +5,7 @@
     index/<17 digits>                        RocketMQ's key index: entries in the order of insertion
     timerlog/<20 digits>                     RocketMQ's timer log: units
     checkpoint, mqstore/recovery-point       their fields
+    mqstore/settings                         how the directory was written
     config/*.json, *.json.bak                the document
 
 Nothing is opened for writing, nothing is locked and no other file is asked: this is for looking at a
@@ -15,6 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
+from mqstore.directory_settings_format import decode_settings
 from mqstore.index import consume_queue_format, index_file_format
 from mqstore.index.index_file_size import find_slot_count
 from mqstore.schedule import timer_log_format
@@ -130,6 +134,8 @@ def dump_of(path: Path) -> Dump | None:
         return Dump("timer log", lambda start: _timer_units(path, start))
     if path.name == "checkpoint":
         return Dump("checkpoint", document=_checkpoint(path))
+    if path.name in ("settings", "settings.bak"):
+        return Dump("settings", document=_settings(path))
     if path.name == "recovery-point":
         return Dump("recovery point", document=_recovery_point(path))
     if path.name.endswith((".json", ".json.bak")):
@@ -264,6 +270,18 @@ def _recovery_point(path: Path) -> RecoveryPointRow:
         reason = "checksum or magic differs" if point is None else f"version {point} is not known"
         raise StateFileCorrupt(path, reason)
     return RecoveryPointRow(**point._asdict())
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    settings = OsFileSystem().read(path)
+    try:
+        decoded = decode_settings(settings)
+    except ValueError as error:
+        raise StateFileCorrupt(path, str(error)) from error
+    if isinstance(decoded, int):
+        raise StateFileCorrupt(path, f"version {decoded} is not known")
+    fields: dict[str, Any] = msgspec.to_builtins(decoded)
+    return fields
 
 
 def _state(path: Path) -> dict[str, Any]:

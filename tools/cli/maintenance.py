@@ -6,7 +6,7 @@ A finding says file, byte, expected and found; progress is in MiB of the log.
 from collections.abc import Iterable
 from pathlib import Path
 
-from mqstore.directory_config import config_of_directory
+from mqstore.directory_config import config_that_fits, tool_config
 from mqstore.opening import OpeningProgress
 from mqstore.store.config import StoreConfig
 from mqstore.store.finding import Finding
@@ -48,8 +48,9 @@ def _shortened(text: str) -> str:
 
 
 def settings_of(store: Path, config_file: Path | None, settings: list[str] | None) -> StoreConfig:
-    """The given settings, and those that the files of the directory tell. Raises ConfigIllegal."""
-    return config_of_directory(OsFileSystem(), store, read_settings(config_file, settings or ()))
+    """The given settings, and those of the directory. Raises ConfigIllegal."""
+    given = config_that_fits(read_settings(config_file, settings or ()))
+    return tool_config(OsFileSystem(), store, given).config
 
 
 def finding_rows(store: Path, findings: Iterable[Finding]) -> list[FindingRow]:

@@ -1,7 +1,7 @@
 """Opening a store for a command, with settings that fit the directory.
 
-The segment sizes of a directory that exists are read off its files, so that nobody has to know them; all
-other settings are the defaults, then those of --config, then those of -o.
+Settings are those of -o, then those of --config, then what the directory remembers or its files tell, so that
+nobody has to know its sizes (mqstore/directory_config.py), then the defaults.
 
 Commands that only read take no lock and work beside a live writer.
 """
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mqstore.directory_config import config_that_fits, sizes_of_directory
+from mqstore.directory_config import check_sizes, config_that_fits
 from mqstore.message_store import MessageStore
 from mqstore.store.config import StoreConfig, read_toml
 from mqstore.store.errors import ConfigIllegal, StoreNotFound
@@ -31,7 +31,7 @@ def open_for_reading(path: Path) -> MessageStore:
     """Raises StoreNotFound, and what MessageStore.open raises for a directory it cannot read."""
     if not (path / "commitlog").is_dir():
         raise StoreNotFound(path)
-    return MessageStore.open(path, _config(path, {}), read_only=True)
+    return MessageStore.open(path, read_only=True)
 
 
 def open_for_writing(
@@ -64,16 +64,10 @@ def open_for_writing(
 
 
 def _config(path: Path, settings: dict[str, Any]) -> StoreConfig:
-    """Settings as given, the directory's sizes where none are given. Raises ConfigIllegal."""
-    for key, size_bytes in sizes_of_directory(OsFileSystem(), path).items():
-        given = settings.setdefault(key, size_bytes)
-        if given != size_bytes:
-            raise ConfigIllegal(
-                f"{key} is given as {given}, but {path} was written with {size_bytes}: leave it out",
-                key=key,
-                value=given,
-            )
-    return config_that_fits(settings)
+    """Settings as given. Raises ConfigIllegal, also for a size that the directory's files do not have."""
+    config = config_that_fits(settings)
+    check_sizes(OsFileSystem(), path, config)
+    return config
 
 
 def read_settings(config_file: Path | None, settings: Sequence[str]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from mqstore.store.java_hash import string_hash
 from support import index_kernels as plain
 from support.plain_records import BLANK, V1, V2, host_bytes, record
 
-LEVELS = [0, 1_000, 5_000, -1, 30_000]
+# The second holds from the middle of most logs on.
+TABLES = [[0, 1_000, 5_000, -1, 30_000], [600, 2_000, 0, 9_000, -1]]
 IPV6 = host_bytes("2001:db8::1", 7)
 IPV4 = host_bytes("10.0.0.1", 7)
 Replayed = list[tuple[bytes, int, int, bytes]]
@@ -56,7 +57,7 @@ def as_array(data: bytes) -> np.ndarray:
 def replay(data: bytes, base_offset: int = 0) -> tuple[Replayed, int, bool, int]:
     """The kernel's output with each entry beside the queue and the offset that its run gives it."""
     entries, runs, consumed, at_blank, timestamp = kernels.consume_queue_entries(
-        as_array(data), base_offset, np.array(LEVELS)
+        as_array(data), base_offset, np.array(TABLES)
     )
     packed = entries.tobytes()
     replayed: Replayed = []
@@ -71,7 +72,7 @@ def replay(data: bytes, base_offset: int = 0) -> tuple[Replayed, int, bool, int]
 
 
 def expected(data: bytes, base_offset: int = 0) -> tuple[Replayed, int, bool, int]:
-    walked = plain.consume_queue_entries(data, base_offset, LEVELS)
+    walked = plain.consume_queue_entries(data, base_offset, TABLES)
     queues = list(dict.fromkeys((entry.topic, entry.queue_id) for entry in walked.entries))
     grouped = sorted(walked.entries, key=lambda entry: queues.index((entry.topic, entry.queue_id)))
     return [tuple(entry) for entry in grouped], walked.consumed, walked.at_blank, walked.last_store_timestamp
@@ -112,13 +113,13 @@ def test_any_number_of_queues_is_told_apart(queues: int) -> None:
     rows = [{"topic": f"topic-{at % queues}", "queue_offset": at // queues} for at in range(3 * queues)]
     data = build(rows, 0)  # type: ignore[arg-type]
     assert replay(data) == expected(data)
-    assert len(kernels.consume_queue_entries(as_array(data), 0, np.array(LEVELS))[1]) == queues
+    assert len(kernels.consume_queue_entries(as_array(data), 0, np.array(TABLES))[1]) == queues
 
 
 def test_a_jump_in_queue_offsets_begins_a_run() -> None:
     """Offsets 0 1 5 6 6 are three runs, each consecutive."""
     rows = [{"queue_offset": offset} for offset in (0, 1, 5, 6, 6)]
-    runs = kernels.consume_queue_entries(as_array(build(rows, 0)), 0, np.array(LEVELS))[1]  # type: ignore[arg-type]
+    runs = kernels.consume_queue_entries(as_array(build(rows, 0)), 0, np.array(TABLES))[1]  # type: ignore[arg-type]
     assert runs[:, :3].tolist() == [[0, 2, 0], [2, 2, 5], [4, 1, 6]]
 
 
@@ -206,7 +207,7 @@ def test_records_are_located_as_the_twin_does(
 ) -> None:
     """Entries in any order, some of them shifted, longer or shorter, or of records that are not all there."""
     data = build(rows, start_offset)
-    walked = [entry.entry for entry in plain.consume_queue_entries(data, start_offset, LEVELS).entries]
+    walked = [entry.entry for entry in plain.consume_queue_entries(data, start_offset, TABLES).entries]
     entries = b""
     for index, shift, longer in asked or [(index, 0, 0) for index in range(len(walked))]:
         if walked:

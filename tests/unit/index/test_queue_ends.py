@@ -45,7 +45,7 @@ class Queues:
 
     def __init__(self, file_system: FileSystem, root: Path = ROOT, **config: Any) -> None:
         self.file_system, self.root = file_system, root
-        self.store = ConsumeQueueStore(file_system, root, small_config(**config), np.zeros(1, np.int64))
+        self.store = ConsumeQueueStore(file_system, root, small_config(**config), np.zeros((1, 1), np.int64))
 
     def absorb(self, base_offset: int, data: bytes) -> str:
         """Absorb, or the error in words."""
@@ -364,7 +364,7 @@ def test_the_loop_is_its_twin(
 ) -> None:
     """The same runs are written, to the same places, and the same are left."""
     data = np.frombuffer(chunk_of(rows, 0), np.uint8)
-    entries, runs, *_ = kernels.consume_queue_entries(data, 0, np.zeros(1, np.int64))
+    entries, runs, *_ = kernels.consume_queue_entries(data, 0, np.zeros((1, 1), np.int64))
     table = np.zeros((8, COLUMNS), np.int64)
     names = np.frombuffer(b"".join(topic for topic, _ in ends) + b"end", np.uint8)
     files = []

@@ -12,6 +12,7 @@ import pytest
 
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.rebuild import bring_up_to_date, rebuild_consume_queues
+from mqstore.schedule.delay_history import DelayHistory
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.store.clock import SystemClock
 from mqstore.store.commit_log import CommitLog
@@ -58,7 +59,7 @@ def test_a_broker_s_queues_are_rebuilt_byte_for_byte(
     log = CommitLog(OsFileSystem(), golden / "commitlog", config, SystemClock(), writable=False)
     log.load()
     recover(log, 0, None, writable=False)
-    levels = DelayLevels.parse(config.message_delay_level).as_array()
+    levels = DelayHistory.of(DelayLevels.parse(config.message_delay_level)).as_array()
     queues = ConsumeQueueStore(OsFileSystem(), tmp_path / "consumequeue", config, levels)
     queues.load(0)
     rebuild_consume_queues(log, queues)

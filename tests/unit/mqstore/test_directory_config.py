@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mqstore.directory_config import config_of_directory
+from mqstore.directory_config import tool_config
 from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileSystem
 from mqstore.store.memory_file_system import MemoryFileSystem
@@ -17,7 +17,8 @@ def test_lengths_are_read_off(file_system: FileSystem, root: Path) -> None:
 
         for _ in range(3):
             store.put_message(Message("orders", b"x" * 50_000))
-    config = config_of_directory(file_system, root)
+    file_system.delete(root / "mqstore" / "settings")
+    config = tool_config(file_system, root).config
     assert (config.mapped_file_size_commit_log, config.mapped_file_size_consume_queue) == (
         SEGMENT_BYTES,
         2_000,
@@ -31,11 +32,13 @@ def test_a_cut_segment_is_outvoted() -> None:
     disk.make_directories(root / "commitlog")
     for number, size in enumerate((1_000, 200_000, 200_000)):
         disk.write(root / "commitlog" / f"{number * 200_000:020d}", bytes(size))
-    assert config_of_directory(disk, root).mapped_file_size_commit_log == 200_000
-    given = config_of_directory(disk, root, {"mapped_file_size_commit_log": 300_000})
+    assert tool_config(disk, root).config.mapped_file_size_commit_log == 200_000
+    given = tool_config(
+        disk, root, StoreConfig(mapped_file_size_commit_log=300_000, max_message_size=1_000)
+    ).config
     assert given.mapped_file_size_commit_log == 300_000
 
 
 def test_nothing_there_is_the_default() -> None:
     """A directory without files tells nothing."""
-    assert config_of_directory(MemoryFileSystem(), Path("/none")) == StoreConfig()
+    assert tool_config(MemoryFileSystem(), Path("/none")).config == StoreConfig()

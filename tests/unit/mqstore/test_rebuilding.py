@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.directory_config import config_of_directory
+from mqstore.directory_config import tool_config
 from mqstore.rebuilding import rebuild
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import CorruptRecord, StoreLocked, StoreNotFound
@@ -58,7 +58,7 @@ def test_queues_of_rocketmq_are_byte_identical(golden_copy: Callable[[str], Path
     """As the broker has written them."""
     path = golden_copy("rocketmq-5.3.3-clean")
     before = {each: each.read_bytes() for each in (path / "consumequeue").rglob("*") if each.is_file()}
-    stats = rebuild(path, config_of_directory(OsFileSystem(), path), queues=True)
+    stats = rebuild(path, tool_config(OsFileSystem(), path).config, queues=True)
     assert stats.messages == 1_949
     assert before == {each: each.read_bytes() for each in before}
     assert len(before) == sum(each.is_file() for each in (path / "consumequeue").rglob("*"))
@@ -74,7 +74,7 @@ def test_keys_find_what_they_found(tmp_path: Path) -> None:
     data[2_100:2_140] = bytes(40)
     index.write_bytes(data)
     assert not verify(tmp_path, KEYED).is_sound
-    rebuild(tmp_path, config_of_directory(OsFileSystem(), tmp_path), keys=True)
+    rebuild(tmp_path, tool_config(OsFileSystem(), tmp_path).config, keys=True)
     assert verify(tmp_path, KEYED).findings == ()
     for key_index in ("lmdb", "index_file"):
         config = StoreConfig(**{**KEYED.__dict__, "key_index": key_index})

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore import MessageStore
-from mqstore.directory_config import config_of_directory
+from mqstore.directory_config import tool_config
 from mqstore.repair import RepairPlan, RepairRefused, plan_repair, repair_in_place, repair_into
 from mqstore.store.errors import StoreLocked, StoreNotFound
 from mqstore.store.os_file_system import OsFileSystem
@@ -343,7 +343,7 @@ def test_a_sector_that_cannot_be_read_is_for_a_new_directory() -> None:
 
 def pulled(path: Path) -> dict[tuple[str, int, int], tuple[int, bytes, bool]]:
     """Every message by its place in its queue: physical offset, body, whether it is a stand-in."""
-    config = config_of_directory(OsFileSystem(), path)
+    config = tool_config(OsFileSystem(), path).config
     with MessageStore.open(path, config, read_only=True) as store:
         return {
             (message.topic, message.queue_id, message.queue_offset): (
@@ -368,11 +368,11 @@ def test_a_directory_of_rocketmq_is_repaired(
     data = bytearray(segment.read_bytes())
     data[50_000:53_000] = bytes(3_000)
     segment.write_bytes(data)
-    config, target = config_of_directory(OsFileSystem(), path), tmp_path / "new"
+    config, target = tool_config(OsFileSystem(), path).config, tmp_path / "new"
     plan = repair_into(path, target, config) if into else repair_in_place(path, config)[0]
     repaired_path = target if into else path
     assert plan.stand_ins > 0
-    assert verify(repaired_path, config_of_directory(OsFileSystem(), repaired_path)).is_sound
+    assert verify(repaired_path, tool_config(OsFileSystem(), repaired_path).config).is_sound
     after = pulled(repaired_path)
     assert before.keys() == after.keys()
     lost = {place for place, (_, _, is_lost) in after.items() if is_lost}

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.directory_config import config_of_directory
+from mqstore.directory_config import tool_config
 from mqstore.index import stored_runs
 from mqstore.index.key_environment import acquire_writable, release
 from mqstore.index.key_run import KeyRun
@@ -437,7 +437,7 @@ def store_with_keys(path: Path, count: int = 300) -> StoreConfig:
 def test_a_store_with_both_key_indexes_is_sound(tmp_path: Path) -> None:
     """And all settings are read off its files."""
     config = store_with_keys(tmp_path)
-    detected = config_of_directory(OsFileSystem(), tmp_path)
+    detected = tool_config(OsFileSystem(), tmp_path).config
     for key in (
         "mapped_file_size_commit_log",
         "mapped_file_size_consume_queue",
@@ -531,7 +531,7 @@ def test_a_directory_of_rocketmq_is_sound(golden_directory: Callable[[str], Path
     """Closed or killed, of every version; and no byte of it changes."""
     path = golden_directory(name)
     before = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
-    report = verify(path, config_of_directory(OsFileSystem(), path), workers=2)
+    report = verify(path, tool_config(OsFileSystem(), path).config, workers=2)
     assert report.is_sound, report.damages
     assert report.records >= 400
     assert before == {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
@@ -545,7 +545,7 @@ def test_a_flipped_bit_in_a_directory_of_rocketmq_is_found(golden_copy: Callable
     at = with_plain_body(bytes(data))
     data[at + 88] ^= 1
     segment.write_bytes(data)
-    (finding,) = verify(path, config_of_directory(OsFileSystem(), path)).damages
+    (finding,) = verify(path, tool_config(OsFileSystem(), path).config).damages
     assert (finding.path, finding.position) == (segment, at)
     assert finding.expected.startswith("body CRC")
 

@@ -68,7 +68,7 @@ def test_a_filler_takes_exactly_the_room_it_is_given() -> None:
         assert len(record) == size
         assert is_whole(record), size
         data = np.frombuffer(record, np.uint8)
-        entries, *_ = index_kernels.consume_queue_entries(data, BASE, np.zeros(1, np.int64))
+        entries, *_ = index_kernels.consume_queue_entries(data, BASE, np.zeros((1, 1), np.int64))
         assert len(entries) == 0
         rows = np.empty((1 << 14, 3), np.int64)
         assert key_kernels.key_entries(data, BASE, rows, 0)[1] == 0
