@@ -54,8 +54,6 @@ _LOOKED_AT = struct.Struct(">ii20xqi44xi")
 assert _LOOKED_AT.size == HEADER_BYTES
 
 
-_ERASED_AT_ONCE_BYTES = 1 << 20
-
 # How often a putter lets others run before it blocks on the append lock.
 _YIELDS = 100
 # A record this long is copied without the interpreter's lock: whoever is at it can only be waited for.
@@ -325,11 +323,9 @@ class CommitLog:
         """After an append that failed: complete if it became visible, else as if it had never begun."""
         if current.wrote_position > position:
             return
-        # All of it: behind the next record that is as long as the first, the others would count as written.
-        end = min(position + size_bytes, current.reserved_position)
-        for at in range(position, end, _ERASED_AT_ONCE_BYTES):
-            current.write(at, bytes(min(_ERASED_AT_ONCE_BYTES, end - at)))
         self._queue_offsets.update(queue_offsets)
+        # All of it: behind the next record that is as long as the first, the others would count as written.
+        current.take_back(size_bytes)
 
     def _roll(self) -> MappedFile:
         """Close the current segment with a BLANK and go on in the next one."""

@@ -20,6 +20,7 @@
     |- StoreLocked                    stop the other process, or open read_only
     |- StoreNotFound                  check the path
     |- StoreFull                      make room; puts resume by themselves
+    |  `- LimitReached                free descriptors or memory, or raise the limit; the same
     |- StorePoisoned                  a sync failed: close, check the disk, open again (which recovers)
     |  `- StoreLockLost               stop, find the other writer, verify; then open again
     |- SegmentSizeMismatch            open with the size that the directory was written with
@@ -42,6 +43,7 @@ __all__ = [
     "CorruptRecord",
     "DelayLevelIllegal",
     "GroupIllegal",
+    "LimitReached",
     "MessageIllegal",
     "MessageNotFound",
     "MessageTooLarge",
@@ -273,6 +275,19 @@ class StoreFull(StoreError):
         )
         self.path = path
         self.wanted_bytes = wanted_bytes
+
+
+class LimitReached(StoreFull):
+    """The process, or the system, has no descriptor or no memory left for a file; nothing was written."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        StoreError.__init__(
+            self,
+            f"cannot open or map {path}: {reason}. That is a limit of this process or of the system "
+            "(ulimit -n, vm.max_map_count): free some, or raise it. Puts resume by themselves",
+        )
+        self.path = path
+        self.wanted_bytes = 0
 
 
 class StorePoisoned(StoreError):

@@ -12,6 +12,7 @@ the bytes are in place. Views keep the mapping alive; a deleted file stays reada
 Durability: none until `sync` returns.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,6 +77,8 @@ class MappedFile:
         self._array: npt.NDArray[np.uint8] | None = None
         # Where the writer must look up from its work: to reserve, or to ask for it in time.
         self._attention_position = 0
+        # Up to here a publish that failed may have left bytes behind `wrote_position`; 0 where none has.
+        self._stale_end = 0
 
     def _map(self, *, create: bool = False) -> MappedRegion:
         return self._file_system.map(self.path, self.size_bytes, create=create, writable=self._writable)
@@ -120,6 +123,24 @@ class MappedFile:
         (self._region or self.region).publish(position, record)
         self.wrote_position = end
         return position
+
+    def take_back(self, length_bytes: int) -> None:
+        """Zero what a publish of so many bytes that failed has left; now, or else before the next one.
+
+        On a file system that keeps no reserved room there may be none for the zeros either.
+        """
+        self._stale_end = max(
+            self._stale_end, min(self.wrote_position + length_bytes, self.reserved_position)
+        )
+        # The next publish will attend to it.
+        self._attention_position = 0
+        with contextlib.suppress(StoreFull):
+            self._erase_stale()
+
+    def _erase_stale(self) -> None:
+        for at in range(self.wrote_position, self._stale_end, _CHUNK_BYTES):
+            self.region.write(at, bytes(min(_CHUNK_BYTES, self._stale_end - at)))
+        self._stale_end = 0
 
     def write(self, position: int, data: BytesLike) -> None:
         """Put bytes at `position` without moving `wrote_position`. Raises StoreFull."""
@@ -166,6 +187,7 @@ class MappedFile:
         else:
             self._attention_position = self.reserved_position
         assert end <= self.reserved_position, (end, self.reserved_position)  # I4
+        self._erase_stale()
         if self.on_low_space is not None:
             self.on_low_space()
 

@@ -21,7 +21,7 @@ from typing import cast
 
 import numpy as np
 
-from mqstore.store.errors import StoreFull
+from mqstore.store.errors import LimitReached, StoreFull
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 from mqstore.store.os_file_lock import OsFileLock
 
@@ -71,12 +71,16 @@ class OsMappedRegion:
         # Up to here pages were brought into memory ahead of the writer; a hint.
         self._populated_position = 0
         self._descriptor: int | None = None
-        with _room_for(path, size_bytes if create else 0):
-            self._descriptor = descriptor = _open(path, create=create, writable=writable)
-            if create and os.fstat(descriptor).st_size == 0:
-                os.ftruncate(descriptor, size_bytes)
         self.size_bytes = size_bytes
-        self._buffer = _map(descriptor, size_bytes, writable=writable)
+        try:
+            with _room_for(path, size_bytes if create else 0):
+                self._descriptor = descriptor = _open(path, create=create, writable=writable)
+                if create and os.fstat(descriptor).st_size == 0:
+                    os.ftruncate(descriptor, size_bytes)
+                self._buffer = _map(descriptor, size_bytes, writable=writable)
+        except BaseException:
+            self.rest()
+            raise
         if size_bytes < _READ_AHEAD_BYTES:
             _libc.madvise(ctypes.addressof(self._buffer), size_bytes, mmap.MADV_RANDOM)
         view = memoryview(self._buffer).cast("B")
@@ -109,8 +113,9 @@ class OsMappedRegion:
                 with self._guard:
                     descriptor = self._open()
             written = 0
-            while written < len(data):
-                written += os.pwrite(descriptor, data[written:], position + written)
+            with _room_for(self.path, len(data)):
+                while written < len(data):
+                    written += os.pwrite(descriptor, data[written:], position + written)
 
     def reserve(self, position: int, length_bytes: int) -> None:
         # Whole pages: where blocks are smaller, touching a page that is a hole in part is a SIGBUS too.
@@ -160,7 +165,7 @@ class OsMappedRegion:
 
     def _open(self) -> int:
         if self._descriptor is None:
-            with _descriptors_for(self.path):
+            with _room_for(self.path):
                 self._descriptor = _open(self.path, create=False, writable=self._writable)
         return self._descriptor
 
@@ -173,28 +178,30 @@ class OsMappedRegion:
 
 
 @contextlib.contextmanager
-def _room_for(path: Path, length_bytes: int) -> Iterator[None]:
-    """Something that needs room: raises StoreFull where the disk, a quota or a limit has none."""
+def _room_for(path: Path, length_bytes: int = 0) -> Iterator[None]:
+    """Something that needs room, a descriptor or memory: raises StoreFull or LimitReached for want of it.
+
+    Not for a sync: an error of that is final. Of these nothing was lost, and the same works again later.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in _FULL_DISK_ERRORS:
             raise StoreFull(path, length_bytes, os.strerror(error.errno)) from error
+        if error.errno in (*_TOO_MANY_FILES, errno.ENOMEM):
+            raise LimitReached(path, os.strerror(error.errno)) from error
         raise
 
 
 @contextlib.contextmanager
-def _descriptors_for(path: Path) -> Iterator[None]:
-    """Something that needs descriptors: raises StoreFull where there are none.
-
-    That is no failed sync: nothing was lost, and it works again once descriptors are free.
-    """
+def _opened(path: Path) -> Iterator[int]:
+    """A descriptor for reading and for syncs. Raises LimitReached."""
+    with _room_for(path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield
-    except OSError as error:
-        if error.errno in _TOO_MANY_FILES:
-            raise StoreFull(path, 0, os.strerror(error.errno)) from error
-        raise
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _open(path: Path, *, create: bool, writable: bool) -> int:
@@ -254,25 +261,20 @@ class OsFileSystem:
         return OsMappedRegion(path, size_bytes, create=create, writable=writable)
 
     def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+        with _room_for(path):
+            return path.read_bytes()
 
     def read_at(self, path: Path, position: int, length_bytes: int) -> bytes:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with _opened(path) as descriptor:
             return os.pread(descriptor, length_bytes, position)
-        finally:
-            os.close(descriptor)
 
     def write(self, path: Path, data: bytes) -> None:
         with _room_for(path, len(data)):
             path.write_bytes(data)
 
     def sync(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with _opened(path) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def sync_all(self, regions: Sequence[MappedRegion]) -> None:
         if len(regions) < _FEW_FILES:
@@ -282,9 +284,13 @@ class OsFileSystem:
             return
         paths = [cast(OsMappedRegion, region).path for region in regions]
         for first in range(0, len(paths), _FILES_AT_ONCE):
-            # To load the loop takes descriptors too.
-            with _descriptors_for(paths[first]):
+            try:
+                # To load the loop takes descriptors too.
                 _sync_files(paths[first : first + _FILES_AT_ONCE])
+            except OSError as error:
+                if error.errno in _TOO_MANY_FILES:
+                    raise LimitReached(paths[first], os.strerror(error.errno)) from error
+                raise
 
     def rename(self, source: Path, target: Path) -> None:
         os.replace(source, target)
@@ -295,10 +301,12 @@ class OsFileSystem:
     def make_directories(self, path: Path, *, durable: bool = True) -> None:
         missing = [directory for directory in (path, *path.parents) if not directory.exists()]
         for directory in reversed(missing):
-            with _room_for(directory, 0):
-                directory.mkdir(exist_ok=True)
-            if durable:
-                self.sync_directory(directory.parent)
+            # Opened first: a directory that is there already is not synced by the next call.
+            with _opened(directory.parent) as parent:
+                with _room_for(directory):
+                    directory.mkdir(exist_ok=True)
+                if durable:
+                    os.fsync(parent)
 
     def delete_directory(self, path: Path) -> None:
         try:
@@ -311,7 +319,8 @@ class OsFileSystem:
 
     def list(self, path: Path) -> list[FileEntry]:
         try:
-            entries = os.scandir(path)
+            with _room_for(path):
+                entries = os.scandir(path)
         except FileNotFoundError:
             return []
         found = []

@@ -15,6 +15,7 @@ QUICK = (
     "last-segment-only",
     "failed-sync-repeated",
     "failed-sync-swallowed",
+    "limit-poisons",
     "place-ignored",
     "acknowledge-before-sync",
     "own-puts-do-not-wait",

@@ -60,7 +60,8 @@ def hunt(name: str) -> str | None:
     with bug.plant():
         try:
             if bug.faults:
-                sweep_faults("SYNC_FLUSH", 0, for_good=False)
+                kinds = [kind.name for kind in FAULT_KINDS]
+                sweep_faults("SYNC_FLUSH", kinds.index(bug.fault), for_good=False)
             elif bug.reuse:
                 open_on_reused_space()
             else:

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from mqstore.store.errors import StoreFull
+from mqstore.store.errors import LimitReached, StoreFull
 from support.simulated_disk import ShortWrite, SimulatedDisk
 
 __all__ = ["FAULT_KINDS", "Fault", "FaultKind"]
 
 _MEMORY = frozenset({"write", "publish", "published"})
 _NEEDS_ROOM = frozenset({"reserve", "replace", "create", "make_directory", "rename", "sync_directory"})
+_NEEDS_DESCRIPTOR = _NEEDS_ROOM - {"rename"} | {"map", "read", "list", "sync"}
 _TRANSLATED = frozenset({"reserve", "replace", "create"})
 
 
@@ -40,6 +41,10 @@ def _no_space(what: str, path: Path) -> Exception | None:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
+def _no_descriptor(what: str, path: Path) -> Exception | None:
+    return LimitReached(path, os.strerror(errno.EMFILE)) if what in _NEEDS_DESCRIPTOR else None
+
+
 def _short_write(what: str, path: Path) -> Exception | None:
     return ShortWrite(StoreFull(path, 1, os.strerror(errno.ENOSPC))) if what == "replace" else None
 
@@ -49,6 +54,7 @@ FAULT_KINDS = (
     FaultKind("ENOSPC", _no_space),
     FaultKind("EINTR", _os_error(errno.EINTR)),
     FaultKind("short write", _short_write),
+    FaultKind("EMFILE", _no_descriptor),
 )
 
 
@@ -64,6 +70,8 @@ class Fault:
         self._for_good = for_good
         self._count = 0
         self._log_sync_failed = False
+        # Whether what fails leaves the disk as sound as it was, so that nothing may be given up for it.
+        self.is_harmless = kind.error is _no_descriptor
         disk.before = self._before
 
     def restart(self) -> None:
@@ -82,5 +90,7 @@ class Fault:
         self._count += 1
         if self._count == self._nth or (self._for_good and self._count > self._nth):
             self.struck = self.struck or (what, path)
-            self._log_sync_failed = self._log_sync_failed or is_log_sync
+            # Without a descriptor there was no sync, and so none has failed.
+            is_failed_sync = is_log_sync and not isinstance(error, LimitReached)
+            self._log_sync_failed = self._log_sync_failed or is_failed_sync
             raise error

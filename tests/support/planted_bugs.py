@@ -21,7 +21,7 @@ from mqstore.schedule import due_entries
 from mqstore.store import kernels, recovery
 from mqstore.store.abort_file import AbortFile
 from mqstore.store.commit_log import CommitLog
-from mqstore.store.errors import StorePoisoned
+from mqstore.store.errors import LimitReached, StorePoisoned
 from mqstore.store.file_system import FileEntry
 from mqstore.store.flusher import Flusher
 from mqstore.store.mapped_file import MappedFile
@@ -36,7 +36,7 @@ __all__ = ["PLANTED_BUGS", "PlantedBug"]
 
 
 class PlantedBug(NamedTuple):
-    """`plant()` is a context in which the defect is there. `faults`: it shows when a sync fails.
+    """`plant()` is a context in which the defect is there. `faults`: it shows where an operation fails.
 
     `reuse`: it shows where stale records lie in the space that the log goes on in.
     """
@@ -45,6 +45,7 @@ class PlantedBug(NamedTuple):
     plant: Callable[[], contextlib.AbstractContextManager[object]]
     where: tuple[str, ...] = ()
     faults: bool = False
+    fault: str = "EIO"
     reuse: bool = False
 
 
@@ -102,6 +103,13 @@ def _without_steps(owner: Any, method: str, *steps: str) -> Iterator[None]:
 
     with mock.patch.object(owner, method, crippled):
         yield
+
+
+def _poisoned_by_limits(log: CommitLog, start_offset: int) -> MappedFile:
+    try:
+        return log.files.append_file(start_offset)
+    except LimitReached as error:
+        raise OSError(str(error)) from error
 
 
 def _sync_and_try_again(flusher: Flusher) -> int:
@@ -214,6 +222,12 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         "a sync of the log that failed counts as done (rocketmq issue 2706)",
         _replaced(Flusher, "_flush_locked", _sync_whatever_happens),
         faults=True,
+    ),
+    "limit-poisons": PlantedBug(
+        "want of a descriptor for a new segment counts as a disk that failed",
+        _replaced(CommitLog, "_add_segment", _poisoned_by_limits),
+        faults=True,
+        fault="EMFILE",
     ),
     "acknowledge-before-sync": PlantedBug(
         "a put is acknowledged before the sync that covers it",
