@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["BEGIN", "END", "figures_table", "with_figures"]
+__all__ = ["BEGIN", "END", "figures_table", "with_figures", "with_text_between"]
 
 BEGIN = "<!-- figures: written by `make crash` -->"
 END = "<!-- end of figures -->"
@@ -47,6 +47,11 @@ def _short(caught: str) -> str:
 
 def with_figures(page: str, figures: dict[str, Any]) -> str:
     """`page` with these figures between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{figures_table(figures)}\n\n{END}{after}"
+    return with_text_between(page, BEGIN, END, figures_table(figures))
+
+
+def with_text_between(page: str, begin: str, end: str, text: str) -> str:
+    """`page` with this text between two marks of it."""
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"

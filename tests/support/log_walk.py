@@ -8,11 +8,12 @@ import functools
 import struct
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mqstore.store.file_system import FileSystem
+if TYPE_CHECKING:
+    from mqstore.store.file_system import FileSystem
 
-__all__ = ["SCHEDULE_TOPIC", "LogRecord", "java_hash", "walk_log"]
+__all__ = ["SCHEDULE_TOPIC", "LogEnd", "LogRecord", "java_hash", "walk_log"]
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _V1, _V2, _BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
@@ -46,7 +47,7 @@ class LogEnd(NamedTuple):
     bytes_behind: int
 
 
-def walk_log(disk: FileSystem, directory: Path) -> tuple[list[LogRecord], LogEnd]:
+def walk_log(disk: "FileSystem", directory: Path) -> tuple[list[LogRecord], LogEnd]:
     """All records from the first segment on, up to the first thing that is none."""
     records: list[LogRecord] = []
     end, bytes_behind, ended = 0, 0, False
