@@ -10,7 +10,7 @@ not fit is aborted, the map doubled, and the work done again. A reader in anothe
 file, the one file that it writes to, unless it may not.
 
 What the pairs mean: stored_runs.py. The only module that imports lmdb.
-Threads: any read; writers exclude each other above. A forked child is refused.
+Threads: any read; writers exclude each other above. A forked child forgets them, and opens its own.
 """
 
 import errno
@@ -27,6 +27,7 @@ from mqstore.index.key_run import MAX_RUN_ENTRIES
 from mqstore.index.stored_runs import is_usable
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked
 from mqstore.store.file_system import FileSystem
+from mqstore.store.inherited import leave_to_parent
 
 if TYPE_CHECKING:
     import lmdb
@@ -47,6 +48,8 @@ _K = TypeVar("_K")
 _FIRST_MAP_BYTES: Final = 1 << 24
 # What one commit writes at most, generously: a run of the greatest length, and LMDB's own pages.
 _MAX_COMMIT_BYTES: Final = 2 * ENTRY_BYTES * MAX_RUN_ENTRIES
+# How long a fork waits for a transaction.
+_FORK_WAIT_S: Final = 2.0
 # LMDB's lock file with its default of 126 readers.
 _LOCK_FILE_BYTES: Final = 8192
 
@@ -71,6 +74,8 @@ class KeyEnvironment:
         self.process_id = os.getpid()
         # Held while a read is under way, or the map changes its size, or the files are closed.
         self._gate = threading.Lock()
+        # Held while a write is under way; taken before `_gate`.
+        self._writing = threading.Lock()
         self._is_closed = False
         # A snapshot and what was made of it (`read_kept`). Under _gate.
         self._kept: tuple[Transaction, object] | None = None
@@ -171,7 +176,7 @@ class KeyEnvironment:
                 with self._gate:
                     self._forget_kept()
                 try:
-                    with self._environment.begin(write=True, buffers=True) as transaction:
+                    with self._writing, self._environment.begin(write=True, buffers=True) as transaction:
                         return work(transaction)
                 except lmdb.MapFullError:
                     with self._gate:
@@ -189,6 +194,26 @@ class KeyEnvironment:
         sizes = {entry.name: entry.size_bytes for entry in self._file_system.list(self.path)}
         return sizes["data.mdb"] >= wanted_bytes
 
+    def be_still(self) -> bool:
+        """Wait until no transaction is open and let none begin, before a fork; False when that takes long."""
+        if not self._writing.acquire(timeout=_FORK_WAIT_S):
+            return False
+        if not self._gate.acquire(timeout=_FORK_WAIT_S):
+            self._writing.release()
+            return False
+        self._forget_kept()
+        return True
+
+    def go_on(self) -> None:
+        """The fork is over."""
+        self._gate.release()
+        self._writing.release()
+
+    def close_in_child(self) -> None:
+        """In a child of a process that was still: close the files, which leaves the parent's as they are."""
+        self._is_closed = True
+        self._environment.close()
+
     def close(self) -> None:
         """Close the files. Use `release`."""
         with self._gate:
@@ -200,7 +225,7 @@ class KeyEnvironment:
         if os.getpid() != self.process_id:
             raise StoreError(
                 f"the key index {self.path} was opened by process {self.process_id}: "
-                f"its forked child {os.getpid()} must open the store itself, read-only"
+                f"its forked child {os.getpid()} must open the store itself"
             )
 
     @contextmanager
@@ -234,12 +259,56 @@ class KeyEnvironment:
         return code in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+class _Fork:
+    """What a fork does with the environments that are open: no transaction is under way while it happens.
+
+    A child that closes an environment clears the reader slots of snapshots it has inherited, which are the
+    parent's, and waits without end for a transaction of a thread it does not have. One that is still it can
+    close, so that it may open the files for itself.
+    """
+
+    # Held for the time of the fork, under `_open_guard`.
+    _still: ClassVar[list[KeyEnvironment]] = []
+    _is_guarded = False
+
+    @classmethod
+    def before(cls) -> None:
+        """Wait for those who read, write, open or close; some seconds at most."""
+        cls._is_guarded = KeyEnvironment._open_guard.acquire(timeout=_FORK_WAIT_S)
+        if cls._is_guarded:
+            cls._still = [each for each in KeyEnvironment._opened.values() if each.be_still()]
+
+    @classmethod
+    def after_in_parent(cls) -> None:
+        """Go on."""
+        for environment in cls._still:
+            environment.go_on()
+        cls._still = []
+        if cls._is_guarded:
+            KeyEnvironment._open_guard.release()
+
+    @classmethod
+    def after_in_child(cls) -> None:
+        """Close what is still, leave the others alone for good, and begin without any."""
+        leave_to_parent(KeyEnvironment._opened)
+        for environment in cls._still:
+            environment.close_in_child()
+        cls._still = []
+        KeyEnvironment._opened = {}
+        KeyEnvironment._open_guard = threading.Lock()
+
+
+os.register_at_fork(
+    before=_Fork.before, after_in_parent=_Fork.after_in_parent, after_in_child=_Fork.after_in_child
+)
+
+
 def acquire_writable(file_system: FileSystem, directory: Path) -> KeyEnvironment:
     """The environment for the one writer, made if need be. Raises StoreLocked, StoreFull."""
     with KeyEnvironment._open_guard:
         known = KeyEnvironment._opened.get(directory.resolve())
         if known is not None:
-            if known.has_writer or known.process_id != os.getpid():
+            if known.has_writer:
                 raise StoreLocked(directory, known.process_id)
             known.become_writable()
             known.holder_count += 1
@@ -280,8 +349,6 @@ def acquire_readable(file_system: FileSystem, directory: Path) -> KeyEnvironment
     """The environment for a reader; None where there is none that it can use."""
     with KeyEnvironment._open_guard:
         known = KeyEnvironment._opened.get(directory.resolve())
-        if known is not None and known.process_id != os.getpid():
-            return None
         if known is not None:
             known.holder_count += 1
             return known

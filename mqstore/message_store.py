@@ -5,7 +5,8 @@ opening.py. Here they are wired together, and the services that keep them going 
 
 Threads: every method may be called from any thread. The store starts threads of its own (daemon) unless it
 is opened with start=False; then `deliver_due`, `flush` and the others run when they are called.
-Durability: as each method says; `close` makes everything durable. A forked child must not use the store.
+Durability: as each method says; `close` makes everything durable. In a forked child it is closed
+(forked_stores.py).
 Source: DefaultMessageStore of Apache RocketMQ.
 """
 
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from mqstore.arrivals import ArrivalListener, Arrivals
+from mqstore.forked_stores import ForkedStores
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.get_message import GetMessageResult, MessageReader
 from mqstore.index.offset_by_time import offset_in_queue_by_time
@@ -26,21 +28,25 @@ from mqstore.lock_watch import LockWatch
 from mqstore.opening import OpenedParts, OpeningProgress, open_parts, refresh_parts
 from mqstore.persistence import Persistence
 from mqstore.put_path import PutPath
+from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DelayOffsets
 from mqstore.schedule.delivery_service import DeliveryService
 from mqstore.schedule.due_block import DueBlocks
 from mqstore.schedule.send_back import SendBack, SendBackResult
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLockLost, StoreReadOnly
+from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreLockLost, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
+from mqstore.store.inherited import disarm, leave_to_parent
 from mqstore.store.message import Message
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.put_result import PutColumnsResult, PutMessageResult
+from mqstore.store.recovery import RecoveryReport
 from mqstore.store.retention import Retention
 from mqstore.store.service import Service
 from mqstore.store.stored_message import StoredMessage
+from mqstore.store_layout import StoreLayout
 from mqstore.store_stats import StoreStats
 
 if TYPE_CHECKING:
@@ -54,6 +60,8 @@ _logger = logging.getLogger(__name__)
 
 # How often is it looked whether the lock is still there.
 _LOCK_INTERVAL_MS = 1_000
+# Parts of a store that are values, and stay good in a forked child.
+_HARMLESS = (OpenedParts, StoreConfig, StoreLayout, DelayLevels, RecoveryReport)
 
 
 class MessageStore:
@@ -88,6 +96,7 @@ class MessageStore:
         self._parts = parts
         self._closed = False
         self._released = False
+        self._is_forgotten = False
         # Why a closed store refuses what it is asked.
         self._ending: Callable[[], StoreError] = lambda: StoreClosed(path)
         self._lock_watch = LockWatch(path, parts.lock, self._stop_for_good)
@@ -114,6 +123,7 @@ class MessageStore:
         self._persistence = Persistence(parts, self._flusher, self.delivery, self._lock_watch)
         self._retention = Retention(parts.commit_log, file_system, config, clock, self._needed_from_offset)
         self._services = self._make_services()
+        ForkedStores.add(self)
         parts.commit_log.may_not_grow = self._lock_watch.look
         if read_only:
             parts.commit_log.refuse(lambda: StoreReadOnly(path))
@@ -524,6 +534,7 @@ class MessageStore:
             state.refuse(lambda: StoreClosed(self.path))
         self._parts.give_back(keys_are_lost=self._lock_watch.is_lost)
         self._released = True
+        ForkedStores.remove(self)
 
     def __enter__(self) -> Self:
         return self
@@ -534,6 +545,8 @@ class MessageStore:
         self.close()
 
     def __repr__(self) -> str:
+        if self._is_forgotten:
+            return f"MessageStore({str(self.path)!r}, closed, opened by a parent process)"
         state = "closed" if self._closed else "read-only" if self.read_only else "open"
         return f"MessageStore({str(self.path)!r}, {state}, max_offset={self.max_offset})"
 
@@ -548,6 +561,17 @@ class MessageStore:
         for state in (self.topics, self.subscription_groups, self.consumer_offsets):
             state.refuse(reason)
         self._arrivals.close()
+
+    def _forget(self, opener_pid: int) -> None:
+        """In a forked child: be closed, and touch nothing that is the parent's (forked_stores.py)."""
+        self._closed = self._released = self._is_forgotten = True
+        self._ending = lambda: StoreForked(self.path, opener_pid)
+        leave_to_parent(dict(vars(self)))
+        for part in (*vars(self._parts).values(), *vars(self).values()):
+            is_ours = type(part).__module__.startswith("mqstore.")
+            # The lock has seen to itself.
+            if is_ours and part is not self._parts.lock and not isinstance(part, _HARMLESS):
+                disarm(part, self._ending)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -403,11 +403,6 @@ class CommitLog:
             if not self.is_poisoned:
                 self._refusal = _Final(reason)
 
-    def forget(self, reason: Callable[[], StoreError]) -> None:
-        """In a forked child: as `refuse_for_good`, whatever lock another thread had at the fork."""
-        self._lock = threading.Lock()
-        self._refusal = _Final(reason)
-
     def _poisoned_by(self, cause: BaseException) -> StoreError:
         """As `poison`, under _lock; returns the error to raise."""
         refusal = self._refusal

@@ -12,11 +12,13 @@ some Python behind the loop, and an interrupt (Ctrl-C) that is met there comes o
 Imported by the kernels alone.
 """
 
+import os
 from functools import partial
 from typing import Final
 
 import numba
 from numba.core import config
+from numba.core.compiler_lock import global_compiler_lock
 
 __all__ = ["CHECKS_BOUNDS", "compiled", "compiled_holding_gil", "compiled_into_caller"]
 
@@ -31,3 +33,11 @@ compiled_into_caller = partial(_compile, nogil=True, forceinline=True)
 """A small loop that becomes part of the code that calls it."""
 compiled_holding_gil = partial(_compile, nogil=False)
 """A loop that no other Python thread of this process sees half done."""
+
+# A fork waits for a loop that is being compiled or loaded: LLVM would abort a child with half of it at the end
+# of its interpreter.
+os.register_at_fork(
+    before=global_compiler_lock.acquire,
+    after_in_parent=global_compiler_lock.release,
+    after_in_child=global_compiler_lock.release,
+)

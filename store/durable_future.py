@@ -10,6 +10,7 @@ It has nothing synced: who puts asks the flusher for that. Who waits in `result`
 Threads: any. Durability: a result means that the log is durable up to the record's end.
 """
 
+import os
 import threading
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
@@ -28,6 +29,15 @@ _ORDINARY_FIELDS = vars(Future()).keys()
 _becoming_ordinary = threading.RLock()
 # Others hold the lock of a future for microseconds, or until the system lets them run again.
 _LONG_S = 0.05
+
+
+def _forget_in_child() -> None:
+    """A thread of the parent may have held it at the fork."""
+    global _becoming_ordinary  # noqa: PLW0603 - there is one thread
+    _becoming_ordinary = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 class DurableFuture(Future[Outcome]):

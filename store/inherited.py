@@ -1,0 +1,58 @@
+"""What a forked child has inherited of a parent's open store: left alone, and refusing all that it is asked.
+
+A fork copies the memory and one thread. Locks that other threads held stay held for ever in the child, and
+mapped files, LMDB's tables and descriptors are the parent's: a finalizer that waits, writes or aborts would
+hang the child or harm the parent. So the child takes nothing down. Parts of a store are disarmed: they
+have no method left, and their fields are never given back, not even at the end of the interpreter.
+
+Which parts: mqstore/forked_stores.py. Threads: runs right after a fork, when there is one thread.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mqstore.store.errors import StoreError
+
+__all__ = ["disarm", "leave_to_parent"]
+
+
+class _Refusing:
+    """The methods of a part in a child: whatever is asked for, the error comes."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return object.__getattribute__(self, name)
+        make_error = self.__dict__["reason"]
+        raise make_error()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._refused
+
+    def __len__(self) -> int:
+        return self._refused
+
+    def __contains__(self, item: object) -> bool:
+        return self._refused
+
+    def __repr__(self) -> str:
+        return f"<part of a store: {self.__dict__['reason']()}>"
+
+
+_METHODS = {name: method for name, method in vars(_Refusing).items() if callable(method)}
+
+
+def disarm(part: object, reason: Callable[[], StoreError]) -> None:
+    """Take methods and fields of `part` away: who still has it gets the error that `reason` makes."""
+    kind, fields = type(part), vars(part)
+    if "reason" not in fields:
+        leave_to_parent(dict(fields))
+        # A class of the same layout, as an object must keep it.
+        object.__setattr__(part, "__class__", type(kind.__name__, (kind,), _METHODS))
+        fields.clear()
+        fields["reason"] = reason
+
+
+def leave_to_parent(thing: object) -> None:
+    """Keep `thing` until the process has ended, the end of the interpreter included."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
