@@ -34,8 +34,8 @@ compiled_into_caller = partial(_compile, nogil=True, forceinline=True)
 compiled_holding_gil = partial(_compile, nogil=False)
 """A loop that no other Python thread of this process sees half done."""
 
-# A fork waits for a loop that is being compiled or loaded: LLVM would abort a child with half of it at the end
-# of its interpreter.
+# A fork waits for a loop that is being compiled or loaded: LLVM aborts a child that has half of it, at the
+# end of its interpreter.
 os.register_at_fork(
     before=global_compiler_lock.acquire,
     after_in_parent=global_compiler_lock.release,
