@@ -27,6 +27,7 @@ from typing import NamedTuple
 from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
 from mqstore.client.first_offset import ConsumeFromWhere, first_offset
 from mqstore.client.received_message import ReceivedMessage
+from mqstore.index.message_filter import parse_subscription
 from mqstore.message_store import MessageStore
 from mqstore.store import names
 from mqstore.store.bell import Bell
@@ -101,9 +102,14 @@ class PushConsumer:
         consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         consume_timestamp_ms: int = 0,
     ) -> None:
-        """Raises GroupIllegal, SubscriptionGroupNotExist; ValueError for a size below 1."""
+        """Raises GroupIllegal, SubscriptionGroupNotExist, SubscriptionIllegal.
+
+        ValueError: a size is below 1.
+        """
         if consume_message_batch_max_size < 1 or pull_batch_size < 1:
             raise ValueError("consume_message_batch_max_size and pull_batch_size must be at least 1")
+        for expression in subscriptions.values():
+            parse_subscription(expression)
         store.subscription_groups.find(group)
         self.group = group
         self._store = store

@@ -27,16 +27,18 @@ from mqstore.index.message_filter import ALL_TAGS, TagFilter, parse_subscription
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import CorruptRecord
+from mqstore.store.inner_batch import is_inner_batch, single_messages
 from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION, RecordIllegal
 from mqstore.store.status import GetMessageStatus
 from mqstore.store.stored_message import StoredMessage
+from mqstore.store.sys_flag import INNER_BATCH
 
 __all__ = ["GetMessageResult", "MessageReader"]
 
 # Below that many messages a compiled loop gains nothing, and need not be loaded.
 _FEW = 4
-# Size and physical offset as a record itself states them.
-_SIZE_AND_OFFSET = struct.Struct(f">i{PHYSICAL_OFFSET_POSITION - 4}xq")
+# Size, physical offset and, right behind it, the sys flag, as a record itself states them.
+_STATED = struct.Struct(f">i{PHYSICAL_OFFSET_POSITION - 4}xqi")
 
 
 class GetMessageResult(msgspec.Struct, frozen=True):
@@ -70,9 +72,10 @@ class MessageReader:
 
         group: who asks; it makes no difference to the answer. max_msg_nums: at most so many (and at most
         max_transfer_count_on_message_in_memory, and so many bytes; at least one if there is one).
-        tags: `*`, or tags separated by `||`. Raises CorruptRecord when an entry points at bytes that are not
-        its record.
+        tags: `*`, or tags separated by `||`. Raises SubscriptionIllegal, and CorruptRecord when an entry
+        points at bytes that are not its record.
         """
+        tag_filter = parse_subscription(tags)
         queue = self._consume_queues.find(topic, queue_id)
         if queue is None:
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
@@ -87,7 +90,7 @@ class MessageReader:
         entries = queue.view_from(offset, min(count, max_offset - offset))
         if not entries:
             return _gone(queue, offset, max_offset)
-        status, examined, messages = self._scan(entries, parse_subscription(tags), max_msg_nums)
+        status, examined, messages = self._scan(entries, tag_filter, max_msg_nums)
         return GetMessageResult(status, offset + examined, min_offset, max_offset, messages)
 
     def _scan(
@@ -199,9 +202,19 @@ class MessageReader:
                 if not messages:
                     status = GetMessageStatus.MESSAGE_WAS_REMOVING
                 continue
-            is_short = size < _SIZE_AND_OFFSET.size or len(record) < size
-            if is_short or _SIZE_AND_OFFSET.unpack_from(record) != (size, physical_offset):  # I7
+            if size < _STATED.size or len(record) < size:
                 raise self._not_its_record(physical_offset, size)
+            stated_size, stated_offset, sys_flag = _STATED.unpack_from(record)
+            if stated_size != size or stated_offset != physical_offset:  # I7
+                raise self._not_its_record(physical_offset, size)
+            if sys_flag & INNER_BATCH and is_inner_batch(sys_flag):
+                singles = single_messages(StoredMessage.of(record))
+                if tag_filter is not None:
+                    singles = [message for message in singles if tag_filter.wants(message)]
+                messages += singles
+                collected_bytes += size
+                status = GetMessageStatus.FOUND if messages else GetMessageStatus.NO_MATCHED_MESSAGE
+                continue
             if tag_filter is not None and not self._matches(tag_filter, record, physical_offset):
                 if not messages:
                     status = GetMessageStatus.NO_MATCHED_MESSAGE

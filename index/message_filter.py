@@ -12,9 +12,11 @@ import functools
 
 import numpy as np
 
+from mqstore.store.errors import SubscriptionIllegal
 from mqstore.store.java_hash import string_hash
 from mqstore.store.properties_format import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TAGS
 from mqstore.store.record_format import decode_layout
+from mqstore.store.stored_message import StoredMessage
 
 __all__ = ["ALL_TAGS", "TagFilter", "parse_subscription"]
 
@@ -47,6 +49,10 @@ class TagFilter:
         """Whether a record carries one of the tags. Raises RecordIllegal when it is none."""
         return _stored_tags(record) in self._encoded
 
+    def wants(self, message: StoredMessage) -> bool:
+        """Whether a message carries one of the tags."""
+        return message.tags in self.tags
+
     def __repr__(self) -> str:
         return f"TagFilter({_SEPARATOR.join(sorted(self.tags))!r})"
 
@@ -55,12 +61,17 @@ class TagFilter:
 def parse_subscription(expression: str | None) -> TagFilter | None:
     """The filter of a subscription expression; None for `*`, the empty one and None: all messages.
 
+    Raises SubscriptionIllegal when it names no tag.
+
     >>> parse_subscription("created || paid||")
     TagFilter('created||paid')
     """
     if not expression or expression == ALL_TAGS:
         return None
-    return TagFilter(frozenset(filter(None, (tag.strip() for tag in expression.split(_SEPARATOR)))))
+    tags = frozenset(filter(None, (tag.strip() for tag in expression.split(_SEPARATOR))))
+    if not tags:
+        raise SubscriptionIllegal(expression)
+    return TagFilter(tags)
 
 
 def _stored_tags(record: memoryview) -> bytes | None:

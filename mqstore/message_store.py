@@ -27,6 +27,7 @@ from mqstore.index.offset_by_time import offset_in_queue_by_time
 from mqstore.lock_watch import LockWatch
 from mqstore.opening import OpenedParts, OpeningProgress, open_parts, refresh_parts
 from mqstore.persistence import Persistence
+from mqstore.pull_permission import refuse_pull
 from mqstore.put_path import PutPath
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DelayOffsets
@@ -48,6 +49,7 @@ from mqstore.store.service import Service
 from mqstore.store.stored_message import StoredMessage
 from mqstore.store_layout import StoreLayout
 from mqstore.store_stats import StoreStats
+from mqstore.topics import MAX_QUEUE_NUMS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,6 +108,8 @@ class MessageStore:
         self._puts = PutPath(
             config, parts.commit_log, self._flusher, parts.topics, parts.delay_levels, self._arrivals
         )
+        self._closed_groups = parts.subscription_groups.closed_groups
+        self._queues_to_read = parts.topics.queues_to_read
         self._reader = MessageReader(parts.commit_log, parts.consume_queues, config)
         self.delivery = DeliveryService(
             parts.consume_queues,
@@ -280,9 +284,14 @@ class MessageStore:
         """Messages of a queue from entry `offset` on, with what to ask for next in every case.
 
         group: who asks. tags: `*`, or tags separated by `||`. What a put returned before is found.
-        The messages lend views of the log: copy what is to be kept long.
+        The messages lend views of the log: copy what is to be kept long. Of an inner batch (which brokers
+        write) each single message is given.
+        Raises ConsumeNotEnabled, NoPermission, SubscriptionGroupNotExist, SubscriptionIllegal, QueueIllegal;
+        a store that is opened read_only asks for no permission. Raises CorruptRecord.
         """
         self._catch_up()
+        if group in self._closed_groups or not 0 <= queue_id < self._queues_to_read(topic, MAX_QUEUE_NUMS):
+            self._refuse_pull(group, topic, queue_id)
         return self._reader.get_message(group, topic, queue_id, offset, max_msg_nums, tags)
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
@@ -582,6 +591,10 @@ class MessageStore:
         if self.read_only:
             raise StoreReadOnly(self.path)
 
+    def _refuse_pull(self, group: str, topic: str, queue_id: int) -> None:
+        if not self.read_only:
+            refuse_pull(self.subscription_groups, self.topics, group, topic, queue_id)
+
     def _dispatch(self) -> None:
         """One round of the dispatch service: queues first, for they are what readers wait for."""
         if self._lock_watch.is_lost:
@@ -617,6 +630,9 @@ class MessageStore:
         """
         if self._closed:
             raise self._ending()
-        if not self.read_only:
+        if self.read_only:
+            return
+        dispatcher, visible_offset = self._parts.dispatcher, self.commit_log.visible_offset
+        if dispatcher.dispatched_offset < visible_offset:
             with suppress(StoreFull, OSError):
-                self._parts.dispatcher.catch_up(self.commit_log.visible_offset)
+                dispatcher.catch_up(visible_offset)

@@ -9,7 +9,7 @@ after the next `persist`.
 Source: spec/schedule_and_retry.md section 7; SubscriptionGroupConfig and SubscriptionGroupManager.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +65,8 @@ class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
     ) -> None:
         """The settings are those of StoreConfig. Nothing is read before `load`."""
         path = config_directory / SUBSCRIPTION_GROUP_FILE_NAME
+        # Written under the lock, with the table.
+        self._closed_groups: set[str] = set()
         super().__init__(
             file_system,
             path,
@@ -76,6 +78,25 @@ class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
         self._other_fields = {"forbiddenTable": {}}
         self._auto_create_subscription_group = auto_create_subscription_group
 
+    @property
+    def closed_groups(self) -> Container[str]:
+        """The groups that may not consume, as they are at any time; for hot paths."""
+        return self._closed_groups if self._auto_create_subscription_group else _AllButOpen(self)
+
+    def may_consume(self, group: str) -> bool:
+        """Whether a group may consume: its `consume_enable`; one that is not there, if it may come to be."""
+        config = self.get(group)
+        if config is not None:
+            return config.consume_enable
+        return self._auto_create_subscription_group or names.is_system_group(group)
+
+    def _set(self, name: str, bean: SubscriptionGroupConfig | None) -> None:
+        super()._set(name, bean)
+        if bean is None or bean.consume_enable:
+            self._closed_groups.discard(name)
+        else:
+            self._closed_groups.add(name)
+
     def find(self, group: str) -> SubscriptionGroupConfig:
         """The group's settings; a missing group is created where `auto_create_subscription_group` allows it.
 
@@ -85,9 +106,13 @@ class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
         if config is not None:
             return config
         names.check_group(group)
+        self.refuse_unknown(group)
+        return self.add(group, SubscriptionGroupConfig(group_name=group))
+
+    def refuse_unknown(self, group: str) -> None:
+        """Raise SubscriptionGroupNotExist where a group that is not there may not come to be."""
         if not (self._auto_create_subscription_group or names.is_system_group(group)):
             raise SubscriptionGroupNotExist(group)
-        return self.add(group, SubscriptionGroupConfig(group_name=group))
 
     def create(
         self,
@@ -113,6 +138,16 @@ class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
             attributes=before.attributes if attributes is None else dict(attributes),
         )
         return self.replace(group, _checked(config))
+
+
+class _AllButOpen:
+    """The groups that may not consume where those that are not there may not either."""
+
+    def __init__(self, groups: SubscriptionGroups) -> None:
+        self._groups = groups
+
+    def __contains__(self, group: object) -> bool:
+        return not (isinstance(group, str) and self._groups.may_consume(group))
 
 
 def _checked(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:

@@ -48,7 +48,7 @@ class Perm(enum.IntFlag):
 
 
 _READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
-_ALL_BITS: Final = 15
+_MAX_PERM: Final = int(Perm.PRIORITY) - 1
 
 
 class TopicConfig(Bean, frozen=True, kw_only=True):
@@ -104,6 +104,13 @@ class TopicConfigs(BeanTable[TopicConfig]):
 
         A dict.get without a call in between, for hot paths.
         """
+        # Written under the lock, with the table.
+        self._queues_to_read: dict[str, int] = {}
+        self.queues_to_read: Callable[[str, int], int] = self._queues_to_read.get
+        """(topic, default) -> how many queues consumers may read, 0 where they may not; for hot paths too.
+
+        The default is for a topic that is not there.
+        """
         super().__init__(file_system, path, clock, TopicConfig, field="topicConfigTable", read_only=read_only)
         self._auto_create_topic_enable = auto_create_topic_enable
         self._default_topic_queue_nums = default_topic_queue_nums
@@ -127,6 +134,10 @@ class TopicConfigs(BeanTable[TopicConfig]):
             self._queues_to_put_to[name] = bean.queue_nums
         else:
             self._queues_to_put_to.pop(name, None)
+        if bean is not None:
+            self._queues_to_read[name] = bean.read_queue_nums if bean.is_readable else 0
+        else:
+            self._queues_to_read.pop(name, None)
 
     def find(self, topic: str) -> TopicConfig:
         """The topic's settings; a missing topic is created where `auto_create_topic_enable` allows it.
@@ -169,8 +180,14 @@ class TopicConfigs(BeanTable[TopicConfig]):
         """Create the topic, durably. One that exists is changed to these settings, as mqadmin does.
 
         `queue_nums` stands for both numbers; without any it is `default_topic_queue_nums`.
+        The topics of RocketMQ's own are not changed.
         Raises TopicIllegal, QueueIllegal, StoreReadOnly; and StoreFull or OSError with nothing changed.
         """
+        names.check_topic(topic)
+        if names.is_system_topic(topic):
+            raise TopicIllegal(
+                f"topic {topic!r} is one of RocketMQ's own: give yours another name", value=topic
+            )
         count = self._default_topic_queue_nums if queue_nums is None else queue_nums
         before = self.get(topic) or _config(topic, count)
         config = msgspec.structs.replace(
@@ -205,12 +222,12 @@ def _checked(config: TopicConfig) -> TopicConfig:
                 value=count,
                 limit=MAX_QUEUE_NUMS,
             )
-    if type(config.perm) is not int or not 0 <= config.perm <= _ALL_BITS:
+    if type(config.perm) is not int or not 0 <= config.perm <= _MAX_PERM:
         raise TopicIllegal(
-            f"perm of topic {config.topic_name!r} is {config.perm!r}, but must be a sum of 8 priority, "
-            "4 read, 2 write, 1 inherit",
+            f"perm of topic {config.topic_name!r} is {config.perm!r}, but must be a sum of 4 read, 2 write, "
+            "1 inherit",
             value=config.perm,
-            limit=_ALL_BITS,
+            limit=_MAX_PERM,
         )
     if mistyped := config.mistyped_field():
         name, value, reason = mistyped

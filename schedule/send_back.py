@@ -202,7 +202,8 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, delay_level: int) ->
     """The next incarnation of a failed record."""
     properties = dict(stored.properties)
     properties.setdefault(RETRY_TOPIC, stored.topic)
-    properties.setdefault(ORIGIN_MESSAGE_ID, stored.msg_id)
+    if not properties.get(ORIGIN_MESSAGE_ID, "").strip():
+        properties[ORIGIN_MESSAGE_ID] = stored.msg_id
     properties[WAIT] = "false"
     properties[DELAY] = str(delay_level)
     return Message(

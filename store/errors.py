@@ -13,6 +13,8 @@
     |- TopicNotExist                  create the topic
     |- SubscriptionGroupNotExist      create the group
     |- NoPermission                   change the topic's perm
+    |- ConsumeNotEnabled              let the group consume again
+    |- SubscriptionIllegal (ValueError)  name a tag, or * for all
     |- MessageNotFound                the record is not (or no longer) in the log
     |- StoreClosed                    open the store again
     |  `- StoreForked                 this is a forked child: open the store in it
@@ -40,6 +42,7 @@ from mqstore.store.status import PutMessageStatus, ResponseCode
 
 __all__ = [
     "ConfigIllegal",
+    "ConsumeNotEnabled",
     "CorruptRecord",
     "DelayLevelIllegal",
     "GroupIllegal",
@@ -63,6 +66,7 @@ __all__ = [
     "StorePoisoned",
     "StoreReadOnly",
     "SubscriptionGroupNotExist",
+    "SubscriptionIllegal",
     "TopicIllegal",
     "TopicNotExist",
     "UnknownVersion",
@@ -191,6 +195,31 @@ class NoPermission(StoreError):
         self.topic = topic
         self.perm = perm
         self.operation = operation
+
+
+class ConsumeNotEnabled(StoreError):
+    """The group's `consume_enable` is off."""
+
+    response_code = ResponseCode.NO_PERMISSION
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"consumer group {group!r} may not consume, for its consume_enable is off: let it with "
+            f"store.subscription_groups.create({group!r}, consume_enable=True)"
+        )
+        self.group = group
+
+
+class SubscriptionIllegal(StoreError, ValueError):
+    """The subscription names no tag, so it would match nothing."""
+
+    response_code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    def __init__(self, expression: str) -> None:
+        super().__init__(
+            f"the subscription {expression!r} names no tag: give tags separated by ||, or * for all messages"
+        )
+        self.expression = expression
 
 
 class MessageNotFound(StoreError):

@@ -25,7 +25,13 @@ from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.names import check_topic
 from mqstore.store.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
 from mqstore.store.record_format import CRC_PROPERTY_BYTES, RecordTemplate, encode_topic, record_template
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK, takes_queue_offset
+from mqstore.store.sys_flag import (
+    BORN_HOST_V6,
+    INNER_BATCH,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    takes_queue_offset,
+)
 
 __all__ = ["EncodedMessage", "MessageEncoder", "checked_properties", "join_keys", "refuse_mistyped"]
 
@@ -121,6 +127,8 @@ class MessageEncoder:
             append_crc = False
         else:
             self._check_size(properties)
+        if message.sys_flag:
+            _refuse_inner_batch(message)
         sys_flag = message.sys_flag & ~_HOST_BITS | self._store_host_bit
         if message.born_host is None:
             born_host = self._store_host
@@ -266,6 +274,16 @@ def _as_bytes(body: object) -> bytes:
         value=body,
         limit="bytes, bytearray or memoryview",
     )
+
+
+def _refuse_inner_batch(message: Message) -> None:
+    if message.sys_flag & INNER_BATCH:
+        raise MessageIllegal(
+            f"sys_flag is {message.sys_flag}, which says that the body is a batch, but only topics of BatchCQ"
+            " keep batches whole, and there are none here: put the messages one by one, or with put_messages",
+            value=message.sys_flag,
+            limit=f"no bit {INNER_BATCH:#x}",
+        )
 
 
 def _encode_born_host(host: Host) -> bytes:

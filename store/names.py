@@ -72,6 +72,7 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
 SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     "BenchmarkTest",
+    "CHECKPOINT_TOPIC",
     "RMQ_SYS_TRACE_TOPIC",
 }
 """Topics of the broker's own, besides those that begin with `rmq_sys_`."""

@@ -23,8 +23,9 @@ from mqstore.store.record_format import (
     IPV6_EXTRA_BYTES,
     PHYSICAL_OFFSET_POSITION,
     STORE_TIMESTAMP_POSITION,
+    SYS_FLAG_POSITION,
 )
-from mqstore.store.sys_flag import BORN_HOST_V6
+from mqstore.store.sys_flag import BORN_HOST_V6, INNER_BATCH
 
 __all__ = ["locate_records", "locate_tagged", "narrow_by_time", "run_offsets"]
 
@@ -53,7 +54,7 @@ def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low
         if at < 0 or at > end - HEADER_BYTES:
             break
         timestamp_at = at + STORE_TIMESTAMP_POSITION
-        if read_int(data, at + 36) & BORN_HOST_V6:
+        if read_int(data, at + SYS_FLAG_POSITION) & BORN_HOST_V6:
             timestamp_at += IPV6_EXTRA_BYTES
         store_timestamp = read_long(data, timestamp_at)
         if store_timestamp > timestamp_ms or (store_timestamp == timestamp_ms and not is_upper):
@@ -130,7 +131,8 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
     `data` where record and body begin and end: record start, record stop, body start, body stop.
 
     Ends before the first entry that is out of the ordinary, whatever it may be: a blank one, one of another
-    segment, one whose record is not all there or states another size or physical offset.
+    segment, one of an inner batch, one whose record is not all there or states another size or physical
+    offset.
     """
     entries, data, places = borrowed((entries, data, places))
     taken_bytes = np.int64(0)
@@ -144,6 +146,8 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
             return index, taken_bytes
         total_size, body_at, body_length, _, _, _, _ = record_layout(data, at, at + size)
         if total_size != size or read_long(data, at + PHYSICAL_OFFSET_POSITION) != physical_offset:
+            return index, taken_bytes
+        if read_int(data, at + SYS_FLAG_POSITION) & INNER_BATCH:
             return index, taken_bytes
         places[0, index] = at
         places[1, index] = at + size
@@ -207,6 +211,8 @@ def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_
         layout = record_layout(data, at, at + size)
         total_size, body_at, body_length = layout[0], layout[1], layout[2]
         if total_size != size or read_long(data, at + PHYSICAL_OFFSET_POSITION) != physical_offset:
+            return index, found, taken_bytes
+        if read_int(data, at + SYS_FLAG_POSITION) & INNER_BATCH:
             return index, found, taken_bytes
         if not _is_tag_wanted(data, layout[5], layout[6], tags, tag_stops):
             continue

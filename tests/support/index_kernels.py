@@ -162,6 +162,8 @@ def locate_records(
         total, *_ = record_layout(record, 0, size)
         if not record or total != size or _long(record, 28) != physical_offset:
             break
+        if _int(record, 36) & 0x80:
+            break
         if places and taken_bytes + size > max_bytes:
             break
         body_at = 88 + (12 if _int(record, 36) & 0x10 else 0) + (12 if _int(record, 36) & 0x20 else 0)

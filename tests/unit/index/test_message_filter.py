@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.index.message_filter import TagFilter, parse_subscription
+from mqstore.store.errors import SubscriptionIllegal
 from mqstore.store.java_hash import string_hash
+from mqstore.store.status import ResponseCode
 from mqstore.store.stored_message import StoredMessage
 from support.plain_records import V1, V2, host_bytes, record
 
@@ -27,7 +29,6 @@ def test_expressions_that_want_everything(expression: str | None) -> None:
         ("a||b", {"a", "b"}),
         (" a || b ||", {"a", "b"}),
         ("a | b", {"a | b"}),
-        ("||", set()),
         ("a||*", {"a", "*"}),
         ("标签||é", {"标签", "é"}),
     ],
@@ -37,6 +38,15 @@ def test_expressions_with_tags(expression: str, tags: set[str]) -> None:
     tag_filter = parse_subscription(expression)
     assert tag_filter is not None
     assert tag_filter.tags == tags
+
+
+@pytest.mark.parametrize("expression", ["||", "||||", " || ", " "])
+def test_an_expression_without_tags_is_refused(expression: str) -> None:
+    """It would match nothing, and a consumer would wait for ever."""
+    with pytest.raises(SubscriptionIllegal, match="names no tag: give tags") as caught:
+        parse_subscription(expression)
+    assert caught.value.expression == expression
+    assert caught.value.response_code is ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 def test_hashes_are_compared_first() -> None:

@@ -17,6 +17,7 @@ from mqstore.store.errors import (
 )
 from mqstore.store.file_system import FileSystem
 from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.status import ResponseCode
 from mqstore.topics import TOPICS_FILE_NAME, Perm, TopicConfig, TopicConfigs
 from support.manual_clock import ManualClock
 from support.state_file_samples import STATE_FILES
@@ -148,11 +149,11 @@ def test_an_illegal_number_of_queues_creates_nothing(count: int) -> None:
     assert "a" not in topics
 
 
-@pytest.mark.parametrize("perm", [-1, 16, 6.5, "6", True])
+@pytest.mark.parametrize("perm", [-1, 8, 14, 16, 6.5, "6", True])
 def test_an_illegal_perm_creates_nothing(perm: Any) -> None:
-    """Four bits."""
+    """Three bits: the fourth, priority, is one that RocketMQ takes from nobody."""
     topics = open_topics(MemoryFileSystem(), Path("/config"))
-    with pytest.raises(TopicIllegal, match="8 priority, 4 read, 2 write, 1 inherit"):
+    with pytest.raises(TopicIllegal, match="a sum of 4 read, 2 write, 1 inherit"):
         topics.create("a", perm=perm)
     assert "a" not in topics
 
@@ -174,6 +175,21 @@ def test_a_setting_of_another_type_creates_nothing(settings: dict[str, Any], wor
         topics.create("a", **settings)
     assert "a" not in topics
     assert file_system.list(Path("/config")) == []
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["SCHEDULE_TOPIC_XXXX", "TBW102", "rmq_sys_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "CHECKPOINT_TOPIC"],
+)
+def test_the_topics_of_rocketmq_are_not_changed(topic: str) -> None:
+    """Fewer queues for waiting messages, say, would hide them; the retry topics of groups may be changed."""
+    topics = open_topics(MemoryFileSystem(), Path("/"))
+    before = list(topics)
+    with pytest.raises(TopicIllegal, match="one of RocketMQ's own") as caught:
+        topics.create(topic, 1)
+    assert caught.value.response_code is ResponseCode.INVALID_PARAMETER
+    assert list(topics) == before
+    assert topics.create("%RETRY%billing", 3).write_queue_nums == 3
 
 
 def test_perm_bits() -> None:

@@ -118,6 +118,16 @@ def test_row_3_a_broker_that_may_not_write() -> None:
     assert retrying.puts == []
 
 
+@pytest.mark.parametrize("blank", [" ", "\t "])
+def test_a_blank_origin_id_is_none(blank: str) -> None:
+    """It is replaced by the id of the record that failed; any other stays through all attempts."""
+    retrying = Retrying()
+    for given, kept in ((blank, None), ("AC11", "AC11")):
+        failed = retrying.put(Message("orders", b"", properties={"ORIGIN_MESSAGE_ID": given}))
+        _, copy = retrying.fail(failed)
+        assert copy.properties["ORIGIN_MESSAGE_ID"] == (kept or failed.msg_id)
+
+
 @pytest.mark.parametrize("retry_queue_nums", [0, -1])
 def test_row_4_without_retry_queues_the_message_is_discarded_and_said_so(retry_queue_nums: int) -> None:
     """SUCCESS as in RocketMQ, but the disposition tells; it does not even look for the record."""

@@ -1,0 +1,43 @@
+"""The permission to pull: whether a group may read a queue of a topic.
+
+RocketMQ's rules in its order (PullMessageProcessor): the group is there, and `consume_enable`; the topic may
+be read; the queue is one of those to read. A topic without settings asks for none: after a crash that took
+them, its messages are read on. Whether there are messages is for index/get_message.py to say.
+Threads: any; no lock is taken.
+"""
+
+from mqstore.store.errors import ConsumeNotEnabled, NoPermission, QueueIllegal
+from mqstore.subscription_groups import SubscriptionGroups
+from mqstore.topics import TopicConfigs
+
+__all__ = ["refuse_pull"]
+
+
+def refuse_pull(
+    groups: SubscriptionGroups, topics: TopicConfigs, group: str, topic: str, queue_id: int
+) -> None:
+    """Raise SubscriptionGroupNotExist, ConsumeNotEnabled, NoPermission or QueueIllegal, if one applies.
+
+    That one may apply, `groups.closed_groups` and `topics.queues_to_read` tell much sooner.
+    """
+    settings = groups.get(group)
+    if settings is None:
+        groups.refuse_unknown(group)
+    elif not settings.consume_enable:
+        raise ConsumeNotEnabled(group)
+    config = topics.get(topic)
+    if config is None:
+        return
+    if not config.is_readable:
+        raise NoPermission(topic, config.perm, "read")
+    if not 0 <= queue_id < config.read_queue_nums:
+        raise _no_queue_to_read(topic, queue_id, config.read_queue_nums)
+
+
+def _no_queue_to_read(topic: str, queue_id: int, queue_nums: int) -> QueueIllegal:
+    return QueueIllegal(
+        f"queue_id is {queue_id}, but topic {topic!r} has {queue_nums} queues to read: use one below it, or "
+        f"create the topic with more: store.topics.create({topic!r}, read_queue_nums=...)",
+        value=queue_id,
+        limit=queue_nums - 1,
+    )
