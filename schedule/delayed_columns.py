@@ -9,26 +9,30 @@ import dataclasses
 import numpy as np
 
 from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delayed_message import TIMER_REQUESTS, parse_level
+from mqstore.schedule.delayed_message import parse_level, timer_not_enabled
 from mqstore.store.bulk.columns_encoder import removed
 from mqstore.store.bulk.message_columns import MessageColumns
 from mqstore.store.bulk.texts import Longs, Texts
 from mqstore.store.errors import MessageIllegal
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC
+from mqstore.store.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMER_REQUESTS
 
 __all__ = ["readdress"]
 
 _NONE = -1
+# What the names of TIMER_REQUESTS begin with.
+_TIMER = b"TIMER_DEL"
 
 
 def readdress(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
     """The columns to store for `columns`: themselves, or with delayed rows addressed to their levels' queues.
 
     A row asks by `delay_level`, or else by its property DELAY. Raises MessageIllegal for a DELAY that is no
-    whole number of 32 bits.
+    whole number of 32 bits, and TimerNotEnabled for a row that asks for a time and for no level.
     """
     requested = _requested_levels(columns)
+    if columns.properties.may_hold(_TIMER):
+        _refuse_times(columns, requested)
     if requested.max(initial=0) <= 0:
         return columns
     level = np.minimum(requested, levels.max_level)
@@ -38,7 +42,7 @@ def readdress(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
     level_texts = [b"%d" % number for number in range(1, levels.max_level + 1)]
     queue_texts = [b"%d" % number for number in queue_ids.tolist()]
     overrides = (
-        *((name, removed(is_delayed)) for name in sorted(TIMER_REQUESTS)),
+        *((name, removed(is_delayed)) for name in TIMER_REQUESTS),
         (DELAY, Texts.chosen(level_texts, np.where(is_delayed, level - 1, _NONE))),
         (
             REAL_TOPIC,
@@ -62,16 +66,12 @@ def _requested_levels(columns: MessageColumns) -> Longs:
     """What each row asks for; 0 and below is nothing."""
     if not len(columns.properties.data):
         return columns.delay_levels
-    from mqstore.store.bulk import kernels
-
-    count = len(columns)
-    starts, stops = np.empty(count, np.int64), np.empty(count, np.int64)
-    name = np.frombuffer(DELAY.encode(), np.uint8)
-    if not kernels.find_values(*columns.properties, name, starts, stops):
+    asks = _values(columns, DELAY)
+    has_any = asks.starts < asks.stops
+    if not has_any.any():
         return columns.delay_levels
     levels = columns.delay_levels.copy()
-    asks = Texts(columns.properties.data, starts, stops)
-    for row in np.flatnonzero((starts < stops) & (levels == 0)).tolist():
+    for row in np.flatnonzero(has_any & (levels == 0)).tolist():
         try:
             levels[row] = parse_level(asks.bytes_at(row).decode())
         except MessageIllegal as error:
@@ -79,3 +79,27 @@ def _requested_levels(columns: MessageColumns) -> Longs:
                 f"row {row}: {error.reason}", value=error.value, limit=error.limit, row=row
             ) from None
     return levels
+
+
+def _refuse_times(columns: MessageColumns, levels: Longs) -> None:
+    """Raise for the first row that asks for a time of its own, as delayed_message.py does."""
+    delivered = _values(columns, TIMER_OUT_MS)
+    may_not = (levels <= 0) & (delivered.starts == delivered.stops)
+    may_not &= np.array([topic != TIMER_TOPIC for topic in columns.topics])[columns.topic_indices]
+    refused = []
+    for name in TIMER_REQUESTS:
+        asks = _values(columns, name)
+        rows = np.flatnonzero(may_not & (asks.starts < asks.stops))
+        refused += [(int(row), name, asks.bytes_at(int(row)).decode()) for row in rows[:1]]
+    if refused:
+        row, name, value = min(refused)
+        raise timer_not_enabled(name, value, row)
+
+
+def _values(columns: MessageColumns, name: str) -> Texts:
+    """The value of a property in each row; empty where it is not there."""
+    from mqstore.store.bulk import kernels
+
+    starts, stops = np.empty((2, len(columns)), np.int64)
+    kernels.find_values(*columns.properties, np.frombuffer(name.encode(), np.uint8), starts, stops)
+    return Texts(columns.properties.data, starts, stops)

@@ -13,30 +13,26 @@ ScheduleMessageService#messageTimeUp.
 
 import re
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
 from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.store.errors import MessageIllegal
+from mqstore.store.errors import MessageIllegal, TimerNotEnabled
 from mqstore.store.message import Message
-from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC
+from mqstore.store.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMER_REQUESTS
 from mqstore.store.stored_message import StoredMessage
 from mqstore.store.sys_flag import takes_queue_offset
 
 __all__ = [
-    "TIMER_REQUESTS",
     "is_half_message",
     "level_of_queue",
     "parse_level",
     "queue_of_level",
     "restore",
     "rewrite",
+    "timer_not_enabled",
 ]
-
-TIMER_REQUESTS: Final = frozenset({"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
-"""Requests for an arbitrary deliver time; a delay level overrules and drops them."""
 
 _JAVA_INT = re.compile(r"[+-]?[0-9]{1,10}")
 
@@ -55,12 +51,16 @@ def rewrite(message: Message, levels: DelayLevels) -> Message:
     """The message to store for `message`: itself, or its delayed form when it asks for delay.
 
     It asks by `delay_level`, or else by its property DELAY. A level above the table's becomes the highest;
-    0 and below ask for nothing; half and rollback messages of a transaction are never delayed.
-    Callers on the hot path test `message.delay_level or DELAY in message.properties` first.
-    Raises MessageIllegal when DELAY is no whole number of 32 bits.
+    0 and below ask for nothing; half and rollback messages of a transaction are never delayed. A level
+    overrules a request for a time (TIMER_REQUESTS), which is dropped; alone, it is refused.
+    Callers on the hot path test first whether the message asks for anything.
+    Raises MessageIllegal when DELAY is no whole number of 32 bits, and TimerNotEnabled.
     """
     level = min(_requested_level(message), levels.max_level)
-    if level <= 0 or not takes_queue_offset(message.sys_flag):
+    if not takes_queue_offset(message.sys_flag):
+        return message
+    if level <= 0:
+        _refuse_time(message)
         return message
     properties = {name: value for name, value in message.properties.items() if name not in TIMER_REQUESTS}
     properties[DELAY] = str(level)
@@ -91,6 +91,27 @@ def parse_level(text: str) -> int:
             limit="a whole number of 32 bits",
         )
     return level
+
+
+def _refuse_time(message: Message) -> None:
+    # What a broker's timer had and delivered says so by TIMER_OUT_MS, and has its time behind it.
+    if message.topic == TIMER_TOPIC or TIMER_OUT_MS in message.properties:
+        return
+    for name in TIMER_REQUESTS:
+        if name in message.properties:
+            raise timer_not_enabled(name, message.properties[name])
+
+
+def timer_not_enabled(name: str, value: str, row: int | None = None) -> TimerNotEnabled:
+    """The error for a message that asks for a time by the property `name`."""
+    where = "" if row is None else f"row {row}: "
+    return TimerNotEnabled(
+        f"{where}property {name} is {value!r}, but there is no timer here for times of one's own: give a "
+        "delay_level, or take the property out",
+        value=value,
+        limit="a delay level",
+        row=row,
+    )
 
 
 def restore(stored: StoredMessage) -> Message:

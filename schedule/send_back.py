@@ -31,6 +31,8 @@ from mqstore.store.properties_format import (
     ORIGIN_MESSAGE_ID,
     RECONSUME_TIME,
     RETRY_TOPIC,
+    TIMER_OUT_MS,
+    TIMER_REQUESTS,
     WAIT,
 )
 from mqstore.store.put_result import PutMessageResult
@@ -206,6 +208,10 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, delay_level: int) ->
         properties[ORIGIN_MESSAGE_ID] = stored.msg_id
     properties[WAIT] = "false"
     properties[DELAY] = str(delay_level)
+    if not delay_level and TIMER_OUT_MS not in properties:
+        # Without a level it would be refused, and its group would never be rid of it.
+        for name in TIMER_REQUESTS:
+            properties.pop(name, None)
     return Message(
         topic,
         stored.body_view,

@@ -5,7 +5,8 @@
     |  |- TopicIllegal                rename the topic
     |  |- QueueIllegal                use a queue that the topic has, or create the topic with more
     |  |- MessageTooLarge             split the body, or raise max_message_size
-    |  `- PropertiesIllegal           shorten the properties, or take the separators out
+    |  |- PropertiesIllegal           shorten the properties, or take the separators out
+    |  `- TimerNotEnabled             ask for a delay level instead of a time
     |- GroupIllegal (ValueError)      rename the consumer group
     |- ConfigIllegal (ValueError)     correct the setting
     |  |- DelayLevelIllegal           correct message_delay_level
@@ -67,6 +68,7 @@ __all__ = [
     "StoreReadOnly",
     "SubscriptionGroupNotExist",
     "SubscriptionIllegal",
+    "TimerNotEnabled",
     "TopicIllegal",
     "TopicNotExist",
     "UnknownVersion",
@@ -119,6 +121,13 @@ class PropertiesIllegal(MessageIllegal):
     """The properties are too long for the record, or hold a separator byte."""
 
     put_message_status = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+
+
+class TimerNotEnabled(MessageIllegal):
+    """The message asks for a time of delivery of its own, and there is no timer here."""
+
+    put_message_status = PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
+    response_code = ResponseCode.SYSTEM_ERROR
 
 
 class GroupIllegal(StoreError, ValueError):

@@ -48,6 +48,12 @@ class Texts(NamedTuple):
         """The text of one row, copied."""
         return self.data[self.starts[row] : self.stops[row]].tobytes()
 
+    def may_hold(self, part: bytes) -> bool:
+        """Whether `part` is somewhere between the first text and the last; False means in none of them."""
+        if not len(self.data) or not len(self.starts):
+            return False
+        return self.data[self.starts.min() : self.stops.max()].tobytes().find(part) >= 0
+
     @classmethod
     def repeated(cls, text: bytes, count: int) -> "Texts":
         """The same text in every row."""

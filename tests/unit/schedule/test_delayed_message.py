@@ -14,7 +14,7 @@ from mqstore.schedule.delayed_message import (
     restore,
     rewrite,
 )
-from mqstore.store.errors import MessageIllegal
+from mqstore.store.errors import MessageIllegal, TimerNotEnabled
 from mqstore.store.host import Host
 from mqstore.store.message import Message
 from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
@@ -110,7 +110,8 @@ def test_a_delay_level_drops_requests_for_an_arbitrary_time() -> None:
         "REAL_QID": "0",
     }
     timer_only = Message("T", b"", properties={"TIMER_DELAY_SEC": "5"})
-    assert rewrite(timer_only, LEVELS) is timer_only
+    with pytest.raises(TimerNotEnabled, match="TIMER_DELAY_SEC is '5'"):
+        rewrite(timer_only, LEVELS)
 
 
 @pytest.mark.parametrize("text", ["soon", "", "1.5", " 3", "3s", str(2**31), "99999999999", "٣"])
