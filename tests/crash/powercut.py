@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fs", nargs="+", default=FULL_FILE_SYSTEMS, choices=list(FILE_SYSTEMS))
     parser.add_argument("--workers", type=int, default=2, help="file systems at a time")
+    parser.add_argument("--fills", action="store_true", help="in one run of three the disk is full at times")
     parser.add_argument("--replay", metavar="NAME", help="judge the kept state of that name once more")
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, stop)
@@ -142,7 +143,7 @@ def in_processes(arguments: argparse.Namespace, directory: Path) -> dict[str, di
     try:
         for name in arguments.fs:
             ours, theirs = forking.Pipe(duplex=False)
-            work = (name, arguments.states, arguments.seed, directory / name, turns, theirs)
+            work = (name, arguments, directory / name, turns, theirs)
             process = forking.Process(target=run_campaign, args=work)
             process.start()
             theirs.close()
@@ -165,11 +166,19 @@ def outcome_of(name: str, outcome: Connection) -> dict[str, Any]:
 
 
 def run_campaign(
-    name: str, states: int, seed: int, directory: Path, turns: Semaphore, outcome: Connection
+    name: str, arguments: argparse.Namespace, directory: Path, turns: Semaphore, outcome: Connection
 ) -> None:
-    campaign = Campaign(name, states, seed, directory, KEPT, lambda line: print(line, flush=True))
+    campaign = Campaign(
+        name,
+        arguments.states,
+        arguments.seed,
+        directory,
+        KEPT,
+        lambda line: print(line, flush=True),
+        fills=arguments.fills,
+    )
     # No syncs, on each; the planted bugs on one, and where the run is long enough to be written down.
-    all_of_them = name == FULL_FILE_SYSTEMS[0] and states >= FULL_STATES
+    all_of_them = name == FULL_FILE_SYSTEMS[0] and arguments.states >= FULL_STATES
     with contextlib.suppress(KeyboardInterrupt), turns:
         for hunted in HUNTED if all_of_them else HUNTED[:1]:
             campaign.hunt(hunted)
@@ -182,7 +191,17 @@ def run_campaign(
 def figures_of(
     parts: dict[str, dict[str, Any]], arguments: argparse.Namespace, seconds: int
 ) -> dict[str, Any]:
-    names = ("states", "second_cuts", "acknowledged", "lost", "reused", "early", "not_mounted")
+    names = (
+        "states",
+        "second_cuts",
+        "pending",
+        "torn",
+        "acknowledged",
+        "lost",
+        "reused",
+        "early",
+        "not_mounted",
+    )
     others = ("ahead", "derived", "opening")
     file_systems = " ".join(arguments.fs)
     which = "" if arguments.fs == FULL_FILE_SYSTEMS else f' FS="{file_systems}"'

@@ -14,6 +14,7 @@ state again.
 """
 
 import filecmp
+import itertools
 import json
 import os
 import random
@@ -34,7 +35,7 @@ from support.powercut.judge import (
     judge_reopened,
     read_promises,
 )
-from support.powercut.plain_reader import read_store
+from support.powercut.plain_reader import PlainStore, read_store
 from support.powercut.recorded_disk import (
     FILE_SYSTEMS,
     ImageMount,
@@ -49,7 +50,6 @@ TESTS = Path(__file__).resolve().parents[2]
 STATES_PER_RUN = 5
 _THREADS = (1, 4, 16, 16)
 _ACKNOWLEDGEMENTS = {1: 120, 4: 400, 16: 900}
-_WORK_S = 8
 _PATIENCE_S = 150
 _TRIES = 6
 _ASKED_KEYS = 60
@@ -88,10 +88,15 @@ class Life(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What came of one state."""
+    """What came of one state.
+
+    pending: requests that no FLUSH had covered when the power was cut. is_torn: the log ends in pieces.
+    """
 
     violations: list[Violation]
     acknowledged: int
+    pending: int
+    is_torn: bool
     is_second: bool
 
 
@@ -106,6 +111,7 @@ def record_life(
     threads: int,
     retains: bool,
     closes: bool,
+    fills: bool = False,
     image: Path | None = None,
     hunted: Hunted = _SOUND,
     acknowledgements: int | None = None,
@@ -124,9 +130,9 @@ def record_life(
             run=name.replace("/", "-"),
             threads=threads,
             acknowledgements=acknowledgements or _ACKNOWLEDGEMENTS[threads],
-            seconds=_WORK_S,
             retains=retains,
             closes=closes,
+            fills=fills,
             plant=hunted.in_worker,
         )
         failure = _ask("worker", json.dumps(settings._asdict()), hunted.preload)[1]
@@ -170,7 +176,7 @@ def _ask(module: str, settings: str, preload: str = "") -> tuple[str, str]:
     environment = os.environ | {"PYTHONPATH": str(TESTS)} | ({"LD_PRELOAD": preload} if preload else {})
     argument = [settings] if module == "worker" else []
     process = subprocess.Popen(
-        [sys.executable, "-m", f"support.powercut.{module}", *argument],
+        [sys.executable, "-P", "-m", f"support.powercut.{module}", *argument],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -197,13 +203,17 @@ def _ask(module: str, settings: str, preload: str = "") -> tuple[str, str]:
 
 
 def cut_of(log: BlockLog, life: Life, choice: random.Random) -> int:
-    """After how many requests the power is cut: anywhere, right before a FLUSH, or soon after a promise."""
+    """After how many requests the power is cut: anywhere, soon after a promise, or right before a FLUSH.
+
+    Rather before one that many requests wait for than before another.
+    """
     first, end = life.first, len(log.entries)
     kind = choice.random()
     if kind < 0.3:
         flushes = [number for number in range(first, end) if log.entries[number].is_flush]
-        if flushes:
-            return choice.choice(flushes)
+        waiting = [number - before for before, number in itertools.pairwise(flushes)]
+        if waiting:
+            return choice.choices(flushes[1:], [count**2 for count in waiting])[0]
     elif kind < 0.6 and life.events.exists():
         lines = [json.loads(line) for line in life.events.read_text().splitlines()]
         promised = [line["at"] for line in lines if line["kind"] == "put" and line["at"] < end]
@@ -212,13 +222,15 @@ def cut_of(log: BlockLog, life: Life, choice: random.Random) -> int:
     return choice.randrange(first, end + 1)
 
 
-def replay_cut(life: Life, file_system: str, name: str, image: Path) -> int:
-    """Do on `image` what the block log of a life says, up to the cut that the name of the state chooses."""
+def replay_cut(life: Life, file_system: str, name: str, image: Path) -> tuple[int, int]:
+    """Do on `image` what the block log of a life says, up to the cut that the name of the state chooses.
+
+    Returns that cut, and how many requests were pending then.
+    """
     choice = random.Random(f"cut {name}")
     with BlockLog(life.block_log) as log:
         cut = cut_of(log, life, choice)
-        log.replay(image, cut, Loss(name, whole=FILE_SYSTEMS[file_system].super_blocks))
-    return cut
+        return cut, log.replay(image, cut, Loss(name, whole=FILE_SYSTEMS[file_system].super_blocks))
 
 
 def judge_state(
@@ -237,17 +249,22 @@ def judge_state(
     """
     image = directory / "state"
     make_image(image, file_system)
-    cuts = []
+    cuts, pending = [], 0
     for number, life in enumerate(lives):
-        cuts.append((life.events, replay_cut(life, file_system, _name_of_cut(name, number), image)))
+        cut, pending = replay_cut(life, file_system, _name_of_cut(name, number), image)
+        cuts.append((life.events, cut))
     if record_second:
         second = record_second_life(directory / "second", image, file_system, name, hunted)
         # Its recording has gone on on that image: it is made once more.
         return judge_state([*lives, second], directory, file_system, name, hunted=hunted)
     promises = read_promises(cuts)
     with ImageMount(directory, FILE_SYSTEMS[file_system], image) as disk:
-        violations = judge_mounted(disk.path / "store", promises, name, hunted)
-    return Judged(violations, len(promises.acknowledged), is_second=len(lives) > 1)
+        # A store does not open while there is not one block left.
+        (disk.path / worker.BALLAST).unlink(missing_ok=True)
+        left = read_store(disk.path / "store")
+        violations = judge_mounted(disk.path / "store", left, promises, name, hunted)
+    is_torn = left.end.bytes_behind > 0
+    return Judged(violations, len(promises.acknowledged), pending, is_torn, is_second=len(lives) > 1)
 
 
 def _name_of_cut(name: str, number: int) -> str:
@@ -274,9 +291,10 @@ def record_second_life(directory: Path, image: Path, file_system: str, name: str
         copy.unlink()
 
 
-def judge_mounted(store: Path, promises: Promises, name: str, hunted: Hunted = _SOUND) -> list[Violation]:
+def judge_mounted(
+    store: Path, left: PlainStore, promises: Promises, name: str, hunted: Hunted = _SOUND
+) -> list[Violation]:
     """Judge a directory that a cut has left, by opening it in a process of its own."""
-    left = read_store(store)
     violations = judge_as_left(left, promises)
     choice = random.Random(f"keys {name}")
     there = [each for each in promises.acknowledged if each.physical_offset >= left.min_offset]
@@ -285,6 +303,7 @@ def judge_mounted(store: Path, promises: Promises, name: str, hunted: Hunted = _
         store=str(store),
         run=f"{name.replace('/', '-')}-after",
         keys=[[message.topic, message.key] for message in asked],
+        looks_first=choice.random() < 0.5,
         plant=hunted.in_reopener,
     )
     said, failure = _ask("reopener", json.dumps(settings._asdict()))
@@ -311,7 +330,10 @@ class Campaign:
         directory: Path,
         kept: Path,
         tell: Callable[[str], None],
+        *,
+        fills: bool = False,
     ) -> None:
+        """`fills`: in one run of three the disk is full at times."""
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.caught: dict[str, str] = {}
@@ -321,6 +343,7 @@ class Campaign:
         self._directory = directory
         self._kept = kept
         self._tell = tell
+        self._fills = fills
 
     def run(self) -> None:
         """Record and judge until there are enough states."""
@@ -343,6 +366,8 @@ class Campaign:
             self.counts["states"] += 1
             self.counts["second_cuts"] += judged.is_second
             self.counts["acknowledged"] += judged.acknowledged
+            self.counts["pending"] += judged.pending
+            self.counts["torn"] += judged.is_torn
             self.counts.update(dict.fromkeys({violation.kind for violation in judged.violations}, 1))
             if judged.violations:
                 self.violations.append(f"{name}: {judged.violations[0]} ({len(judged.violations)} in all)")
@@ -358,6 +383,7 @@ class Campaign:
             threads=_THREADS[run % len(_THREADS)],
             retains=run % 2 == 1,
             closes=run % 5 == 4,
+            fills=self._fills and run % 3 == 2,
             hunted=hunted,
         )
 

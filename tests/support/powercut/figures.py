@@ -12,6 +12,8 @@ END = "<!-- end of power cuts -->"
 _COLUMNS = (
     ("states judged", "states"),
     ("cut again in or behind the recovery", "second_cuts"),
+    ("requests pending at the cuts", "pending"),
+    ("logs that end in pieces", "torn"),
     ("messages acknowledged before the cuts", "acknowledged"),
     ("states with a message lost", "lost"),
     ("an offset reused", "reused"),

@@ -297,6 +297,13 @@ def _end(left: PlainStore, after: PlainStore, seen: dict[str, Any]) -> Iterator[
             f"whole records end at {after.end.offset}, the log at {seen['end_at_close']}; "
             f"{after.end.bytes_behind} bytes behind are not zero",
         )
+    end, end_of_records, bytes_behind = seen.get("recovered", (0, 0, 0))
+    if end != end_of_records or bytes_behind:
+        yield Violation(
+            "opening",
+            f"recovery ends the log at {end}, whole records end at {end_of_records}, "
+            f"{bytes_behind} bytes behind are not zero",
+        )
     if seen["end"] > max(after.end.offset, left.end.offset):
         yield Violation("opening", f"opened, the log ended at {seen['end']}")
     if seen["waiting"]:

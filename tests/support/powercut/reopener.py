@@ -5,6 +5,8 @@
 In this order: verify and a reader, which change nothing; the opening that recovers; every queue and the
 keys that are asked for; puts; deliveries until nothing waits; the close; verify once more. The last line on
 standard output is what it saw, as JSON. It judges nothing: judge.py does, with the files that it leaves.
+With `looks_first` the opening that recovers starts no services, so that what recovery alone has left of the
+log can be looked at (plain_reader.py); the rest is done by a second opening.
 """
 
 import contextlib
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple
 from mqstore import MessageStore
 from mqstore.store.errors import StoreNotFound
 from mqstore.verify import verify
+from support.powercut.plain_reader import read_store
 from support.powercut.sent import GROUP, LEVELS, key_of, sent
 from support.powercut.worker import as_message, config
 
@@ -33,6 +36,7 @@ class Settings(NamedTuple):
     store: str
     run: str
     keys: list[list[str]]
+    looks_first: bool
     plant: str = ""
 
 
@@ -42,6 +46,10 @@ def look_and_go_on(settings: Settings) -> dict[str, Any]:
     seen: dict[str, Any] = {"damages_before": damages(path)}
     with contextlib.suppress(StoreNotFound), MessageStore.open(path, config(), read_only=True) as reader:
         seen["reader_end"] = reader.max_offset
+    if settings.looks_first:
+        with MessageStore.open(path, config(), start=False) as store:
+            end = read_store(path).end
+            seen["recovered"] = [store.max_offset, end.offset, end.bytes_behind]
     with MessageStore.open(path, config()) as store:
         seen["end"] = store.max_offset
         seen["topics"] = [topic for topic, _ in store.consume_queues.queues()]

@@ -9,28 +9,42 @@ announcement (committing, expiring) before the store is asked. So a cut at entry
 lines with at <= n.
 
 Putters put in SYNC_FLUSH, one by one, several at once and without waiting; a consumer pulls, commits, sends
-back, looks for keys and flushes; retention deletes where it is wanted. `plant` names a bug (planted_bugs.py).
-It ends after so many acknowledgements or seconds: with a clean close, or as a killed process does.
+back, looks for keys and flushes; retention deletes where it is wanted. Where the disk is to be full at
+times, a ballast beside the store takes all its room and gives it back, again and again; what the store then
+refuses with StoreFull was not promised, and is tried again. `plant` names a bug (planted_bugs.py). It ends
+when it was promised enough and delayed messages have come due: with a clean close, or as a killed process
+does.
 """
 
 import contextlib
 import json
 import os
+import random
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 from mqstore import Message, MessageStore, PutMessageResult, PutMessageStatus, StoreConfig
+from mqstore.store.errors import StoreFull
 from mqstore.store.retention import Retention
 from mqstore.store.stored_message import StoredMessage
 from support.powercut.block_log import entry_count
 from support.powercut.sent import GROUP, LEVELS, Sent, key_of, sent
 
-__all__ = ["Settings", "as_message", "config"]
+__all__ = ["BALLAST", "Settings", "as_message", "config"]
+
+BALLAST = "ballast"
+"""The file beside the store that fills the disk."""
 
 _MANY = 8
+# The delays are of one and two seconds.
+_LEAST_S, _MOST_S = 2.6, 10
+_BURST_EVERY_S, _BURST_S = 0.3, 0.06
+_ROOM_FOR_S, _FULL_FOR_S = 0.2, 0.2
+_LEFT_BYTES, _BLOCK_BYTES = 1 << 20, 4_096
 
 
 class Settings(NamedTuple):
@@ -42,9 +56,9 @@ class Settings(NamedTuple):
     run: str
     threads: int
     acknowledgements: int
-    seconds: float
     retains: bool
     closes: bool
+    fills: bool = False
     plant: str = ""
 
 
@@ -96,6 +110,7 @@ class Worker:
         self._events = os.open(settings.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._lock = threading.Lock()
         self._acknowledged = 0
+        self._promised = threading.Event()
         self._enough = threading.Event()
         # Under the lock: what a key search must find from now on.
         self._recent: list[tuple[str, str, int]] = []
@@ -123,9 +138,12 @@ class Worker:
             for thread in range(settings.threads)
         ]
         threads.append(threading.Thread(target=self._guarded, args=(self._consume_for_ever, store)))
+        if settings.fills:
+            threads.append(threading.Thread(target=self._guarded, args=(self._fill_for_ever,)))
         for thread in threads:
             thread.start()
-        self._enough.wait(settings.seconds)
+        time.sleep(_LEAST_S)
+        self._promised.wait(_MOST_S)
         self._enough.set()
         if not settings.closes:
             os._exit(0)
@@ -139,27 +157,41 @@ class Worker:
         try:
             work(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever it is, the judge must hear of it
-            self.say("failed", error=f"{type(error).__name__}: {error}")
-            self._enough.set()
+            self.say("failed", 0, error=f"{type(error).__name__}: {error}")
+            self._promised.set()
 
     # -- producing -------------------------------------------------------------------------------------
 
     def _put_for_ever(self, store: MessageStore, thread: int) -> None:
         number = 0
         while not self._enough.is_set():
-            count = (1, 1, 1, 4)[number % 4]
-            messages = [sent(key_of(self._settings.run, thread, number + extra)) for extra in range(count)]
-            number += count
-            made = [as_message(message) for message in messages]
-            if count == 1:
-                puts = [store.put_message(made[0])]
-            elif number % 3:
-                puts = list(store.put_messages(made))
-            else:
-                puts = [future.result() for future in [store.put_message_async(each) for each in made]]
-            at = self._at()
-            for message, put in zip(messages, puts, strict=True):
-                self._acknowledge(message.key, put, 0, at)
+            try:
+                number += self._put_some(store, thread, number)
+            except StoreFull:
+                # Nothing of these was promised, so they are put once more.
+                time.sleep(0.01)
+            if not self._in_burst():
+                self._enough.wait(_BURST_EVERY_S * random.random())
+
+    def _in_burst(self) -> bool:
+        """Putters work in bursts, all together, so that a life is long without a long log."""
+        return time.monotonic() % _BURST_EVERY_S < _BURST_S
+
+    def _put_some(self, store: MessageStore, thread: int, number: int) -> int:
+        """Put the next messages of a thread, one way or another; returns how many."""
+        count = (1, 1, 1, 4)[number % 4]
+        messages = [sent(key_of(self._settings.run, thread, number + extra)) for extra in range(count)]
+        made = [as_message(message) for message in messages]
+        if count == 1:
+            puts = [store.put_message(made[0])]
+        elif number % 3:
+            puts = list(store.put_messages(made))
+        else:
+            puts = [future.result() for future in [store.put_message_async(each) for each in made]]
+        at = self._at()
+        for message, put in zip(messages, puts, strict=True):
+            self._acknowledge(message.key, put, 0, at)
+        return count
 
     def _acknowledge(self, key: str, put: PutMessageResult, reconsume_times: int, at: int) -> None:
         if put.status is not PutMessageStatus.PUT_OK:
@@ -179,7 +211,7 @@ class Worker:
             self._acknowledged += 1
             self._recent = [*self._recent[-_MANY:], (put.topic, key, put.physical_offset)]
             if self._acknowledged >= self._settings.acknowledgements:
-                self._enough.set()
+                self._promised.set()
 
     # -- consuming -------------------------------------------------------------------------------------
 
@@ -188,15 +220,19 @@ class Worker:
         turn = 0
         while not self._enough.is_set():
             turn += 1
-            for topic, queue_id in store.consume_queues.queues():
-                if topic.startswith("SCHEDULE"):
-                    continue
-                self._pull(store, topic, queue_id, offsets)
-            self._look_for_keys(store)
-            if turn % 3 == 0:
-                store.flush()
-                self.say("kept", offsets=[[*queue, offset] for queue, offset in offsets.items()])
+            with contextlib.suppress(StoreFull):
+                self._consume(store, offsets)
+                if turn % 3 == 0:
+                    store.flush()
+                    self.say("kept", offsets=[[*queue, offset] for queue, offset in offsets.items()])
             time.sleep(0.01)
+
+    def _consume(self, store: MessageStore, offsets: dict[tuple[str, int], int]) -> None:
+        """What each queue has by now, and the keys of what was put last."""
+        for topic, queue_id in store.consume_queues.queues():
+            if not topic.startswith("SCHEDULE"):
+                self._pull(store, topic, queue_id, offsets)
+        self._look_for_keys(store)
 
     def _pull(
         self, store: MessageStore, topic: str, queue_id: int, offsets: dict[tuple[str, int], int]
@@ -226,7 +262,23 @@ class Worker:
         for topic, key, physical_offset in recent:
             found = [message.physical_offset for message in store.query_message(topic, key)]
             if physical_offset not in found and physical_offset >= store.min_offset:
-                self.say("failed", error=f"{key} of {topic} is not found by its key")
+                self.say("failed", 0, error=f"{key} of {topic} is not found by its key")
+
+    # -- filling the disk ------------------------------------------------------------------------------
+
+    def _fill_for_ever(self) -> None:
+        """Take all room of the disk, hold it for a moment, give it back."""
+        ballast = Path(self._settings.store).with_name(BALLAST)
+        while not self._enough.wait(_ROOM_FOR_S):
+            with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+                status = os.statvfs(ballast.parent)
+                os.posix_fallocate(file.fileno(), 0, max(1, status.f_bavail * status.f_bsize - _LEFT_BYTES))
+                file.seek(0, os.SEEK_END)
+                while file.write(bytes(_BLOCK_BYTES)):
+                    pass
+            self.say("full")
+            self._enough.wait(_FULL_FOR_S)
+            ballast.unlink()
 
 
 @contextlib.contextmanager
