@@ -87,6 +87,7 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.directory = directory
+        self._file_system = file_system
         # Queue offset of the first entry that stands for a message still in the log. Written under _lock.
         self.min_offset = 0
         # Where it ends, and how far it is flushed: a row as in queue_ends.py, which replaces it by one of its
@@ -136,6 +137,21 @@ class ConsumeQueue:
             self.end[FLUSHED_OFFSET] = self.max_offset
             self.min_offset = min(self._files.min_offset // ENTRY_BYTES, self.max_offset)
         self.correct_min_offset(commit_log_min_offset)
+
+    def is_same_on_disk(self) -> bool:
+        """Whether its first file is still the one of that name; for readers beside a writer that deletes.
+
+        Told by its first entry, which a queue that was deleted and came to be again has of another record.
+        """
+        files = self._files.files
+        if not files:
+            return True
+        try:
+            first = self._file_system.read_at(files[0].path, 0, ENTRY_BYTES)
+        except FileNotFoundError:
+            # Expired, unless all are gone.
+            return any(self._file_system.exists(file.path) for file in files[1:])
+        return first == bytes(files[0].view[:ENTRY_BYTES])
 
     def _find_end(self) -> int:
         """Queue offset behind the last entry, as bisection sees it."""

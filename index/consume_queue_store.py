@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.index.deleted_topics import DeletedTopics
 from mqstore.index.queue_ends import QueueEnds
 from mqstore.index.queue_names_format import KnownQueues, QueueFiles
 from mqstore.store.commit_log import CommitLog, LogChunk
@@ -60,6 +61,8 @@ class ConsumeQueueStore:
         self._config = config
         # Set again by an opening that changes them, before anything is absorbed.
         self.delay_tables = delay_tables
+        # Replaced under _moving, or before anything is absorbed.
+        self.deleted = DeletedTopics({})
         self._writable = writable
         self._after_crash = after_crash
         self._commit_log_min_offset = 0
@@ -94,7 +97,18 @@ class ConsumeQueueStore:
                 found = {queue: files for queue in self._unloaded if (files := self._files_of(queue))}
                 self.settled = KnownQueues(commit_log_min_offset, found)
         for queue in loaded:
-            queue.load(commit_log_min_offset)
+            if self._writable or queue.is_same_on_disk():
+                queue.load(commit_log_min_offset)
+            else:
+                self._forget(queue)
+
+    def _forget(self, queue: ConsumeQueue) -> None:
+        """A queue that its writer has deleted; one of the same name is another, and is loaded anew."""
+        name = (queue.topic, queue.queue_id)
+        with self._guard:
+            self._queues.pop(name, None)
+            if self._file_system.exists(queue.directory):
+                self._unloaded.add(name)
 
     def _directories(self, path: Path) -> list[str]:
         return [entry.name for entry in self._file_system.list(path) if entry.is_directory]
@@ -181,6 +195,8 @@ class ConsumeQueueStore:
             chunk.data, chunk.base_offset, self.delay_tables
         )
         with self._moving:
+            if self.deleted.concern(chunk.base_offset):
+                runs = self.deleted.remaining(chunk.data, entries, runs)
             table = self._ends
             appended, ends, left = kernels.append_runs(
                 chunk.data, entries, runs, table.names, table.slots, table.rows
@@ -290,11 +306,23 @@ class ConsumeQueueStore:
             self.settled = KnownQueues(commit_log_min_offset, files)
         return count
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete the queues of a topic. Their records stay in the log until it expires."""
-        for known_topic, queue_id in self.queues():
-            if known_topic == topic:
-                self._destroy(topic, queue_id)
+    def delete_topic(self, topic: str, end_offset: int = 0) -> int:
+        """Delete the queues of a topic; returns how many. Their records stay in the log until it expires.
+
+        end_offset: records of the topic before it get no entries any more, if they are still to come.
+        """
+        with self._moving:
+            if end_offset:
+                self.deleted = self.deleted.plus(topic, end_offset)
+        mine = [queue_id for known_topic, queue_id in self.queues() if known_topic == topic]
+        for queue_id in mine:
+            self._destroy(topic, queue_id)
+        self._remove_if_empty(self.directory / topic)
+        return len(mine)
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Delete one queue, of which no message is in the log any more."""
+        self._destroy(topic, queue_id)
         self._remove_if_empty(self.directory / topic)
 
     def destroy(self) -> None:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
 from mqstore.index.consume_queue_store import is_queue_name
+from mqstore.index.deleted_topics import DeletedTopics
 from mqstore.index.queue_entries import QueueEntries
 from mqstore.store.file_system import FileSystem
 from mqstore.store.finding import Finding
@@ -93,10 +94,11 @@ class QueueCheck:
         file_bytes: int,
         delay_tables: npt.NDArray[np.int64],
         *,
+        deleted: DeletedTopics,
         dispatched_offset: int,
         after_crash: bool,
     ) -> None:
-        """delay_tables: as ConsumeQueueStore has them.
+        """delay_tables: as ConsumeQueueStore has them. deleted: topics whose records need no entries.
 
         dispatched_offset: up to here the entries of all records are known to be there. after_crash: what
         lies behind it may be torn as well as missing.
@@ -105,6 +107,7 @@ class QueueCheck:
         self._directory = directory
         self._file_bytes = file_bytes
         self._delay_tables = delay_tables
+        self._deleted = deleted
         self._dispatched_offset = dispatched_offset
         self._after_crash = after_crash
         self._on_disk: dict[tuple[str, int], QueueEntries] = {}
@@ -133,6 +136,8 @@ class QueueCheck:
         from mqstore.index import kernels
 
         entries, runs, *_ = kernels.consume_queue_entries(piece.data, piece.base_offset, self._delay_tables)
+        if self._deleted.concern(piece.base_offset):
+            runs = self._deleted.remaining(piece.data, entries, runs)
         rows = entries.reshape(-1, ENTRY_BYTES)
         return [
             self._compare(
@@ -211,7 +216,8 @@ class QueueCheck:
         findings: list[Finding] = []
         lost: list[LostMessage] = []
         for topic, queue_id in sorted(self._queues.keys() | set(self._directories())):
-            judge = _Judge(topic, queue_id, self.entries_of(topic, queue_id), scan, self._after_crash)
+            entries, deleted_to = self.entries_of(topic, queue_id), self._deleted.end_of(topic)
+            judge = _Judge(topic, queue_id, entries, scan, deleted_to, after_crash=self._after_crash)
             judge.run(self._queues.get((topic, queue_id)))
             findings += judge.findings
             lost += judge.lost
@@ -231,9 +237,20 @@ class _Judge:
     """Looks at what no record has asked for, in one queue."""
 
     def __init__(
-        self, topic: str, queue_id: int, entries: QueueEntries, scan: LogScan, after_crash: bool
+        self,
+        topic: str,
+        queue_id: int,
+        entries: QueueEntries,
+        scan: LogScan,
+        deleted_to: int,
+        *,
+        after_crash: bool,
     ) -> None:
+        """deleted_to: entries that point before this offset are those of a deletion that was cut short."""
         self.findings = entries.find_wrong_files()
+        if deleted_to and after_crash:
+            self.findings = [each._replace(is_damage=False) for each in self.findings]
+        self._known_from = max(deleted_to, scan.min_offset)
         self.lost: list[LostMessage] = []
         self._topic = topic
         self._queue_id = queue_id
@@ -274,7 +291,7 @@ class _Judge:
             offsets = rows[:, :8].copy().view(">i8").reshape(-1).astype(np.int64)
             sizes = rows[:, 8:12].copy().view(">i4").reshape(-1).astype(np.int64)
             # Neither empty nor blank nor expired.
-            is_strange = rows.any(axis=1) & (sizes != BLANK_SIZE) & (offsets >= self._scan.min_offset)
+            is_strange = rows.any(axis=1) & (sizes != BLANK_SIZE) & (offsets >= self._known_from)
             is_lost = is_strange & self._are_in_damage(offsets, sizes)
             for index in np.flatnonzero(is_lost).tolist():
                 known.add(at + index)

@@ -3,8 +3,8 @@
 It does not know what the settings mean or which names are legal (topics.py, subscription_groups.py).
 
 Threads: any. Changes take one lock; lookups take none, for a bean is immutable and the table is a dict
-that only gains and replaces values.
-Durability: `replace` is durable on return; what `add` added is durable after the next `persist`.
+whose values are replaced one at a time.
+Durability: `replace` and `remove` are durable on return; what `add` added after the next `persist`.
 """
 
 import threading
@@ -90,6 +90,26 @@ class BeanTable(Generic[BeanT]):
             self._take_back(name, bean, before)
             raise
         return bean
+
+    def remove(self, name: str) -> BeanT | None:
+        """Take what is under `name` out, durably; returns it, or None when there was nothing.
+
+        Raises as `replace`; nothing changed then.
+        """
+        if self._read_only:
+            raise StoreReadOnly(self._file.path)
+        with self._lock:
+            before = self._table.get(name)
+            if before is not None:
+                self._set(name, None)
+                self._data_version = self._data_version.next(self._clock.now_ms())
+        try:
+            self.persist()
+        except BaseException:
+            if before is not None:
+                self.add(name, before)
+            raise
+        return before
 
     def persist(self) -> bool:
         """Write the file if something changed; durable on return. Raises OSError or StoreFull."""

@@ -131,6 +131,39 @@ class ConsumerOffsets:
         with self._lock:
             return self._resets.get(topic + _SEPARATOR + group, {}).pop(queue_id, None)
 
+    def delete(
+        self, group: str | None = None, topic: str | None = None, queue_id: int | None = None
+    ) -> list[ConsumerOffset]:
+        """Forget the offsets of a group, of a topic, or of one queue; None stands for all. Returns them.
+
+        Who asks for one then starts as a new group does. Pending resets go as well. Raises StoreReadOnly,
+        StoreClosed.
+        """
+        if self._read_only:
+            raise StoreReadOnly(self._file.path)
+        self._file.check_open()
+        gone = [
+            row
+            for row in self
+            if group in (None, row.group) and topic in (None, row.topic) and queue_id in (None, row.queue_id)
+        ]
+        with self._lock:
+            for row in gone:
+                key = row.topic + _SEPARATOR + row.group
+                for table in (self._table, self._resets):
+                    queues = table.get(key, {})
+                    queues.pop(row.queue_id, None)
+                    if not queues:
+                        table.pop(key, None)
+            if gone:
+                self._data_version = self._data_version.next(self._clock.now_ms())
+        return gone
+
+    def move(self, row: ConsumerOffset) -> None:
+        """Take `row` for what its group has committed, as it is."""
+        with self._lock:
+            self._put(row.topic + _SEPARATOR + row.group, row.queue_id, row.offset)
+
     def correct(self, length: Callable[[str, int], int]) -> list[ConsumerOffset]:
         """Move every offset that stands beyond the end of its queue back to the end; for after recovery.
 

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 from mqstore.directory_settings_file import DirectorySettingsFile
 from mqstore.directory_settings_format import DirectorySettings
 from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.index.deleted_topics import DeletedTopics
 from mqstore.index.index_file_format import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from mqstore.index.index_file_format import HEADER_BYTES, SLOT_BYTES, file_size_bytes
 from mqstore.index.index_file_size import find_slot_count
@@ -61,12 +62,13 @@ class DirectoryConfig(NamedTuple):
     """config: what is in force; nothing in it is unnamed.
 
     delays: the tables of delays by which the entries that are there were made. max_message_size: the largest
-    that any of them was put with.
+    that any of them was put with. deleted: the topics whose records have no entries any more.
     """
 
     config: StoreConfig
     delays: DelayHistory
     max_message_size: int
+    deleted: DeletedTopics
 
     def to_remember(self) -> DirectorySettings:
         """What the directory has to remember of it."""
@@ -79,6 +81,7 @@ class DirectoryConfig(NamedTuple):
             max_message_size=self.max_message_size,
             key_index=config.key_index,
             message_delay_level=tuple((offset, levels.text) for offset, levels in self.delays.tables),
+            deleted_topics=dict(sorted(self.deleted.offsets.items())),
         )
 
 
@@ -149,7 +152,8 @@ class _Answers:
         if self._remembered is not None:
             max_message_size = max(max_message_size, self._remembered.max_message_size)
             max_message_size = min(max_message_size, _largest_body(config.mapped_file_size_commit_log))
-        return DirectoryConfig(config, delays, max_message_size)
+        deleted = DeletedTopics(self._remembered.deleted_topics if self._remembered is not None else {})
+        return DirectoryConfig(config, delays, max_message_size, deleted)
 
     def _otherwise(self, key: str) -> Any:
         """What is remembered, else the default, as a plain value."""

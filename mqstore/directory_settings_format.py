@@ -6,7 +6,8 @@
     +--------+--------+------------- - - -----+--------+
 
 Big-endian. MAGIC is "MQSS". SETTINGS is JSON in UTF-8, without blanks, by RocketMQ's names; messageDelayLevel
-lists the tables of delays with the physical offset from which on each holds, ascending:
+lists the tables of delays with the physical offset from which on each holds, ascending; deletedTopics, where
+there are any, the physical offset at which the log ended when each was deleted:
 `{"mappedFileSizeCommitLog":1073741824,...,"messageDelayLevel":[[0,"1s 5s"],[4096,"1s 10s"]]}`. The CRC-32C
 covers all before it. A file of ours, `<root>/mqstore/settings`, which a broker ignores.
 Page: docs/format/settings.md. No I/O here.
@@ -37,11 +38,12 @@ def _crc32c() -> Callable[[bytes], int]:
     return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
 
 
-class DirectorySettings(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+class DirectorySettings(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
     """The settings of one directory. Fields: StoreConfig's.
 
     max_message_size: the largest that messages were ever put with. message_delay_level: the tables of delays,
-    each with the physical offset of the first record for which it holds.
+    each with the physical offset of the first record for which it holds. deleted_topics: the physical offset
+    before which a topic's records have no entries, since it was deleted.
     """
 
     mapped_file_size_commit_log: int
@@ -51,6 +53,7 @@ class DirectorySettings(msgspec.Struct, rename="camel", frozen=True, kw_only=Tru
     max_message_size: int
     key_index: Literal["lmdb", "index_file", "both"]
     message_delay_level: tuple[tuple[int, str], ...]
+    deleted_topics: dict[str, int] = {}
 
 
 def encode_settings(settings: DirectorySettings) -> bytes:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+from mqstore.administration import Administration, DeletedTopic
 from mqstore.arrivals import ArrivalListener, Arrivals
 from mqstore.forked_stores import ForkedStores
 from mqstore.index.dispatcher import Dispatcher
@@ -125,6 +126,10 @@ class MessageStore:
             parts.subscription_groups, parts.topics, parts.commit_log, self._puts.put_rewritten
         )
         self._persistence = Persistence(parts, self._flusher, self.delivery, self._lock_watch)
+        self._administration = Administration(
+            parts, self._flusher, self._persistence, self.get_offset_in_queue_by_time
+        )
+        self._retain_lock = threading.Lock()
         self._retention = Retention(parts.commit_log, file_system, config, clock, self._needed_from_offset)
         self._services = self._make_services()
         ForkedStores.add(self)
@@ -415,6 +420,67 @@ class MessageStore:
         self._catch_up()
         return self.delivery.run_once()
 
+    # -- administration -------------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str) -> list[DeletedTopic]:
+        """Delete a topic: its settings, queues and offsets, and the pop retry topics of its groups.
+
+        Its records stay in the log until they expire. What waits for delivery is delivered all the same, and
+        the topic is then there again; it begins at queue offset 0, as it does when it is put to again. Raises
+        TopicIllegal for a system topic, StorePoisoned, StoreFull; do it again after an error or a crash.
+        """
+        self._check_writable()
+        return self._administration.delete_topic(topic)
+
+    def delete_subscription_group(self, group: str, *, clean_offset: bool = False) -> bool:
+        """Delete a group's settings, and with `clean_offset` its offsets; False when there was nothing."""
+        self._check_writable()
+        return self._administration.delete_group(group, clean_offset=clean_offset)
+
+    def reset_offset(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int | None = None,
+        *,
+        offset: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> dict[int, int]:
+        """Move a group in one queue, or in all, to `offset` or to a time, else to the end.
+
+        Consumers that are at work follow with their next pull. Returns the new offset by queue id. Raises
+        TopicNotExist, SubscriptionGroupNotExist, QueueIllegal (an offset that the queue does not have).
+        """
+        self._check_writable()
+        return self._administration.reset_offset(group, topic, queue_id, offset, timestamp_ms)
+
+    def delete_expired_files(self) -> int:
+        """Delete the segments past file_reserved_time now, at whatever hour; returns how many.
+
+        Never what is still to be delivered. Queues and keys follow the log.
+        """
+        self._check_writable()
+        self._flusher.flush()
+        self._catch_up()
+        with self._retain_lock:
+            count = self._retention.delete_expired_now()
+            if count:
+                self._let_derived_follow()
+            return count
+
+    def delete_unused_topics(self) -> list[DeletedTopic]:
+        """Delete the queues of topics that have no settings (RocketMQ: cleanUnusedTopic)."""
+        self._check_writable()
+        return self._administration.delete_unused_topics()
+
+    def delete_expired_queues(self) -> list[tuple[str, int]]:
+        """Delete the queues of which no message is left (RocketMQ: cleanExpiredConsumerQueue).
+
+        Their next message is number 0; groups that stood in them are set to 0.
+        """
+        self._check_writable()
+        return self._administration.delete_expired_queues()
+
     # -- the store as a whole -------------------------------------------------------------------------
 
     @property
@@ -617,11 +683,15 @@ class MessageStore:
     def _retain(self) -> None:
         """One round of retention; what is derived follows the log."""
         self._lock_watch.check()
-        if self._retention.run_once():
-            min_offset = self.commit_log.min_offset
-            self.consume_queues.delete_expired(min_offset)
-            for feed in self._parts.key_feeds:
-                feed.index.delete_expired(min_offset)
+        with self._retain_lock:
+            if self._retention.run_once():
+                self._let_derived_follow()
+
+    def _let_derived_follow(self) -> None:
+        min_offset = self.commit_log.min_offset
+        self.consume_queues.delete_expired(min_offset)
+        for feed in self._parts.key_feeds:
+            feed.index.delete_expired(min_offset)
 
     def _catch_up(self) -> None:
         """Make what is visible in the log visible in the queues: the reader helps the dispatcher.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mqstore.consumer_offsets import ConsumerOffsets
-from mqstore.directory_config import DirectoryConfig, Role, config_in_force
+from mqstore.directory_config import Role, config_in_force
 from mqstore.directory_settings_file import DirectorySettingsFile
 from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
@@ -29,6 +29,7 @@ from mqstore.index.index_files import IndexFiles
 from mqstore.index.key_index import LmdbKeyIndex
 from mqstore.index.key_lookup import KeyLookup
 from mqstore.index.memory_key_index import MemoryKeyIndex
+from mqstore.index.queue_leftovers import delete_leftovers
 from mqstore.index.queue_names_file import QueueNamesFile
 from mqstore.index.queue_names_format import KnownQueues
 from mqstore.index.rebuild import DISPATCHER_NAME, bring_up_to_date
@@ -94,6 +95,7 @@ class OpenedParts:
     subscription_groups: SubscriptionGroups
     consumer_offsets: ConsumerOffsets
     recovery: RecoveryReport
+    settings_file: DirectorySettingsFile
 
     def give_back(self, *, keys_are_lost: bool = False) -> None:
         """Close the key indexes, and unlock the directory.
@@ -166,8 +168,7 @@ class _Opening:
         role: Role = "reader" if read_only else "writer"
         directory = config_in_force(file_system, layout, config, remembered, role)
         self.config = directory.config
-        self.delays = directory.delays
-        self.max_message_size = directory.max_message_size
+        self.directory = directory
         self.read_only = read_only
         self.clock = clock
         self.file_system = file_system
@@ -194,6 +195,9 @@ class _Opening:
         )
         commit_log.load()
         clean = not abort.exists()
+        if not self.read_only:
+            queue_bytes = self.config.mapped_file_size_consume_queue
+            delete_leftovers(file_system, layout.consume_queues, queue_bytes, self.directory.deleted)
         consume_queues = self._load_consume_queues(commit_log.min_offset, clean=clean)
         if self._keeps_index_files:
             self._adopt_index_files()
@@ -231,6 +235,7 @@ class _Opening:
             groups,
             consumer_offsets,
             report,
+            self.settings_file,
         )
 
     def _load_state_files(self) -> tuple[TopicConfigs, SubscriptionGroups, ConsumerOffsets]:
@@ -261,7 +266,7 @@ class _Opening:
             self.file_system,
             self.layout.consume_queues,
             self.config,
-            self.delays.as_array(),
+            self.directory.delays.as_array(),
             writable=not self.read_only,
             after_crash=not clean,
         )
@@ -289,17 +294,21 @@ class _Opening:
     def _remember(self, commit_log: CommitLog, consume_queues: ConsumeQueueStore) -> None:
         """Make the settings in force durable, before anything that depends on them is written."""
         end_offset = commit_log.max_offset
-        delays = self.delays.changed(end_offset, self.delay_levels).without_expired(commit_log.min_offset)
-        if delays.newest != self.delays.newest:
+        before = self.directory
+        delays = before.delays.changed(end_offset, self.delay_levels)
+        delays = delays.without_expired(commit_log.min_offset)
+        if delays.newest != before.delays.newest:
             _logger.warning(
                 "%s: message_delay_level was %r and is %r from physical offset %d on",
                 self.layout.root,
-                self.delays.newest.text,
+                before.delays.newest.text,
                 delays.newest.text,
                 end_offset,
             )
-        consume_queues.delay_tables = delays.as_array()
-        self.settings_file.save(DirectoryConfig(self.config, delays, self.max_message_size).to_remember())
+        deleted = before.deleted.within(commit_log.min_offset, end_offset)
+        consume_queues.delay_tables, consume_queues.deleted = delays.as_array(), deleted
+        self.directory = before._replace(config=self.config, delays=delays, deleted=deleted)
+        self.settings_file.save(self.directory.to_remember())
 
     def _catch_up_queues(
         self,

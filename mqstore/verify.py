@@ -190,6 +190,7 @@ class _Verification:
             self._layout.consume_queues,
             self._config.mapped_file_size_consume_queue,
             self._directory.delays.as_array(),
+            deleted=self._directory.deleted,
             dispatched_offset=dispatched_offset,
             after_crash=self._after_crash,
         )
@@ -336,8 +337,12 @@ class _Verification:
         for message in lost:
             queue = (message.topic, message.queue_id)
             ends[queue] = max(ends.get(queue, 0), message.queue_offset + 1)
+        # The offsets of a deleted topic may still be there: the deletion was cut short.
+        gone = {topic: _EVERYTHING for topic in self._directory.deleted.offsets if self._after_crash}
         yield from StateCheck(self._file_system, self._layout, self._clock).run(
-            lambda *queue: max(self._queues.next_queue_offset(*queue), ends.get(queue, 0)),
+            lambda *queue: max(
+                self._queues.next_queue_offset(*queue), ends.get(queue, 0), gone.get(queue[0], 0)
+            ),
             lambda *queue: self._queues.entries_of(*queue).min_offset,
             newest_timestamp,
         )

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,8 @@ from mqstore.store.stored_message import StoredMessage
 from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = ["CommitLog", "LogChunk"]
+
+T = TypeVar("T")
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _LONG = struct.Struct(">q")
@@ -252,6 +254,28 @@ class CommitLog:
     def _next_queue_offset(self, queue: tuple[str, int]) -> int:
         known = self._queue_offsets.get(queue)
         return self.first_queue_offset(*queue) if known is None else known
+
+    def delete_queues(self, is_meant: Callable[[tuple[str, int]], bool], delete: Callable[[int], T]) -> T:
+        """Call `delete` with the log's end, between two appends; then number those queues anew.
+
+        The next message of such a queue gets what `first_queue_offset` says. `delete` must be over whole: an
+        OSError in it poisons the log, since the next opening finishes what is left. Raises StorePoisoned,
+        StoreClosed, StoreFull.
+        """
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal()
+            try:
+                result = delete(self.max_offset)
+            except OSError as error:
+                raise self._poisoned_by(error) from error
+            for queue in [queue for queue in self._queue_offsets if is_meant(queue)]:
+                del self._queue_offsets[queue]
+            return result
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message of a queue gets."""
+        return self._next_queue_offset((topic, queue_id))
 
     def _let_holder_finish(self) -> None:
         """Stand aside until `_lock` is free, or long enough.

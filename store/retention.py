@@ -6,10 +6,10 @@ Three shares of the disk, in percent (RocketMQ's CleanCommitLogService):
     disk_space_clean_forcibly_ratio    above it, the oldest go regardless of age
     disk_space_warning_level_ratio     above it, as before, and puts are refused until there is room
 
-Otherwise segments past file_reserved_time go in the hours of delete_when. Never the newest segment, and
-never one that holds a delayed message still to be delivered, unless room is short: even then not (promise 8).
-Age is the file's time of last modification, as in RocketMQ. Consume queues follow their log
-(index/consume_queue_store.py).
+Otherwise segments past file_reserved_time go in the hours of delete_when, or on an operator's word. Never the
+newest segment, and never one that holds a delayed message still to be delivered, unless room is short: even
+then not (promise 8). Age is the file's time of last modification, as in RocketMQ. Consume queues follow their
+log (index/consume_queue_store.py).
 
 Its period is clean_resource_interval; a step that fails is tried again in the next.
 Durability: a deletion is durable when `run_once` returns. Threads: one runner at a time.
@@ -59,10 +59,20 @@ class Retention:
             # Above all when nothing could be deleted.
             self._refuse_or_accept(used_percent)
 
-    def _delete_expired(self, used_percent: int) -> int:
+    def delete_expired_now(self) -> int:
+        """Delete all segments past file_reserved_time, at whatever hour; returns how many.
+
+        RocketMQ: executeDeleteFilesManually, which does so in rounds.
+        """
+        deleted = 0
+        while count := self._delete_expired(0, at_any_hour=True):
+            deleted += count
+        return deleted
+
+    def _delete_expired(self, used_percent: int, *, at_any_hour: bool = False) -> int:
         config = self._config
         forcibly = config.clean_file_forcibly_enable and used_percent > config.disk_space_clean_forcibly_ratio
-        in_hour = self._local_hour() in self._delete_hours
+        in_hour = at_any_hour or self._local_hour() in self._delete_hours
         if not (forcibly or in_hour or used_percent > config.disk_max_used_space_ratio):
             return 0
         pinned_offset = self._pinned_offset()
