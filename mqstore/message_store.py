@@ -468,6 +468,11 @@ class MessageStore:
                 self._let_derived_follow()
             return count
 
+    def expired_files(self) -> list[Path]:
+        """The segments that `delete_expired_files` would delete."""
+        self._catch_up()
+        return [file.path for file in self._retention.expired()]
+
     def delete_unused_topics(self) -> list[DeletedTopic]:
         """Delete the queues of topics that have no settings (RocketMQ: cleanUnusedTopic)."""
         self._check_writable()

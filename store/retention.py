@@ -16,6 +16,7 @@ Durability: a deletion is durable when `run_once` returns. Threads: one runner a
 """
 
 import datetime
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StoreFull
 from mqstore.store.file_system import FileSystem
+from mqstore.store.mapped_file import MappedFile
 
 __all__ = ["Retention"]
 
@@ -59,6 +61,15 @@ class Retention:
             # Above all when nothing could be deleted.
             self._refuse_or_accept(used_percent)
 
+    def expired(self) -> list[MappedFile]:
+        """The segments that `delete_expired_now` would delete."""
+        pinned_offset = self._pinned_offset()
+
+        def may_go(file: MappedFile) -> bool:
+            return self._may_go(file, pinned_offset, forcibly=False)
+
+        return list(itertools.takewhile(may_go, self._log.files.files[:-1]))
+
     def delete_expired_now(self) -> int:
         """Delete all segments past file_reserved_time, at whatever hour; returns how many.
 
@@ -77,16 +88,19 @@ class Retention:
             return 0
         pinned_offset = self._pinned_offset()
         deleted = 0
-        while deleted < config.delete_file_batch_max and self._first_may_go(pinned_offset, forcibly=forcibly):
+        while (
+            deleted < config.delete_file_batch_max
+            and len(files := self._log.files.files) > 1
+            and self._may_go(files[0], pinned_offset, forcibly=forcibly)
+        ):
             self._log.files.delete_first()
             deleted += 1
         return deleted
 
-    def _first_may_go(self, pinned_offset: int, *, forcibly: bool) -> bool:
-        files = self._log.files.files
-        if len(files) < 2 or files[0].end_offset > min(pinned_offset, self._log.flushed_offset):
+    def _may_go(self, file: MappedFile, pinned_offset: int, *, forcibly: bool) -> bool:
+        if file.end_offset > min(pinned_offset, self._log.flushed_offset):
             return False
-        return forcibly or self._age_ms(files[0].path) >= self._config.file_reserved_time * _HOUR_MS
+        return forcibly or self._age_ms(file.path) >= self._config.file_reserved_time * _HOUR_MS
 
     def _age_ms(self, path: Path) -> int:
         return self._clock.now_ms() - self._file_system.modified_ms(path)

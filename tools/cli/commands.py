@@ -15,13 +15,16 @@ from mqstore.tools.cli.demo import demo
 from mqstore.tools.cli.dump import dump
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
 from mqstore.tools.cli.get import get
+from mqstore.tools.cli.groups import groups
 from mqstore.tools.cli.ingest import ingest
+from mqstore.tools.cli.offsets import offsets
 from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.put import put
 from mqstore.tools.cli.query import query
 from mqstore.tools.cli.rebuild import rebuild
 from mqstore.tools.cli.repair import repair
+from mqstore.tools.cli.retain import retain
 from mqstore.tools.cli.stats import stats
 from mqstore.tools.cli.tail import tail
 from mqstore.tools.cli.topics import topics
@@ -69,5 +72,21 @@ def mqstore(
     """
 
 
-for command in (demo, put, ingest, get, tail, query, topics, stats, dump, verify, repair, rebuild):
+for command in (
+    demo,
+    put,
+    ingest,
+    get,
+    tail,
+    query,
+    topics,
+    groups,
+    offsets,
+    stats,
+    dump,
+    verify,
+    repair,
+    rebuild,
+    retain,
+):
     app.command()(command)

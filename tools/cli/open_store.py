@@ -27,11 +27,11 @@ _WORTH_SHOWING_BYTES = 64 << 20
 _STEPS = {"recover": "checking the log, bytes", "dispatch": "filling the queues, bytes"}
 
 
-def open_for_reading(path: Path) -> MessageStore:
+def open_for_reading(path: Path, settings: Sequence[str] = ()) -> MessageStore:
     """Raises StoreNotFound, and what MessageStore.open raises for a directory it cannot read."""
     if not (path / "commitlog").is_dir():
         raise StoreNotFound(path)
-    return MessageStore.open(path, read_only=True)
+    return MessageStore.open(path, config_that_fits(read_settings(None, settings)), read_only=True)
 
 
 def open_for_writing(

@@ -4,16 +4,21 @@
     topic   kind    queues  messages  newest
     orders  normal       8         1  2026-07-18 12:30:00.123
 
-Topics with settings but no message are listed, too.
+Topics with settings but no message are listed, too. Deleting one acts only with --apply.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from mqstore.message_store import MessageStore
 from mqstore.store import names
+from mqstore.store.errors import TopicIllegal
+from mqstore.tools.cli.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row
@@ -21,6 +26,18 @@ from mqstore.tools.cli.queue_reader import READER_GROUP
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["QueueRow", "TopicRow", "queue_rows", "topic_rows", "topics"]
+
+
+class DeletedTopicRow(Row):
+    """What a deletion takes; `groups` have offsets in the topic. `also` are retry topics of pops."""
+
+    topic: str
+    is_applied: bool
+    has_settings: bool
+    queues: int
+    messages: int
+    groups: int
+    also: list[str]
 
 
 class QueueRow(Row):
@@ -65,18 +82,64 @@ _QUEUE_COLUMNS = (
 def topics(
     store: StoreArgument,
     queues: Annotated[bool, typer.Option("--queues", help="One line for each queue.")] = False,
+    delete: Annotated[
+        str | None,
+        typer.Option("--delete", metavar="TOPIC", help="Delete this topic: settings, queues, offsets."),
+    ] = None,
+    apply: ApplyOption = False,
     json: JsonOption = False,
 ) -> None:
-    """List the topics, with the messages in their queues.
+    """List the topics, with the messages in their queues, or delete one.
 
-    Example: mqstore topics data --queues
+    Its records stay in the log until they expire, and what waits for delivery is delivered all the same.
+    Exit code 1: not applied, or no such topic. Example: mqstore topics data --delete orders --apply
     """
     output = Output(is_json=json)
+    if delete is not None:
+        _delete(store, output, delete, apply=apply)
+        return
     with open_for_reading(store) as opened:
         if queues:
             output.listing(queue_rows(opened), _QUEUE_COLUMNS)
         else:
             output.listing(topic_rows(opened), _TOPIC_COLUMNS)
+
+
+def _delete(path: Path, output: Output, topic: str, *, apply: bool) -> None:
+    if names.is_system_topic(topic):
+        raise TopicIllegal(f"topic {topic!r} is a system topic, which is not deleted", value=topic)
+    with open_to_apply(path, output, apply=apply) as opened:
+        row = _deleted_row(opened, topic, is_applied=apply)
+        if apply:
+            deleted = opened.delete_topic(topic)
+            row = msgspec.structs.replace(row, also=[each.topic for each in deleted[1:]])
+    is_there = row.has_settings or bool(row.queues or row.groups)
+    if output.is_json:
+        output.facts(row)
+    elif not is_there:
+        output.text(f"no topic {topic}")
+    else:
+        done = "deleted" if apply else "would delete"
+        output.text(
+            f"{done} topic {topic}: {row.messages:,} messages in {row.queues:,} queues, "
+            f"offsets of {row.groups:,} groups"
+        )
+    if not is_there:
+        raise typer.Exit(ExitCode.PROBLEM)
+    end_of(output, apply=apply, is_needed=True)
+
+
+def _deleted_row(store: MessageStore, topic: str, *, is_applied: bool) -> DeletedTopicRow:
+    mine = [row for row in queue_rows(store) if row.topic == topic]
+    return DeletedTopicRow(
+        topic=topic,
+        is_applied=is_applied,
+        has_settings=topic in store.topics,
+        queues=len(mine),
+        messages=sum(row.messages for row in mine),
+        groups=len({row.group for row in store.consumer_offsets if row.topic == topic}),
+        also=[],
+    )
 
 
 def queue_rows(store: MessageStore) -> Iterator[QueueRow]:

@@ -1,0 +1,32 @@
+"""Commands that delete or move: they show what they would do, and act only with --apply, as `repair` does."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mqstore.message_store import MessageStore
+from mqstore.store.errors import StoreNotFound
+from mqstore.tools.cli.exit_codes import ExitCode
+from mqstore.tools.cli.open_store import open_for_reading, open_for_writing
+from mqstore.tools.cli.output import Output
+
+__all__ = ["ApplyOption", "end_of", "open_to_apply"]
+
+ApplyOption = Annotated[bool, typer.Option("--apply", help="Do it. Without, it is only shown.")]
+
+
+def open_to_apply(path: Path, output: Output, *, apply: bool, settings: tuple[str, ...] = ()) -> MessageStore:
+    """For writing only if it is to be done. Raises StoreNotFound, StoreLocked, and what opening raises."""
+    if not apply:
+        return open_for_reading(path, settings)
+    if not (path / "commitlog").is_dir():
+        raise StoreNotFound(path)
+    return open_for_writing(path, settings=settings, output=output)
+
+
+def end_of(output: Output, *, apply: bool, is_needed: bool) -> None:
+    """Exit code 1 where something is to be done and was not asked for."""
+    if is_needed and not apply:
+        output.note("--apply does it")
+        raise typer.Exit(ExitCode.PROBLEM)

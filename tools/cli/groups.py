@@ -1,0 +1,127 @@
+"""`mqstore groups`: the consumer groups of a store, and deleting one. Listing is safe on a live store.
+
+    $ mqstore groups data
+    group    retries  consumes  topics  lag
+    billing       16  yes            1    3
+
+Groups that have offsets but no settings are listed, too. Deleting acts only with --apply.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from mqstore.message_store import MessageStore
+from mqstore.tools.cli.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.exit_codes import ExitCode
+from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.output import Column, Output, Row
+
+__all__ = ["groups"]
+
+
+class GroupRow(Row):
+    """One group. `retry_max_times` and `consume_enable` are missing where it has no settings."""
+
+    group: str
+    retry_max_times: int | None
+    consume_enable: bool | None
+    topics: int
+    lag: int
+
+
+class DeletedGroupRow(Row):
+    """What a deletion takes."""
+
+    group: str
+    is_applied: bool
+    has_settings: bool
+    offsets: int
+    lag: int
+
+
+_COLUMNS = (
+    Column[GroupRow]("group", lambda row: row.group),
+    Column[GroupRow]("retries", lambda row: row.retry_max_times, "right"),
+    Column[GroupRow]("consumes", lambda row: {True: "yes", False: "no"}.get(row.consume_enable, "")),
+    Column[GroupRow]("topics", lambda row: row.topics, "right"),
+    Column[GroupRow]("lag", lambda row: f"{row.lag:,}", "right"),
+)
+
+
+def groups(
+    store: StoreArgument,
+    delete: Annotated[
+        str | None, typer.Option("--delete", metavar="GROUP", help="Delete this group.")
+    ] = None,
+    clean_offset: Annotated[
+        bool, typer.Option("--clean-offset", help="With --delete: its offsets as well.")
+    ] = False,
+    apply: ApplyOption = False,
+    json: JsonOption = False,
+) -> None:
+    """List the consumer groups, or delete one: its settings, and with --clean-offset how far it has come.
+
+    Its retry and dead-letter topics stay: mqstore topics --delete. Exit code 1: not applied, or no such group.
+    Example: mqstore groups data --delete billing --clean-offset --apply
+    """
+    output = Output(is_json=json)
+    if delete is None:
+        with open_for_reading(store) as opened:
+            output.listing(_rows(opened), _COLUMNS)
+        return
+    with open_to_apply(store, output, apply=apply) as opened:
+        row = _deleted(opened, delete, clean_offset=clean_offset, is_applied=apply)
+        if apply:
+            opened.delete_subscription_group(delete, clean_offset=clean_offset)
+    is_there = row.has_settings or bool(row.offsets)
+    _show(output, row, is_there=is_there)
+    if not is_there:
+        raise typer.Exit(ExitCode.PROBLEM)
+    end_of(output, apply=apply, is_needed=True)
+
+
+def _rows(store: MessageStore) -> Iterator[GroupRow]:
+    offsets = list(store.consumer_offsets)
+    names = {config.group_name for config in store.subscription_groups} | {row.group for row in offsets}
+    for group in sorted(names):
+        config = store.subscription_groups.get(group)
+        yield GroupRow(
+            group=group,
+            retry_max_times=config.retry_max_times if config is not None else None,
+            consume_enable=config.consume_enable if config is not None else None,
+            topics=len({row.topic for row in offsets if row.group == group}),
+            lag=_lag(store, group),
+        )
+
+
+def _lag(store: MessageStore, group: str) -> int:
+    return sum(
+        max(0, store.get_max_offset_in_queue(row.topic, row.queue_id) - row.offset)
+        for row in store.consumer_offsets
+        if row.group == group
+    )
+
+
+def _deleted(store: MessageStore, group: str, *, clean_offset: bool, is_applied: bool) -> DeletedGroupRow:
+    offsets = [row for row in store.consumer_offsets if row.group == group] if clean_offset else []
+    return DeletedGroupRow(
+        group=group,
+        is_applied=is_applied,
+        has_settings=group in store.subscription_groups,
+        offsets=len(offsets),
+        lag=_lag(store, group),
+    )
+
+
+def _show(output: Output, row: DeletedGroupRow, *, is_there: bool) -> None:
+    if output.is_json:
+        output.facts(row)
+    elif not is_there:
+        output.text(f"no group {row.group}")
+    else:
+        done = "deleted" if row.is_applied else "would delete"
+        what = "its settings" if row.has_settings else "no settings"
+        output.text(f"{done} group {row.group}: {what}, {row.offsets:,} offsets; {row.lag:,} messages behind")

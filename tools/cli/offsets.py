@@ -1,0 +1,206 @@
+"""`mqstore offsets`: how far groups have come, queue by queue. Listing is safe on a live store.
+
+    $ mqstore offsets data --group billing
+    group    topic   queue  offset  min offset  max offset  lag
+    billing  orders      0       2           0           5    3
+
+Moving and deleting act only with --apply.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mqstore.consumer_offsets import ConsumerOffset
+from mqstore.message_store import MessageStore
+from mqstore.store.errors import SubscriptionGroupNotExist, TopicNotExist
+from mqstore.tools.cli.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.output import Column, Output, Row
+from mqstore.tools.cli.times import parse_time_ms
+
+__all__ = ["offsets"]
+
+
+class OffsetRow(Row):
+    """How far a group has come in a queue. `lag` counts what is behind it."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    min_offset: int
+    max_offset: int
+    lag: int
+
+
+class MovedRow(Row):
+    """An offset before and after; -1 is none."""
+
+    group: str
+    topic: str
+    queue_id: int
+    before: int
+    after: int
+    is_applied: bool
+
+
+_COLUMNS = (
+    Column[OffsetRow]("group", lambda row: row.group),
+    Column[OffsetRow]("topic", lambda row: row.topic),
+    Column[OffsetRow]("queue", lambda row: row.queue_id, "right"),
+    Column[OffsetRow]("offset", lambda row: row.offset, "right"),
+    Column[OffsetRow]("min offset", lambda row: row.min_offset, "right"),
+    Column[OffsetRow]("max offset", lambda row: row.max_offset, "right"),
+    Column[OffsetRow]("lag", lambda row: f"{row.lag:,}", "right"),
+)
+_MOVED_COLUMNS = (
+    Column[MovedRow]("group", lambda row: row.group),
+    Column[MovedRow]("topic", lambda row: row.topic),
+    Column[MovedRow]("queue", lambda row: row.queue_id, "right"),
+    Column[MovedRow]("before", lambda row: row.before, "right"),
+    Column[MovedRow]("after", lambda row: row.after, "right"),
+)
+
+
+def offsets(
+    store: StoreArgument,
+    group: Annotated[str | None, typer.Option("--group", help="Of this group only.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="In this topic only.")] = None,
+    queue: Annotated[int | None, typer.Option("--queue", help="In this queue only.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="PLACE", help="Move to a queue offset, to 'end', or to 'start'."),
+    ] = None,
+    to_time: Annotated[
+        str | None,
+        typer.Option("--to-time", metavar="TIME", help="Move to a store time: epoch ms, or local."),
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Forget them.")] = False,
+    apply: ApplyOption = False,
+    json: JsonOption = False,
+) -> None:
+    """List the offsets of consumer groups, move them, or delete them. To move, give --group and --topic.
+
+    Exit code 1: not applied. Example: mqstore offsets data --group billing --topic orders --to start --apply
+    """
+    output = Output(is_json=json)
+    if sum((to is not None, to_time is not None, delete)) > 1:
+        raise typer.BadParameter("give one of --to, --to-time and --delete")
+    if to is None and to_time is None and not delete:
+        with open_for_reading(store) as opened:
+            output.listing([_row(opened, row) for row in _chosen(opened, group, topic, queue)], _COLUMNS)
+        return
+    if group is None or (topic is None and not delete):
+        raise typer.BadParameter("say whose offsets: --group, and to move them --topic")
+    rows = (
+        _delete(store, output, group, topic, queue, apply=apply)
+        if delete
+        else _move(store, output, group, topic or "", queue, to, to_time, apply=apply)
+    )
+    output.listing(rows, _MOVED_COLUMNS)
+    end_of(output, apply=apply, is_needed=any(row.before != row.after for row in rows))
+
+
+def _chosen(
+    store: MessageStore, group: str | None, topic: str | None, queue: int | None
+) -> Iterator[ConsumerOffset]:
+    for row in store.consumer_offsets:
+        if group in (None, row.group) and topic in (None, row.topic) and queue in (None, row.queue_id):
+            yield row
+
+
+def _row(store: MessageStore, row: ConsumerOffset) -> OffsetRow:
+    end = store.get_max_offset_in_queue(row.topic, row.queue_id)
+    return OffsetRow(
+        group=row.group,
+        topic=row.topic,
+        queue_id=row.queue_id,
+        offset=row.offset,
+        min_offset=store.get_min_offset_in_queue(row.topic, row.queue_id),
+        max_offset=end,
+        lag=max(0, end - row.offset),
+    )
+
+
+def _delete(
+    path: Path, output: Output, group: str, topic: str | None, queue: int | None, *, apply: bool
+) -> list[MovedRow]:
+    with open_to_apply(path, output, apply=apply) as store:
+        gone = list(_chosen(store, group, topic, queue))
+        if apply:
+            store.consumer_offsets.delete(group, topic, queue)
+    return [
+        MovedRow(
+            group=row.group,
+            topic=row.topic,
+            queue_id=row.queue_id,
+            before=row.offset,
+            after=-1,
+            is_applied=apply,
+        )
+        for row in gone
+    ]
+
+
+def _move(
+    path: Path,
+    output: Output,
+    group: str,
+    topic: str,
+    queue: int | None,
+    to: str | None,
+    to_time: str | None,
+    *,
+    apply: bool,
+) -> list[MovedRow]:
+    place, time_ms = _place(to), _time_ms(to_time)
+    with open_to_apply(path, output, apply=apply) as store:
+        config = store.topics.get(topic)
+        if config is None:
+            raise TopicNotExist(topic)
+        if group not in store.subscription_groups:
+            raise SubscriptionGroupNotExist(group)
+        rows = []
+        for queue_id in range(config.read_queue_nums) if queue is None else [queue]:
+            after = _target(store, topic, queue_id, place, time_ms)
+            before = store.consumer_offsets.query(group, topic, queue_id)
+            if apply:
+                store.reset_offset(group, topic, queue_id, offset=after)
+            rows.append(
+                MovedRow(
+                    group=group, topic=topic, queue_id=queue_id, before=before, after=after, is_applied=apply
+                )
+            )
+    return rows
+
+
+def _place(text: str | None) -> int | str | None:
+    if text is None or text in ("start", "end"):
+        return text
+    if not (text.isascii() and text.isdigit()):
+        raise typer.BadParameter(f"--to {text}: give a queue offset, 'start' or 'end'")
+    return int(text)
+
+
+def _time_ms(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_time_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--to-time {text}: {error}") from error
+
+
+def _target(
+    store: MessageStore, topic: str, queue_id: int, place: int | str | None, time_ms: int | None
+) -> int:
+    """The offset in this queue; one that a number names is brought into what the queue has."""
+    least = store.get_min_offset_in_queue(topic, queue_id)
+    end = store.get_max_offset_in_queue(topic, queue_id)
+    if time_ms is not None:
+        return store.get_offset_in_queue_by_time(topic, queue_id, time_ms)
+    if isinstance(place, int):
+        return min(max(place, least), end)
+    return least if place == "start" else end

@@ -1,0 +1,101 @@
+"""`mqstore retain`: deletes what has expired now, at whatever hour. Acts only with --apply.
+
+    $ mqstore retain data --apply
+    deleted 2 segments, 3,221,225,472 bytes; the log begins at 2,147,483,648
+
+A segment has expired `file_reserved_time` hours (72) after its last write; one that holds a delayed message
+which is still to be delivered stays. Takes the writer's lock.
+"""
+
+from typing import Annotated
+
+import typer
+
+from mqstore.message_store import MessageStore
+from mqstore.tools.cli.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.output import Output, Row
+
+__all__ = ["retain"]
+
+_HOUR_MS = 3_600_000
+
+
+class RetainRow(Row):
+    """What was, or would be, deleted. `queues` are named `topic/queue`; null where it was not asked for."""
+
+    is_applied: bool
+    segments: int
+    bytes: int
+    min_offset: int
+    queues: list[str] | None
+    unused_topics: list[str] | None
+
+
+def retain(
+    store: StoreArgument,
+    hours: Annotated[
+        int | None,
+        typer.Option("--hours", min=0, help="Keep segments this long, instead of the 72 of RocketMQ."),
+    ] = None,
+    queues: Annotated[
+        bool, typer.Option("--queues", help="Then delete the queues of which no message is left.")
+    ] = False,
+    unused_topics: Annotated[
+        bool, typer.Option("--unused-topics", help="Then delete the queues of topics without settings.")
+    ] = False,
+    apply: ApplyOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Delete the log's segments that have expired, whatever the hour; queues and keys follow.
+
+    Exit code 1: not applied. Example: mqstore retain data --hours 24 --apply
+    """
+    output = Output(is_json=json)
+    settings = () if hours is None else (f"file_reserved_time={hours}",)
+    with open_to_apply(store, output, apply=apply, settings=settings) as opened:
+        row = _applied(opened, queues=queues, unused_topics=unused_topics) if apply else _shown(opened)
+    if output.is_json:
+        output.facts(row)
+    else:
+        _tell(output, row)
+    end_of(output, apply=apply, is_needed=bool(row.segments) or queues or unused_topics)
+
+
+def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> RetainRow:
+    before = store.min_offset
+    segments = store.delete_expired_files()
+    expired = [f"{topic}/{queue_id}" for topic, queue_id in store.delete_expired_queues()] if queues else None
+    unused = [each.topic for each in store.delete_unused_topics()] if unused_topics else None
+    return RetainRow(
+        is_applied=True,
+        segments=segments,
+        bytes=store.min_offset - before,
+        min_offset=store.min_offset,
+        queues=expired,
+        unused_topics=unused,
+    )
+
+
+def _shown(store: MessageStore) -> RetainRow:
+    """What would go of the log; the queues follow from it."""
+    files = store.expired_files()
+    end = store.min_offset + len(files) * store.config.mapped_file_size_commit_log
+    return RetainRow(
+        is_applied=False,
+        segments=len(files),
+        bytes=end - store.min_offset,
+        min_offset=end,
+        queues=None,
+        unused_topics=None,
+    )
+
+
+def _tell(output: Output, row: RetainRow) -> None:
+    done = "deleted" if row.is_applied else "would delete"
+    output.text(
+        f"{done} {row.segments:,} segments, {row.bytes:,} bytes; the log begins at {row.min_offset:,}"
+    )
+    for name, what in (("queues", row.queues), ("topics without settings", row.unused_topics)):
+        if what is not None:
+            output.text(f"{name}: {', '.join(what) or 'none'}")
