@@ -72,21 +72,8 @@ def mqstore(
     """
 
 
-for command in (
-    demo,
-    put,
-    ingest,
-    get,
-    tail,
-    query,
-    topics,
-    groups,
-    offsets,
-    stats,
-    dump,
-    verify,
-    repair,
-    rebuild,
-    retain,
-):
+_READING = (get, tail, query, topics, groups, offsets, stats, dump)
+_MAINTAINING = (verify, repair, rebuild, retain)
+
+for command in (demo, put, ingest, *_READING, *_MAINTAINING):
     app.command()(command)

@@ -139,7 +139,7 @@ def test_offsets_are_deleted(consumed: Path) -> None:
 
 
 def test_expired_segments_go_now(tmp_path: Path) -> None:
-    """Shown, then deleted; --hours keeps longer or shorter than 72, and queues without messages go if asked."""
+    """Shown, then deleted; --hours instead of 72, and queues without messages go if asked."""
     path = tmp_path / "store"
     with MessageStore.open(path, ORDER_CONFIG) as store:
         store.put_message(Message("orders", b"x", queue_id=0))
