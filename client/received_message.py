@@ -2,7 +2,7 @@
 
 A message that comes back lies in `%RETRY%group`; its property RETRY_TOPIC names the topic that the
 listener subscribed to, and that is what `topic` says here (DefaultMQPushConsumerImpl
-#resetRetryAndNamespace). Everything else is as stored.
+#resetRetryAndNamespace). Body and sys flag are as they were sent, everything else is as stored.
 """
 
 from mqstore.store import names

@@ -313,6 +313,7 @@ class MessageStore:
         *,
         columns: Sequence[str] | None = None,
         lend_bodies: bool = False,
+        decompress: bool = True,
     ) -> "pa.Table":
         """The messages of a queue as an Arrow table, one row each, in queue order.
 
@@ -321,9 +322,12 @@ class MessageStore:
         queue_offset, physical_offset, tags, keys, body, properties, flag, sys_flag, born_timestamp,
         store_timestamp, born_host, store_host, reconsume_times, store_size); None means all. The fewer, the
         faster. lend_bodies: bodies are not copied but lent from the mapped log, as Arrow's binary_view,
-        which few of Arrow's functions take as yet: cast to `pyarrow.binary()` for those.
+        which few of Arrow's functions take as yet: cast to `pyarrow.binary()` for those. decompress: bodies
+        that producers compressed are shown as they were sent, in copies; False shows body and sys_flag as
+        stored.
 
-        Needs pyarrow (`pip install mqstore[arrow]`). Raises ConfigIllegal, CorruptRecord.
+        Needs pyarrow (`pip install mqstore[arrow]`). Raises ConfigIllegal, CorruptRecord,
+        CorruptBody, BodyTooLarge.
 
         >>> with MessageStore.open("data") as store:
         ...     put = store.put_message(Message("orders", b"first", tags="created", queue_id=0))
@@ -338,7 +342,7 @@ class MessageStore:
         if queue is None:
             return schema.empty_table()
         end_offset = queue.max_offset if end_offset is None else end_offset
-        return queue_table(self.commit_log, queue, begin_offset, end_offset, schema)
+        return queue_table(self.commit_log, queue, begin_offset, end_offset, schema, decompress=decompress)
 
     def query_message(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int = 2**63 - 1, max_num: int = 32

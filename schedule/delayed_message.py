@@ -125,11 +125,11 @@ def restore(stored: StoredMessage) -> Message:
     properties = stored.properties
     return Message(
         _real_topic(stored, properties),
-        stored.body_view,
+        stored.stored_body_view,
         queue_id=_real_queue_id(stored, properties),
         properties=properties,
         flag=stored.flag,
-        sys_flag=stored.sys_flag,
+        sys_flag=stored.stored_sys_flag,
         born_timestamp=stored.born_timestamp,
         born_host=stored.born_host,
         reconsume_times=stored.reconsume_times,

@@ -214,11 +214,11 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, delay_level: int) ->
             properties.pop(name, None)
     return Message(
         topic,
-        stored.body_view,
+        stored.stored_body_view,
         queue_id=queue_id,
         properties=properties,
         flag=stored.flag,
-        sys_flag=stored.sys_flag,
+        sys_flag=stored.stored_sys_flag,
         born_timestamp=stored.born_timestamp,
         born_host=stored.born_host,
         reconsume_times=stored.reconsume_times + 1,

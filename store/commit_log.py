@@ -42,7 +42,7 @@ from mqstore.store.record_format import (
 )
 from mqstore.store.status import PutMessageStatus
 from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from mqstore.store.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 
 __all__ = ["CommitLog", "LogChunk"]
 
@@ -54,6 +54,8 @@ _INT = struct.Struct(">i")
 # Size, magic, physical offset, sys flag, and the body's length where both hosts are IPv4.
 _LOOKED_AT = struct.Struct(">ii20xqi44xi")
 assert _LOOKED_AT.size == HEADER_BYTES
+# With one of them, a body lies elsewhere, or is not to be lent.
+_RARE_BITS = BORN_HOST_V6 | STORE_HOST_V6 | COMPRESSED
 
 
 # How often a putter lets others run before it blocks on the append lock.
@@ -502,7 +504,7 @@ class CommitLog:
         if not HEADER_BYTES <= total_size <= stop - start:
             return None
         stop = start + total_size
-        if magic == MESSAGE_MAGIC_CODE and not sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        if magic == MESSAGE_MAGIC_CODE and not sys_flag & _RARE_BITS:
             body_stop = start + HEADER_BYTES + body_length
             if body_length >= 0 and _is_text_behind(view, body_stop, stop):
                 return StoredMessage(view, start, stop, start + HEADER_BYTES, body_stop)

@@ -28,6 +28,8 @@
     |  `- StoreLockLost               stop, find the other writer, verify; then open again
     |- SegmentSizeMismatch            open with the size that the directory was written with
     |- CorruptRecord                  damage before the tail: nothing was deleted; salvage, or restore a copy
+    |- CorruptBody                    the producer's compressed bytes are wrong: read the body as stored
+    |- BodyTooLarge                   decompress it with a larger limit, or read it as stored
     |- UnknownVersion                 written by a newer release
     `- StateFileCorrupt               restore the file or its .bak, or delete both to start it anew
 
@@ -42,8 +44,10 @@ from typing import ClassVar
 from mqstore.store.status import PutMessageStatus, ResponseCode
 
 __all__ = [
+    "BodyTooLarge",
     "ConfigIllegal",
     "ConsumeNotEnabled",
+    "CorruptBody",
     "CorruptRecord",
     "DelayLevelIllegal",
     "GroupIllegal",
@@ -385,6 +389,36 @@ class CorruptRecord(StoreError):
         self.position = position
         self.expected = expected
         self.found = found
+
+
+class CorruptBody(StoreError):
+    """The body of a record, which is whole, is not what its sys flag says: compressed so by its producer."""
+
+    def __init__(self, physical_offset: int, compression: str, stored_bytes: int, reason: str) -> None:
+        super().__init__(
+            f"the body of the record at physical offset {physical_offset} cannot be decompressed: "
+            f"its sys flag says {compression}, and its {stored_bytes} bytes are not that: {reason}. "
+            "Its producer sent it so; read it as it is stored (`stored_body`)"
+        )
+        self.physical_offset = physical_offset
+        self.compression = compression
+        self.stored_bytes = stored_bytes
+        self.reason = reason
+
+
+class BodyTooLarge(StoreError):
+    """A compressed body would be longer than the reader's limit."""
+
+    def __init__(self, physical_offset: int, compression: str, stored_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"the body of the record at physical offset {physical_offset}, "
+            f"{stored_bytes} bytes of {compression}, decompresses to more than {limit_bytes} bytes: "
+            "give a larger limit (`decompressed_body(max_bytes=...)`), or read it as stored (`stored_body`)"
+        )
+        self.physical_offset = physical_offset
+        self.compression = compression
+        self.stored_bytes = stored_bytes
+        self.limit_bytes = limit_bytes
 
 
 class UnknownVersion(StoreError):

@@ -2,6 +2,10 @@
 
 It lends a view of the mapped record; nothing is copied until a field is read, and the view keeps the
 mapping alive even after retention has deleted the file. `body` copies; `body_view` does not.
+
+A body that its producer compressed is decompressed whenever it is asked for, as RocketMQ does for consumers:
+`body`, `body_view` and `sys_flag` are the message as it was sent; `stored_body_view` and `stored_sys_flag`
+are the record's, and so is `body_crc`. Copies of a record in the store are made of those.
 RocketMQ's name for it is MessageExt. Threads: immutable but for its caches, safe to share.
 """
 
@@ -10,32 +14,38 @@ from typing import Self
 import msgspec
 
 from mqstore.store import properties_format as names
+from mqstore.store.compressed_body import MAX_BODY_BYTES, decompress
 from mqstore.store.host import Host
 from mqstore.store.message import Message
 from mqstore.store.message_id import encode_message_id
 from mqstore.store.properties_format import parse_properties
 from mqstore.store.record_format import (
+    SYS_FLAG_POSITION,
     RecordHeader,
     RecordIllegal,
     RecordLayout,
     decode_header,
     decode_layout,
 )
+from mqstore.store.sys_flag import COMPRESSED
 
 __all__ = ["StoredMessage"]
+
+# Where the byte of the sys flag is that has COMPRESSED.
+_SYS_FLAG_LOW = SYS_FLAG_POSITION + 3
 
 
 class StoredMessage(msgspec.Struct, eq=False, gc=False):
     """One record of the commit log: `data[start:stop]`, lent.
 
-    Whoever knows where the body lies says so, and saves looking.
+    Whoever knows where the body lies, and that it is not compressed, says so and saves looking.
     """
 
     # A struct, because a pull makes thousands a millisecond: its constructor runs no Python.
     data: memoryview
     start: int
     stop: int
-    # Found when first asked for; finding one twice does no harm.
+    # Found when first asked for; finding one twice does no harm. A compressed body has no start to lend from.
     body_start: int = -1
     body_stop: int = -1
     _header: RecordHeader | None = None
@@ -67,8 +77,9 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
         layout = self._layout
         if layout is None:
             self._layout = layout = decode_layout(self.data, self.start, self.stop)
-            self.body_stop = layout.body_stop
-            self.body_start = layout.body_start
+            if not self.data[self.start + _SYS_FLAG_LOW] & COMPRESSED:
+                self.body_stop = layout.body_stop
+                self.body_start = layout.body_start
         return layout
 
     @property
@@ -106,19 +117,55 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def body(self) -> bytes:
-        """A copy of the body, as stored (compressed if sys_flag says so)."""
+        """A copy of the body as it was sent: decompressed if its producer compressed it.
+
+        Raises CorruptBody, and BodyTooLarge above 64 MiB (then see `decompressed_body`).
+        """
         start = self.body_start
         if start < 0:
-            start = self.layout.body_start
+            _ = self.layout  # which finds the body
+            start = self.body_start
+            if start < 0:
+                return self.decompressed_body()
         return self.data[start : self.body_stop].tobytes()
 
     @property
     def body_view(self) -> memoryview:
-        """The body in the mapping, lent."""
+        """As `body`; lent from the mapping if it is not compressed."""
         start = self.body_start
         if start < 0:
-            start = self.layout.body_start
+            _ = self.layout  # which finds the body
+            start = self.body_start
+            if start < 0:
+                return memoryview(self.decompressed_body())
         return self.data[start : self.body_stop]
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the producer compressed the body; an empty one never is."""
+        header = self.header
+        return header.sys_flag & COMPRESSED != 0 and header.body_length != 0
+
+    def decompressed_body(self, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+        """A copy of the body as it was sent, decompressed to at most `max_bytes`.
+
+        Raises CorruptBody when the bytes are not what the sys flag says, BodyTooLarge.
+        """
+        if not self.is_compressed:
+            return self.stored_body_view.tobytes()
+        header = self.header
+        return decompress(self.stored_body_view, header.sys_flag, header.physical_offset, max_bytes)
+
+    @property
+    def stored_body(self) -> bytes:
+        """A copy of the body as it is stored, compressed or not: what `body_crc` covers."""
+        return self.stored_body_view.tobytes()
+
+    @property
+    def stored_body_view(self) -> memoryview:
+        """The body in the mapping, lent, compressed or not."""
+        layout = self.layout
+        return self.data[layout.body_start : layout.body_stop]
 
     @property
     def queue_id(self) -> int:
@@ -142,7 +189,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def body_crc(self) -> int:
-        """CRC-32 of the body without the sign bit."""
+        """CRC-32 of the body as stored, without the sign bit."""
         return self.header.body_crc
 
     @property
@@ -152,7 +199,12 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def sys_flag(self) -> int:
-        """RocketMQ's bits (sys_flag.py)."""
+        """RocketMQ's bits (sys_flag.py), without COMPRESSED: they belong to `body`."""
+        return self.header.sys_flag & ~COMPRESSED if self.is_compressed else self.header.sys_flag
+
+    @property
+    def stored_sys_flag(self) -> int:
+        """RocketMQ's bits as stored: they belong to `stored_body`."""
         return self.header.sys_flag
 
     @property
@@ -206,11 +258,11 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
         return encode_message_id(self.header.store_host, self.header.physical_offset)
 
     def to_message(self) -> Message:
-        """The same content as a message to put: what a retry or a delivery starts from."""
+        """The same content as a message to put, its body as stored: what a retry starts from."""
         header, properties = self.header, dict(self.properties)
         return Message(
             self.topic,
-            self.body,
+            self.stored_body,
             tags=properties.pop(names.TAGS, None),
             keys=properties.pop(names.KEYS, ()),
             queue_id=header.queue_id,

@@ -6,6 +6,8 @@ Unused bits are preserved, never cleared. Page: docs/format/commit_log.md. Sourc
 __all__ = [
     "BORN_HOST_V6",
     "COMPRESSED",
+    "COMPRESSION_TYPE_MASK",
+    "COMPRESSION_TYPE_SHIFT",
     "INNER_BATCH",
     "MULTI_TAGS",
     "NEED_UNWRAP",
@@ -27,6 +29,9 @@ BORN_HOST_V6 = 0x10
 STORE_HOST_V6 = 0x20
 NEED_UNWRAP = 0x40
 INNER_BATCH = 0x80
+# How a compressed body is compressed: 1 LZ4, 2 Zstandard, 3 zlib, and 0 zlib too.
+COMPRESSION_TYPE_SHIFT = 8
+COMPRESSION_TYPE_MASK = 0x700
 
 
 def takes_queue_offset(sys_flag: int) -> bool:

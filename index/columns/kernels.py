@@ -2,8 +2,8 @@
 
 `buffer` is a uint8 array that holds a piece of one segment; its first byte is at a record boundary.
 `layout` is an int32 array of shape (LAYOUT_FIELDS, n): column i says where the parts of record i are in
-`buffer`. `walk` and `lay_out` fill it and check every length in it, so the other kernels trust it and check
-nothing.
+`buffer`, and its sys flag. `walk` and `lay_out` fill it and check every length in it, so the other kernels
+trust it and check nothing.
 All numbers in `buffer` are big-endian. The caller makes the output arrays large enough: their sizes are
 said at each kernel. The plain-Python twin is tests/support/plain_records.py.
 
@@ -30,13 +30,11 @@ from mqstore.store.record_format import (
     BLANK_MAGIC_CODE,
     CRC_PROPERTY_BYTES,
     FIXED_BYTES,
-    IPV6_EXTRA_BYTES,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
     PHYSICAL_OFFSET_POSITION,
-    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG_POSITION,
 )
-from mqstore.store.sys_flag import BORN_HOST_V6
 
 __all__ = [
     "BODY_LENGTH",
@@ -52,7 +50,7 @@ __all__ = [
     "PROPERTIES_LENGTH",
     "PROPERTIES_START",
     "SIZE",
-    "STORE_TIMESTAMP_START",
+    "SYS_FLAG",
     "TOPIC_LENGTH",
     "TOPIC_START",
     "count_pairs",
@@ -76,7 +74,7 @@ Int = int | np.integer[Any]  # what numba makes of an int: it computes in the ma
 # Rows of `layout`.
 POSITION: Final = 0
 SIZE: Final = 1
-STORE_TIMESTAMP_START: Final = 2
+SYS_FLAG: Final = 2
 BODY_START: Final = 3
 BODY_LENGTH: Final = 4
 TOPIC_START: Final = 5
@@ -114,12 +112,9 @@ def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
     total_size, body_at, body_length, topic_at, topic_length, properties_at, properties_length = found
     if total_size != size:
         return False
-    has_born_v6 = read_int(buffer, at + 36) & BORN_HOST_V6
     layout[POSITION, n] = at
     layout[SIZE, n] = size
-    layout[STORE_TIMESTAMP_START, n] = (
-        at + STORE_TIMESTAMP_POSITION + (IPV6_EXTRA_BYTES if has_born_v6 else 0)
-    )
+    layout[SYS_FLAG, n] = read_int(buffer, at + SYS_FLAG_POSITION)
     layout[BODY_START, n] = body_at
     layout[BODY_LENGTH, n] = body_length
     layout[TOPIC_START, n] = topic_at

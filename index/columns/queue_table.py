@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from mqstore.index.columns import kernels
 from mqstore.index.columns.records import SCHEMA, Records, build_columns
+from mqstore.index.columns.sent_bodies import as_sent
 from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.store.commit_log import CommitLog
@@ -66,15 +67,23 @@ def table_schema(columns: Sequence[str] | None, *, lend_bodies: bool) -> pa.Sche
 
 
 def queue_table(
-    commit_log: CommitLog, queue: ConsumeQueue, begin_offset: int, end_offset: int, schema: pa.Schema
+    commit_log: CommitLog,
+    queue: ConsumeQueue,
+    begin_offset: int,
+    end_offset: int,
+    schema: pa.Schema,
+    *,
+    decompress: bool = True,
 ) -> pa.Table:
     """The messages of entries `begin_offset` to `end_offset` (not included) as far as there are any.
 
-    Raises CorruptRecord when an entry points at bytes that are not its record.
+    decompress: bodies that producers compressed are as they were sent. Raises CorruptRecord when an entry
+    points at bytes that are not its record; CorruptBody and BodyTooLarge with `decompress`.
     """
     batches = [
-        pa.RecordBatch.from_arrays(build_columns(records, schema), schema=schema)
+        pa.RecordBatch.from_arrays(build_columns(shown, schema), schema=schema)
         for records in _records(commit_log, queue, begin_offset, end_offset)
+        for shown in (as_sent(records, schema) if decompress else (records,))
     ]
     return pa.Table.from_batches(batches, schema)
 

@@ -21,8 +21,10 @@ from mqstore.index.columns import kernels
 from mqstore.store.beside import beside
 from mqstore.store.host import Host
 from mqstore.store.properties_format import KEYS, TAGS
+from mqstore.store.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
+from mqstore.store.sys_flag import BORN_HOST_V6, COMPRESSED
 
-__all__ = ["SCHEMA", "Records", "build_column", "build_columns"]
+__all__ = ["SCHEMA", "Records", "SentBodies", "build_column", "build_columns"]
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
@@ -65,18 +67,30 @@ class Pairs(NamedTuple):
     pairs: Int32s
 
 
+class SentBodies(NamedTuple):
+    """Bodies that are not shown as stored but as they were sent: which rows, ascending, and their bodies.
+
+    No bodies at all where no column needs them (sent_bodies.py).
+    """
+
+    rows: Int64s
+    bodies: list[bytes]
+
+
 @dataclass(frozen=True)
 class Records:
     """Whole records: their bytes, and where the parts of each are (kernels.py, `layout`)."""
 
     buffer: Bytes
     layout: Int32s
+    sent: SentBodies | None = None
 
     def __len__(self) -> int:
         return int(self.layout.shape[1])
 
     def select(self, mask: npt.NDArray[np.bool_]) -> "Records":
-        """The records where `mask` is true."""
+        """The records where `mask` is true; chosen before bodies are decompressed."""
+        assert self.sent is None
         return self if mask.all() else Records(self.buffer, np.ascontiguousarray(self.layout[:, mask]))
 
     def int32(self, starts: Int32s, distance: int = 0) -> Int32s:
@@ -124,6 +138,30 @@ class Records:
             pa.binary_view(), starts.size, [None, pa.py_buffer(views), pa.py_buffer(self.buffer)]
         )
 
+    def sent_binary(self, sent: SentBodies) -> pa.Array:
+        """The bodies as a binary array, those of `sent` as they were sent."""
+        starts, lengths = self.layout[kernels.BODY_START], self.layout[kernels.BODY_LENGTH]
+        is_stored = np.ones(len(self), np.bool_)
+        is_stored[sent.rows] = False
+        order = np.empty(len(self), np.int64)
+        order[is_stored] = np.arange(len(self) - sent.rows.size)
+        order[sent.rows] = np.arange(len(self) - sent.rows.size, len(self))
+        stored = self.binary(starts[is_stored], lengths[is_stored])
+        both = pa.concat_arrays([stored, pa.array(sent.bodies, pa.binary())])
+        return both.take(pa.array(order))
+
+    def sent_lent(self, sent: SentBodies) -> pa.Array:
+        """The bodies as a binary_view array: those of `sent` from a copy, the others lent from the buffer."""
+        copy, starts, lengths = _joined(sent.bodies)
+        views, sent_views = np.empty((len(self), 4), np.int32), np.empty((starts.size, 4), np.int32)
+        stored_lengths = self.layout[kernels.BODY_LENGTH].copy()
+        stored_lengths[sent.rows] = 0
+        kernels.lend_bytes(self.buffer, self.layout[kernels.BODY_START], stored_lengths, 0, views.reshape(-1))
+        kernels.lend_bytes(copy, starts, lengths, 1, sent_views.reshape(-1))
+        views[sent.rows] = sent_views
+        buffers = [None, *map(pa.py_buffer, (views, self.buffer, copy))]
+        return pa.Array.from_buffers(pa.binary_view(), len(self), buffers)
+
     @property
     def topics(self) -> pa.Array:
         """The topics as binary."""
@@ -132,7 +170,16 @@ class Records:
     @property
     def store_timestamps_ms(self) -> Int64s:
         """The store timestamps, epoch ms."""
-        return self.int64(self.layout[kernels.STORE_TIMESTAMP_START])
+        return self.int64(self.store_timestamp_starts)
+
+    @property
+    def store_timestamp_starts(self) -> Int32s:
+        """Where the store timestamps lie: behind the born hosts, which are longer with IPv6."""
+        starts = self.layout[kernels.POSITION] + np.int32(STORE_TIMESTAMP_POSITION)
+        sys_flags = self.layout[kernels.SYS_FLAG]
+        if np.bitwise_or.reduce(sys_flags) & BORN_HOST_V6:
+            starts[sys_flags & BORN_HOST_V6 != 0] += IPV6_EXTRA_BYTES
+        return starts
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -156,6 +203,13 @@ class Records:
             self.buffer, *self.pairs, np.frombuffer(name.encode(), np.uint8), value_starts, value_lengths
         )
         return value_starts, value_lengths
+
+
+def _joined(pieces: list[bytes]) -> tuple[Bytes, Int32s, Int32s]:
+    """The pieces one behind the other, where each begins, and their lengths."""
+    lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
+    starts = np.cumsum(lengths, dtype=np.int32) - lengths
+    return np.frombuffer(b"".join(pieces), np.uint8), starts, lengths
 
 
 def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
@@ -207,8 +261,19 @@ def _topic(records: Records, _: pa.DataType) -> pa.Array:
 
 
 def _body(records: Records, arrow_type: pa.DataType) -> pa.Array:
-    make = records.lent if arrow_type == pa.binary_view() else records.binary
+    is_lent = arrow_type == pa.binary_view()
+    if records.sent is not None:
+        return records.sent_lent(records.sent) if is_lent else records.sent_binary(records.sent)
+    make = records.lent if is_lent else records.binary
     return make(records.layout[kernels.BODY_START], records.layout[kernels.BODY_LENGTH])
+
+
+def _sys_flag(records: Records, _: pa.DataType) -> pa.Array:
+    """COMPRESSED says how the body of the same row is."""
+    sys_flags = records.layout[kernels.SYS_FLAG].copy()
+    if records.sent is not None:
+        sys_flags[records.sent.rows] &= ~COMPRESSED
+    return pa.array(sys_flags)
 
 
 def _store_size(records: Records, _: pa.DataType) -> pa.Array:
@@ -250,11 +315,11 @@ def _store_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
 
 def _born_host(records: Records, _: pa.DataType) -> pa.Array:
     starts = records.layout[kernels.POSITION] + np.int32(48)
-    return _hosts(records, starts, records.layout[kernels.STORE_TIMESTAMP_START])
+    return _hosts(records, starts, records.store_timestamp_starts)
 
 
 def _store_host(records: Records, _: pa.DataType) -> pa.Array:
-    starts = records.layout[kernels.STORE_TIMESTAMP_START] + np.int32(8)
+    starts = records.store_timestamp_starts + np.int32(8)
     return _hosts(records, starts, records.layout[kernels.BODY_START] - np.int32(16))
 
 
@@ -301,7 +366,7 @@ _COLUMNS: dict[str, Callable[[Records, pa.DataType], pa.Array]] = {
     "body": _body,
     "properties": _properties,
     "flag": _int_at(16),
-    "sys_flag": _int_at(36),
+    "sys_flag": _sys_flag,
     "born_timestamp": _born_timestamp,
     "store_timestamp": _store_timestamp,
     "born_host": _born_host,

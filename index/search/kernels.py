@@ -25,7 +25,7 @@ from mqstore.store.record_format import (
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.sys_flag import BORN_HOST_V6, INNER_BATCH
+from mqstore.store.sys_flag import BORN_HOST_V6, COMPRESSED, INNER_BATCH
 
 __all__ = ["locate_records", "locate_tagged", "narrow_by_time", "run_offsets"]
 
@@ -128,7 +128,8 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
     entries: uint8, packed, of which at most places.shape[1] are looked at. data: the segment, whose first
     byte has physical offset `start_offset`; its bytes before `end` may be read. max_bytes: the records'
     sizes together; the first is taken whatever its size. places: int64[4, n], filled with the positions in
-    `data` where record and body begin and end: record start, record stop, body start, body stop.
+    `data` where record and body begin and end: record start, record stop, body start, body stop; body start
+    is -1 where the body is compressed, which is not to be lent.
 
     Ends before the first entry that is out of the ordinary, whatever it may be: a blank one, one of another
     segment, one of an inner batch, one whose record is not all there or states another size or physical
@@ -151,7 +152,7 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
             return index, taken_bytes
         places[0, index] = at
         places[1, index] = at + size
-        places[2, index] = body_at
+        places[2, index] = -1 if read_int(data, at + SYS_FLAG_POSITION) & COMPRESSED else body_at
         places[3, index] = body_at + body_length
         taken_bytes += size
     return count, taken_bytes
@@ -218,7 +219,7 @@ def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_
             continue
         places[0, found] = at
         places[1, found] = at + size
-        places[2, found] = body_at
+        places[2, found] = -1 if read_int(data, at + SYS_FLAG_POSITION) & COMPRESSED else body_at
         places[3, found] = body_at + body_length
         taken_bytes += size
         found += 1

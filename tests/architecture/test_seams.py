@@ -58,7 +58,12 @@ SEAMS = (
         "put the loop into this folder's kernels.py, and import that where it is first needed",
     ),
     Seam(
-        ("isal", "zlib", "binascii.crc32"),
+        ("zlib", "lz4", "backports", "compression.zstd"),
+        ("store/checksum/crc32.py", "store/compressed_body.py"),
+        "take crc32 from store/checksum/crc32.py, and decompress bodies by store/compressed_body.py",
+    ),
+    Seam(
+        ("isal", "binascii.crc32"),
         ("store/checksum/crc32.py",),
         "take crc32 from store/checksum/crc32.py, or in compiled loops from store/checksum/kernels.py",
     ),

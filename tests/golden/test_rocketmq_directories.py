@@ -123,15 +123,15 @@ def test_every_field_of_every_record(opened: Opened) -> None:
         assert message.queue_offset == (expected.queue_offset if expected.has_queue_entry else 0)
         assert message.physical_offset == expected.physical_offset
         assert message.store_timestamp == expected.store_timestamp
-        assert message.sys_flag == expected.sys_flag
+        assert message.stored_sys_flag == expected.sys_flag
         assert message.born_timestamp == expected.born_timestamp
         assert message.msg_id == expected.message_id
-        assert message.body_crc == zlib.crc32(message.body_view) & 0x7FFF_FFFF
+        assert message.body_crc == zlib.crc32(message.stored_body_view) & 0x7FFF_FFFF
         if expected.properties is None:
             continue
         assert message.store_size == len(message.record) == expected.store_size
         assert message.flag == expected.flag
-        assert (len(message.body), message.body_crc) == (expected.body_length, expected.body_crc)
+        assert (len(message.stored_body), message.body_crc) == (expected.body_length, expected.body_crc)
         assert opened.own_properties(message) == expected.properties.encode()
         assert message.properties == expected.parsed_properties
 
@@ -184,7 +184,7 @@ def client_element(opened: Opened, message: StoredMessage, batch_properties: str
     properties = opened.own_properties(message)
     assert properties.endswith(batch_properties.encode())
     own = properties[: len(properties) - len(batch_properties.encode())]
-    return BatchElement(message.body, own, message.flag)
+    return BatchElement(message.stored_body, own, message.flag)
 
 
 def test_encoding_a_decoded_record_gives_the_same_bytes(opened: Opened) -> None:
@@ -195,13 +195,13 @@ def test_encoding_a_decoded_record_gives_the_same_bytes(opened: Opened) -> None:
         encoded = encode_record(
             magic=magic,
             topic_field=topic_field,
-            body=message.body,
+            body=message.stored_body,
             properties=opened.own_properties(message),
             queue_id=message.queue_id,
             flag=message.flag,
             queue_offset=message.queue_offset,
             physical_offset=message.physical_offset,
-            sys_flag=message.sys_flag,
+            sys_flag=message.stored_sys_flag,
             born_timestamp=message.born_timestamp,
             born_host=message.born_host.encode(),
             store_timestamp=message.store_timestamp,
@@ -302,7 +302,7 @@ def test_every_key_finds_its_messages(opened: Opened) -> None:
     by_key = defaultdict(set)
     for expected in opened.expected:
         message = opened.message(expected)
-        if message.sys_flag & 0xC != 0xC:
+        if message.stored_sys_flag & 0xC != 0xC:
             for key in (message.unique_key, *message.keys):
                 if key:
                     by_key[message.topic, key].add(message.physical_offset)
@@ -392,11 +392,11 @@ def test_delayed_messages_of_the_broker_are_delivered(name: str, golden_copy: Ca
         delivered = []
         offset = end
         while (message := store.look_message_by_offset(offset)) is not None:
-            delivered.append((message.topic, str(message.queue_id), message.properties, message.body))
+            delivered.append((message.topic, str(message.queue_id), message.properties, message.stored_body))
             offset += message.store_size
         originals = [store.look_message_by_offset(record.physical_offset) for record in waiting]
         wanted = [
-            (m.properties["REAL_TOPIC"], m.properties["REAL_QID"], m.properties, m.body)
+            (m.properties["REAL_TOPIC"], m.properties["REAL_QID"], m.properties, m.stored_body)
             for m in originals
             if m
         ]

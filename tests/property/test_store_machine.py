@@ -136,9 +136,9 @@ def same(message: StoredMessage, record: Record) -> None:
     assert (message.topic, message.queue_id) == record.queue
     assert message.physical_offset == record.physical_offset
     assert message.queue_offset == (record.queue_offset or 0)
-    assert (message.body, message.tags, message.keys) == (record.body, record.tags, record.keys)
+    assert (message.stored_body, message.tags, message.keys) == (record.body, record.tags, record.keys)
     assert message.store_timestamp == record.store_timestamp
-    assert (message.reconsume_times, message.sys_flag) == (record.reconsume_times, record.sys_flag)
+    assert (message.reconsume_times, message.stored_sys_flag) == (record.reconsume_times, record.sys_flag)
 
 
 class StoreMachine(RuleBasedStateMachine):

@@ -168,7 +168,9 @@ def locate_records(
             break
         body_at = 88 + (12 if _int(record, 36) & 0x10 else 0) + (12 if _int(record, 36) & 0x20 else 0)
         body_stop = at + body_at + _int(record, body_at - 4)
-        places.append((at, at + size, at + body_at, body_stop))
+        # What is compressed is not lent.
+        body_start = -1 if _int(record, 36) & 1 else at + body_at
+        places.append((at, at + size, body_start, body_stop))
         taken_bytes += size
     return places, taken_bytes
 

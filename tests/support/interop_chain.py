@@ -291,14 +291,14 @@ def _described(store: MessageStore, message: StoredMessage) -> dict[str, Any]:
         "queue_id": message.queue_id,
         "tags_code": tags_code - message.store_timestamp if is_waiting else tags_code,
         "flag": message.flag,
-        "sys_flag": message.sys_flag,
+        "sys_flag": message.stored_sys_flag,
         "born_timestamp": message.born_timestamp,
         "born_host": encode_host(message.born_host),
         "store_host": encode_host(message.store_host),
         "reconsume_times": message.reconsume_times,
         "prepared_transaction_offset": message.prepared_transaction_offset,
         "body_crc": message.body_crc,
-        "body": message.body,
+        "body": message.stored_body,
         "properties": dict(message.properties),
     }
 

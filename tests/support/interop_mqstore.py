@@ -208,7 +208,7 @@ def _message(fields: Json) -> Message:
 
 
 def _described(message: StoredMessage) -> Json:
-    body = message.body
+    body = message.stored_body
     return {
         "topic": message.topic,
         "queue_id": message.queue_id,
@@ -217,7 +217,7 @@ def _described(message: StoredMessage) -> Json:
         "store_size": message.store_size,
         "body_crc": message.body_crc,
         "flag": message.flag,
-        "sys_flag": message.sys_flag,
+        "sys_flag": message.stored_sys_flag,
         "born_timestamp": message.born_timestamp,
         "born_host": encode_host(message.born_host),
         "store_timestamp": message.store_timestamp,

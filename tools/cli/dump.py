@@ -35,6 +35,7 @@ _RECORD_COLUMNS = (
     Column[RecordRow]("keys", lambda row: " ".join(row.keys)),
     Column[RecordRow]("retries", lambda row: row.reconsume_times, "right"),
     Column[RecordRow]("body bytes", lambda row: row.body_length, "right"),
+    Column[RecordRow]("compressed", lambda row: row.body_compression),
 )
 
 

@@ -24,6 +24,7 @@ from mqstore.index.index_file_size import find_slot_count
 from mqstore.schedule import timer_log_format
 from mqstore.store import state_file_format
 from mqstore.store.checkpoint_format import decode_checkpoint
+from mqstore.store.compressed_body import compression_of
 from mqstore.store.errors import CorruptRecord, StateFileCorrupt
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.record_format import (
@@ -57,6 +58,7 @@ class RecordRow(Row):
     sys_flag: int | None = None
     body_length: int | None = None
     body_crc: int | None = None
+    body_compression: str | None = None
 
 
 class EntryRow(Row):
@@ -194,6 +196,7 @@ def _record(path: Path, view: memoryview, position: int, segment_offset: int) ->
         sys_flag=header.sys_flag,
         body_length=header.body_length,
         body_crc=header.body_crc,
+        body_compression=compression_of(header.sys_flag),
     )
 
 

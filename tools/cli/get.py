@@ -8,16 +8,14 @@ It commits nothing: no consumer group moves.
 """
 
 import itertools
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from mqstore.message_store import MessageStore
-from mqstore.store.stored_message import StoredMessage
-from mqstore.tools.cli.message_row import MESSAGE_COLUMNS, MessageRow, message_row
+from mqstore.tools.cli.message_row import MESSAGE_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument, TagsOption, TopicArgument
+from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, TagsOption, TopicArgument
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.queue_reader import queue_ids, read_queue
 from mqstore.tools.cli.times import parse_time_ms
@@ -36,6 +34,7 @@ def get(
     ] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="At most so many messages.")] = 10,
     tags: TagsOption = "*",
+    raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
     """Show messages of a topic, queue by queue, from the oldest, an offset, or a time on.
@@ -50,9 +49,10 @@ def get(
             read_queue(opened, topic, queue_id, _start(opened, topic, queue_id, offset, time_ms), count, tags)
             for queue_id in queue_ids(opened, topic, queue)
         )
-        shown = Output(is_json=json).listing(_rows(messages, count), MESSAGE_COLUMNS)
-        if not shown:
-            Output(is_json=json).note(f"no message of topic {topic} there")
+        output = Output(is_json=json)
+        rows = (message_row(each, is_raw=raw, note=output.note) for each in itertools.islice(messages, count))
+        if not output.listing(rows, MESSAGE_COLUMNS):
+            output.note(f"no message of topic {topic} there")
 
 
 def _time_ms(text: str) -> int:
@@ -66,7 +66,3 @@ def _start(store: MessageStore, topic: str, queue_id: int, offset: int | None, t
     if time_ms is not None:
         return store.get_offset_in_queue_by_time(topic, queue_id, time_ms)
     return store.get_min_offset_in_queue(topic, queue_id) if offset is None else offset
-
-
-def _rows(messages: Iterator[StoredMessage], count: int) -> Iterator[MessageRow]:
-    return (message_row(message) for message in itertools.islice(messages, count))

@@ -1,10 +1,14 @@
 """A message as a line of output, for `get`, `tail`, `query` and whoever else lists messages.
 
-Bodies that are UTF-8 are shown as text, others as hex; JSON says which in bodyEncoding.
+Bodies that are UTF-8 are shown as text, others as hex; JSON says which in bodyEncoding. What producers
+compressed is decompressed, unless it is asked for as stored or cannot be: then bodyCompression says how.
 """
 
+from collections.abc import Callable
 from typing import Final, Literal
 
+from mqstore.store.compressed_body import compression_of
+from mqstore.store.errors import BodyTooLarge, CorruptBody
 from mqstore.store.stored_message import StoredMessage
 from mqstore.tools.cli.output import Column, Row
 from mqstore.tools.cli.times import local_time
@@ -28,6 +32,7 @@ class MessageRow(Row):
     keys: tuple[str, ...]
     body: str
     body_encoding: Literal["utf-8", "hex"]
+    body_compression: str | None
     properties: dict[str, str]
     reconsume_times: int
     flag: int
@@ -37,9 +42,15 @@ class MessageRow(Row):
     msg_id: str
 
 
-def message_row(message: StoredMessage) -> MessageRow:
-    """The line for one message."""
-    body, encoding = _body_text(message.body)
+def message_row(
+    message: StoredMessage, *, is_raw: bool = False, note: Callable[[str], None] = lambda line: None
+) -> MessageRow:
+    """The line for one message.
+
+    is_raw: the body as stored. note: is told of a body that cannot be decompressed; it is shown as stored.
+    """
+    sent = None if is_raw else _sent_body(message, note)
+    body, encoding = _body_text(message.stored_body if sent is None else sent)
     return MessageRow(
         topic=message.topic,
         queue_id=message.queue_id,
@@ -52,14 +63,23 @@ def message_row(message: StoredMessage) -> MessageRow:
         keys=message.keys,
         body=body,
         body_encoding=encoding,
+        body_compression=compression_of(message.stored_sys_flag) if sent is None else None,
         properties=message.properties,
         reconsume_times=message.reconsume_times,
         flag=message.flag,
-        sys_flag=message.sys_flag,
+        sys_flag=message.stored_sys_flag if sent is None else message.sys_flag,
         born_host=str(message.born_host),
         store_host=str(message.store_host),
         msg_id=message.msg_id,
     )
+
+
+def _sent_body(message: StoredMessage, note: Callable[[str], None]) -> bytes | None:
+    try:
+        return message.body
+    except (CorruptBody, BodyTooLarge) as error:
+        note(str(error))
+        return None
 
 
 def _body_text(body: bytes) -> tuple[str, Literal["utf-8", "hex"]]:

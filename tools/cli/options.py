@@ -8,6 +8,7 @@ import typer
 __all__ = [
     "ConfigFileOption",
     "JsonOption",
+    "RawOption",
     "SettingOption",
     "StoreArgument",
     "TagsOption",
@@ -34,6 +35,9 @@ StoreArgument = Annotated[
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 JsonOption = Annotated[
     bool, typer.Option("--json", callback=_remember, help="Write JSON, one object a line, nothing shortened.")
+]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Show bodies as they are stored: compressed where producers did so.")
 ]
 TagsOption = Annotated[
     str, typer.Option("--tags", metavar="EXPRESSION", help="Only these tags: '*' or 'TagA || TagB'.")

@@ -17,7 +17,7 @@ from mqstore.store.stored_message import StoredMessage
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.message_row import FOUND_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.times import END_OF_TIME_MS, parse_time_ms
 
@@ -33,6 +33,7 @@ def query(
     begin: Annotated[str, typer.Option("--begin", help="Stored at or after: epoch ms or local time.")] = "0",
     end: Annotated[str | None, typer.Option("--end", help="Stored at or before.")] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="At most so many, the newest.")] = 32,
+    raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
     """Find messages by key within a topic, or one message by its id or physical offset.
@@ -49,7 +50,7 @@ def query(
             found = opened.query_message(topic, key, _time_ms(begin, 0), _time_ms(end, END_OF_TIME_MS), count)
         else:
             found = [_at(opened, _physical_offset(message_id, offset))]
-        output.listing(map(message_row, found), FOUND_COLUMNS)
+        output.listing((message_row(each, is_raw=raw, note=output.note) for each in found), FOUND_COLUMNS)
     if not found:
         output.note(f"no message of topic {topic} has the key {key}")
         raise typer.Exit(ExitCode.PROBLEM)

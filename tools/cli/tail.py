@@ -15,7 +15,7 @@ from mqstore.message_store import MessageStore
 from mqstore.store.stored_message import StoredMessage
 from mqstore.tools.cli.message_row import MESSAGE_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument, TagsOption, TopicArgument
+from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, TagsOption, TopicArgument
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.queue_reader import next_offset_and_messages, queue_ids, read_queue
 
@@ -32,6 +32,7 @@ def tail(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until Ctrl-C.")] = False,
     queue: Annotated[int | None, typer.Option("--queue", help="One queue; otherwise all.")] = None,
     tags: TagsOption = "*",
+    raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
     """Show the newest messages of a topic in the order of the log.
@@ -41,17 +42,18 @@ def tail(
     output = Output(is_json=json)
     with open_for_reading(store) as opened:
         follower = Follower(opened, topic, queue_ids(opened, topic, queue), is_one_queue=queue is not None)
-        _show(output, follower.newest(count, tags))
+        _show(output, follower.newest(count, tags), is_raw=raw)
         pause = threading.Event()
         while follow:
-            _show(output, follower.poll(tags))
+            _show(output, follower.poll(tags), is_raw=raw)
             if not follower.has_moved:
                 pause.wait(_PAUSE_SECONDS)
 
 
-def _show(output: Output, messages: Sequence[StoredMessage]) -> None:
+def _show(output: Output, messages: Sequence[StoredMessage], *, is_raw: bool) -> None:
     if messages:
-        output.listing(map(message_row, messages), MESSAGE_COLUMNS)
+        rows = (message_row(message, is_raw=is_raw, note=output.note) for message in messages)
+        output.listing(rows, MESSAGE_COLUMNS)
 
 
 class Follower:

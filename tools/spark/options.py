@@ -5,7 +5,10 @@
     subscribePattern   read the topics whose whole name matches this regular expression (Python's syntax)
     startingTimestamp  epoch ms: read messages stored at or after it
     endingTimestamp    epoch ms: read messages stored before it
-    failOnDataLoss     true (default): missing or damaged segments are an error; false: read what is whole
+    decompress         true (default): bodies that producers compressed are read as they were sent;
+                       false: body and sysFlag as stored
+    failOnDataLoss     true (default): missing or damaged segments are an error, and so are bodies that cannot
+                       be decompressed; false: read what is whole, and such bodies as stored
 
 Spark hands the names over in any case. An unknown name is an error, so that a misspelt `topic` cannot
 silently read everything.
@@ -28,6 +31,7 @@ _NAMES = (
     "subscribePattern",
     "startingTimestamp",
     "endingTimestamp",
+    "decompress",
     "failOnDataLoss",
 )
 _TOPIC_NAMES = ("topic", "subscribe", "subscribePattern")
@@ -47,6 +51,7 @@ class ReadOptions:
     topic_pattern: str | None = None
     begin_ms: int | None = None
     end_ms: int | None = None
+    decompress: bool = True
     fail_on_data_loss: bool = True
 
     @classmethod
@@ -63,6 +68,7 @@ class ReadOptions:
             topic_pattern=_pattern(values.get("subscribePattern")),
             begin_ms=_epoch_ms("startingTimestamp", values),
             end_ms=_epoch_ms("endingTimestamp", values),
+            decompress=_boolean("decompress", values, default=True),
             fail_on_data_loss=_boolean("failOnDataLoss", values, default=True),
         )
 

@@ -11,16 +11,21 @@ decoding: Spark still checks every one of them, so nothing depends on our compar
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from mqstore.store.errors import BodyTooLarge, CorruptBody
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.partitions import SegmentPartition, plan_segments
 from mqstore.tools.spark.schema import FIELDS
 from mqstore.tools.spark.selection import Selection
+
+if TYPE_CHECKING:
+    from mqstore.index.columns.records import Records
 
 __all__ = ["FilteringReader", "MqstoreReader"]
 
@@ -47,9 +52,29 @@ class MqstoreReader(DataSourceReader):
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for piece in read_segment(partition, fail_on_data_loss=self._options.fail_on_data_loss):
             records = self._selection.apply(piece)
-            if len(records):
-                columns = [build_column(FIELDS[field.name], records, field.type) for field in schema]
+            for shown in self._shown(records, schema) if len(records) else ():
+                columns = [build_column(FIELDS[field.name], shown, field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _shown(self, records: "Records", schema: pa.Schema) -> Iterable["Records"]:
+        """The records with bodies as the options want them, in one batch or several."""
+        if not self._options.decompress:
+            return (records,)
+        from mqstore.index.columns.sent_bodies import as_sent
+
+        return _told_the_option(as_sent(records, schema, keep_broken=not self._options.fail_on_data_loss))
+
+
+def _told_the_option(shown: Iterator["Records"]) -> Iterator["Records"]:
+    """Add to an error what to do about it in Spark."""
+    try:
+        yield from shown
+    except (CorruptBody, BodyTooLarge) as error:
+        error.add_note(
+            "With Spark, set option decompress to false to read all bodies as stored, or failOnDataLoss to "
+            "false to read those as stored that cannot be decompressed."
+        )
+        raise
 
 
 class FilteringReader(MqstoreReader):

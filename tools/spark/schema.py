@@ -5,7 +5,7 @@ and reads only those; it is the one way to prune columns, because Spark hands no
 data source.
 
 Names come from the RocketMQ and Kafka connectors. `keys` is the raw KEYS property (blank-separated),
-`body` is the body as stored (see `sysFlag` for its compression), times are UTC.
+`body` is the body as it was sent unless option `decompress` is false (`sysFlag` says which), times are UTC.
 """
 
 import difflib

@@ -345,7 +345,7 @@ def test_looking_finds_what_the_decoder_takes(small: SmallLog, fields: dict[str,
                 assert found is None, (at, byte)
             else:
                 assert found is not None, (at, byte)
-                assert found.body == bytes(segment.view[expected.body_start : expected.body_stop])
+                assert found.stored_body == bytes(segment.view[expected.body_start : expected.body_stop])
                 assert found.layout == expected
         segment.write(at, whole[at : at + 1])
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.errors import BodyTooLarge, CorruptBody
 from mqstore.store.host import Host
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.message import Message
 from mqstore.store.message_encoder import MessageEncoder
 from mqstore.store.record_format import RecordIllegal
 from mqstore.store.stored_message import StoredMessage
+from mqstore.store.sys_flag import BORN_HOST_V6, COMPRESSED, MULTI_TAGS
 from support.small_log import SmallLog
 
 MESSAGE = Message(
@@ -21,7 +23,7 @@ MESSAGE = Message(
     queue_id=2,
     properties={"UNIQ_KEY": "U", "user": "ü"},
     flag=-5,
-    sys_flag=0x1,
+    sys_flag=MULTI_TAGS,
     born_timestamp=17,
     born_host=Host.parse("[2001:db8::1]:1"),
     reconsume_times=3,
@@ -56,7 +58,7 @@ def test_every_field_is_read(small: SmallLog) -> None:
     assert (found.body, bytes(found.body_view), found.body_crc) == (b"some body", b"some body", crc)
     assert (found.tags, found.keys, found.unique_key) == ("paid", ("o-1", "o-2"), "U")
     assert found.properties == {"UNIQ_KEY": "U", "user": "ü", "KEYS": "o-1 o-2", "TAGS": "paid"}
-    assert (found.flag, found.sys_flag, found.reconsume_times) == (-5, 0x11, 3)
+    assert (found.flag, found.sys_flag, found.reconsume_times) == (-5, MULTI_TAGS | BORN_HOST_V6, 3)
     assert (found.born_timestamp, found.store_timestamp) == (17, small.clock.now_ms())
     assert (str(found.born_host), str(found.store_host)) == ("[2001:db8::1]:1", "127.0.0.1:10911")
     assert found.prepared_transaction_offset == 12
@@ -121,3 +123,62 @@ def test_repr_says_where_it_lies(small: SmallLog) -> None:
         "StoredMessage(topic='orders', queue_id=0, queue_offset=0, physical_offset=0, "
         f"store_size={found.store_size})"
     )
+
+
+ZLIB = 0x300
+SENT = b"the same again and " * 300
+COMPRESSED_MESSAGE = Message("orders", zlib.compress(SENT), sys_flag=COMPRESSED | ZLIB | MULTI_TAGS)
+
+
+def test_a_compressed_body_is_read_as_it_was_sent(small: SmallLog) -> None:
+    """Body and sys flag belong together, as in RocketMQ's decoder: COMPRESSED is gone, how it was is kept."""
+    found = put(small, COMPRESSED_MESSAGE)
+    assert (found.body, bytes(found.body_view), found.decompressed_body()) == (SENT, SENT, SENT)
+    assert found.is_compressed
+    assert found.sys_flag == ZLIB | MULTI_TAGS
+
+
+def test_the_stored_body_is_there_too(small: SmallLog) -> None:
+    """With the sys flag and the CRC that belong to it; the view is lent from the mapping."""
+    found = put(small, COMPRESSED_MESSAGE)
+    assert found.stored_body == bytes(found.stored_body_view) == COMPRESSED_MESSAGE.body
+    assert found.stored_sys_flag == COMPRESSED | ZLIB | MULTI_TAGS
+    assert found.body_crc == zlib.crc32(found.stored_body_view) & 0x7FFF_FFFF
+    assert found.stored_body_view.obj is found.record.obj
+
+
+def test_a_compressed_message_is_put_again_as_it_is_stored(small: SmallLog) -> None:
+    """Neither decompressed nor compressed twice: the same bytes, CRC and flag."""
+    first = put(small, COMPRESSED_MESSAGE)
+    second = put(small, first.to_message())
+    assert (second.stored_body, second.body_crc, second.stored_sys_flag) == (
+        first.stored_body,
+        first.body_crc,
+        first.stored_sys_flag,
+    )
+
+
+def test_the_limit_of_a_body_is_its_readers(small: SmallLog) -> None:
+    """A body just as long as the limit is read, one byte longer is refused."""
+    found = put(small, COMPRESSED_MESSAGE)
+    assert found.decompressed_body(max_bytes=len(SENT)) == SENT
+    with pytest.raises(BodyTooLarge) as caught:
+        found.decompressed_body(max_bytes=len(SENT) - 1)
+    assert (caught.value.physical_offset, caught.value.limit_bytes) == (0, len(SENT) - 1)
+
+
+def test_a_body_that_is_not_what_the_flag_says_is_an_error(small: SmallLog) -> None:
+    """All else of the message can be read."""
+    found = put(small, Message("orders", b"never compressed", tags="paid", sys_flag=COMPRESSED))
+    with pytest.raises(CorruptBody, match=r"at physical offset 0 .* ZLIB"):
+        _ = found.body
+    with pytest.raises(CorruptBody):
+        _ = found.body_view
+    assert (found.tags, found.stored_body) == ("paid", b"never compressed")
+
+
+def test_an_empty_body_is_not_decompressed(small: SmallLog) -> None:
+    """RocketMQ leaves it and its flag alone."""
+    found = put(small, Message("orders", b"", sys_flag=COMPRESSED))
+    assert (found.body, bytes(found.body_view), found.sys_flag) == (b"", b"", COMPRESSED)
+    assert not found.is_compressed

@@ -5,20 +5,23 @@ by the reader that tests/unit/index/test_get_message.py holds to RocketMQ's rule
 """
 
 import threading
+import zlib
 from pathlib import Path
 from typing import Any
 
+import lz4.frame
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.columns import kernels, records
-from mqstore.index.columns.queue_table import queue_table, table_schema
-from mqstore.index.columns.records import SCHEMA
+from mqstore.index.columns import kernels, records, sent_bodies
+from mqstore.index.columns.queue_table import _records, queue_table, table_schema
+from mqstore.index.columns.records import SCHEMA, build_columns
 from mqstore.index.consume_queue_format import ENTRY
-from mqstore.store.errors import ConfigIllegal, CorruptRecord
+from mqstore.store.compressed_body import MAX_BODY_BYTES
+from mqstore.store.errors import BodyTooLarge, ConfigIllegal, CorruptBody, CorruptRecord
 from mqstore.store.file_system import FileSystem
 from mqstore.store.host import Host
 from mqstore.store.memory_file_system import MemoryFileSystem
@@ -26,8 +29,10 @@ from mqstore.store.message import Message
 from mqstore.store.stored_message import StoredMessage
 from support.filled_queues import FilledQueues
 from support.small_store import SmallStore, messages_of
+from support.zstd import zstd_compress
 
 text = st.text(st.characters(exclude_characters="\x00\x01\x02 ", exclude_categories=["Cs"]), min_size=1)
+COMPRESSORS = {0x1: zlib.compress, 0x101: lz4.frame.compress, 0x201: zstd_compress, 0x301: zlib.compress}
 messages = st.fixed_dictionaries(
     {"body": st.binary(max_size=40)},
     optional={
@@ -35,7 +40,7 @@ messages = st.fixed_dictionaries(
         "keys": st.lists(text, max_size=2).map(tuple),
         "properties": st.dictionaries(text.map("user-{}".format), text, max_size=3),
         "flag": st.integers(-(2**31), 2**31 - 1),
-        "sys_flag": st.sampled_from([0, 1, 4, 8]),
+        "sys_flag": st.sampled_from([0, 4, 8, *COMPRESSORS]),
         "born_timestamp": st.integers(0, 2**62),
         "born_host": st.sampled_from([Host.parse("10.0.0.1:7"), Host.parse("[2001:db8::1]:7")]),
         "reconsume_times": st.integers(0, 16),
@@ -86,7 +91,8 @@ def test_a_table_says_what_the_messages_say(puts: list[dict[str, Any]], lend: bo
     """Every column, of any message; bodies copied or lent."""
     filled = FilledQueues(MemoryFileSystem(), Path("/store"))
     for fields in puts:
-        filled.put(**fields)
+        compress = COMPRESSORS.get(fields.get("sys_flag", 0), bytes)
+        filled.put(**fields | {"body": compress(fields["body"])})
     assert rows(table(filled, lend=lend)) == [row(message) for message in pulled(filled)]
 
 
@@ -224,3 +230,65 @@ def test_an_entry_that_points_elsewhere_is_an_error(filled: FilledQueues, shift:
     queue.append_entries(1, entry)
     with pytest.raises(CorruptRecord):
         queue_table(filled.log, queue, 0, 2, table_schema(None, lend_bodies=False))
+
+
+@pytest.fixture
+def compressed(filled: FilledQueues) -> FilledQueues:
+    """A queue of bodies that were compressed, and of others between them."""
+    for number in range(30):
+        body = b"%d again and " % number * number
+        sys_flag = [0, *COMPRESSORS][number % 5]
+        filled.put(COMPRESSORS.get(sys_flag, bytes)(body), sys_flag=sys_flag)
+    return filled
+
+
+@pytest.mark.parametrize("lend", [False, True])
+@pytest.mark.parametrize("batch_bytes", [1, 100, 2**20])
+def test_compressed_bodies_are_shown_as_they_were_sent(
+    compressed: FilledQueues, lend: bool, batch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In batches of few bytes, too; the sys flag says that they are no longer compressed."""
+    monkeypatch.setattr(sent_bodies, "_BATCH_BYTES", batch_bytes)
+    found = table(compressed, lend=lend)
+    assert found["body"].to_pylist() == [b"%d again and " % number * number for number in range(30)]
+    assert {flag & 0xFF for flag in found["sys_flag"].to_pylist()} == {0}
+    assert found["queue_offset"].to_pylist() == list(range(30))
+    assert len(found["body"].chunks) > 1 or batch_bytes > 100
+
+
+def test_bodies_as_stored_can_be_asked_for(compressed: FilledQueues) -> None:
+    """With the sys flag as stored."""
+    queue = compressed.queues.find_or_create("orders", 0)
+    schema = table_schema(["body", "sys_flag"], lend_bodies=False)
+    found = queue_table(compressed.log, queue, 0, 30, schema, decompress=False).to_pylist()
+    stored = [{"body": m.stored_body, "sys_flag": m.stored_sys_flag} for m in pulled(compressed)]
+    assert found == stored
+
+
+def test_without_bodies_none_is_decompressed(filled: FilledQueues) -> None:
+    """So a body that cannot be does no harm; the sys flag is that of a decompressed one all the same."""
+    filled.put(b"never compressed", sys_flag=0x101)
+    assert table(filled, 0, 1, "sys_flag", "store_size")["sys_flag"].to_pylist() == [0x100]
+    with pytest.raises(CorruptBody, match="physical offset 0"):
+        table(filled, 0, 1, "body")
+
+
+def test_a_bomb_is_told(filled: FilledQueues) -> None:
+    """Before it takes the memory for itself."""
+    filled.put(b"small")
+    filled.put(zstd_compress(bytes(MAX_BODY_BYTES + 1)), sys_flag=0x201)
+    with pytest.raises(BodyTooLarge) as caught:
+        table(filled)
+    assert caught.value.physical_offset == pulled(filled)[1].physical_offset
+
+
+def test_broken_bodies_can_be_kept_as_stored(compressed: FilledQueues) -> None:
+    """With their sys flag, by which they are told from the others."""
+    compressed.put(b"never compressed", sys_flag=0x101)
+    schema = table_schema(["body", "sys_flag"], lend_bodies=False)
+    queue = compressed.queues.find_or_create("orders", 0)
+    (stored,) = _records(compressed.log, queue, 0, 31)
+    (kept,) = sent_bodies.as_sent(stored, schema, keep_broken=True)
+    found = pa.Table.from_arrays(build_columns(kept, schema), schema=schema).to_pylist()
+    assert found[-1] == {"body": b"never compressed", "sys_flag": 0x101}
+    assert found[:-1] == table(compressed, 0, 30, "body", "sys_flag").to_pylist()

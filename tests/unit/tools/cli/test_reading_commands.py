@@ -1,5 +1,6 @@
 """get, tail, query, topics and stats, on a small store whose segment sizes nobody tells them."""
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,44 @@ def test_stats_shows_groups_and_delays(orders: Path) -> None:
     assert stats["groups"] == [{"group": "billing", "topic": "orders", "committed": 1, "lag": 2}]
     assert [(level["level"], level["pending"]) for level in stats["delayLevels"]] == [(18, 1)]
     assert "billing" in run("stats", orders).stdout
+
+
+@pytest.fixture
+def compressed(tmp_path: Path) -> Path:
+    """One body as sent, one compressed by its producer, one that says so and is not."""
+    path = tmp_path / "compressed"
+    with MessageStore.open(path, ORDER_CONFIG) as store:
+        for body, sys_flag in ((b"plain", 0), (zlib.compress(b"the order"), 0x301), (b"no frame", 0x101)):
+            store.put_message(Message("orders", body, keys="k", queue_id=0, sys_flag=sys_flag))
+    return path
+
+
+COMMANDS = [("get", "orders"), ("tail", "orders"), ("query", "orders", "--key", "k")]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_compressed_bodies_are_shown_as_they_were_sent(compressed: Path, command: tuple[str, ...]) -> None:
+    """One that cannot be decompressed is shown as stored, and a line on standard error says why."""
+    result = run(command[0], compressed, *command[1:], "--json")
+    shown = [(row["body"], row["bodyCompression"], row["sysFlag"]) for row in json_lines(result)]
+    assert shown == [("plain", None, 0), ("the order", None, 0x300), ("no frame", "LZ4", 0x101)]
+    assert "cannot be decompressed" in result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_bodies_as_stored_are_shown_on_request(compressed: Path, command: tuple[str, ...]) -> None:
+    """--raw; JSON says how they are compressed."""
+    result = run(command[0], compressed, *command[1:], "--json", "--raw")
+    shown = [(row["body"], row["bodyCompression"], row["sysFlag"]) for row in json_lines(result)]
+    assert shown == [
+        ("plain", None, 0),
+        (zlib.compress(b"the order").hex(), "ZLIB", 0x301),
+        ("no frame", "LZ4", 0x101),
+    ]
+    assert result.stderr == ""
+
+
+def test_dump_says_how_bodies_are_compressed(compressed: Path) -> None:
+    """Straight from the sys flag."""
+    rows = json_lines(run("dump", compressed / "commitlog" / f"{0:020d}", "--json"))
+    assert [row["bodyCompression"] for row in rows] == [None, "ZLIB", "LZ4"]

@@ -5,17 +5,19 @@ Spark), against the plain-Python twin in tests/support/plain_records.py and Rock
 """
 
 import pickle
+import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import lz4.frame
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, In, InputPartition, IsNotNull
 from pyspark.sql.types import StructType
 
-from mqstore.store.errors import CorruptRecord
+from mqstore.store.errors import CorruptBody, CorruptRecord
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition, plan_segments
 from mqstore.tools.spark.reader import FilteringReader, MqstoreReader
@@ -23,6 +25,7 @@ from mqstore.tools.spark.schema import SCHEMA
 from mqstore.tools.spark.segment import _Scan, read_segment
 from support.golden_manifest import GOLDEN_NAMES, manifest_rows
 from support.plain_records import V2, Row, host_bytes, read_rows, record, write_segment
+from support.zstd import zstd_compress
 
 SIZE = 64 * 1024
 
@@ -73,13 +76,13 @@ def test_golden_directories_equal_the_twin(name: str, golden_directory: Callable
     store = golden_directory(name)
     expected = [row for path in sorted((store / "commitlog").iterdir()) for row in read_rows(path)]
     assert len(expected) == 1995
-    assert _rows(store) == expected
+    assert _rows(store, decompress="false") == expected
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_golden_directories_equal_their_manifests(name: str, golden_directory: Callable[[str], Path]) -> None:
     """What RocketMQ itself said of each single put."""
-    rows = {row["physicalOffset"]: row for row in _rows(golden_directory(name))}
+    rows = {row["physicalOffset"]: row for row in _rows(golden_directory(name), decompress="false")}
     singles = [put for put in manifest_rows(name) if put["kind"] == "single"]
     assert len(singles) > 1800
     for put in singles:
@@ -133,7 +136,7 @@ RECORDS = st.fixed_dictionaries(
 def test_any_record_equals_the_twin(parts: list[dict[str, object]], tmp_path: Path) -> None:
     """Both versions, both kinds of hosts, any numbers, any properties string."""
     path = write_segment(tmp_path, 0, _log(*parts), SIZE)
-    assert _rows(tmp_path) == read_rows(path)
+    assert _rows(tmp_path, decompress="false") == read_rows(path)
 
 
 def test_chosen_columns_come_in_the_chosen_order(tmp_path: Path) -> None:
@@ -336,3 +339,51 @@ def test_times_that_spark_cannot_hold_are_its_limits(tmp_path: Path) -> None:
     (batch,) = reader.read(reader.partitions()[0])
     high, low = batch.column(0).cast("int64").to_pylist()
     assert high == -low == (2**63 - 1) // 1000 * 1000
+
+
+def _write_compressed(store: Path) -> None:
+    """Bodies as sent, compressed, and one that only says so."""
+    write_segment(
+        store,
+        0,
+        _log(
+            {"body": b"plain"},
+            {"body": zlib.compress(b"zlib"), "sys_flag": 0x1},
+            {"body": lz4.frame.compress(b"lz4"), "sys_flag": 0x101},
+            {"body": zstd_compress(b"zstd"), "sys_flag": 0x201},
+            {"body": b"no frame", "sys_flag": 0x101, "topic": "broken"},
+        ),
+        SIZE,
+    )
+
+
+def test_compressed_bodies_are_read_as_they_were_sent(tmp_path: Path) -> None:
+    """And the sys flag says so. What is not selected is not decompressed."""
+    _write_compressed(tmp_path)
+    rows = _rows(tmp_path, "body", "sysFlag", topic="orders")
+    assert [tuple(row.values()) for row in rows] == [
+        (b"plain", 0),
+        (b"zlib", 0),
+        (b"lz4", 0x100),
+        (b"zstd", 0x200),
+    ]
+
+
+def test_bodies_as_stored_are_read_on_request(tmp_path: Path) -> None:
+    """Option decompress=false."""
+    _write_compressed(tmp_path)
+    expected = [(row["body"], row["sysFlag"]) for row in read_rows(tmp_path / "commitlog" / f"{0:020d}")]
+    rows = _rows(tmp_path, "body", "sysFlag", decompress="false")
+    assert [tuple(row.values()) for row in rows] == expected
+
+
+def test_a_body_that_cannot_be_decompressed_is_told(tmp_path: Path) -> None:
+    """With what to do about it; failOnDataLoss=false reads it as stored, and the sys flag tells it apart."""
+    _write_compressed(tmp_path)
+    with pytest.raises(CorruptBody) as caught:
+        _rows(tmp_path, "body")
+    assert "decompress to false" in caught.value.__notes__[0]
+    assert len(_rows(tmp_path, "queueId")) == 5
+    rows = _rows(tmp_path, "body", "sysFlag", failOnDataLoss="false")
+    assert tuple(rows[-1].values()) == (b"no frame", 0x101)
+    assert [row["body"] for row in rows[:-1]] == [b"plain", b"zlib", b"lz4", b"zstd"]
