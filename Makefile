@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types crash powercut bench clean
+.PHONY: help setup demo test interop lint types crash powercut bench storm clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -64,6 +64,10 @@ FS ?= ext4 xfs btrfs
 powercut: STATES = 50
 powercut: setup ## power cuts of real file systems, from a log of all that their devices were told; writes the figures
 	@$(BIN)/python tests/crash/powercut.py --states $(STATES) --seed $(SEED) --fs $(FS) $(ARGS)
+
+# About twenty minutes. ARGS="--stride 7 reopen" strikes one operation at every seventh place.
+storm: setup ## an exception at every place of every operation, and signals; nothing may be lost
+	@$(BIN)/python tests/crash/storm.py $(ARGS)
 
 # The rivals are fetched the first time, and Apache RocketMQ's jars where Maven and a JDK are there. Twenty minutes or less
 # on two quiet cores. Narrowed by ARGS="-k put_messages", it prints its tables and leaves the documents alone.

@@ -40,6 +40,7 @@ __all__ = [
     "acquire_readable",
     "acquire_writable",
     "delete_files",
+    "give_up",
     "release",
 ]
 
@@ -69,7 +70,7 @@ class KeyEnvironment:
         self.path = directory.resolve()
         # Under _open_guard.
         self.has_writer = writable
-        self.holder_count = 1
+        self.holders: set[object] = set()
         self._file_system = file_system
         self.process_id = os.getpid()
         # Held while a read is under way, or the map changes its size, or the files are closed.
@@ -303,18 +304,21 @@ os.register_at_fork(
 )
 
 
-def acquire_writable(file_system: FileSystem, directory: Path) -> KeyEnvironment:
-    """The environment for the one writer, made if need be. Raises StoreLocked, StoreFull."""
+def acquire_writable(file_system: FileSystem, directory: Path, holder: object) -> KeyEnvironment:
+    """The environment for the one writer, made if need be. Raises StoreLocked, StoreFull.
+
+    holder: who gives it back, with `release`; or with `give_up` when this raised, be it an interrupt's error.
+    """
     with KeyEnvironment._open_guard:
         known = KeyEnvironment._opened.get(directory.resolve())
         if known is not None:
             if known.has_writer:
                 raise StoreLocked(directory, known.process_id)
+            known.holders.add(holder)
             known.become_writable()
-            known.holder_count += 1
             return known
         file_system.make_directories(directory)
-        return _register(_open_or_begin_anew(file_system, directory))
+        return _register(_open_or_begin_anew(file_system, directory), holder)
 
 
 def _open_or_begin_anew(file_system: FileSystem, directory: Path) -> KeyEnvironment:
@@ -340,38 +344,56 @@ def _open_usable(file_system: FileSystem, directory: Path, *, writable: bool) ->
         # A reader has the log to fall back on.
         if writable:
             raise
+    except BaseException:
+        # An interrupt (Ctrl-C): LMDB opens a folder once.
+        if environment is not None:
+            environment.close()
+        raise
     if environment is not None:
         environment.close()
     return None
 
 
-def acquire_readable(file_system: FileSystem, directory: Path) -> KeyEnvironment | None:
-    """The environment for a reader; None where there is none that it can use."""
+def acquire_readable(file_system: FileSystem, directory: Path, holder: object) -> KeyEnvironment | None:
+    """The environment for a reader; None where there is none that it can use. holder: see above."""
     with KeyEnvironment._open_guard:
         known = KeyEnvironment._opened.get(directory.resolve())
         if known is not None:
-            known.holder_count += 1
+            known.holders.add(holder)
             return known
         if not file_system.exists(directory / "data.mdb"):
             return None
         environment = _open_usable(file_system, directory, writable=False)
-        return _register(environment) if environment is not None else None
+        return _register(environment, holder) if environment is not None else None
 
 
-def _register(environment: KeyEnvironment) -> KeyEnvironment:
+def _register(environment: KeyEnvironment, holder: object) -> KeyEnvironment:
+    environment.holders.add(holder)
     KeyEnvironment._opened[environment.path] = environment
     return environment
 
 
-def release(environment: KeyEnvironment, *, writable: bool) -> None:
-    """Give back what `acquire_writable` or `acquire_readable` gave; the last one closes it."""
+def release(environment: KeyEnvironment, holder: object, *, writable: bool) -> None:
+    """Give back what `acquire_writable` or `acquire_readable` gave; the last one closes it.
+
+    May be done again where an interrupt came in between: the holder is forgotten last.
+    """
     with KeyEnvironment._open_guard:
-        environment.holder_count -= 1
+        if holder not in environment.holders:
+            return
         if writable:
             environment.end_writing()
-        if environment.holder_count == 0:
-            del KeyEnvironment._opened[environment.path]
+        if len(environment.holders) == 1:
             environment.close()
+            KeyEnvironment._opened.pop(environment.path, None)
+        environment.holders.discard(holder)
+
+
+def give_up(directory: Path, holder: object, *, writable: bool) -> None:
+    """As `release`, for one who may not have been given anything."""
+    environment = KeyEnvironment._opened.get(directory.resolve())
+    if environment is not None:
+        release(environment, holder, writable=writable)
 
 
 def delete_files(file_system: FileSystem, directory: Path) -> None:

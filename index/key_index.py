@@ -36,6 +36,7 @@ from mqstore.index.key_environment import (
     acquire_readable,
     acquire_writable,
     delete_files,
+    give_up,
     release,
 )
 from mqstore.index.key_index_format import KeyIndexState
@@ -76,21 +77,22 @@ class LmdbKeyIndex:
         self._read_only = read_only
         self._lock = threading.Lock()
         # All of these under _lock. No environment: a reader that found none, or closed.
-        acquire = acquire_readable if read_only else acquire_writable
-        self._environment = acquire(self._file_system, directory)
+        self._environment: KeyEnvironment | None = None
         self._is_closed = False
-        self._stored = (
-            self._environment.read(stored_runs.read_state)
-            if self._environment is not None
-            else KeyIndexState(0)
-        )
-        self._buffer = KeyBuffer(self._stored)
-        if not read_only:
-            try:
+        try:
+            acquire = acquire_readable if read_only else acquire_writable
+            self._environment = acquire(self._file_system, directory, self)
+            self._stored = (
+                self._environment.read(stored_runs.read_state)
+                if self._environment is not None
+                else KeyIndexState(0)
+            )
+            self._buffer = KeyBuffer(self._stored)
+            if not read_only:
                 self._agree_with_log()
-            except BaseException:
-                self._let_go()
-                raise
+        except BaseException:
+            give_up(directory, self, writable=not read_only)
+            raise
 
     def _agree_with_log(self) -> None:
         """Cut off what the log does not hold (any more); begin anew when it is another log."""
@@ -233,6 +235,8 @@ class LmdbKeyIndex:
     def close(self) -> None:
         with self._lock:
             if self._is_closed:
+                # An interrupt may have come before all was given back.
+                self._let_go()
                 return
             try:
                 if not self._read_only:
@@ -260,7 +264,7 @@ class LmdbKeyIndex:
         self._is_closed = True
         self._buffer.clear()
         if self._environment is not None:
-            release(self._environment, writable=not self._read_only)
+            release(self._environment, self, writable=not self._read_only)
             self._environment = None
 
     def _check_open(self) -> None:

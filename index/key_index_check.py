@@ -30,7 +30,7 @@ class KeyIndexCheck:
     def __init__(self, file_system: FileSystem, directory: Path) -> None:
         self._path = directory / "data.mdb"
         self._is_there = file_system.exists(self._path)
-        self._environment = acquire_readable(file_system, directory) if self._is_there else None
+        self._environment = acquire_readable(file_system, directory, self) if self._is_there else None
         self._state = (
             self._environment.read(stored_runs.read_state)
             if self._environment is not None
@@ -99,7 +99,7 @@ class KeyIndexCheck:
     def close(self) -> None:
         """Give LMDB back."""
         if self._environment is not None:
-            release(self._environment, writable=False)
+            release(self._environment, self, writable=False)
             self._environment = None
 
     def __repr__(self) -> str:

@@ -4,11 +4,12 @@ Two ways: a thread that waits in `wait` until a condition of its own holds, and 
 with (topic, queue id, next queue offset) by the thread whose put made the message visible.
 A listener must be quick; what it raises is kept in `error` and never fails the put.
 Threads: any. Costs a put nothing but one test while nobody waits or listens. An announcement takes no lock,
-so an interrupt (Ctrl-C) in its midst holds up nobody else's put.
+so an interrupt (Ctrl-C) in its midst holds up nobody else's put. (Behind an interrupted wait, one does.)
 """
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 from mqstore.store.bell import Bell
@@ -27,9 +28,10 @@ class Arrivals:
         self.wanted = False
         self.error: Exception | None = None
         self._closed = False
-        # Held to replace one of the next two, which are read without it.
-        self._lock = threading.Lock()
-        self._bells: tuple[Bell, ...] = ()
+        # Held to replace one of the next two, which are read without it. Re-entrant for a handler's put.
+        self._lock = threading.RLock()
+        # Weak: an interrupt may keep a thread from taking its bell back.
+        self._bells: tuple[weakref.ref[Bell], ...] = ()
         self._listeners: tuple[ArrivalListener, ...] = ()
 
     def add_listener(self, listener: ArrivalListener) -> None:
@@ -52,7 +54,7 @@ class Arrivals:
         deadline_s = time.monotonic() + timeout_ms / 1000
         bell = Bell()
         with self._lock:
-            self._bells = (*self._bells, bell)
+            self._bells = (*self._bells, weakref.ref(bell))
             self.wanted = True
         try:
             while not arrived():
@@ -63,9 +65,7 @@ class Arrivals:
                 bell.sleep(remaining_s)
             return True
         finally:
-            with self._lock:
-                self._bells = tuple(other for other in self._bells if other is not bell)
-                self.wanted = bool(self._bells or self._listeners)
+            self._forget(bell)
 
     def close(self) -> None:
         """Let all waiting threads go."""
@@ -73,5 +73,19 @@ class Arrivals:
         self._ring()
 
     def _ring(self) -> None:
-        for bell in self._bells:
-            bell.ring()
+        bells = self._bells
+        for known in bells:
+            bell = known()
+            if bell is None:
+                self._forget(None)
+            else:
+                bell.ring()
+        if not bells and not self._listeners:
+            # An interrupt came before this was noted.
+            self._forget(None)
+
+    def _forget(self, bell: Bell | None) -> None:
+        """Forget the bell of a thread that does not wait any more, and those of threads that are gone."""
+        with self._lock:
+            self._bells = tuple([known for known in self._bells if known() not in (None, bell)])
+            self.wanted = bool(self._bells or self._listeners)

@@ -98,6 +98,8 @@ class MessageStore:
         self.recovery = parts.recovery
         self._parts = parts
         self._closed = False
+        # Whether closing has written all that it can, and has only to give back.
+        self._is_written = False
         self._released = False
         self._is_forgotten = False
         # Why a closed store refuses what it is asked.
@@ -571,11 +573,13 @@ class MessageStore:
         for service in self._services:
             service.stop()
         try:
-            if not self.read_only:
+            if not self.read_only and not self._is_written:
                 self._close_writer()
         except Exception:
+            self._is_written = True
             self._release()
             raise
+        self._is_written = True
         self._release()
 
     def _close_writer(self) -> None:
@@ -611,6 +615,9 @@ class MessageStore:
         return True
 
     def _release(self) -> None:
+        if not self.read_only:
+            # However it came to this: nothing may be put any more once the lock is gone.
+            self.commit_log.refuse(lambda: StoreClosed(self.path))
         for mapped_file in self.commit_log.files.files:
             mapped_file.rest()
         # Another writer may own the files as soon as the lock is gone.

@@ -14,7 +14,7 @@ __all__ = ["Bell"]
 class Bell:
     """Rings are kept until somebody has slept."""
 
-    __slots__ = ("_silence",)
+    __slots__ = ("__weakref__", "_silence")
 
     def __init__(self) -> None:
         # Held as long as nobody has rung.

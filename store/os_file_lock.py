@@ -21,6 +21,7 @@ import fcntl
 import os
 import struct
 import threading
+import weakref
 from pathlib import Path
 from typing import ClassVar
 
@@ -42,7 +43,9 @@ class OsFileLock:
     # Held while a lock is taken, looked at or given back.
     _guard: ClassVar = threading.RLock()
     # The locks of this process by (device, inode): POSIX locks would let a second one in. Under _guard.
-    _held: ClassVar[dict[tuple[int, int], "OsFileLock"]] = {}
+    _held: ClassVar[weakref.WeakValueDictionary[tuple[int, int], "OsFileLock"]] = (
+        weakref.WeakValueDictionary()
+    )
 
     def __init__(self, path: Path) -> None:
         """Take the lock; the file is created where it is missing. Raises StoreLocked, OSError."""
@@ -104,10 +107,11 @@ class OsFileLock:
 
     def release(self) -> None:
         with self._guard:
-            descriptor, self._descriptor = self._descriptor, -1
+            descriptor = self._descriptor
             if descriptor >= 0:
-                self._held.pop(self._key, None)
+                # Wherever an interrupt (Ctrl-C) comes, the descriptor is closed, and once.
                 try:
+                    self._held.pop(self._key, None)
                     # As RocketMQ leaves it. Unlocked by word too, for a child that was not made by Python
                     # has a copy of the descriptor, which would keep the lock.
                     with contextlib.suppress(OSError):
@@ -115,17 +119,23 @@ class OsFileLock:
                     if self._survives_a_close:
                         _set_lock(descriptor, fcntl.F_UNLCK)
                 finally:
+                    self._descriptor = -1
                     os.close(descriptor)
+
+    def __del__(self) -> None:
+        # An interrupt may end who asked for the lock before it has it.
+        if getattr(self, "_key", None) is not None:
+            self.release()
 
     @classmethod
     def _forget_all(cls) -> None:
         """In a forked child: nothing is held here, and a thread of the parent may have had the guard."""
         cls._guard = threading.RLock()
-        for lock in cls._held.values():
+        for lock in list(cls._held.values()):
             descriptor, lock._descriptor = lock._descriptor, -1
             if descriptor >= 0:
                 os.close(descriptor)
-        cls._held = {}
+        cls._held = weakref.WeakValueDictionary()
 
 
 os.register_at_fork(after_in_child=OsFileLock._forget_all)

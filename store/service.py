@@ -27,10 +27,9 @@ class Service:
 
     def start(self) -> None:
         """Begin. The thread is a daemon: it never keeps a process alive that forgot to close its store."""
-        thread = threading.Thread(target=self._loop, name=f"mqstore-{self.name}", daemon=True)
-        thread.start()
-        # Behind the start: one that could not be made is not waited for by `stop`.
-        self._thread = thread
+        # Before the start: an interrupt (Ctrl-C) may come when the thread runs already.
+        self._thread = threading.Thread(target=self._loop, name=f"mqstore-{self.name}", daemon=True)
+        self._thread.start()
 
     def wake(self) -> None:
         """Run the next step now; one that has begun does not count."""
@@ -40,8 +39,10 @@ class Service:
         """Let the running step finish, and end."""
         self._stopping = True
         self._bell.ring()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        # One that could not be made has no ident; one that has none as yet does nothing any more.
+        if thread is not None and thread.ident is not None and thread is not threading.current_thread():
+            thread.join()
 
     def _loop(self) -> None:
         while not self._stopping:
