@@ -2,7 +2,10 @@
 
 LMDB keeps its own files, so these are not behind the FileSystem seam: it reads through a map of its own and
 syncs at each commit. It writes with pwrite and not through the map (`writemap=False`), and its lock file
-is written in full before it is mapped, so a full disk is StoreFull and never a SIGBUS.
+is written in full before it is mapped, so a full disk is StoreFull and never a SIGBUS. Where the file system
+keeps no reserved room even that is not enough, and LMDB goes without its lock file: then `_gate` keeps the
+readers of this process away while a commit is under way, and one in another process, as LMDB does not know of
+it, may see a torn page if it reads while two commits pass; that costs hits, and never adds one.
 
 LMDB demands that a process open a folder once: a registry shares it. It changes the size of its map only
 while no transaction is open, so reads go one at a time; they are short. The map grows by itself: what does
@@ -85,7 +88,8 @@ class KeyEnvironment:
     def _open(self, *, writable: bool) -> "lmdb.Environment":
         import lmdb
 
-        if writable and not self._file_system.exists(self.path / "lock.mdb"):
+        self._has_lock_file = self._file_system.keeps_reserved_room(self.path)
+        if writable and self._has_lock_file and not self._file_system.exists(self.path / "lock.mdb"):
             self._file_system.write(self.path / "lock.mdb", bytes(_LOCK_FILE_BYTES))
         open_here = partial(
             lmdb.open,
@@ -97,7 +101,7 @@ class KeyEnvironment:
         )
         with self._translated():
             try:
-                environment = open_here()
+                environment = open_here(lock=self._has_lock_file)
             except (lmdb.ReadonlyError, PermissionError):
                 if writable:
                     raise
@@ -111,11 +115,14 @@ class KeyEnvironment:
 
     def become_writable(self) -> None:
         """Open anew for writing. Those who read go on with the new one."""
+        self._open_again()
+        self.has_writer = True
+
+    def _open_again(self) -> None:
         with self._gate:
             self._forget_kept()
             self._environment.close()
             self._environment = self._open(writable=True)
-        self.has_writer = True
 
     def end_writing(self) -> None:
         """There is no writer in this process any more: from now on another may write."""
@@ -177,16 +184,35 @@ class KeyEnvironment:
                 with self._gate:
                     self._forget_kept()
                 try:
-                    with self._writing, self._environment.begin(write=True, buffers=True) as transaction:
+                    with (
+                        self._writing,
+                        self._readers_kept_away(),
+                        self._environment.begin(write=True, buffers=True) as transaction,
+                    ):
                         return work(transaction)
                 except lmdb.MapFullError:
                     with self._gate:
                         self._forget_kept()
                         self._environment.set_mapsize(2 * self._environment.info()["map_size"])
+                except lmdb.Error as error:
+                    # A full disk may strike at LMDB's first page, and then it does nothing more.
+                    if self._is_full(error):
+                        self._open_again()
+                    raise
                 finally:
                     # Whoever asks from now on sees what was written.
                     with self._gate:
                         self._forget_kept()
+
+    @contextmanager
+    def _readers_kept_away(self) -> Iterator[None]:
+        """Without a lock file LMDB does not know who reads."""
+        if self._has_lock_file:
+            yield
+        else:
+            with self._gate:
+                self._forget_kept()
+                yield
 
     def is_whole(self) -> bool:
         """Whether the file is as long as it says. To touch a page that is not there would be a SIGBUS."""

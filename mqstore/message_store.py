@@ -167,7 +167,7 @@ class MessageStore:
         """
         config = config or StoreConfig()
         clock = clock or SystemClock()
-        file_system = file_system or OsFileSystem()
+        file_system = file_system or OsFileSystem(config.mapped_writes)
         # Files are opened as they are needed, wherever the process has gone by then.
         path = Path(path).absolute()
         parts = open_parts(

@@ -152,6 +152,14 @@ class StoreConfig:
     """Entries of a file in `index/`, and one more: 20 bytes each. Remembered: a directory that has such
     files keeps the two numbers that it was written with."""
 
+    mapped_writes: Literal["auto", "always", "never"] = "auto"
+    """How bytes get into the files. auto: through memory mappings where the file system keeps room that was
+    reserved (ext4, tmpfs, xfs without reflink), elsewhere (btrfs, zfs, xfs with reflink, all unknown ones)
+    by calls, so that a full disk is StoreFull. always: through mappings, for an xfs on which nobody makes
+    reflink copies of the files, as `cp` does by itself. If somebody does, and on btrfs anyway, a full disk
+    ends the process by SIGBUS; what was acknowledged is kept. never: by calls; docs/benchmarks.md has the
+    cost."""
+
     # -- performance ----------------------------------------------------------------------------------
 
     flush_interval_commit_log: int = 500
@@ -212,6 +220,8 @@ class StoreConfig:
             raise _illegal("store_host", tuple(self.store_host), _TYPES[Host]) from error
         if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
             raise _illegal("flush_disk_type", self.flush_disk_type, "ASYNC_FLUSH or SYNC_FLUSH")
+        if self.mapped_writes not in ("auto", "always", "never"):
+            raise _illegal("mapped_writes", self.mapped_writes, "auto, always or never")
         if self.key_index not in ("lmdb", "index_file", "both"):
             raise _illegal("key_index", self.key_index, "lmdb, index_file or both")
         least_bytes = 40 + 4 * self.max_hash_slot_num

@@ -7,7 +7,8 @@ injector is a third one, and sees every write, sync, rename, reserve and delete 
 What a crash may take away, and hence what callers must not assume:
  - bytes written (`write`, `MappedRegion.write`, `.publish`) are durable only after the matching sync;
  - a created, renamed or deleted name is durable only after `sync_directory` of its folder;
- - `reserve` makes room: a later write into the reserved range does not fail for want of space.
+ - `reserve` makes room: a later write into the reserved range does not fail for want of space, on file
+   systems that keep it (`keeps_reserved_room`; store/room_promise.py). On others it may, as StoreFull.
 
 Not behind the seam, each for a reason its module gives: LMDB (its own files) and Spark's readers.
 Errors: OSError passes through, except that a full disk is `StoreFull` and a held lock `StoreLocked`.
@@ -66,13 +67,17 @@ class MappedRegion(Protocol):
         ...
 
     def write(self, position: int, data: BytesLike) -> None:
-        """Put `data` at `position`; durable after `sync`. The range must have been reserved."""
+        """Put `data` at `position`; durable after `sync`. The range must have been reserved.
+
+        Raises StoreFull where reserved room is not kept; some of the bytes may be there then.
+        """
         ...
 
     def publish(self, position: int, record: BytesLike) -> None:
         """Put a record of at least 8 bytes, or several: all but the first 8 bytes, then those.
 
         A reader of the same file, in this process or another, sees the whole of it or nothing.
+        Raises as `write`.
         """
         ...
 
@@ -111,6 +116,14 @@ class FileLock(Protocol):
 
 class FileSystem(Protocol):
     """The file operations that a store needs."""
+
+    def keeps_reserved_room(self, path: Path) -> bool:
+        """Whether, in this directory, a write to what was reserved can never lack room.
+
+        Where not, each `write` and `publish` of a region may raise StoreFull, after a part of the bytes; and
+        no memory that is mapped from there may be written to, which would be a SIGBUS on a full disk.
+        """
+        ...
 
     def map(
         self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True

@@ -99,6 +99,9 @@ class MemoryFileSystem:
         # The file of each lock by its name; a lock on a file that was deleted is in nobody's way.
         self._locked: dict[Path, bytearray] = {}
 
+    def keeps_reserved_room(self, path: Path) -> bool:
+        return True
+
     def map(
         self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
     ) -> MemoryMappedRegion:

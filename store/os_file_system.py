@@ -17,15 +17,19 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
 from mqstore.store.errors import LimitReached, StoreFull
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 from mqstore.store.os_file_lock import OsFileLock
+from mqstore.store.room_promise import keeps_reserved_room
 
-__all__ = ["OsFileSystem", "OsMappedRegion"]
+__all__ = ["MappedWrites", "OsCalledRegion", "OsFileSystem", "OsMappedRegion"]
+
+MappedWrites: TypeAlias = Literal["auto", "always", "never"]
+"""Whether bytes are written through mappings; auto: where the file system keeps room that was reserved."""
 
 _SHORT_BYTES = 4_096
 # A file that is smaller is one of many and touched in places, a consume queue above all: without this advice
@@ -55,13 +59,16 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class OsMappedRegion:
-    """A file mapped whole.
+    """A file mapped whole, on a file system that keeps the room that `reserve` asks for.
 
     The mapping is made by libc, because Python's own keeps a descriptor for each, and a store may have ten
     thousand queues. A descriptor is opened when one is needed and kept until `rest`.
     """
 
-    def __init__(self, path: Path, size_bytes: int, *, create: bool, writable: bool) -> None:
+    writes_through_mapping = True
+
+    def __init__(self, path: Path, size_bytes: int, descriptor: int, *, writable: bool) -> None:
+        """descriptor: of the open file; it belongs to the region from now on."""
         self.path = path
         self._writable = writable
         # Guards _descriptor between a sync and a rest of two threads.
@@ -70,23 +77,19 @@ class OsMappedRegion:
         self._write_guard = threading.RLock()
         # Up to here pages were brought into memory ahead of the writer; a hint.
         self._populated_position = 0
-        self._descriptor: int | None = None
+        self._descriptor: int | None = descriptor
         self.size_bytes = size_bytes
+        is_mapped_writable = writable and self.writes_through_mapping
         try:
-            with _room_for(path, size_bytes if create else 0):
-                self._descriptor = descriptor = _open(path, create=create, writable=writable)
-                if create and os.fstat(descriptor).st_size == 0:
-                    os.ftruncate(descriptor, size_bytes)
-                self._buffer = _map(descriptor, size_bytes, writable=writable)
-        except BaseException:
+            with _room_for(path):
+                self._buffer = _map(descriptor, size_bytes, writable=is_mapped_writable)
+        finally:
             self.rest()
-            raise
         if size_bytes < _READ_AHEAD_BYTES:
             _libc.madvise(ctypes.addressof(self._buffer), size_bytes, mmap.MADV_RANDOM)
         view = memoryview(self._buffer).cast("B")
-        self.view = view if writable else view.toreadonly()
-        self.address = ctypes.addressof(self._buffer) if writable else 0
-        self.rest()
+        self.view = view if is_mapped_writable else view.toreadonly()
+        self.address = ctypes.addressof(self._buffer) if is_mapped_writable else 0
 
     def write(self, position: int, data: BytesLike) -> None:
         self.view[position : position + len(data)] = data
@@ -112,10 +115,18 @@ class OsMappedRegion:
             if descriptor is None:
                 with self._guard:
                     descriptor = self._open()
-            written = 0
-            with _room_for(self.path, len(data)):
-                while written < len(data):
-                    written += os.pwrite(descriptor, data[written:], position + written)
+                try:
+                    self._write_to(descriptor, position, data)
+                finally:
+                    self.rest()
+            else:
+                self._write_to(descriptor, position, data)
+
+    def _write_to(self, descriptor: int, position: int, data: memoryview) -> None:
+        written = 0
+        with _room_for(self.path, len(data)):
+            while written < len(data):
+                written += os.pwrite(descriptor, data[written:], position + written)
 
     def reserve(self, position: int, length_bytes: int) -> None:
         # Whole pages: where blocks are smaller, touching a page that is a hole in part is a SIGBUS too.
@@ -174,7 +185,27 @@ class OsMappedRegion:
             self.rest()
 
     def __repr__(self) -> str:
-        return f"OsMappedRegion({str(self.path)!r}, size_bytes={self.size_bytes})"
+        return f"{type(self).__name__}({str(self.path)!r}, size_bytes={self.size_bytes})"
+
+
+class OsCalledRegion(OsMappedRegion):
+    """A file mapped for reading and written by calls, because there each write may lack room.
+
+    `reserve` only makes that rare: a full disk mostly shows there, before a record is begun.
+    """
+
+    writes_through_mapping = False
+
+    def write(self, position: int, data: BytesLike) -> None:
+        self._write_by_call(position, memoryview(data).cast("B"))
+
+    def publish(self, position: int, record: BytesLike) -> None:
+        data = memoryview(record).cast("B")
+        self._write_by_call(position + 8, data[8:])
+        self._write_by_call(position, data[:8])
+
+    def populate(self, position: int, length_bytes: int) -> None:
+        return
 
 
 @contextlib.contextmanager
@@ -255,10 +286,32 @@ _FILE_FUNCTIONS = np.array(
 class OsFileSystem:
     """The machine's file system."""
 
+    def __init__(self, mapped_writes: MappedWrites = "auto") -> None:
+        self._mapped_writes = mapped_writes
+
     def map(
         self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
     ) -> OsMappedRegion:
-        return OsMappedRegion(path, size_bytes, create=create, writable=writable)
+        with _room_for(path, size_bytes if create else 0):
+            descriptor = _open(path, create=create, writable=writable)
+            try:
+                if create and os.fstat(descriptor).st_size == 0:
+                    os.ftruncate(descriptor, size_bytes)
+                is_mapped = not writable or self._writes_through_mapping(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        kind = OsMappedRegion if is_mapped else OsCalledRegion
+        return kind(path, size_bytes, descriptor, writable=writable)
+
+    def keeps_reserved_room(self, path: Path) -> bool:
+        with _opened(path) as descriptor:
+            return keeps_reserved_room(descriptor)
+
+    def _writes_through_mapping(self, descriptor: int) -> bool:
+        if self._mapped_writes == "auto":
+            return keeps_reserved_room(descriptor)
+        return self._mapped_writes == "always"
 
     def read(self, path: Path) -> bytes:
         with _room_for(path):

@@ -49,7 +49,7 @@ SEAMS = (
     ),
     Seam(
         ("os.fsync", "os.fdatasync", "os.sync", "fcntl"),
-        ("store/os_file_system.py", "store/os_file_lock.py"),
+        ("store/os_file_system.py", "store/os_file_lock.py", "store/room_promise.py"),
         "use MappedRegion.sync, FileSystem.sync, sync_directory or lock (store/file_system.py)",
     ),
     Seam(
@@ -145,6 +145,7 @@ FILES = Seam(
     (
         "store/os_file_system.py",
         "store/os_file_lock.py",
+        "store/room_promise.py",
         "tools/*",
         # LMDB keeps its own files and must be given a folder.
         "index/key_environment.py",

@@ -143,6 +143,8 @@ class SimulatedDisk:
         # run.
         self.before: Callable[[str, Path], None] = lambda what, path: None
         self.used_percent = 50
+        # False: a copy-on-write medium, on which each write takes new room.
+        self.keeps_room = True
         image = image or Image({}, set())
         self._inode_count = 0
         self._directories: dict[Path, dict[str, _Inode]] = {path: {} for path in image.directories}
@@ -166,6 +168,10 @@ class SimulatedDisk:
     def kill_locks(self) -> None:
         """Let go of all locks, as the end of a process does."""
         self.locked.clear()
+
+    def keeps_reserved_room(self, path: Path) -> bool:
+        """Whether writes to reserved room never fail."""
+        return self.keeps_room
 
     # -- the seam -------------------------------------------------------------------------------------
 

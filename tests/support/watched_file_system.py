@@ -71,6 +71,9 @@ class WatchedFileSystem:
         """How often a step was done (to one file)."""
         return sum(done == step and path in (None, at) for done, at in self.steps)
 
+    def keeps_reserved_room(self, path: Path) -> bool:
+        return self.inner.keeps_reserved_room(path)
+
     def map(
         self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
     ) -> WatchedRegion:
