@@ -23,6 +23,7 @@ from mqstore.administration import Administration, DeletedTopic
 from mqstore.arrivals import ArrivalListener, Arrivals
 from mqstore.forked_stores import ForkedStores
 from mqstore.index.dispatcher import Dispatcher
+from mqstore.index.entry_place import earliest_message_time, physical_offset_of, store_timestamp_of
 from mqstore.index.get_message import GetMessageResult, MessageReader
 from mqstore.index.offset_by_time import offset_in_queue_by_time
 from mqstore.lock_watch import LockWatch
@@ -379,6 +380,43 @@ class MessageStore:
         self._catch_up()
         queue = self.consume_queues.find(topic, queue_id)
         return 0 if queue is None else queue.end_below(self.commit_log.visible_offset)
+
+    def get_message_total_in_queue(self, topic: str, queue_id: int) -> int:
+        """How many entries a queue has; -1 when there is no such queue."""
+        self._catch_up()
+        queue = self.consume_queues.find(topic, queue_id)
+        return -1 if queue is None else queue.end_below(self.commit_log.visible_offset) - queue.min_offset
+
+    def get_message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message of an entry was stored, epoch ms; -1 when there is none."""
+        self._catch_up()
+        queue = self.consume_queues.find(topic, queue_id)
+        return -1 if queue is None else store_timestamp_of(queue, self.commit_log, offset)
+
+    def get_earliest_message_time(self, topic: str | None = None, queue_id: int | None = None) -> int:
+        """When the oldest message was stored, epoch ms; -1 when there is none.
+
+        Of a queue, of all queues of a topic, or without either of the whole log.
+
+        >>> with MessageStore.open("data") as store:
+        ...     put = store.put_message(Message("orders", b"first", queue_id=0))
+        ...     store.get_earliest_message_time("orders", 0) == store.get_earliest_message_time()
+        True
+        """
+        self._catch_up()
+        log = self.commit_log
+        if topic is None:
+            return log.store_timestamp_at(log.min_offset)
+        asked = (name for name in self.consume_queues.queues() if name[0] == topic)
+        queues = [self.consume_queues.find(*name) for name in asked if queue_id in (None, name[1])]
+        times = [earliest_message_time(queue, log) for queue in queues if queue is not None]
+        return min((time for time in times if time >= 0), default=-1)
+
+    def get_commit_log_offset_in_queue(self, topic: str, queue_id: int, offset: int) -> int:
+        """Physical offset of the record of an entry, whether or not it is still there; -1 without entry."""
+        self._catch_up()
+        queue = self.consume_queues.find(topic, queue_id)
+        return -1 if queue is None else physical_offset_of(queue, self.commit_log, offset)
 
     def wait_for_messages(self, topic: str, queue_id: int, offset: int, timeout_ms: int) -> bool:
         """Wait until the queue has an entry at `offset`; False when the time is up."""

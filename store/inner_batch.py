@@ -7,7 +7,7 @@ Pure functions: any thread. Source: PullAPIWrapper#processPullResult, MessageDec
 """
 
 from mqstore.store.batch_format import BatchElement, decode_batch
-from mqstore.store.errors import MessageIllegal
+from mqstore.store.errors import BodyTooLarge, CorruptBody, MessageIllegal
 from mqstore.store.record_format import encode_record, encode_topic
 from mqstore.store.stored_message import StoredMessage
 from mqstore.store.sys_flag import INNER_BATCH, NEED_UNWRAP
@@ -23,11 +23,14 @@ def is_inner_batch(sys_flag: int) -> bool:
 
 
 def single_messages(batch: StoredMessage) -> list[StoredMessage]:
-    """The messages of an inner batch; the record itself when its body is no batch, as RocketMQ does it."""
+    """The messages of an inner batch; the record itself when its body is no batch, as RocketMQ does it.
+
+    A body that cannot be decompressed is the caller's to find out about: it gets the record.
+    """
     try:
         elements = decode_batch(batch.body_view)
         return [_single(batch, index, element) for index, element in enumerate(elements)]
-    except MessageIllegal:
+    except (MessageIllegal, CorruptBody, BodyTooLarge):
         return [batch]
 
 
@@ -43,7 +46,8 @@ def _single(batch: StoredMessage, index: int, element: BatchElement) -> StoredMe
         element.flag,
         header.queue_offset + index,
         header.physical_offset,
-        header.sys_flag & ~_TO_UNWRAP,
+        # A batch that was compressed has been decompressed as a whole.
+        batch.sys_flag & ~_TO_UNWRAP,
         header.born_timestamp,
         header.born_host,
         header.store_timestamp,

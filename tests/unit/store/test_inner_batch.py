@@ -3,9 +3,11 @@
 The log of a broker is made by letting the store take such a record, which it refuses otherwise.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mqstore import Message, MessageStore
@@ -18,7 +20,7 @@ from mqstore.store.batch_format import BatchElement, encode_batch
 from mqstore.store.errors import MessageIllegal
 from mqstore.store.memory_file_system import MemoryFileSystem
 from mqstore.store.properties_format import encode_properties
-from mqstore.store.sys_flag import INNER_BATCH, NEED_UNWRAP
+from mqstore.store.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 from support.small_store import SmallStore
 
 ELEMENTS = [
@@ -125,3 +127,17 @@ def test_an_inner_batch_is_not_sent_back(store: MessageStore) -> None:
     batch = store.get_message("billing", "orders", 0, 1).messages[0]
     with pytest.raises(MessageIllegal, match="body is a batch"):
         store.consumer_send_msg_back("billing", batch.physical_offset)
+
+
+@pytest.mark.parametrize("body", [zlib.compress(BATCH.body), b"not compressed"], ids=["whole", "broken"])
+def test_a_compressed_batch_is_decompressed_as_a_whole(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    """Once: its single messages are not compressed. One that cannot be is given as the record that it is."""
+    batch = msgspec.structs.replace(BATCH, body=body, sys_flag=BATCH.sys_flag | COMPRESSED)
+    monkeypatch.setattr(message_encoder, "_refuse_inner_batch", lambda message: None)
+    with SmallStore(MemoryFileSystem(), Path("/store")).open() as store:
+        store._puts.put_internal([batch])
+        messages = store.get_message("billing", "orders", 0, 0).messages
+        if body == b"not compressed":
+            assert [message.stored_body for message in messages] == [body]
+        else:
+            assert [message.body for message in messages] == [element.body for element in ELEMENTS]
