@@ -290,6 +290,9 @@ class IndexFiles:
             while len(files) > 1 and files[0].header.end_physical_offset < min_physical_offset:
                 self._row.delete_first()
 
+    def copy_to(self, directory: Path) -> None:
+        """A backup copies the files as they are."""
+
     def close(self) -> None:
         with self._lock, self._typed_errors():
             if self._is_closed:

@@ -221,6 +221,17 @@ class KeyEnvironment:
         sizes = {entry.name: entry.size_bytes for entry in self._file_system.list(self.path)}
         return sizes["data.mdb"] >= wanted_bytes
 
+    def copy_to(self, directory: Path) -> None:
+        """Write a snapshot into a new directory; queries wait meanwhile. Raises StoreFull."""
+        self._refuse_child()
+        self._file_system.make_directories(directory)
+        with self._gate, self._translated():
+            if self._is_closed:
+                raise StoreClosed(self.path)
+            self._environment.copy(str(directory))
+        self._file_system.sync(directory / "data.mdb")
+        self._file_system.sync_directory(directory)
+
     def be_still(self) -> bool:
         """Wait until no transaction is open and let none begin, before a fork; False when that takes long."""
         if not self._writing.acquire(timeout=_FORK_WAIT_S):

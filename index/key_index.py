@@ -232,6 +232,11 @@ class LmdbKeyIndex:
 
     # -- closing --------------------------------------------------------------------------------------
 
+    def copy_to(self, directory: Path) -> None:
+        environment = self._environment
+        if environment is not None:
+            environment.copy_to(directory)
+
     def close(self) -> None:
         with self._lock:
             if self._is_closed:

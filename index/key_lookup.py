@@ -10,6 +10,7 @@ candidates, and each is compared with its record in the log before it is returne
 Threads: every method may be called from any thread.
 """
 
+from pathlib import Path
 from typing import Protocol
 
 from mqstore.store.commit_log import CommitLog, LogChunk
@@ -66,6 +67,10 @@ class KeyLookup(Protocol):
 
     def flush(self) -> None:
         """Make what was absorbed durable. Raises StoreFull; nothing is lost, and a later call may succeed."""
+        ...
+
+    def copy_to(self, directory: Path) -> None:
+        """Copy a snapshot into a new directory, durably but for its name; nothing where there is none."""
         ...
 
     def close(self) -> None:

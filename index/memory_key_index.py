@@ -12,6 +12,7 @@ import threading
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from mqstore.index.key_lookup import END_OF_TIME_MS, message_with_key
 from mqstore.store.commit_log import CommitLog, LogChunk
@@ -113,6 +114,9 @@ class MemoryKeyIndex:
 
     def flush(self) -> None:
         """There is nothing to make durable."""
+
+    def copy_to(self, directory: Path) -> None:
+        """There is nothing to copy."""
 
     def close(self) -> None:
         """There is nothing to give back."""

@@ -41,7 +41,7 @@ from mqstore.store.checkpoint_file import CheckpointFile
 from mqstore.store.clock import Clock
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreError, StoreNotFound
+from mqstore.store.errors import BackupUnfinished, StoreError, StoreNotFound
 from mqstore.store.file_system import FileLock, FileSystem
 from mqstore.store.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from mqstore.store.os_file_system import OsFileSystem
@@ -126,6 +126,8 @@ def open_parts(
     """Open the store at `path`; see the head of this file. Raises what MessageStore.open raises."""
     DelayLevels.parse(config.message_delay_level)
     layout = StoreLayout(path)
+    if file_system.exists(layout.unfinished_backup):
+        raise BackupUnfinished(path)
     if read_only and not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
     with ExitStack() as given_back:

@@ -21,6 +21,8 @@ Threads: `_lock` lets one round run at a time; putters and readers are never wai
 """
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 from mqstore.lock_watch import LockWatch
 from mqstore.opening import OpenedParts
@@ -30,6 +32,8 @@ from mqstore.store.flusher import Flusher
 from mqstore.store.recovery_point_format import RecoveryPoint
 
 __all__ = ["Persistence"]
+
+_T = TypeVar("_T")
 
 
 class Persistence:
@@ -101,15 +105,26 @@ class Persistence:
 
     def persist_state(self) -> None:
         """topics.json, subscriptionGroup.json; consumerOffset.json up to the durable end of each queue."""
-        parts = self._parts
         self._lock_watch.check()
         with self._lock:
-            parts.topics.persist()
-            parts.subscription_groups.persist()
+            self._persist_state(self._flusher.flush())
+
+    def _persist_state(self, log_offset: int) -> None:
+        parts = self._parts
+        parts.topics.persist()
+        parts.subscription_groups.persist()
+        parts.consumer_offsets.persist(
+            lambda topic, queue_id: parts.consume_queues.entries_below(topic, queue_id, log_offset)
+        )
+
+    def cut(self, read: Callable[[], _T]) -> tuple[int, _T]:
+        """Step 6; the durable end of the log, and what `read` makes of state files that agree with it."""
+        self._lock_watch.check()
+        with self._lock:
             log_offset = self._flusher.flush()
-            parts.consumer_offsets.persist(
-                lambda topic, queue_id: parts.consume_queues.entries_below(topic, queue_id, log_offset)
-            )
+            self._persist_state(log_offset)
+            self._delivery.persist(log_offset)
+            return log_offset, read()
 
     def persist_delay_offsets(self) -> None:
         """delayOffset.json, no level past a delivery that is not durable."""

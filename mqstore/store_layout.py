@@ -5,6 +5,7 @@
     <root>/index/<time of creation>                 keys                        index/index_files.py
     <root>/config/topics.json, subscriptionGroup.json, consumerOffset.json, delayOffset.json (each with .bak)
     <root>/checkpoint, abort, lock                                              store/
+    <root>/unfinished-backup                        ours: not a whole backup    backup.py
     <root>/mqstore/recovery-point                   ours: offsets               store/recovery_point_file.py
     <root>/mqstore/settings                         ours: how it was written    directory_settings_file.py
     <root>/mqstore/queue-names                      ours: queues there were     index/queue_names_file.py
@@ -61,6 +62,11 @@ class StoreLayout:
     def lock(self) -> Path:
         """Locked by the one writer."""
         return self.root / "lock"
+
+    @property
+    def unfinished_backup(self) -> Path:
+        """There while a backup is being made in this directory, and in one that was cut short."""
+        return self.root / "unfinished-backup"
 
     @property
     def own(self) -> Path:

@@ -23,6 +23,7 @@
     |- StoreLocked                    stop the other process, or open read_only
     |- StoreNotFound                  check the path
     |- StoreFull                      make room; puts resume by themselves
+    |  `- BackupFull                  make room for the backup, or name a target on another disk
     |  `- LimitReached                free descriptors or memory, or raise the limit; the same
     |- StorePoisoned                  a sync failed: close, check the disk, open again (which recovers)
     |  `- StoreLockLost               stop, find the other writer, verify; then open again
@@ -31,6 +32,8 @@
     |- CorruptBody                    the producer's compressed bytes are wrong: read the body as stored
     |- BodyTooLarge                   decompress it with a larger limit, or read it as stored
     |- UnknownVersion                 written by a newer release
+    |- BackupRefused (ValueError)     name another target
+    |- BackupUnfinished               delete it, and make the backup again
     `- StateFileCorrupt               restore the file or its .bak, or delete both to start it anew
 
 Each carries its facts as attributes and builds its message from them, and tells a broker which
@@ -44,6 +47,9 @@ from typing import ClassVar
 from mqstore.store.status import PutMessageStatus, ResponseCode
 
 __all__ = [
+    "BackupFull",
+    "BackupRefused",
+    "BackupUnfinished",
     "BodyTooLarge",
     "ConfigIllegal",
     "ConsumeNotEnabled",
@@ -330,6 +336,39 @@ class LimitReached(StoreFull):
         )
         self.path = path
         self.wanted_bytes = 0
+
+
+class BackupFull(StoreFull):
+    """The target's disk has no room for the backup, which was deleted; the store itself goes on."""
+
+    def __init__(self, path: Path, wanted_bytes: int, reason: str) -> None:
+        StoreError.__init__(
+            self,
+            f"the backup {path} was given up and deleted: {reason}. The store goes on; make room there, or "
+            "name a target on another disk",
+        )
+        self.path = path
+        self.wanted_bytes = wanted_bytes
+        self.reason = reason
+
+
+class BackupRefused(StoreError, ValueError):
+    """A backup cannot be made there; nothing was changed."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"no backup can be made in {path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class BackupUnfinished(StoreError):
+    """The directory is a backup that was cut short, or one that is under way."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is a backup that is not complete: unless one is under way, delete it and make it again"
+        )
+        self.path = path
 
 
 class StorePoisoned(StoreError):

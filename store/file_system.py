@@ -163,7 +163,10 @@ class FileSystem(Protocol):
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Replace `target` by `source` in one step; durable after `sync_directory`."""
+        """Replace `target` by `source` in one step; durable after `sync_directory`.
+
+        A directory takes a name that is free.
+        """
         ...
 
     def delete(self, path: Path) -> None:

@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from mqstore.store.file_system import BytesLike, FileSystem, MappedRegion
 
-__all__ = ["copy_file", "copy_range", "copy_tree", "delete_tree", "zero_range"]
+__all__ = ["copy_data", "copy_file", "copy_range", "copy_tree", "delete_tree", "zero_range"]
 
 _CHUNK_BYTES = 4 << 20
+# A queue file of megabytes may hold one entry.
+_PIECE_BYTES = 128 << 10
 
 
 def delete_tree(file_system: FileSystem, directory: Path) -> None:
@@ -63,6 +65,41 @@ def copy_file(
     copy_range(lambda at, length: file_system.read_at(source, position + at, length), region, 0, length_bytes)
     region.sync()
     region.rest()
+
+
+def copy_data(
+    file_system: FileSystem,
+    source: Path,
+    target: Path,
+    length_bytes: int,
+    *,
+    size_bytes: int,
+    on_copied: Callable[[int], None],
+) -> MappedRegion | None:
+    """Copy the beginning of a sparse file to a new one of `size_bytes`; holes and zeros take no room there.
+
+    Durable once the region that is returned is synced; None for an empty file. on_copied: told the bytes of
+    each piece. Raises FileNotFoundError when the source vanishes meanwhile.
+    """
+    file_system.delete(target)
+    if not size_bytes:
+        file_system.write(target, b"")
+        return None
+    holes = file_system.map(source, size_bytes, writable=False)
+    region = file_system.map(target, size_bytes, create=True)
+    at = 0
+    while (at := holes.next_data(at)) < length_bytes:
+        stop = min(at - at % _PIECE_BYTES + _PIECE_BYTES, length_bytes)
+        piece = file_system.read_at(source, at, stop - at)
+        if not piece:
+            break
+        if piece.count(0) < len(piece):
+            region.reserve(at, len(piece))
+            region.write(at, piece)
+        on_copied(len(piece))
+        at += len(piece)
+    holes.rest()
+    return region
 
 
 def copy_range(

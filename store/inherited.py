@@ -23,20 +23,24 @@ class _Refusing:
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):
             return object.__getattribute__(self, name)
-        make_error = self.__dict__["reason"]
-        raise make_error()
+        raise _error_of(self)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._refused
+        raise _error_of(self)
 
     def __len__(self) -> int:
-        return self._refused
+        raise _error_of(self)
 
     def __contains__(self, item: object) -> bool:
-        return self._refused
+        raise _error_of(self)
 
     def __repr__(self) -> str:
-        return f"<part of a store: {self.__dict__['reason']()}>"
+        return f"<part of a store: {_error_of(self)}>"
+
+
+def _error_of(part: object) -> StoreError:
+    reason: Callable[[], StoreError] = part.__dict__["reason"]
+    return reason()
 
 
 _METHODS = {name: method for name, method in vars(_Refusing).items() if callable(method)}

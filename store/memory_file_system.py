@@ -138,9 +138,20 @@ class MemoryFileSystem:
 
     def rename(self, source: Path, target: Path) -> None:
         with self._guard:
+            if source in self._directories:
+                self._rename_directory(source, target)
+                return
             content, modified_ms = self._file(source), self._modified_ms.get(source, 0)
             del self._files[source]
             self._files[target], self._modified_ms[target] = content, modified_ms
+
+    def _rename_directory(self, source: Path, target: Path) -> None:
+        for table in (self._files, self._modified_ms):
+            for path in [path for path in table if source in path.parents]:
+                table[target / path.relative_to(source)] = table.pop(path)  # type: ignore[attr-defined]
+        moved = {path for path in self._directories if source in (path, *path.parents)}
+        self._directories -= moved
+        self._directories |= {target / path.relative_to(source) for path in moved}
 
     def delete(self, path: Path) -> None:
         with self._guard:

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from mqstore.store.errors import StoreError
+from mqstore.tools.cli.backup import backup
 from mqstore.tools.cli.demo import demo
 from mqstore.tools.cli.dump import dump
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
@@ -73,7 +74,7 @@ def mqstore(
 
 
 _READING = (get, tail, query, topics, groups, offsets, stats, dump)
-_MAINTAINING = (verify, repair, rebuild, retain)
+_MAINTAINING = (backup, verify, repair, rebuild, retain)
 
 for command in (demo, put, ingest, *_READING, *_MAINTAINING):
     app.command()(command)

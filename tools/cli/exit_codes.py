@@ -6,6 +6,7 @@ The numbers are in scripts of users and are never renumbered.
 import enum
 
 from mqstore.store.errors import (
+    BackupRefused,
     ConfigIllegal,
     CorruptRecord,
     GroupIllegal,
@@ -49,6 +50,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (CorruptRecord, ExitCode.CORRUPTION),
     (StateFileCorrupt, ExitCode.CORRUPTION),
     (SegmentSizeMismatch, ExitCode.CORRUPTION),
+    (BackupRefused, ExitCode.USAGE),
     (ConfigIllegal, ExitCode.USAGE),
     (MessageIllegal, ExitCode.USAGE),
     (GroupIllegal, ExitCode.USAGE),

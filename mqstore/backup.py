@@ -1,0 +1,312 @@
+"""Backup: a copy of a store that opens without damage, made beside its writer or by another process.
+
+    1  derived     the points (recovery, names of queues, checkpoint), then queues, index files and keys,
+                   which have by then at least what the points speak of; and what else lies in the directory
+    2  the cut     the state files, and then the end of the log: a boundary of records that neither they nor
+                   anything of 1 stands beyond
+    3  the log     its segments, oldest first; the last one up to the cut, zeros behind
+    4  durable     all is synced; the mark of an unfinished backup is deleted
+    5  opened      for writing and closed: what 1 lacks of the log is made again
+    6  named       the directory `TARGET.unfinished` gets its name
+
+What is in the copy after 4 is what a crash at the cut could have left, so 5 is a recovery like any other, and
+a short one: it begins at the recovery point. All that was acknowledged before the call is there, in
+SYNC_FLUSH what is durable, in ASYNC_FLUSH what is written. Neither `lock` nor `abort` is copied.
+
+Retention goes on meanwhile. What is derived comes first, so that it lacks nothing of a segment that is
+copied. A segment that is gone before it was copied makes 2 be done again, and what was copied before it is
+given up: else a delayed message would be missing whose delivery lies behind the cut.
+
+A backup that is killed leaves `TARGET.unfinished` with the mark in it; no store opens there, and the next
+backup to the same target deletes it. Every byte is copied, and no block is shared with the source (reflink,
+hard link): the next write to a shared block of a file would need room that nobody has reserved, and a repair
+of the source would change the copy.
+
+Threads: any; several backups of one store may be made at a time.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from mqstore.store.errors import BackupFull, BackupRefused, StoreFull
+from mqstore.store.file_system import FileLock, FileSystem, MappedRegion
+from mqstore.store.file_tree import copy_data, delete_tree
+from mqstore.store.segment_files import row_entries
+from mqstore.store_layout import StoreLayout
+
+if TYPE_CHECKING:
+    from mqstore.message_store import MessageStore
+
+__all__ = ["BackupProgress", "BackupReport", "Cut", "Source", "copy_store", "read_state_files"]
+
+BackupProgress = Callable[[int, int], None]
+"""Called with (bytes copied, bytes to copy, about)."""
+
+_UNFINISHED = ".unfinished"
+_SYNCED_AT_ONCE = 256
+
+
+class BackupReport(NamedTuple):
+    """What a backup holds. Offsets are physical; `files` and `copied_bytes` count what was copied."""
+
+    path: Path
+    min_offset: int
+    max_offset: int
+    segments: int
+    files: int
+    copied_bytes: int
+
+
+class Cut(NamedTuple):
+    """Up to where the log is copied, and the state files by their path, which do not speak of more."""
+
+    end_offset: int
+    state_files: dict[Path, bytes]
+
+
+class Source(NamedTuple):
+    """What an open store does for its backup.
+
+    settle: makes what is derived durable, as far as this process may. cut: makes a cut. copy_keys: copies the
+    key index into a new directory.
+    """
+
+    settle: Callable[[], None]
+    cut: Callable[[], Cut]
+    copy_keys: Callable[[Path], None]
+
+
+def read_state_files(file_system: FileSystem, layout: StoreLayout) -> dict[Path, bytes]:
+    """The state files, by their path within the store."""
+    return _read_small_files(file_system, layout, layout.config)
+
+
+def _read_small_files(file_system: FileSystem, layout: StoreLayout, directory: Path) -> dict[Path, bytes]:
+    """The files of a directory, each of which is replaced as a whole."""
+    found = {}
+    for entry in file_system.list(directory):
+        if not entry.is_directory and not entry.name.endswith(".tmp"):
+            # One that is replaced in this moment has its .bak.
+            with suppress(FileNotFoundError):
+                path = directory / entry.name
+                found[path.relative_to(layout.root)] = file_system.read(path)
+    return found
+
+
+def copy_store(
+    store: "MessageStore",
+    target: Path,
+    file_system: FileSystem,
+    source: Source,
+    on_progress: BackupProgress | None,
+) -> BackupReport:
+    """Copy an open store; see the head of this file. Raises BackupRefused, BackupFull, StoreLocked."""
+    target = target.absolute()
+    _refuse_unfit(file_system, store.path, target)
+    unfinished = StoreLayout(target.with_name(target.name + _UNFINISHED))
+    mark = _begin(file_system, unfinished)
+    try:
+        segment_bytes = store.config.mapped_file_size_commit_log
+        copy = _Copy(file_system, StoreLayout(store.path), unfinished, segment_bytes, on_progress)
+        copy.run(source)
+        file_system.delete(unfinished.unfinished_backup)
+        file_system.sync_directory(unfinished.root)
+        report = _open_once(store, unfinished, file_system)
+        file_system.rename(unfinished.root, target)
+        file_system.sync_directory(target.parent)
+        return BackupReport(target, *report, copy.files, copy.copied_bytes)
+    except StoreFull as full:
+        delete_tree(file_system, unfinished.root)
+        raise BackupFull(target, full.wanted_bytes, str(full)) from full
+    except BaseException:
+        with suppress(OSError):
+            delete_tree(file_system, unfinished.root)
+        raise
+    finally:
+        mark.release()
+
+
+def _refuse_unfit(file_system: FileSystem, root: Path, target: Path) -> None:
+    if root.resolve() in (target.resolve(), *target.resolve().parents):
+        raise BackupRefused(target, f"it lies in the store {root}")
+    try:
+        if file_system.list(target):
+            raise BackupRefused(target, "it is not empty")
+        # The backup takes its place in one step, which a mount point would not let it.
+        file_system.delete_directory(target)
+    except OSError as error:
+        reason = f"{error.strerror or error}; name a directory that is not there"
+        raise BackupRefused(target, reason) from error
+
+
+def _begin(file_system: FileSystem, unfinished: StoreLayout) -> FileLock:
+    """Make the directory with the mark in it, which is locked. Raises StoreLocked, BackupRefused."""
+    if file_system.exists(unfinished.root) and file_system.list(unfinished.root):
+        if not file_system.exists(unfinished.unfinished_backup):
+            raise BackupRefused(unfinished.root, "it is no backup that was cut short: move it away")
+        leftover = file_system.lock(unfinished.unfinished_backup)
+        delete_tree(file_system, unfinished.root)
+        leftover.release()
+    file_system.make_directories(unfinished.root)
+    mark = file_system.lock(unfinished.unfinished_backup)
+    file_system.sync_directory(unfinished.root)
+    return mark
+
+
+def _open_once(
+    store: "MessageStore", unfinished: StoreLayout, file_system: FileSystem
+) -> tuple[int, int, int]:
+    """Recover the copy and close it; its least and greatest offset, and its number of segments."""
+    opened = type(store).open(unfinished.root, store.config, file_system=file_system, start=False)
+    with opened:
+        offsets = opened.min_offset, opened.max_offset, len(opened.commit_log.files.files)
+    if file_system.exists(unfinished.abort):
+        # It was closed all the same, with the warning in the program's log that a full disk gets.
+        raise StoreFull(unfinished.root, 0, "no room for what is derived from the log")
+    file_system.delete(unfinished.lock)
+    file_system.sync_directory(unfinished.root)
+    return offsets
+
+
+class _Copy:
+    """Steps 1 to 4."""
+
+    def __init__(
+        self,
+        file_system: FileSystem,
+        source: StoreLayout,
+        target: StoreLayout,
+        segment_bytes: int,
+        on_progress: BackupProgress | None,
+    ) -> None:
+        self.files = 0
+        self.copied_bytes = 0
+        self._file_system = file_system
+        self._source = source
+        self._target = target
+        self._segment_bytes = segment_bytes
+        self._on_progress = on_progress
+        self._total_bytes = 0
+        # How many bytes of each segment are in the copy, by its start.
+        self._copied: dict[int, int] = {}
+        self._unsynced: list[MappedRegion] = []
+        # Those in which names are to be made durable.
+        self._directories: set[Path] = {target.root}
+
+    def run(self, store: Source) -> None:
+        """All steps."""
+        store.settle()
+        points = _read_small_files(self._file_system, self._source, self._source.own)
+        with suppress(FileNotFoundError):
+            points[Path("checkpoint")] = self._file_system.read(self._source.checkpoint)
+        self._copy_directory(self._source.root, self._target.root)
+        store.copy_keys(self._target.keys)
+        self._make(self._target.commit_log)
+        cut = self._copy_log(store.cut)
+        self._sync()
+        # The opening of the copy is one after a crash.
+        self._write_small_files(points | cut.state_files | {Path("abort"): b"backup"})
+        for directory in sorted(self._directories, reverse=True):
+            self._file_system.sync_directory(directory)
+
+    # -- the log ---------------------------------------------------------------------------------------
+
+    def _copy_log(self, make_cut: Callable[[], Cut]) -> Cut:
+        """Copy the segments, with a new cut whenever retention took one that was not copied."""
+        while True:
+            # Before the cut: none that the cut needs is missing among them.
+            starts = self._starts()
+            cut = make_cut()
+            starts |= self._starts()
+            self._total_bytes = cut.end_offset - min(starts, default=cut.end_offset)
+            missing = next((start for start in sorted(starts) if not self._has(start, cut.end_offset)), None)
+            if missing is None:
+                return cut
+            self._forget_to(missing)
+
+    def _starts(self) -> set[int]:
+        entries = row_entries(self._file_system, self._source.commit_log)
+        return {int(entry.name) for entry in entries if entry.size_bytes}
+
+    def _has(self, start: int, end_offset: int) -> bool:
+        """Copy a segment up to the cut, unless that was done; False when retention was quicker."""
+        length_bytes = min(end_offset - start, self._segment_bytes)
+        if self._copied.get(start, 0) >= length_bytes:
+            return True
+        path = self._source.commit_log / f"{start:020d}"
+        if not self._copy_file(path, self._segment_bytes, length_bytes):
+            return False
+        self._copied[start] = length_bytes
+        return True
+
+    def _forget_to(self, start: int) -> None:
+        """Delete the copies of a segment and of those before: in the log that goes on they are gone too."""
+        self._sync()
+        for copied in sorted(self._copied):
+            if copied <= start:
+                self._file_system.delete(self._target.commit_log / f"{copied:020d}")
+                del self._copied[copied]
+        self._file_system.delete(self._target.commit_log / f"{start:020d}")
+
+    # -- the rest --------------------------------------------------------------------------------------
+
+    def _write_small_files(self, contents: dict[Path, bytes]) -> None:
+        for path, content in contents.items():
+            target = self._target.root / path
+            self._make(target.parent)
+            self._file_system.write(target, content)
+            self._file_system.sync(target)
+            self.files += 1
+
+    def _copy_directory(self, source: Path, target: Path) -> None:
+        """Copy what is copied neither with the log nor with the small files."""
+        self._make(target)
+        # The newest first: what retention takes meanwhile leaves no hole in a row.
+        for entry in reversed(self._file_system.list(source)):
+            path = source / entry.name
+            if entry.is_directory:
+                if path not in (self._source.commit_log, self._source.keys):
+                    self._copy_directory(path, target / entry.name)
+            elif source not in (self._source.config, self._source.own) and path not in (
+                self._source.lock,
+                self._source.abort,
+                self._source.checkpoint,
+            ):
+                self._copy_file(path, entry.size_bytes, entry.size_bytes)
+
+    # -- a file ----------------------------------------------------------------------------------------
+
+    def _copy_file(self, path: Path, size_bytes: int, length_bytes: int) -> bool:
+        """Copy the beginning of a file, zeros behind it; False when it is gone."""
+        target = self._target.root / path.relative_to(self._source.root)
+        try:
+            region = copy_data(
+                self._file_system, path, target, length_bytes, size_bytes=size_bytes, on_copied=self._count
+            )
+        except FileNotFoundError:
+            self._file_system.delete(target)
+            return False
+        self.files += 1
+        if region is not None:
+            self._unsynced.append(region)
+            if len(self._unsynced) >= _SYNCED_AT_ONCE:
+                self._sync()
+        return True
+
+    def _sync(self) -> None:
+        regions, self._unsynced = self._unsynced, []
+        self._file_system.sync_all(regions)
+
+    def _make(self, directory: Path) -> None:
+        self._file_system.make_directories(directory)
+        self._directories.add(directory)
+
+    def _count(self, copied_bytes: int) -> None:
+        self.copied_bytes += copied_bytes
+        if self._on_progress is not None:
+            self._on_progress(min(self.copied_bytes, self._total_bytes), self._total_bytes)
+
+    def __repr__(self) -> str:
+        return f"_Copy(of {str(self._source.root)!r}, {self.files} files)"
