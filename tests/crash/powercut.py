@@ -1,7 +1,7 @@
 """`make powercut`: cuts the power of real file systems, whose devices log every write, and judges what is
 left.
 
-usage: powercut.py [--states 50] [--seed 1] [--fs ext4 xfs btrfs] [--workers 2] [--replay NAME]
+usage: powercut.py [--states 50] [--seed 1] [--fs ext4 xfs btrfs] [--workers 3] [--replay NAME]
 
 It needs root, QEMU's storage daemon, the mkfs of each file system and libeatmydata, and says what is
 missing. All images lie in memory (/dev/shm) where there is room. The figures go to
@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=FULL_STATES, help="of each file system")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fs", nargs="+", default=FULL_FILE_SYSTEMS, choices=list(FILE_SYSTEMS))
-    parser.add_argument("--workers", type=int, default=2, help="file systems at a time")
+    parser.add_argument("--workers", type=int, default=3, help="file systems at a time")
     parser.add_argument("--fills", action="store_true", help="in one run of three the disk is full at times")
     parser.add_argument("--replay", metavar="NAME", help="judge the kept state of that name once more")
     arguments = parser.parse_args()

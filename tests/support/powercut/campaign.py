@@ -303,7 +303,7 @@ def judge_mounted(
         store=str(store),
         run=f"{name.replace('/', '-')}-after",
         keys=[[message.topic, message.key] for message in asked],
-        looks_first=choice.random() < 0.5,
+        looks_first=bool(hunted.in_reopener) or choice.random() < 0.5,
         plant=hunted.in_reopener,
     )
     said, failure = _ask("reopener", json.dumps(settings._asdict()))
@@ -415,7 +415,7 @@ class Campaign:
 
     # -- what it must condemn -----------------------------------------------------------------------------
 
-    def hunt(self, hunted: Hunted, runs: int = 4) -> None:
+    def hunt(self, hunted: Hunted, runs: int = 8) -> None:
         """Record lives with a defect until the judge condemns a state."""
         for run in range(runs):
             directory = self._directory / "hunt"
