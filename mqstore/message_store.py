@@ -400,11 +400,6 @@ class MessageStore:
         """When the oldest message was stored, epoch ms; -1 when there is none.
 
         Of a queue, of all queues of a topic, or without either of the whole log.
-
-        >>> with MessageStore.open("data") as store:
-        ...     put = store.put_message(Message("orders", b"first", queue_id=0))
-        ...     store.get_earliest_message_time("orders", 0) == store.get_earliest_message_time()
-        True
         """
         self._catch_up()
         log = self.commit_log
