@@ -182,12 +182,13 @@ class MappedFile:
         return True
 
     def _attend(self, end: int) -> None:
+        # First: as long as it finds no room, each publish comes here.
+        self._erase_stale()
         if end > self.reserved_position:
             self.reserve(end)
         else:
             self._attention_position = self.reserved_position
         assert end <= self.reserved_position, (end, self.reserved_position)  # I4
-        self._erase_stale()
         if self.on_low_space is not None:
             self.on_low_space()
 

@@ -16,6 +16,7 @@ QUICK = (
     "failed-sync-repeated",
     "failed-sync-swallowed",
     "limit-poisons",
+    "full-write-counts",
     "place-ignored",
     "acknowledge-before-sync",
     "own-puts-do-not-wait",

@@ -5,7 +5,7 @@ The rules that must hold whatever fails, and when:
     typed       a put, a read or a delivery raises a leaf of StoreError; opening, flushing, closing and the
                 state files may also raise the OSError (it passes the seam, and says which file)
     final       after a failed sync of the log no second one is tried
-    passing     what only lacked a descriptor poisons nothing
+    passing     what only lacked room or a descriptor poisons nothing
     kept        the directory opens again without the fault, in the same process and after a power cut, and
                 the oracle finds nothing wrong
 """
@@ -63,7 +63,7 @@ class _Life:
         self._may_fail(witness.store._persistence.persist_state)
         self._may_fail(witness.store._persistence.persist_delay_offsets)
         if self._fault.is_harmless and witness.store.commit_log.is_poisoned:
-            raise Violation(self._name, ["the store is poisoned, for want of a descriptor"])
+            raise Violation(self._name, ["the store is poisoned for want of room or a descriptor"])
 
     def _is_typed(self, action: Callable[[], object]) -> None:
         try:

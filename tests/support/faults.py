@@ -1,8 +1,9 @@
 """Faults: the n-th operation on a simulated disk fails, once or from then on.
 
 What fails is what can fail on a real disk: everything but the filling of mapped memory, which the seam
-has reserved room for. The errors are those that OsFileSystem would let through: a full disk is StoreFull
-where it says so.
+has reserved room for; on a copy-on-write disk, which keeps no reserved room, that too. The errors are those
+that OsFileSystem would let through: a full disk is StoreFull where it says so, and want of a descriptor
+LimitReached.
 """
 
 import errno
@@ -27,6 +28,7 @@ class FaultKind(NamedTuple):
 
     name: str
     error: Callable[[str, Path], Exception | None]
+    keeps_room: bool = True
 
 
 def _os_error(number: int) -> Callable[[str, Path], Exception | None]:
@@ -39,6 +41,12 @@ def _no_space(what: str, path: Path) -> Exception | None:
     if what in _TRANSLATED:
         return StoreFull(path, 1, os.strerror(errno.ENOSPC))
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def _no_room_kept(what: str, path: Path) -> Exception | None:
+    if what in _MEMORY:
+        return ShortWrite(StoreFull(path, 1, os.strerror(errno.ENOSPC)))
+    return _no_space(what, path)
 
 
 def _no_descriptor(what: str, path: Path) -> Exception | None:
@@ -55,6 +63,7 @@ FAULT_KINDS = (
     FaultKind("EINTR", _os_error(errno.EINTR)),
     FaultKind("short write", _short_write),
     FaultKind("EMFILE", _no_descriptor),
+    FaultKind("ENOSPC, copy-on-write", _no_room_kept, keeps_room=False),
 )
 
 
@@ -70,8 +79,9 @@ class Fault:
         self._for_good = for_good
         self._count = 0
         self._log_sync_failed = False
-        # Whether what fails leaves the disk as sound as it was, so that nothing may be given up for it.
-        self.is_harmless = kind.error is _no_descriptor
+        # Whether all that failed has said why: it was a lack of room or of descriptors, and nothing was lost.
+        self.is_harmless = True
+        disk.keeps_room = kind.keeps_room
         disk.before = self._before
 
     def restart(self) -> None:
@@ -79,7 +89,7 @@ class Fault:
         self._log_sync_failed = False
 
     def _before(self, what: str, path: Path) -> None:
-        if what in _MEMORY:
+        if what in _MEMORY and self._kind.keeps_room:
             return
         is_log_sync = what == "sync" and path.parent.name == "commitlog"
         if is_log_sync and self._log_sync_failed:
@@ -93,4 +103,5 @@ class Fault:
             # Without a descriptor there was no sync, and so none has failed.
             is_failed_sync = is_log_sync and not isinstance(error, LimitReached)
             self._log_sync_failed = self._log_sync_failed or is_failed_sync
+            self.is_harmless = self.is_harmless and not isinstance(error, OSError)
             raise error

@@ -21,7 +21,7 @@ from mqstore.schedule import due_entries
 from mqstore.store import kernels, recovery
 from mqstore.store.abort_file import AbortFile
 from mqstore.store.commit_log import CommitLog
-from mqstore.store.errors import LimitReached, StorePoisoned
+from mqstore.store.errors import LimitReached, StoreFull, StorePoisoned
 from mqstore.store.file_system import FileEntry
 from mqstore.store.flusher import Flusher
 from mqstore.store.mapped_file import MappedFile
@@ -30,7 +30,7 @@ from mqstore.store.recovery_point_file import RecoveryPointFile
 from mqstore.store.recovery_point_format import RecoveryPoint
 from mqstore.store.state_file import StateFile
 from support.record_scan import BLANK, DATA_ENDS, NO_RECORD, lenient_record_size
-from support.simulated_disk import SimulatedDisk
+from support.simulated_disk import SimulatedDisk, SimulatedRegion
 
 __all__ = ["PLANTED_BUGS", "PlantedBug"]
 
@@ -103,6 +103,16 @@ def _without_steps(owner: Any, method: str, *steps: str) -> Iterator[None]:
 
     with mock.patch.object(owner, method, crippled):
         yield
+
+
+def _publish_whatever_happens() -> contextlib.AbstractContextManager[object]:
+    genuine = SimulatedRegion.publish
+
+    def publish(region: SimulatedRegion, position: int, record: Any) -> None:
+        with contextlib.suppress(StoreFull):
+            genuine(region, position, record)
+
+    return mock.patch.object(SimulatedRegion, "publish", publish)
 
 
 def _poisoned_by_limits(log: CommitLog, start_offset: int) -> MappedFile:
@@ -228,6 +238,12 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         _replaced(CommitLog, "_add_segment", _poisoned_by_limits),
         faults=True,
         fault="EMFILE",
+    ),
+    "full-write-counts": PlantedBug(
+        "on a copy-on-write disk a record for which there was no room counts as written",
+        _publish_whatever_happens,
+        faults=True,
+        fault="ENOSPC, copy-on-write",
     ),
     "acknowledge-before-sync": PlantedBug(
         "a put is acknowledged before the sync that covers it",

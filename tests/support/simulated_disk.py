@@ -96,8 +96,15 @@ class SimulatedRegion:
         self._store("published", position, bytes(record[:8]))
 
     def _store(self, what: str, position: int, data: bytes) -> None:
+        try:
+            self._disk.before(what, self._path)
+        except ShortWrite as short:
+            self._put(position, data[: len(data) // 2])
+            raise short.error from None
+        self._put(position, data)
+
+    def _put(self, position: int, data: bytes) -> None:
         disk, inode = self._disk, self._inode
-        disk.before(what, self._path)
         end = position + len(data)
         assert 0 <= position <= end <= self.size_bytes, (self._path, position, end)
         touched = range(position // _BLOCK_BYTES, -(-end // _BLOCK_BYTES))

@@ -197,3 +197,27 @@ def test_erasing_zeros_writes_nothing(mapped_file: MappedFile, watched: WatchedF
 def test_repr_tells_how_far_it_is_written(mapped_file: MappedFile) -> None:
     """Name, position, size."""
     assert repr(mapped_file) == "MappedFile('00000000000000065536', wrote_position=0, size_bytes=65536)"
+
+
+def test_what_a_failed_publish_left_is_zeroed_before_the_next(
+    mapped_file: MappedFile, watched: WatchedFileSystem
+) -> None:
+    """Where even the zeros find no room, the next publish is refused until they do."""
+    mapped_file.publish(b"a record")
+    region, refused = mapped_file.region, ["publish", "write"]
+
+    def refuse(step: str, path: Path) -> None:
+        if step in refused:
+            raise StoreFull(path, 1, "no room")
+
+    # As a write by call leaves it that ends early.
+    region.write(16, b"half of a record")
+    watched.before = refuse
+    with pytest.raises(StoreFull):
+        mapped_file.publish(bytes(range(1, 33)))
+    mapped_file.take_back(32)
+    with pytest.raises(StoreFull):
+        mapped_file.publish(b"12345678")
+    refused.clear()
+    mapped_file.publish(b"12345678")
+    assert bytes(mapped_file.view[:64]) == b"a record12345678" + bytes(48)
