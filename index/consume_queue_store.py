@@ -12,6 +12,7 @@ Durability: `flush` makes durable what was absorbed before it. Rebuilt from the 
 """
 
 import threading
+from collections.abc import Container
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from mqstore.store.segment_files import row_entries
 __all__ = ["ConsumeQueueStore", "is_queue_name"]
 
 _MAX_NAME_BYTES = 255
+_NO_BOUND = 2**63 - 1
 
 
 class ConsumeQueueStore:
@@ -50,8 +52,13 @@ class ConsumeQueueStore:
         *,
         writable: bool = True,
         after_crash: bool = False,
+        without_queues: Container[str] = frozenset(),
     ) -> None:
-        """after_crash: the last writer has not closed the store; `truncate` follows."""
+        """after_crash: the last writer has not closed the store; `truncate` follows.
+
+        without_queues: topics that get no queues here, for a broker keeps queues of another kind for them.
+        """
+        self._without_queues = without_queues
         self.directory = directory
         # Whether gaps and restarts in the numbering are taken from the log: True during a rebuild.
         self.follow_log = False
@@ -166,12 +173,19 @@ class ConsumeQueueStore:
         return [self.find_or_create(topic, queue_id) for topic, queue_id in self.queues()]
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """The queue offset that the next message of a queue gets, as far as the log was absorbed."""
+        """The queue offset that the next message of a queue gets, as far as the log was absorbed.
+
+        Of a queue that a broker keeps, nobody here knows its end: there is no bound for it.
+        """
+        if topic in self._without_queues:
+            return _NO_BOUND
         queue = self.find(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
     def entries_below(self, topic: str, queue_id: int, physical_offset: int) -> int:
-        """Queue offset behind the last message of a queue that is before `physical_offset`."""
+        """Queue offset behind the last message of a queue that is before `physical_offset`; as above."""
+        if topic in self._without_queues:
+            return _NO_BOUND
         queue = self.find(topic, queue_id)
         return queue.end_below(physical_offset) if queue is not None else 0
 
@@ -221,8 +235,10 @@ class ConsumeQueueStore:
                 queue.append_entries(queue_offset, part, follow_log=self.follow_log)
 
     def _queue_to_fill(self, topic_bytes: bytes, queue_id: int) -> ConsumeQueue | None:
-        """The queue of a record; None when its topic could not be the name of a directory."""
+        """The queue of a record; None when its topic has none, or could not be the name of a directory."""
         topic = topic_bytes.decode("utf-8", "replace")
+        if topic in self._without_queues:
+            return None
         queue = self._queues.get((topic, queue_id))
         if queue is not None:
             return queue

@@ -15,7 +15,7 @@ Nothing is changed. Threads: `digest` any; the rest one.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,8 +97,9 @@ class QueueCheck:
         deleted: DeletedTopics,
         dispatched_offset: int,
         after_crash: bool,
+        without_queues: Container[str] = frozenset(),
     ) -> None:
-        """delay_tables: as ConsumeQueueStore has them. deleted: topics whose records need no entries.
+        """delay_tables, without_queues: as ConsumeQueueStore has them. deleted: topics that need no entries.
 
         dispatched_offset: up to here the entries of all records are known to be there. after_crash: what
         lies behind it may be torn as well as missing.
@@ -108,6 +109,7 @@ class QueueCheck:
         self._file_bytes = file_bytes
         self._delay_tables = delay_tables
         self._deleted = deleted
+        self._without_queues = without_queues
         self._dispatched_offset = dispatched_offset
         self._after_crash = after_crash
         self._on_disk: dict[tuple[str, int], QueueEntries] = {}
@@ -123,7 +125,12 @@ class QueueCheck:
         return entries
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Behind the last message of a queue, by the log; 0 for a name that no queue can have."""
+        """Behind the last message of a queue, by the log; 0 for a name that no queue can have.
+
+        No bound for a queue that a broker keeps.
+        """
+        if topic in self._without_queues:
+            return 2**63 - 1
         if not is_queue_name(topic, queue_id):
             return 0
         queue = self._queues.get((topic, queue_id))
@@ -152,7 +159,7 @@ class QueueCheck:
     def _compare(self, topic: str, queue_id: int, queue_offset: int, rows: npt.NDArray[np.uint8]) -> Run:
         first, last = ENTRY.unpack(rows[0].tobytes()), ENTRY.unpack(rows[-1].tobytes())
         wrong: tuple[Finding, ...] = ()
-        if not is_queue_name(topic, queue_id):
+        if topic in self._without_queues or not is_queue_name(topic, queue_id):
             return Run(topic, queue_id, queue_offset, len(rows), first[0], last[0] + last[1], wrong)
         entries = self.entries_of(topic, queue_id)
         on_disk = entries.read(queue_offset, len(rows))
@@ -191,6 +198,8 @@ class QueueCheck:
     def take(self, runs: Iterable[Run]) -> Iterator[Finding]:
         """Follow the numbering of the queues; what is wrong in the log itself is told at once."""
         for run in runs:
+            if run.topic in self._without_queues:
+                continue
             queue = self._queues.get((run.topic, run.queue_id))
             if queue is None or (run.queue_offset == 0 and queue.next_offset > 0):
                 queue = self._queues[run.topic, run.queue_id] = _Queue(run)

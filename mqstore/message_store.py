@@ -29,7 +29,7 @@ from mqstore.index.offset_by_time import offset_in_queue_by_time
 from mqstore.lock_watch import LockWatch
 from mqstore.opening import OpenedParts, OpeningProgress, open_parts, refresh_parts
 from mqstore.persistence import Persistence
-from mqstore.pull_permission import refuse_pull
+from mqstore.pull_permission import refuse_pull, refuse_without_queues
 from mqstore.put_path import PutPath
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delay_offsets import DelayOffsets
@@ -760,7 +760,9 @@ class MessageStore:
             raise StoreReadOnly(self.path)
 
     def _refuse_pull(self, group: str, topic: str, queue_id: int) -> None:
-        if not self.read_only:
+        if self.read_only:
+            refuse_without_queues(self.topics, topic)
+        else:
             refuse_pull(self.subscription_groups, self.topics, group, topic, queue_id)
 
     def _dispatch(self) -> None:

@@ -200,7 +200,7 @@ class _Opening:
         if not self.read_only:
             queue_bytes = self.config.mapped_file_size_consume_queue
             delete_leftovers(file_system, layout.consume_queues, queue_bytes, self.directory.deleted)
-        consume_queues = self._load_consume_queues(commit_log.min_offset, clean=clean)
+        consume_queues = self._load_consume_queues(commit_log.min_offset, topics, clean=clean)
         if self._keeps_index_files:
             self._adopt_index_files()
         queue_names = QueueNamesFile(file_system, layout.queue_names)
@@ -263,7 +263,9 @@ class _Opening:
         DelayOffsets(*arguments).load()
         return topics, groups, offsets
 
-    def _load_consume_queues(self, min_offset: int, *, clean: bool) -> ConsumeQueueStore:
+    def _load_consume_queues(
+        self, min_offset: int, topics: TopicConfigs, *, clean: bool
+    ) -> ConsumeQueueStore:
         consume_queues = ConsumeQueueStore(
             self.file_system,
             self.layout.consume_queues,
@@ -271,6 +273,7 @@ class _Opening:
             self.directory.delays.as_array(),
             writable=not self.read_only,
             after_crash=not clean,
+            without_queues=topics.without_queues,
         )
         consume_queues.load(min_offset)
         return consume_queues

@@ -6,20 +6,24 @@ them, its messages are read on. Whether there are messages is for index/get_mess
 Threads: any; no lock is taken.
 """
 
-from mqstore.store.errors import ConsumeNotEnabled, NoPermission, QueueIllegal
+from mqstore.store.errors import ConsumeNotEnabled, NoPermission, QueueIllegal, TopicNotSupported
 from mqstore.subscription_groups import SubscriptionGroups
+from mqstore.topic_attributes import has_queues_of_brokers
 from mqstore.topics import TopicConfigs
 
-__all__ = ["refuse_pull"]
+__all__ = ["refuse_pull", "refuse_without_queues"]
 
 
 def refuse_pull(
     groups: SubscriptionGroups, topics: TopicConfigs, group: str, topic: str, queue_id: int
 ) -> None:
-    """Raise SubscriptionGroupNotExist, ConsumeNotEnabled, NoPermission or QueueIllegal, if one applies.
+    """Raise TopicNotSupported, SubscriptionGroupNotExist, ConsumeNotEnabled, NoPermission or QueueIllegal.
+
+    Or return, when none applies.
 
     That one may apply, `groups.closed_groups` and `topics.queues_to_read` tell much sooner.
     """
+    refuse_without_queues(topics, topic)
     settings = groups.get(group)
     if settings is None:
         groups.refuse_unknown(group)
@@ -32,6 +36,13 @@ def refuse_pull(
         raise NoPermission(topic, config.perm, "read")
     if not 0 <= queue_id < config.read_queue_nums:
         raise _no_queue_to_read(topic, queue_id, config.read_queue_nums)
+
+
+def refuse_without_queues(topics: TopicConfigs, topic: str) -> None:
+    """Raise TopicNotSupported for a topic whose queues a broker keeps; a reader is told so too."""
+    config = topics.get(topic)
+    if config is not None and has_queues_of_brokers(config.attributes):
+        raise TopicNotSupported(topic, "queue.type", config.attributes["queue.type"])
 
 
 def _no_queue_to_read(topic: str, queue_id: int, queue_nums: int) -> QueueIllegal:

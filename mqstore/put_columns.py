@@ -27,9 +27,9 @@ from mqstore.store.flusher import Flusher
 from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS
 from mqstore.store.put_result import PutColumnsResult
 from mqstore.store.status import PutMessageStatus
-from mqstore.topics import MAX_QUEUE_NUMS, TopicConfigs
+from mqstore.topics import MAX_QUEUE_NUMS, TopicConfig, TopicConfigs
 
-__all__ = ["ColumnsPath", "StoredRows", "no_such_queue"]
+__all__ = ["ColumnsPath", "StoredRows", "no_such_queue", "refuse_put"]
 
 
 class StoredRows(NamedTuple):
@@ -108,8 +108,7 @@ class ColumnsPath:
         queue_nums, write_queue_nums = np.empty((2, len(columns.topics)), np.int64)
         for index, topic in enumerate(columns.topics):
             config = self._topics.lookup(topic)
-            if topic in NOT_ALLOWED_SEND_TOPICS or (config is not None and not config.is_writable):
-                raise NoPermission(topic, config.perm if config is not None else 0, "put")
+            refuse_put(topic, config)
             queue_nums[index] = self._default_queue_nums if config is None else config.queue_nums
             write_queue_nums[index] = queue_nums[index] if config is None else config.write_queue_nums
         if columns.queue_ids.min(initial=0) < 0:
@@ -142,6 +141,14 @@ class ColumnsPath:
         np.maximum.at(next_offsets, block.groups, appended.queue_offsets + 1)
         for (topic, queue_id), next_offset in zip(block.queues, next_offsets.tolist(), strict=True):
             self._arrivals.announce(topic, queue_id, next_offset)
+
+
+def refuse_put(topic: str, config: TopicConfig | None) -> None:
+    """Raise NoPermission or TopicNotSupported for a topic that takes no messages of producers."""
+    if config is not None:
+        config.refuse_put()
+    elif topic in NOT_ALLOWED_SEND_TOPICS:
+        raise NoPermission(topic, 0, "put")
 
 
 def no_such_queue(

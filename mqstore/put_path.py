@@ -18,7 +18,7 @@ from concurrent.futures import Future
 import msgspec
 
 from mqstore.arrivals import Arrivals
-from mqstore.put_columns import ColumnsPath, no_such_queue
+from mqstore.put_columns import ColumnsPath, no_such_queue, refuse_put
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delayed_message import rewrite
 from mqstore.store.bulk.message_list import columns_of_messages
@@ -26,15 +26,15 @@ from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.durable_future import DurableFuture
-from mqstore.store.errors import MessageIllegal, NoPermission, StoreError
+from mqstore.store.errors import MessageIllegal, NoPermission, StoreError, TopicNotSupported
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
-from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS
 from mqstore.store.properties_format import DELAY, TIMER_REQUESTS
 from mqstore.store.put_result import PutMessageResult
 from mqstore.store.put_results import PutMessageResults
 from mqstore.store.status import PutMessageStatus
+from mqstore.topic_attributes import unsupported
 from mqstore.topics import TopicConfig, TopicConfigs
 
 __all__ = ["PutPath"]
@@ -116,13 +116,21 @@ class PutPath:
         """Store messages of the store's own, all or none; their topics are created where missing."""
         encoded = [self._encode(message, is_own=True) for message in messages]
         for message in messages:
+            config = self._lookup(message.topic)
+            if config is not None and config.attributes:
+                config.refuse_unsupported()
+        for message in messages:
             if self._lookup(message.topic) is None:
                 self._topics.ensure(message.topic, max(self._default_queue_nums, message.queue_id + 1))
         return self._put_encoded(encoded)
 
     def put_restored_block(self, block: RecordBlock) -> int | None:
-        """Store delivered copies, all or none; where they end. None when a topic is not there (PutBlock)."""
-        if any(self._lookup(topic) is None for topic, _ in block.queues):
+        """Store delivered copies, all or none; where they end.
+
+        None when a topic is not there, or when there is more to ask about it (PutBlock).
+        """
+        configs = [self._lookup(topic) for topic, _ in block.queues]
+        if any(config is None or unsupported(config.attributes) for config in configs):
             return None
         return self._columns.append(block).appended.end_offset
 
@@ -160,8 +168,7 @@ class PutPath:
         config = self._lookup(message.topic)
         message = self._with_queue(message, config)
         encoded = self._encode(message)
-        if message.topic in NOT_ALLOWED_SEND_TOPICS or (config is not None and not config.is_writable):
-            raise NoPermission(message.topic, config.perm if config is not None else 0, "put")
+        refuse_put(message.topic, config)
         queue_nums = self._default_queue_nums if config is None else config.queue_nums
         if message.queue_id >= queue_nums:
             raise no_such_queue("queue_id", message.queue_id, message.topic, queue_nums)
@@ -188,7 +195,7 @@ class PutPath:
             if columns is None:
                 return None
             block = self._columns.encode(columns)
-        except (MessageIllegal, NoPermission, TypeError, ValueError, OverflowError):
+        except (MessageIllegal, NoPermission, TopicNotSupported, TypeError, ValueError, OverflowError):
             # What is illegal is said by the way that takes them one by one.
             return None
         status, appended, flushed_offset = self._columns.store(columns, block)

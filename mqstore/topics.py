@@ -20,8 +20,15 @@ from mqstore.bean_table import BeanTable
 from mqstore.store import names
 from mqstore.store.bean import Bean
 from mqstore.store.clock import Clock
-from mqstore.store.errors import QueueIllegal, TopicIllegal, TopicNotExist
+from mqstore.store.errors import (
+    NoPermission,
+    QueueIllegal,
+    TopicIllegal,
+    TopicNotExist,
+    TopicNotSupported,
+)
 from mqstore.store.file_system import FileSystem
+from mqstore.topic_attributes import altered, has_queues_of_brokers, unsupported
 
 __all__ = [
     "MAX_QUEUE_NUMS",
@@ -55,7 +62,7 @@ class TopicConfig(Bean, frozen=True, kw_only=True):
     """Settings of one topic; the defaults are RocketMQ's."""
 
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
-    """Such as message.type or cleanup.policy; kept, not interpreted."""
+    """Such as message.type or cleanup.policy (topic_attributes.py)."""
     order: bool = False
     perm: int = _READ_WRITE
     """Sum of the bits of `Perm`."""
@@ -70,6 +77,17 @@ class TopicConfig(Bean, frozen=True, kw_only=True):
     def queue_nums(self) -> int:
         """How many queues can be named in a put: those to write, and those that are only read by now."""
         return max(self.write_queue_nums, self.read_queue_nums)
+
+    def refuse_put(self) -> None:
+        """Raise NoPermission or TopicNotSupported where producers may not put to it."""
+        if self.topic_name in names.NOT_ALLOWED_SEND_TOPICS or not self.is_writable:
+            raise NoPermission(self.topic_name, self.perm, "put")
+        self.refuse_unsupported()
+
+    def refuse_unsupported(self) -> None:
+        """Raise TopicNotSupported where nothing is put to it, not even copies of the store's own."""
+        if pair := unsupported(self.attributes):
+            raise TopicNotSupported(self.topic_name, *pair)
 
     @property
     def is_readable(self) -> bool:
@@ -130,14 +148,24 @@ class TopicConfigs(BeanTable[TopicConfig]):
 
     def _set(self, name: str, bean: TopicConfig | None) -> None:
         super()._set(name, bean)
-        if bean is not None and bean.is_writable and name not in names.NOT_ALLOWED_SEND_TOPICS:
+        if (
+            bean is not None
+            and bean.is_writable
+            and not (name in names.NOT_ALLOWED_SEND_TOPICS or unsupported(bean.attributes))
+        ):
             self._queues_to_put_to[name] = bean.queue_nums
         else:
             self._queues_to_put_to.pop(name, None)
         if bean is not None:
-            self._queues_to_read[name] = bean.read_queue_nums if bean.is_readable else 0
+            is_read = bean.is_readable and not has_queues_of_brokers(bean.attributes)
+            self._queues_to_read[name] = bean.read_queue_nums if is_read else 0
         else:
             self._queues_to_read.pop(name, None)
+
+    @property
+    def without_queues(self) -> frozenset[str]:
+        """Topics for which a broker keeps queues of another kind: with plain ones, it would not start."""
+        return frozenset(config.topic_name for config in self if has_queues_of_brokers(config.attributes))
 
     def find(self, topic: str) -> TopicConfig:
         """The topic's settings; a missing topic is created where `auto_create_topic_enable` allows it.
@@ -181,7 +209,9 @@ class TopicConfigs(BeanTable[TopicConfig]):
 
         `queue_nums` stands for both numbers; without any it is `default_topic_queue_nums`.
         The topics of RocketMQ's own are not changed.
-        Raises TopicIllegal, QueueIllegal, StoreReadOnly; and StoreFull or OSError with nothing changed.
+        attributes: changes, `+name` or `name` with a value to set one, `-name` to remove it; others stay.
+        Raises TopicIllegal, QueueIllegal, AttributeIllegal, TopicNotSupported, StoreReadOnly; and StoreFull
+        or OSError with nothing changed.
         """
         names.check_topic(topic)
         if names.is_system_topic(topic):
@@ -189,14 +219,15 @@ class TopicConfigs(BeanTable[TopicConfig]):
                 f"topic {topic!r} is one of RocketMQ's own: give yours another name", value=topic
             )
         count = self._default_topic_queue_nums if queue_nums is None else queue_nums
-        before = self.get(topic) or _config(topic, count)
+        existing = self.get(topic)
+        before = existing or _config(topic, count)
         config = msgspec.structs.replace(
             before,
             read_queue_nums=count if read_queue_nums is None else read_queue_nums,
             write_queue_nums=count if write_queue_nums is None else write_queue_nums,
             perm=int(perm) if isinstance(perm, Perm) else perm,
             order=order,
-            attributes=before.attributes if attributes is None else dict(attributes),
+            attributes=altered(topic, before.attributes, attributes or {}, is_new=existing is None),
         )
         return self.replace(topic, _checked(config))
 

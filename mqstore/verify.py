@@ -30,7 +30,7 @@ from mqstore.index.queue_check import LostMessage, QueueCheck, Run
 from mqstore.state_check import StateCheck
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreNotFound
+from mqstore.store.errors import StateFileCorrupt, StoreNotFound
 from mqstore.store.file_system import FileSystem
 from mqstore.store.finding import Finding
 from mqstore.store.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
@@ -40,6 +40,7 @@ from mqstore.store.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.recovery_point_file import RecoveryPointFile
 from mqstore.store.segment_files import SegmentFile, list_segments, row_entries
 from mqstore.store_layout import StoreLayout
+from mqstore.topics import TopicConfigs
 
 __all__ = ["ScanProgress", "VerifyReport", "nobody_writes", "verify", "verify_locked"]
 
@@ -193,7 +194,14 @@ class _Verification:
             deleted=self._directory.deleted,
             dispatched_offset=dispatched_offset,
             after_crash=self._after_crash,
+            without_queues=self._topics_without_queues(),
         )
+
+    def _topics_without_queues(self) -> frozenset[str]:
+        topics = TopicConfigs(self._file_system, self._layout.config, SystemClock(), read_only=True)
+        with contextlib.suppress(StateFileCorrupt):  # state_check.py tells of it
+            topics.load()
+        return topics.without_queues
 
     def _make_index_file_check(self) -> IndexFileCheck:
         point = IndexPointFile(self._file_system, self._layout.index_point).load()

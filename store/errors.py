@@ -13,6 +13,8 @@
     |  `- SettingContradicted         leave the setting out, or open the directory that it was written with
     |- TopicNotExist                  create the topic
     |- SubscriptionGroupNotExist      create the group
+    |- TopicNotSupported              use a topic of an ordinary kind, or a RocketMQ broker
+    |- AttributeIllegal (ValueError)  correct the attribute
     |- NoPermission                   change the topic's perm
     |- ConsumeNotEnabled              let the group consume again
     |- SubscriptionIllegal (ValueError)  name a tag, or * for all
@@ -47,6 +49,7 @@ from typing import ClassVar
 from mqstore.store.status import PutMessageStatus, ResponseCode
 
 __all__ = [
+    "AttributeIllegal",
     "BackupFull",
     "BackupRefused",
     "BackupUnfinished",
@@ -81,6 +84,7 @@ __all__ = [
     "TimerNotEnabled",
     "TopicIllegal",
     "TopicNotExist",
+    "TopicNotSupported",
     "UnknownVersion",
 ]
 
@@ -189,6 +193,31 @@ class TopicNotExist(StoreError):
             "create it with store.topics.create(...)"
         )
         self.topic = topic
+
+
+class TopicNotSupported(StoreError):
+    """The topic is of a kind that a RocketMQ broker keeps and this store does not."""
+
+    def __init__(self, topic: str, attribute: str, value: str) -> None:
+        super().__init__(
+            f"topic {topic!r} has {attribute} = {value}, which this store does not keep: use a topic without "
+            "it, or let a RocketMQ broker take its messages"
+        )
+        self.topic = topic
+        self.attribute = attribute
+        self.value = value
+
+
+class AttributeIllegal(StoreError, ValueError):
+    """An attribute of a topic is unknown, has a value that it may not have, or may not change."""
+
+    def __init__(self, topic: str, attribute: object, value: object, rule: str) -> None:
+        stated = f"{attribute!r}" if value is None else f"{attribute!r} = {value!r}"
+        super().__init__(f"attribute {stated} of topic {topic!r} {rule}")
+        self.topic = topic
+        self.attribute = attribute
+        self.value = value
+        self.rule = rule
 
 
 class SubscriptionGroupNotExist(StoreError):
