@@ -113,7 +113,13 @@ class MessageStore:
         self._arrivals = Arrivals()
         self._flusher = Flusher(parts.commit_log, config)
         self._puts = PutPath(
-            config, parts.commit_log, self._flusher, parts.topics, parts.delay_levels, self._arrivals
+            config,
+            parts.commit_log,
+            self._flusher,
+            parts.topics,
+            parts.subscription_groups,
+            parts.delay_levels,
+            self._arrivals,
         )
         self._closed_groups = parts.subscription_groups.closed_groups
         self._queues_to_read = parts.topics.queues_to_read
@@ -222,7 +228,9 @@ class MessageStore:
         """Store one message.
 
         In SYNC_FLUSH it is durable when this returns PUT_OK; FLUSH_DISK_TIMEOUT means it is stored and the
-        disk was slow. In ASYNC_FLUSH `flushed_offset` of the result tells how far the disk is.
+        disk was slow. In ASYNC_FLUSH `flushed_offset` of the result tells how far the disk is. `topic` of
+        the result says where it went: to SCHEDULE_TOPIC_XXXX when it waits, and to %DLQ%group when one to
+        %RETRY%group has failed more often than the group tries (its property RECONSUME_TIME counts).
         Raises MessageIllegal and its leaves, TopicNotExist, NoPermission, StoreFull, StorePoisoned,
         StoreClosed, StoreReadOnly; nothing is stored then.
         """
@@ -253,6 +261,7 @@ class MessageStore:
          flag             whole numbers of 32 bits
          born_timestamp   epoch ms, in Arrow also a timestamp; the store time where the column is missing
 
+        The topics of retries are not taken: `put_messages` takes them.
         All but `body` and `topic` may be missing. A column of a mapping is an array of Arrow, or one value
         for all rows, or for whole numbers an integer array, or for texts and bodies one of: a pair (buffer,
         offsets) of bytes or a uint8 array and an integer array one longer than there are rows, as Arrow lays

@@ -22,9 +22,9 @@ from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
 from mqstore.store.bulk.texts import Longs
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import NoPermission, QueueIllegal
+from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal
 from mqstore.store.flusher import Flusher
-from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS
+from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic
 from mqstore.store.put_result import PutColumnsResult
 from mqstore.store.status import PutMessageStatus
 from mqstore.topics import MAX_QUEUE_NUMS, TopicConfig, TopicConfigs
@@ -109,6 +109,12 @@ class ColumnsPath:
         for index, topic in enumerate(columns.topics):
             config = self._topics.lookup(topic)
             refuse_put(topic, config)
+            if is_retry_topic(topic):
+                raise MessageIllegal(
+                    f"topic {topic!r} is a group's retry topic, where each message may become a dead letter: "
+                    "put them with put_messages",
+                    value=topic,
+                )
             queue_nums[index] = self._default_queue_nums if config is None else config.queue_nums
             write_queue_nums[index] = queue_nums[index] if config is None else config.write_queue_nums
         if columns.queue_ids.min(initial=0) < 0:

@@ -1,6 +1,7 @@
 """The put path: from a producer's message to an acknowledged record.
 
-    route (topic, queue, permission) -> delay rewrite -> encode -> append -> wait for the disk -> announce
+    route (topic, queue, permission, dead letter) -> delay rewrite -> encode
+        -> append -> wait for the disk -> announce
 
 Everything that can refuse the message comes before the append, and a topic is created by itself only after
 all other checks have passed, so that a refused message leaves nothing behind.
@@ -21,6 +22,7 @@ from mqstore.arrivals import Arrivals
 from mqstore.put_columns import ColumnsPath, no_such_queue, refuse_put
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delayed_message import rewrite
+from mqstore.schedule.send_back import divert_exhausted_retry
 from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import CommitLog
@@ -30,10 +32,12 @@ from mqstore.store.errors import MessageIllegal, NoPermission, StoreError, Topic
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
+from mqstore.store.names import RETRY_GROUP_TOPIC_PREFIX, is_dead_letter_topic, is_retry_topic
 from mqstore.store.properties_format import DELAY, TIMER_REQUESTS
 from mqstore.store.put_result import PutMessageResult
 from mqstore.store.put_results import PutMessageResults
 from mqstore.store.status import PutMessageStatus
+from mqstore.subscription_groups import SubscriptionGroupConfig, SubscriptionGroups
 from mqstore.topic_attributes import unsupported
 from mqstore.topics import TopicConfig, TopicConfigs
 
@@ -55,6 +59,7 @@ class PutPath:
         commit_log: CommitLog,
         flusher: Flusher,
         topics: TopicConfigs,
+        groups: SubscriptionGroups,
         delay_levels: DelayLevels,
         arrivals: Arrivals,
         *,
@@ -63,6 +68,7 @@ class PutPath:
         """choice: picks the queue of a message that leaves it to the store."""
         self._topics = topics
         self._choice = choice or random.Random()
+        self._groups = groups
         self._lookup = topics.lookup
         self._queues_to_put_to = topics.queues_to_put_to
         self._default_queue_nums = config.default_topic_queue_nums
@@ -93,9 +99,8 @@ class PutPath:
         if results is not None:
             return results
         encoded = [self._prepare(message, creates_topic=False) for message in messages]
-        for message in messages:
-            if self._lookup(message.topic) is None:
-                self._topics.find(message.topic)
+        for message, each in zip(messages, encoded, strict=True):
+            self._create_topics(message.topic, each)
         return self._put_encoded(encoded)
 
     def put_later(self, message: Message) -> "Future[PutMessageResult]":
@@ -164,26 +169,46 @@ class PutPath:
             raise
 
     def _prepare_slowly(self, message: Message, *, creates_topic: bool) -> EncodedMessage:
-        """The path of a topic's first message, of messages without a queue, and of those that are refused."""
-        config = self._lookup(message.topic)
+        """The path of a topic's first message, and of what has no queue, is a retry, or is refused."""
+        topic = message.topic
+        config = self._lookup(topic)
         message = self._with_queue(message, config)
         encoded = self._encode(message)
-        refuse_put(message.topic, config)
-        queue_nums = self._default_queue_nums if config is None else config.queue_nums
+        refuse_put(topic, config)
+        queue_nums = self._topics.queue_nums_to_be(topic) if config is None else config.queue_nums
         if message.queue_id >= queue_nums:
-            raise no_such_queue("queue_id", message.queue_id, message.topic, queue_nums)
-        rewritten = rewrite(message, self._delay_levels)
+            raise no_such_queue("queue_id", message.queue_id, topic, queue_nums)
+        diverted = self._divert(message) if is_retry_topic(topic) else message
+        rewritten = rewrite(diverted, self._delay_levels)
         if rewritten is not message:
             encoded = self._encode(rewritten)
-        if config is None and creates_topic:
-            self._topics.find(message.topic)
+        if creates_topic:
+            self._create_topics(topic, encoded)
         return encoded
+
+    def _divert(self, message: Message) -> Message:
+        """A message to a group's retry topic, or the dead letter that it has become."""
+        group = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        settings = self._groups.get(group)
+        if settings is None:
+            self._groups.refuse_unknown(group)
+            settings = SubscriptionGroupConfig(group_name=group)
+        return divert_exhausted_retry(message, settings.retry_max_times)
+
+    def _create_topics(self, topic: str, encoded: EncodedMessage) -> None:
+        """Create what is missing for a message that may be stored: its topic, and that of its dead letter."""
+        if self._lookup(topic) is None:
+            self._topics.find(topic)
+        if is_retry_topic(topic) and is_dead_letter_topic(encoded.topic):
+            self._topics.ensure(encoded.topic, 1)
 
     def _with_queue(self, message: Message, config: TopicConfig | None) -> Message:
         """The message, with a queue to write to, chosen at random, where it leaves that to the store."""
         if type(message.queue_id) is not int or message.queue_id >= 0:
             return message
-        queue_nums = self._default_queue_nums if config is None else config.write_queue_nums
+        queue_nums = (
+            self._topics.queue_nums_to_be(message.topic) if config is None else config.write_queue_nums
+        )
         if not queue_nums:
             raise no_such_queue("queue_id", message.queue_id, message.topic, queue_nums)
         return msgspec.structs.replace(message, queue_id=self._choice.randrange(queue_nums))

@@ -151,7 +151,9 @@ class TopicConfigs(BeanTable[TopicConfig]):
         if (
             bean is not None
             and bean.is_writable
-            and not (name in names.NOT_ALLOWED_SEND_TOPICS or unsupported(bean.attributes))
+            and name not in names.NOT_ALLOWED_SEND_TOPICS
+            and not names.is_retry_topic(name)
+            and not unsupported(bean.attributes)
         ):
             self._queues_to_put_to[name] = bean.queue_nums
         else:
@@ -170,17 +172,31 @@ class TopicConfigs(BeanTable[TopicConfig]):
     def find(self, topic: str) -> TopicConfig:
         """The topic's settings; a missing topic is created where `auto_create_topic_enable` allows it.
 
-        It then has `default_topic_queue_nums` queues and the perm of TBW102 but for the inherit bit.
+        It then has `default_topic_queue_nums` queues and the perm of TBW102 but for the inherit bit, without
+        which none is created. A retry topic may always come to be, then with one queue.
         Raises TopicIllegal, TopicNotExist.
         """
         config = self.get(topic)
         if config is not None:
             return config
         names.check_topic(topic)
+        template = self._template()
+        if template is not None:
+            return self.ensure(topic, self._default_topic_queue_nums, perm=template.perm & ~Perm.INHERIT)
+        if names.is_retry_topic(topic):
+            return self.ensure(topic, 1)
+        raise TopicNotExist(topic)
+
+    def queue_nums_to_be(self, topic: str) -> int:
+        """How many queues `find` would give to a topic that is not there."""
+        is_lone_retry = names.is_retry_topic(topic) and self._template() is None
+        return 1 if is_lone_retry else self._default_topic_queue_nums
+
+    def _template(self) -> TopicConfig | None:
+        """The topic whose perm a topic that is created by itself inherits; None where none may be."""
         template = self.get(names.AUTO_CREATE_TOPIC_KEY_TOPIC)
-        if template is None or not self._auto_create_topic_enable:
-            raise TopicNotExist(topic)
-        return self.ensure(topic, self._default_topic_queue_nums, perm=template.perm & ~Perm.INHERIT)
+        may_inherit = template is not None and template.perm & Perm.INHERIT
+        return template if may_inherit and self._auto_create_topic_enable else None
 
     def ensure(
         self, topic: str, queue_nums: int, *, perm: int = _READ_WRITE, topic_sys_flag: int = 0
