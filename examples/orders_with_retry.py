@@ -31,7 +31,7 @@ def main() -> None:
     # Retry r waits in level 3 + r of this table.
     config = StoreConfig(message_delay_level="1s 1s 1s 1s 1s")
     with tempfile.TemporaryDirectory() as directory, MessageStore.open(directory, config) as store:
-        store.add_arrival_listener(lambda topic, queue_id, offset: topic == "%DLQ%billing" and dead.set())
+        store.add_arrival_listener(lambda arrival: arrival.topic == "%DLQ%billing" and dead.set())
         store.put_messages([Message("orders", body, keys=(key,)) for key, body in ORDERS.items()])
 
         consumer = PushConsumer(

@@ -1,29 +1,94 @@
 """Arrivals: tells those who wait for messages that some came.
 
 Two ways: a thread that waits in `wait` until a condition of its own holds, and listeners that are called
-with (topic, queue id, next queue offset) by the thread whose put made the message visible.
+with an `Arrival` for each message that has a place in a queue, once it can be got: by the thread whose put
+made it visible, or, when that put did not wait for the disk, by the one that synced.
 A listener must be quick; what it raises is kept in `error` and never fails the put.
 Threads: any. Costs a put nothing but one test while nobody waits or listens. An announcement takes no lock,
 so an interrupt (Ctrl-C) in its midst holds up nobody else's put. (Behind an interrupted wait, one does.)
+Source: MessageArrivingListener, NotifyMessageArrivingListener.
 """
 
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import msgspec
 
 from mqstore.store.bell import Bell
+from mqstore.store.java_hash import string_hash
+from mqstore.store.stored_message import StoredMessage
+from mqstore.store.sys_flag import takes_queue_offset
 
-__all__ = ["ArrivalListener", "Arrivals"]
+__all__ = ["Arrival", "ArrivalListener", "Arrivals"]
 
-ArrivalListener = Callable[[str, int, int], None]
+
+class Arrival(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A message that has arrived in a queue and can be got.
+
+    Where it is, and what a broker asks to decide whom to wake; nothing is read before it is asked for.
+    The message lends a view of the log: copy what is to be kept long.
+    """
+
+    message: StoredMessage
+
+    @property
+    def topic(self) -> str:
+        """The topic of the queue."""
+        return self.message.topic
+
+    @property
+    def queue_id(self) -> int:
+        """The queue of the topic."""
+        return self.message.queue_id
+
+    @property
+    def next_offset(self) -> int:
+        """The queue offset behind the message: how long the queue is by now, at least."""
+        return self.message.queue_offset + 1
+
+    @property
+    def tags_code(self) -> int:
+        """The hash of its tags, by which queues are filtered; 0 without tags."""
+        return string_hash(self.message.tags or "")
+
+    @property
+    def store_timestamp(self) -> int:
+        """When it was appended, epoch ms."""
+        return self.message.store_timestamp
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Its properties."""
+        return self.message.properties
+
+    def __repr__(self) -> str:
+        return f"Arrival({self.message!r})"
+
+
+ArrivalListener = Callable[[Arrival], object]
+
+
+class _Log(Protocol):
+    def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None: ...
+
+
+class _Flusher(Protocol):
+    def when_visible(self, end_offset: int, action: Callable[[], None]) -> None: ...
+
+
 _LONGEST_SLEEP_S = 0.01
 
 
 class Arrivals:
     """The waiting threads and the listeners of one store."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: _Log, flusher: _Flusher) -> None:
+        """log: where announced messages lie. flusher: knows when they can be got."""
+        self._log = log
+        self._flusher = flusher
         # Whether anyone wants to know; read without a lock by every put.
         self.wanted = False
         self.error: Exception | None = None
@@ -35,19 +100,30 @@ class Arrivals:
         self._listeners: tuple[ArrivalListener, ...] = ()
 
     def add_listener(self, listener: ArrivalListener) -> None:
-        """Call `listener` after each put from now on."""
+        """Call `listener` for each message from now on."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
             self.wanted = True
 
-    def announce(self, topic: str, queue_id: int, next_offset: int) -> None:
-        """Say that a queue has become longer."""
-        for listener in self._listeners:
+    def announce(self, physical_offsets: Iterable[int], end_offset: int) -> None:
+        """Say that messages were appended at these places, once the log can be read up to `end_offset`."""
+        self._flusher.when_visible(end_offset, lambda: self._tell(physical_offsets))
+
+    def _tell(self, physical_offsets: Iterable[int]) -> None:
+        listeners = self._listeners
+        for physical_offset in physical_offsets if listeners else ():
+            message = self._log.look_message_by_offset(physical_offset)
+            # Half messages and rollbacks have no place in a queue.
+            if message is not None and takes_queue_offset(message.sys_flag):
+                self._call(listeners, Arrival(message))
+        self._ring()
+
+    def _call(self, listeners: tuple[ArrivalListener, ...], arrival: Arrival) -> None:
+        for listener in listeners:
             try:
-                listener(topic, queue_id, next_offset)
+                listener(arrival)
             except Exception as error:  # noqa: BLE001 - whatever a listener raises must not fail the put
                 self.error = error
-        self._ring()
 
     def wait(self, arrived: Callable[[], bool], timeout_ms: int) -> bool:
         """Wait until `arrived()` holds, asked anew after each arrival; False when time is up or closed."""

@@ -110,8 +110,8 @@ class MessageStore:
         self._ending: Callable[[], StoreError] = lambda: StoreClosed(path)
         self._lock_watch = LockWatch(path, parts.lock, self._stop_for_good)
         self._refresh_lock = threading.Lock()
-        self._arrivals = Arrivals()
         self._flusher = Flusher(parts.commit_log, config)
+        self._arrivals = Arrivals(parts.commit_log, self._flusher)
         self._puts = PutPath(
             config,
             parts.commit_log,
@@ -436,7 +436,12 @@ class MessageStore:
         return self._arrivals.wait(arrived, timeout_ms)
 
     def add_arrival_listener(self, listener: ArrivalListener) -> None:
-        """Call `listener(topic, queue_id, next_offset)` after each put, in the putting thread."""
+        """Call `listener(arrival)` for each message from now on, once it can be got.
+
+        An `Arrival` tells topic, queue_id, next_offset, tags_code, store_timestamp, properties, and lends the
+        message. Half messages and rollbacks of transactions have no place in a queue and are not told of.
+        Called in the thread that puts, or in the one that syncs: be quick.
+        """
         self._arrivals.add_listener(listener)
 
     # -- consuming ------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class ColumnsPath:
         if self._is_sync_flush and len(block) and not self._flusher.wait_for(appended.end_offset):
             status = PutMessageStatus.FLUSH_DISK_TIMEOUT
         if self._arrivals.wanted:
-            self._announce(block, appended)
+            self._arrivals.announce(map(int, appended.physical_offsets), appended.end_offset)
         return StoredRows(status, appended, self._commit_log.flushed_offset)
 
     def _with_queues(self, columns: MessageColumns) -> MessageColumns:
@@ -140,13 +140,6 @@ class ColumnsPath:
         queue_ids = columns.queue_ids.copy()
         queue_ids[rows] = np.random.default_rng(self._choice.getrandbits(64)).integers(0, counts)
         return dataclasses.replace(columns, queue_ids=queue_ids)
-
-    def _announce(self, block: RecordBlock, appended: AppendedBlock) -> None:
-        """Say of each queue how long it is now."""
-        next_offsets = np.zeros(len(block.queues), np.int64)
-        np.maximum.at(next_offsets, block.groups, appended.queue_offsets + 1)
-        for (topic, queue_id), next_offset in zip(block.queues, next_offsets.tolist(), strict=True):
-            self._arrivals.announce(topic, queue_id, next_offset)
 
 
 def refuse_put(topic: str, config: TopicConfig | None) -> None:

@@ -28,7 +28,7 @@ from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.durable_future import DurableFuture
-from mqstore.store.errors import MessageIllegal, NoPermission, StoreError, TopicNotSupported
+from mqstore.store.errors import MessageIllegal, NoPermission, TopicNotSupported
 from mqstore.store.flusher import Flusher
 from mqstore.store.message import NO_PROPERTIES, Message
 from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
@@ -111,7 +111,7 @@ class PutPath:
             return DurableFuture(self._flusher, 0, self._acknowledge(encoded, appended))
         end_offset = appended.end_offset
         if self._arrivals.wanted:
-            self._announce_later(appended)
+            self._announce([appended])
         else:
             self._sync_soon()
         result = _acknowledged(appended, _PUT_OK, end_offset)
@@ -244,8 +244,7 @@ class PutPath:
         if self._is_sync_flush and any(message.waits for message in encoded):
             status = self._wait(appended[-1].end_offset)
         if self._arrivals.wanted:
-            for place in appended:
-                self._announce(place)
+            self._announce(appended)
         flushed_offset = self._commit_log.flushed_offset
         return [_acknowledged(place, status, flushed_offset) for place in appended]
 
@@ -256,22 +255,14 @@ class PutPath:
         elif self._is_sync_flush:
             self._sync_soon()
         if self._arrivals.wanted:
-            self._announce(appended)
+            self._announce([appended])
         return _acknowledged(appended, status, self._commit_log.flushed_offset)
 
     def _wait(self, end_offset: int) -> PutMessageStatus:
         return _PUT_OK if self._flusher.wait_for(end_offset) else _FLUSH_DISK_TIMEOUT
 
-    def _announce_later(self, appended: PutMessageResult) -> None:
-        def settle(failure: StoreError | None) -> None:
-            if failure is None:
-                self._announce(appended)
-
-        self._flusher.keep(settle)
-        self._flusher.settle_soon(appended.end_offset)
-
-    def _announce(self, appended: PutMessageResult) -> None:
-        self._arrivals.announce(appended.topic, appended.queue_id, appended.queue_offset + 1)
+    def _announce(self, appended: Sequence[PutMessageResult]) -> None:
+        self._arrivals.announce([place.physical_offset for place in appended], appended[-1].end_offset)
 
 
 def _acknowledged(

@@ -209,6 +209,19 @@ class Flusher:
         else:
             self.sync_soon()
 
+    def when_visible(self, end_offset: int, action: Callable[[], None]) -> None:
+        """Call `action` once the log can be read up to `end_offset`: now, or after a sync that succeeds."""
+        if self.log.visible_offset >= end_offset:
+            action()
+            return
+
+        def settle(failure: StoreError | None) -> None:
+            if failure is None:
+                action()
+
+        self.keep(settle)
+        self.settle_soon(end_offset)
+
     def commit_group(self) -> None:
         """What the owner's service does when woken: sync for all that do not wait themselves."""
         self._is_sync_asked = False

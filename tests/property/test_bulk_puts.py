@@ -175,14 +175,16 @@ def test_a_list_with_an_illegal_message_stores_nothing(fields: dict[str, Any], c
 
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_columns_are_announced_and_durable(flush_disk_type: str) -> None:
-    """Each queue once, with its new length; in SYNC_FLUSH all is durable then, and visible."""
+    """Each row, in order; in SYNC_FLUSH all is durable then, and visible."""
     arrived: list[tuple[str, int, int]] = []
     with SmallStore(MemoryFileSystem(), Path("/store")).open(flush_disk_type=flush_disk_type) as store:
-        store.add_arrival_listener(lambda *arrival: arrived.append(arrival))
+        store.add_arrival_listener(
+            lambda arrival: arrived.append((arrival.topic, arrival.queue_id, arrival.next_offset))
+        )
         rows = {"topic": "orders", "body": [b"a", b"b", b"c"], "queue_id": [0, 1, 0]}
         put = store.put_columns(rows)
         assert put.durable is (flush_disk_type == "SYNC_FLUSH")
-        assert arrived == [("orders", 0, 2), ("orders", 1, 1)]
+        assert arrived == [("orders", 0, 1), ("orders", 1, 1), ("orders", 0, 2)]
         assert [message.body for message in messages_of(store, "orders")] == [b"a", b"c"]
 
 
