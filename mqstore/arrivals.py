@@ -115,15 +115,16 @@ class Arrivals:
             message = self._log.look_message_by_offset(physical_offset)
             # Half messages and rollbacks have no place in a queue.
             if message is not None and takes_queue_offset(message.sys_flag):
-                self._call(listeners, Arrival(message))
+                arrival = Arrival(message)
+                for listener in listeners:
+                    self._call(listener, arrival)
         self._ring()
 
-    def _call(self, listeners: tuple[ArrivalListener, ...], arrival: Arrival) -> None:
-        for listener in listeners:
-            try:
-                listener(arrival)
-            except Exception as error:  # noqa: BLE001 - whatever a listener raises must not fail the put
-                self.error = error
+    def _call(self, listener: ArrivalListener, arrival: Arrival) -> None:
+        try:
+            listener(arrival)
+        except Exception as error:  # noqa: BLE001 - whatever a listener raises must not fail the put
+            self.error = error
 
     def wait(self, arrived: Callable[[], bool], timeout_ms: int) -> bool:
         """Wait until `arrived()` holds, asked anew after each arrival; False when time is up or closed."""

@@ -261,7 +261,7 @@ class MessageStore:
          flag             whole numbers of 32 bits
          born_timestamp   epoch ms, in Arrow also a timestamp; the store time where the column is missing
 
-        The topics of retries are not taken: `put_messages` takes them.
+        Rows to a retry topic may not say how often they failed (RECONSUME_TIME): `put_messages` takes those.
         All but `body` and `topic` may be missing. A column of a mapping is an array of Arrow, or one value
         for all rows, or for whole numbers an integer array, or for texts and bodies one of: a pair (buffer,
         offsets) of bytes or a uint8 array and an integer array one longer than there are rows, as Arrow lays

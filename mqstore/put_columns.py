@@ -24,9 +24,11 @@ from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal
 from mqstore.store.flusher import Flusher
-from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic
+from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS, RETRY_GROUP_TOPIC_PREFIX, is_retry_topic
+from mqstore.store.properties_format import RECONSUME_TIME
 from mqstore.store.put_result import PutColumnsResult
 from mqstore.store.status import PutMessageStatus
+from mqstore.subscription_groups import SubscriptionGroups
 from mqstore.topics import MAX_QUEUE_NUMS, TopicConfig, TopicConfigs
 
 __all__ = ["ColumnsPath", "StoredRows", "no_such_queue", "refuse_put"]
@@ -49,6 +51,7 @@ class ColumnsPath:
         commit_log: CommitLog,
         flusher: Flusher,
         topics: TopicConfigs,
+        groups: SubscriptionGroups,
         delay_levels: DelayLevels,
         arrivals: Arrivals,
         choice: random.Random,
@@ -56,7 +59,7 @@ class ColumnsPath:
         """choice: picks the queues of rows that leave them to the store."""
         self._choice = choice
         self._topics = topics
-        self._default_queue_nums = config.default_topic_queue_nums
+        self._groups = groups
         self._delay_levels = delay_levels
         self._encoder = ColumnsEncoder(config)
         self._commit_log = commit_log
@@ -110,12 +113,9 @@ class ColumnsPath:
             config = self._topics.lookup(topic)
             refuse_put(topic, config)
             if is_retry_topic(topic):
-                raise MessageIllegal(
-                    f"topic {topic!r} is a group's retry topic, where each message may become a dead letter: "
-                    "put them with put_messages",
-                    value=topic,
-                )
-            queue_nums[index] = self._default_queue_nums if config is None else config.queue_nums
+                self._refuse_dead_letters(columns, topic)
+            nums_to_be = self._topics.queue_nums_to_be
+            queue_nums[index] = nums_to_be(topic) if config is None else config.queue_nums
             write_queue_nums[index] = queue_nums[index] if config is None else config.write_queue_nums
         if columns.queue_ids.min(initial=0) < 0:
             columns = self._with_chosen_queues(columns, write_queue_nums)
@@ -128,6 +128,21 @@ class ColumnsPath:
             count = int(queue_nums[columns.topic_indices[row]])
             raise no_such_queue(f"queue_id of row {row}", queue_id, topic, count, row)
         return columns
+
+    def _refuse_dead_letters(self, columns: MessageColumns, topic: str) -> None:
+        """Raise where messages to a retry topic might be dead letters: single puts tell which."""
+        group = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        settings = self._groups.get(group)
+        if settings is None:
+            self._groups.refuse_unknown(group)
+        tries_never = settings is not None and settings.retry_max_times < 0
+        # The name MAX_RECONSUME_TIMES holds it too.
+        if tries_never or columns.properties.may_hold(RECONSUME_TIME.encode()):
+            raise MessageIllegal(
+                f"topic {topic!r} is a group's retry topic, and the rows say how often they failed, by which "
+                "they may be dead letters: put them with put_messages",
+                value=topic,
+            )
 
     def _with_chosen_queues(self, columns: MessageColumns, write_queue_nums: Longs) -> MessageColumns:
         """A queue to write to, chosen at random, for each row that has a negative one."""

@@ -81,7 +81,9 @@ class PutPath:
         self._is_sync_flush = config.is_sync_flush
         self._store_host = config.store_host.encode()
         self._arrivals = arrivals
-        self._columns = ColumnsPath(config, commit_log, flusher, topics, delay_levels, arrivals, self._choice)
+        self._columns = ColumnsPath(
+            config, commit_log, flusher, topics, groups, delay_levels, arrivals, self._choice
+        )
         self.put_columns = self._columns.put
 
     def put(self, message: Message) -> PutMessageResult:

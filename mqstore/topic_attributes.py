@@ -1,8 +1,8 @@
 """The attributes of a topic: which there are, what they may be, and how a change is asked for.
 
     name              may change   values
-    queue.type        no           SimpleCQ, BatchCQ                                    (BatchCQ: not here)
-    cleanup.policy    no           DELETE, COMPACTION                                   (COMPACTION: not here)
+    queue.type        no           SimpleCQ, BatchCQ                                   (BatchCQ: not here)
+    cleanup.policy    no           DELETE, COMPACTION                                  (COMPACTION: not here)
     message.type      yes          UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, MIXED (MIXED: not here)
     reserve.time      yes          a whole number from -1
 

@@ -90,13 +90,20 @@ def test_a_count_that_is_no_number_is_refused(small: SmallStore, way: str) -> No
         assert (store.max_offset, RETRY in store.topics) == (0, False)
 
 
-def test_columns_take_no_retry_topic(small: SmallStore) -> None:
-    """As RocketMQ takes no batch for one."""
+@pytest.mark.parametrize("name", ["RECONSUME_TIME", "MAX_RECONSUME_TIMES"])
+def test_columns_take_no_retry_that_counts(small: SmallStore, name: str) -> None:
+    """RocketMQ takes no batch for a retry topic at all; rows that say nothing of failures are taken here."""
+    rows = {"topic": [RETRY], "body": [b""]}
     with small.open() as store:
-        store.topics.create(RETRY, 1)
         with pytest.raises(MessageIllegal, match=r"retry topic.*put_messages"):
-            store.put_columns({"topic": [RETRY], "body": [b""]})
-        assert store.max_offset == 0
+            store.put_columns({**rows, "properties": {name: "1"}})
+        store.subscription_groups.create("billing", retry_max_times=-1)
+        with pytest.raises(MessageIllegal, match=r"retry topic.*put_messages"):
+            store.put_columns(rows)
+        assert (store.max_offset, RETRY in store.topics) == (0, False)
+        store.subscription_groups.create("billing", retry_max_times=0)
+        store.put_columns(rows)
+        assert len(messages_of(store, RETRY)) == 1
 
 
 def test_a_retry_topic_comes_to_be_where_others_may_not(small: SmallStore) -> None:
