@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mqstore import Disposition, GetMessageStatus, Message, MessageStore, StoredMessage
-from mqstore.store.errors import MessageIllegal
+from mqstore.store.errors import MessageIllegal, QueueIllegal
 from mqstore.store.memory_file_system import MemoryFileSystem
 from support.manual_clock import ManualClock
 from support.small_store import SmallStore, kill
@@ -335,6 +335,11 @@ class StoreMachine(RuleBasedStateMachine):
         """From anywhere in a queue, or beside it."""
         queue = (topic, queue_id)
         offset = int(place * (len(self.model.queues[queue]) + 2)) - 1
+        config = self.store.topics.get(topic)
+        if config is not None and queue_id >= config.read_queue_nums:
+            with pytest.raises(QueueIllegal):
+                self.store.get_message("test", topic, queue_id, offset, max_msg_nums, tags)
+            return
         result = self.store.get_message("test", topic, queue_id, offset, max_msg_nums, tags)
         status, next_offset, records = self.model.pull(queue, offset, max_msg_nums, tags)
         assert (result.status, result.next_begin_offset) == (status, next_offset)

@@ -119,7 +119,9 @@ class Operations:
         return [None if message is None else _described(message) for message in found]
 
     def get(self, requests: list[list[Any]]) -> list[Json]:
-        results = [self.store.get_message(*request) for request in requests]
+        # As RocketMQ's store is asked: below where a broker, or our store, asks for permission.
+        self.store._catch_up()
+        results = [self.store._reader.get_message(*request) for request in requests]
         return [
             {
                 "status": result.status.name,
