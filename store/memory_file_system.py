@@ -146,9 +146,10 @@ class MemoryFileSystem:
             self._files[target], self._modified_ms[target] = content, modified_ms
 
     def _rename_directory(self, source: Path, target: Path) -> None:
-        for table in (self._files, self._modified_ms):
-            for path in [path for path in table if source in path.parents]:
-                table[target / path.relative_to(source)] = table.pop(path)  # type: ignore[attr-defined]
+        for path in [path for path in self._files if source in path.parents]:
+            moved_path = target / path.relative_to(source)
+            self._files[moved_path] = self._files.pop(path)
+            self._modified_ms[moved_path] = self._modified_ms.pop(path, 0)
         moved = {path for path in self._directories if source in (path, *path.parents)}
         self._directories -= moved
         self._directories |= {target / path.relative_to(source) for path in moved}

@@ -31,6 +31,8 @@ QUICK = (
     "tail-not-zeroed",
     "kept-tail-not-synced",
     "queue-offset-twice",
+    "lost-lock-unnoticed",
+    "child-closes-store",
     "write-before-reserve",
 )
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from mqstore import Host
 from support.baton import Baton, BatonLock, BatonWaiters
+from support.crash_workloads_of_two import forked_children, lost_lock
 from support.witness import Witness
 
 __all__ = ["WORKLOADS", "Workload"]
@@ -291,4 +292,7 @@ WORKLOADS: dict[str, Workload] = {
     "long-queue-async": Workload(_long_queue, _ASYNC),
     "kills": Workload(_kills, {}),
     "kills-async": Workload(_kills, _ASYNC),
+    "lost-lock": Workload(lost_lock, _LEVELS),
+    "lost-lock-async": Workload(lost_lock, _LEVELS | _ASYNC),
+    "forked-children": Workload(forked_children, _ASYNC),
 }

@@ -31,6 +31,7 @@ from mqstore.store.recovery_point_format import RecoveryPoint
 from mqstore.store.state_file import StateFile
 from support.record_scan import BLANK, DATA_ENDS, NO_RECORD, lenient_record_size
 from support.simulated_disk import SimulatedDisk, SimulatedRegion
+from support.simulated_lock import SimulatedLock
 
 __all__ = ["PLANTED_BUGS", "PlantedBug"]
 
@@ -340,6 +341,16 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     ),
     "early-delivery": PlantedBug(
         "a delayed message is delivered half a second early", _half_a_second_early, ("delays", "ladder")
+    ),
+    "lost-lock-unnoticed": PlantedBug(
+        "a writer whose lock file was deleted goes on beside the next one",
+        _replaced(SimulatedLock, "loss", lambda lock: None),
+        ("lost-lock",),
+    ),
+    "child-closes-store": PlantedBug(
+        "a forked child closes its parent's store",
+        _replaced(MessageStore, "_forget", lambda store, opener_pid: None),
+        ("forked-children",),
     ),
     "write-before-reserve": PlantedBug(
         "mapped bytes are written where no room was reserved",
