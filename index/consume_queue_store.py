@@ -34,6 +34,8 @@ __all__ = ["ConsumeQueueStore", "is_queue_name"]
 
 _MAX_NAME_BYTES = 255
 _NO_BOUND = 2**63 - 1
+# More than the longest record there may be, so that one that is cut is the last.
+_LOOK_THROUGH_BYTES = 64 << 20
 
 
 class ConsumeQueueStore:
@@ -221,6 +223,34 @@ class ConsumeQueueStore:
         if last_store_timestamp >= 0:
             self.last_store_timestamp = last_store_timestamp
         return chunk.segment_end - chunk.base_offset if at_blank else int(consumed)
+
+    def entries_without_room(
+        self, commit_log: CommitLog, offset: int, topic: str, queue_id: int
+    ) -> tuple[int, bytes]:
+        """The entries that a queue lacks because its disk has no room: (queue offset of the first, entries).
+
+        offset: physical; the log is absorbed up to there. For readers, who find in the log what was put.
+        """
+        from mqstore.index import kernels
+
+        queue, name, found = self.find(topic, queue_id), topic.encode(), []
+        first_offset = next_offset = queue.max_offset if queue is not None else 0
+        while (chunk := commit_log.chunk(offset, _LOOK_THROUGH_BYTES)) is not None:
+            entries, runs, consumed, at_blank, _ = kernels.consume_queue_entries(
+                chunk.data, chunk.base_offset, self.delay_tables
+            )
+            if self.deleted.concern(chunk.base_offset):
+                runs = self.deleted.remaining(chunk.data, entries, runs)
+            for index, count, queue_offset, topic_at, topic_length, run_queue_id in runs.tolist():
+                known = next_offset - queue_offset
+                is_ours = run_queue_id == queue_id and 0 <= known < count
+                if is_ours and chunk.data[topic_at : topic_at + topic_length].tobytes() == name:
+                    found.append(entries[(index + known) * ENTRY_BYTES : (index + count) * ENTRY_BYTES])
+                    next_offset = queue_offset + count
+            if not consumed and not at_blank:
+                break
+            offset = chunk.segment_end if at_blank else chunk.base_offset + int(consumed)
+        return first_offset, b"".join(part.tobytes() for part in found)
 
     def _append_one_by_one(
         self, data: npt.NDArray[np.uint8], entries: memoryview, runs: list[list[int]]

@@ -93,6 +93,35 @@ class MessageReader:
         status, examined, messages = self._scan(entries, tag_filter, max_msg_nums)
         return GetMessageResult(status, offset + examined, min_offset, max_offset, messages)
 
+    def get_from_log(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int,
+        tags: str,
+        dispatched_offset: int,
+    ) -> GetMessageResult:
+        """As `get_message`, where the disk has no room for all entries: those it lacks come from the log."""
+        first_offset, missing = self._consume_queues.entries_without_room(
+            self._commit_log, dispatched_offset, topic, queue_id
+        )
+        if not missing or offset < first_offset:
+            return self.get_message(group, topic, queue_id, offset, max_msg_nums, tags)
+        queue = self._consume_queues.find(topic, queue_id)
+        min_offset = queue.min_offset if queue is not None else 0
+        max_offset = first_offset + len(missing) // ENTRY_BYTES
+        refused = _outside(offset, min_offset, max_offset)
+        if refused is not None:
+            return GetMessageResult(*refused, min_offset, max_offset, [])
+        entries = memoryview(missing)[(offset - first_offset) * ENTRY_BYTES :]
+        count = max(-(-self._max_filter_bytes // ENTRY_BYTES), max_msg_nums)
+        status, examined, messages = self._scan(
+            entries[: count * ENTRY_BYTES], parse_subscription(tags), max_msg_nums
+        )
+        return GetMessageResult(status, offset + examined, min_offset, max_offset, messages)
+
     def _scan(
         self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int
     ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from mqstore.administration import Administration, DeletedTopic
 from mqstore.arrivals import ArrivalListener, Arrivals
 from mqstore.forked_stores import ForkedStores
+from mqstore.index.consume_queue_format import ENTRY_BYTES
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.entry_place import earliest_message_time, physical_offset_of, store_timestamp_of
 from mqstore.index.get_message import GetMessageResult, MessageReader
@@ -309,10 +310,15 @@ class MessageStore:
         Raises ConsumeNotEnabled, NoPermission, SubscriptionGroupNotExist, SubscriptionIllegal, QueueIllegal;
         a store that is opened read_only asks for no permission. Raises CorruptRecord.
         """
-        self._catch_up()
+        is_up_to_date = self._catch_up()
         if group in self._closed_groups or not 0 <= queue_id < self._queues_to_read(topic, MAX_QUEUE_NUMS):
             self._refuse_pull(group, topic, queue_id)
-        return self._reader.get_message(group, topic, queue_id, offset, max_msg_nums, tags)
+        if is_up_to_date:
+            return self._reader.get_message(group, topic, queue_id, offset, max_msg_nums, tags)
+        dispatched_offset = self._parts.dispatcher.dispatched_offset
+        return self._reader.get_from_log(
+            group, topic, queue_id, offset, max_msg_nums, tags, dispatched_offset
+        )
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
         """The message whose record begins at this byte of the log; None when none does."""
@@ -389,7 +395,13 @@ class MessageStore:
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int) -> int:
         """Number that the next entry of a queue will get; 0 when there is no such queue."""
-        self._catch_up()
+        if not self._catch_up():
+            offset = self._parts.dispatcher.dispatched_offset
+            first_offset, missing = self.consume_queues.entries_without_room(
+                self.commit_log, offset, topic, queue_id
+            )
+            if missing:
+                return first_offset + len(missing) // ENTRY_BYTES
         queue = self.consume_queues.find(topic, queue_id)
         return 0 if queue is None else queue.end_below(self.commit_log.visible_offset)
 
@@ -811,16 +823,19 @@ class MessageStore:
         for feed in self._parts.key_feeds:
             feed.index.delete_expired(min_offset)
 
-    def _catch_up(self) -> None:
+    def _catch_up(self) -> bool:
         """Make what is visible in the log visible in the queues: the reader helps the dispatcher.
 
-        On a disk that is full or fails, the queues stay behind and reads go on; `stats` tells.
+        False on a disk that is full or fails: the queues stay behind and reads go on; `stats` tells.
         """
         if self._closed:
             raise self._ending()
         if self.read_only:
-            return
+            return True
         dispatcher, visible_offset = self._parts.dispatcher, self.commit_log.visible_offset
         if dispatcher.dispatched_offset < visible_offset:
-            with suppress(StoreFull, OSError):
+            try:
                 dispatcher.catch_up(visible_offset)
+            except (StoreFull, OSError):
+                return False
+        return True
