@@ -3,6 +3,9 @@
 Each entry must be a key (or the tags, from brokers 5.5.0 on) of the record that it points to, and each key of
 a record in the files' range must have an entry. A file's chains are checked against its entries: the slots
 are what inserting them one by one leaves. Read with `read_at`; nothing is changed.
+
+After a crash only what was durable counts: the entries up to the index point. Behind it the medium may hold
+anything (a header whose entries are zeros, for one), and the next opening goes back to the point.
 Threads: `digest` any; the rest one.
 """
 
@@ -20,6 +23,7 @@ from mqstore.index.index_file_format import (
     decode_header,
     entry_position,
 )
+from mqstore.index.index_point_format import IndexPoint
 from mqstore.index.key_rows import java_key_rows
 from mqstore.store.file_system import FileSystem
 from mqstore.store.finding import Finding
@@ -37,7 +41,7 @@ _DTYPE = np.dtype(
 
 
 class IndexFileCheck:
-    """All index files of a store. dispatched_offset: up to here they are known to be complete."""
+    """All index files of a store. point: up to where they are known to be complete, if that is known."""
 
     def __init__(
         self,
@@ -45,11 +49,12 @@ class IndexFileCheck:
         directory: Path,
         size: IndexFileSize,
         *,
-        dispatched_offset: int,
+        point: IndexPoint | None,
         after_crash: bool,
     ) -> None:
-        self._dispatched_offset = dispatched_offset
+        self._dispatched_offset = point.dispatched_offset if point is not None else 0
         self._after_crash = after_crash
+        settled = point if after_crash else None
         self._wrong: list[Finding] = []
         self._files: list[_File] = []
         entries = [
@@ -57,11 +62,14 @@ class IndexFileCheck:
             for entry in file_system.list(directory)
             if len(entry.name) == _NAME_DIGITS and entry.name.isdigit() and not entry.is_directory
         ]
-        for entry in entries:
+        came_to_be = max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
+        for entry in entries[:came_to_be]:
             path = directory / entry.name
+            if settled is not None and int(entry.name) > settled.file_name:
+                continue
             if entry.size_bytes == size.file_bytes:
-                self._files.append(_File(file_system, path, size))
-            elif entry.size_bytes or entry != entries[-1]:
+                self._files.append(_File(file_system, path, size, settled))
+            else:
                 expected, found = f"{size.file_bytes} bytes", f"{entry.size_bytes}"
                 self._wrong.append(Finding("index-file-length", path, entry.size_bytes, expected, found))
 
@@ -133,11 +141,18 @@ class IndexFileCheck:
 class _File:
     """One index file on disk. `count`: entries; they are numbered from 1."""
 
-    def __init__(self, file_system: FileSystem, path: Path, size: IndexFileSize) -> None:
+    def __init__(
+        self, file_system: FileSystem, path: Path, size: IndexFileSize, point: IndexPoint | None
+    ) -> None:
+        """`point`: what was durable before a crash; of its file the entries behind it are passed over."""
         self.path = path
         self._file_system = file_system
         self._size = size
-        self._header = header = decode_header(file_system.read_at(path, 0, HEADER_BYTES))
+        header = decode_header(file_system.read_at(path, 0, HEADER_BYTES))
+        # Whether slots and links may speak of entries that are passed over.
+        self._is_cut = point is not None and int(path.name) == point.file_name
+        if point is not None and self._is_cut:
+            header = point.header
         self.count = max(0, min(header.index_count, size.entry_count) - 1)
         self.begin_offset, self.end_offset = header.begin_physical_offset, header.end_physical_offset
 
@@ -167,6 +182,8 @@ class _File:
 
     def find_broken_chains(self, *, is_damage: bool) -> Iterator[Finding]:
         """Slots and links that are not those of the entries."""
+        if self._is_cut:
+            return
         heads = np.zeros(self._size.slot_count, np.int32)
         wrong_links, first_wrong = 0, None
         for first in range(1, self.count + 1, _PIECE_ENTRIES):

@@ -256,7 +256,7 @@ class _Judge:
         after_crash: bool,
     ) -> None:
         """deleted_to: entries that point before this offset are those of a deletion that was cut short."""
-        self.findings = entries.find_wrong_files()
+        self.findings = entries.find_wrong_files(after_crash=after_crash)
         if deleted_to and after_crash:
             self.findings = [each._replace(is_damage=False) for each in self.findings]
         self._known_from = max(deleted_to, scan.min_offset)

@@ -75,15 +75,19 @@ class QueueEntries:
                 position = stop * ENTRY_BYTES - start
         return end
 
-    def find_wrong_files(self) -> list[Finding]:
-        """Files of a wrong length, and files that are missing between others."""
+    def find_wrong_files(self, *, after_crash: bool) -> list[Finding]:
+        """Files of a wrong length, and files that are missing between others.
+
+        Creations that a crash has cut short leave files of length zero, of which later ones may have come to
+        be, or no name: the next opening ends the queue there. Entries that are lost with them are damage.
+        """
         findings = []
         entries = row_entries(self._file_system, self.directory)
+        came_to_be = max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
         for index, entry in enumerate(entries):
             path = self.directory / entry.name
             if entry.size_bytes != self._file_bytes:
-                # A creation that a crash has cut short is removed at the next opening.
-                is_new = entry.size_bytes == 0 and index == len(entries) - 1
+                is_new = entry.size_bytes == 0 and (after_crash or index >= came_to_be)
                 expected, found = f"{self._file_bytes} bytes", f"{entry.size_bytes}"
                 findings.append(
                     Finding(
@@ -92,8 +96,9 @@ class QueueEntries:
                 )
             wanted = int(entries[index - 1].name) + self._file_bytes
             if index and int(entry.name) != wanted:
+                expected = f"a file {file_name(wanted)} before it"
                 findings.append(
-                    Finding("queue-file-missing", path, 0, f"a file {file_name(wanted)} before it", "none")
+                    Finding("queue-file-missing", path, 0, expected, "none", is_damage=not after_crash)
                 )
         return findings
 

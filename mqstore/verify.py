@@ -204,12 +204,11 @@ class _Verification:
         return topics.without_queues
 
     def _make_index_file_check(self) -> IndexFileCheck:
-        point = IndexPointFile(self._file_system, self._layout.index_point).load()
         return IndexFileCheck(
             self._file_system,
             self._layout.index,
             IndexFileSize(self._config.max_hash_slot_num, self._config.max_index_num),
-            dispatched_offset=point.dispatched_offset if point is not None else 0,
+            point=IndexPointFile(self._file_system, self._layout.index_point).load(),
             after_crash=self._after_crash,
         )
 
@@ -302,10 +301,11 @@ class _Verification:
     def _find_wrong_files(self) -> Iterator[Finding]:
         """Segments of a wrong length or name."""
         entries = row_entries(self._file_system, self._layout.commit_log)
+        came_to_be = max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
         for index, entry in enumerate(entries):
             path = self._layout.commit_log / entry.name
             if entry.size_bytes != self._segment_bytes:
-                is_new = entry.size_bytes == 0 and index == len(entries) - 1
+                is_new = index >= came_to_be
                 expected, found = f"{self._segment_bytes} bytes", f"{entry.size_bytes}"
                 yield Finding("segment-length", path, entry.size_bytes, expected, found, is_damage=not is_new)
         listed = {segment.path for segment in self._segments}

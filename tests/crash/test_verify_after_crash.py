@@ -4,7 +4,9 @@ Method: the workloads and states of the crash campaign, a slice of them; and rea
 The other direction, that damage is found, is in tests/unit/mqstore/test_verify.py.
 """
 
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -89,3 +91,60 @@ def test_a_key_index_that_a_power_cut_took_at_its_beginning_is_no_damage(tmp_pat
         assert found.physical_offset == put.physical_offset
     (tmp_path / "mqstore" / "keys" / "data.mdb").write_bytes(left)
     assert not verify(tmp_path, crash_config()).is_sound
+
+
+def test_files_that_have_not_come_to_be_are_no_damage(tmp_path: Path) -> None:
+    """At the end of the log, of a queue, of the index; of a queue a later one may have come to be."""
+    config = crash_config()
+    left = tmp_path / "left"
+    store = MessageStore.open(tmp_path / "store", config, start=False)
+    store.put_message(Message("orders", b"x", keys=("k",)))
+    store.flush()
+    shutil.copytree(tmp_path / "store", left)
+    store.close()
+    for row, step in (("commitlog", 68_096), ("consumequeue/orders/0", 2_080)):
+        for number in (1, 2):
+            (left / row / f"{number * step:020}").touch()
+    (left / "consumequeue" / "orders" / "0" / f"{3 * 2_080:020}").write_bytes(bytes(2_080))
+    for number in (1, 2):
+        (left / "index" / f"2999010100000000{number}").touch()
+    report = verify(left, config)
+    assert report.is_sound, report.damages
+    with MessageStore.open(left, config, start=False) as store:
+        assert store.get_max_offset_in_queue("orders", 0) == 1
+    (left / "consumequeue" / "orders" / "0" / f"{3 * 2_080:020}").write_bytes(bytes(2_080))
+    assert not verify(left, config).is_sound
+
+
+def test_entries_behind_the_index_point_may_be_anything_after_a_power_cut(tmp_path: Path) -> None:
+    """A header of an index file may reach the disk without the entries, and so may a later file."""
+    config = crash_config(max_hash_slot_num=20, max_index_num=100)
+    left = tmp_path / "left"
+    store = MessageStore.open(tmp_path / "store", config, start=False)
+    store.put_messages([Message("orders", b"x", keys=(f"k{number}",)) for number in range(40)])
+    store.flush()
+    store.put_messages([Message("orders", b"x", keys=(f"k{number}",)) for number in range(20)])
+    store._dispatch()
+    shutil.copytree(tmp_path / "store", left)
+    store.close()
+    (path,) = (left / "index").iterdir()
+    entries_at, durable = 40 + 4 * 20, 40
+    image = bytearray(path.read_bytes())
+    image[36:40] = struct.pack(">i", durable + 15)
+    image[entries_at + 20 * (durable + 1) :] = bytes(len(image) - entries_at - 20 * (durable + 1))
+    path.write_bytes(image)
+    later = path.with_name(str(int(path.name) + 1))
+    later.write_bytes(image[:40].ljust(len(image), b"\0"))
+    report = verify(left, config)
+    assert report.is_sound, report.damages
+    image[entries_at + 20 * durable + 2] ^= 1
+    path.write_bytes(image)
+    assert {damage.kind for damage in verify(left, config).damages} == {
+        "index-entry",
+        "index-entry-missing",
+    }
+    image[entries_at + 20 * durable + 2] ^= 1
+    path.write_bytes(image)
+    with MessageStore.open(left, config) as store:
+        assert len(store.query_message("orders", "k3")) == 2
+    assert verify(left, config).is_sound
