@@ -50,7 +50,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fs", nargs="+", default=FULL_FILE_SYSTEMS, choices=list(FILE_SYSTEMS))
     parser.add_argument("--workers", type=int, default=3, help="file systems at a time")
-    parser.add_argument("--fills", action="store_true", help="in one run of three the disk is full at times")
     parser.add_argument("--replay", metavar="NAME", help="judge the kept state of that name once more")
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, stop)
@@ -169,13 +168,7 @@ def run_campaign(
     name: str, arguments: argparse.Namespace, directory: Path, turns: Semaphore, outcome: Connection
 ) -> None:
     campaign = Campaign(
-        name,
-        arguments.states,
-        arguments.seed,
-        directory,
-        KEPT,
-        lambda line: print(line, flush=True),
-        fills=arguments.fills,
+        name, arguments.states, arguments.seed, directory, KEPT, lambda line: print(line, flush=True)
     )
     # No syncs, on each; the planted bugs on one, and where the run is long enough to be written down.
     all_of_them = name == FULL_FILE_SYSTEMS[0] and arguments.states >= FULL_STATES

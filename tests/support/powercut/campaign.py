@@ -1,7 +1,8 @@
 """The power-cut campaign on real file systems: lives of a store are recorded, their block logs cut, and what
 is left is judged.
 
-    a run       a new file system on a recorded device; a worker works on a store there (worker.py)
+    a run       a new file system on a recorded device; a worker works on a store there (worker.py); in one of
+                three the disk is full at times
     a state     the first requests of its block log, with a seed's choice of what became of the pending ones,
                 on a new image; mounted, so that the file system recovers; read; opened by a process of its
                 own; read again; judged (judge.py)
@@ -330,10 +331,7 @@ class Campaign:
         directory: Path,
         kept: Path,
         tell: Callable[[str], None],
-        *,
-        fills: bool = False,
     ) -> None:
-        """`fills`: in one run of three the disk is full at times."""
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.caught: dict[str, str] = {}
@@ -343,7 +341,6 @@ class Campaign:
         self._directory = directory
         self._kept = kept
         self._tell = tell
-        self._fills = fills
 
     def run(self) -> None:
         """Record and judge until there are enough states."""
@@ -383,7 +380,7 @@ class Campaign:
             threads=_THREADS[run % len(_THREADS)],
             retains=run % 2 == 1,
             closes=run % 5 == 4,
-            fills=self._fills and run % 3 == 2,
+            fills=not hunted.name and run % 3 == 2,
             hunted=hunted,
         )
 
