@@ -219,7 +219,7 @@ class ConsumeQueueStore:
             )
             table.raise_ends(appended, ends)
             if len(left):
-                self._append_one_by_one(chunk.data, memoryview(entries), runs[left].tolist())
+                self._append_one_by_one(chunk.data, entries.data, runs[left].tolist())
         if last_store_timestamp >= 0:
             self.last_store_timestamp = last_store_timestamp
         return chunk.segment_end - chunk.base_offset if at_blank else int(consumed)

@@ -11,12 +11,13 @@ The steps of deleting a topic, so that a crash between any two leaves a store th
 that it can be done again:
 
     1  settings gone           an opening gives a topic that has queues settings again
-    2  remembered as deleted   no record before this offset gets an entry any more, nor is one missed. Where a
+    2  offsets gone            before the queues: one that outlived its queue would stand beyond what comes
+    3  remembered as deleted   no record before this offset gets an entry any more, nor is one missed. Where a
                                crash has cut the log before it, the next opening takes the log's end
-    3  queues gone             what is left of them is deleted by the next opening (index/queue_leftovers.py)
-    4  offsets gone            one beyond the end of its queue is moved back by the next opening
+    4  queues gone             what is left of them is deleted by the next opening (index/queue_leftovers.py)
+    5  offsets gone            those that were committed meanwhile
 
-2 and 3 come between two appends, so no message gets a queue offset of before. Threads: any; one at a time.
+3 and 4 come between two appends, so no message gets a queue offset of before. Threads: any; one at a time.
 Durability: what is done is durable when a method returns. Source: AdminBrokerProcessor of Apache RocketMQ,
 ConsumerOffsetManager, DefaultMessageStore#deleteTopics, #cleanUnusedTopic, #cleanExpiredConsumerQueue.
 """
@@ -82,23 +83,27 @@ class Administration:
     def _delete_topic(self, topic: str) -> DeletedTopic:
         parts = self._parts
         had_settings = parts.topics.remove(topic) is not None
-        queues = 0
+        queues, offsets = 0, self._forget_offsets(topic)
         if any(known == topic for known, _ in self._known_queues()):
             # So that little of the log before the deletion's offset can be lost.
             self._flusher.flush()
             # In a thread of its own: Ctrl-C must not end it between two steps.
             queues = beside(lambda: self._delete_queues(topic)).result()
             self._persistence.flush_derived()
-        offsets = len(parts.consumer_offsets.delete(topic=topic))
-        self._persistence.persist_state()
+            self._forget_offsets(topic)
         return DeletedTopic(topic, queues, offsets, had_settings)
+
+    def _forget_offsets(self, topic: str) -> int:
+        count = len(self._parts.consumer_offsets.delete(topic=topic))
+        self._persistence.persist_state()
+        return count
 
     def _known_queues(self) -> list[tuple[str, int]]:
         self._parts.dispatcher.catch_up(self._parts.commit_log.visible_offset)
         return self._parts.consume_queues.queues()
 
     def _delete_queues(self, topic: str) -> int:
-        """Steps 2 and 3."""
+        """Steps 3 and 4."""
         parts = self._parts
 
         def delete(end_offset: int) -> int:
@@ -126,12 +131,13 @@ class Administration:
             candidates = [queue for queue in self._known_queues() if not is_system_topic(queue[0])]
             expired = [queue for queue in candidates if self._is_expired(*queue)]
             if expired:
+                # First: at 0 a group misses nothing, in the old queue or in the new one.
+                for row in list(self._parts.consumer_offsets):
+                    if (row.topic, row.queue_id) in expired:
+                        self._parts.consumer_offsets.move(row._replace(offset=0))
+                self._persistence.persist_state()
                 beside(lambda: self._delete_if_expired(expired)).result()
                 self._persistence.flush_derived()
-            for row in list(self._parts.consumer_offsets):
-                if (row.topic, row.queue_id) in expired:
-                    self._parts.consumer_offsets.move(row._replace(offset=0))
-            self._persistence.persist_state()
             return expired
 
     def _is_expired(self, topic: str, queue_id: int) -> bool:
@@ -209,7 +215,7 @@ class Administration:
 
 
 def _remember(file: DirectorySettingsFile, topic: str, end_offset: int, min_offset: int) -> None:
-    """Step 2; deletions of which no record is left are forgotten."""
+    """Step 3; deletions of which no record is left are forgotten."""
     settings = file.settings
     assert settings is not None, "a writer that has not remembered its settings"
     deleted = {known: end for known, end in settings.deleted_topics.items() if end > min_offset}

@@ -160,9 +160,11 @@ class ConsumerOffsets:
         return gone
 
     def move(self, row: ConsumerOffset) -> None:
-        """Take `row` for what its group has committed, as it is."""
+        """`reset` of a group and topic that need not have settings any more."""
+        key = row.topic + _SEPARATOR + row.group
         with self._lock:
-            self._put(row.topic + _SEPARATOR + row.group, row.queue_id, row.offset)
+            self._resets.setdefault(key, {})[row.queue_id] = row.offset
+            self._put(key, row.queue_id, row.offset)
 
     def correct(self, length: Callable[[str, int], int]) -> list[ConsumerOffset]:
         """Move every offset that stands beyond the end of its queue back to the end; for after recovery.

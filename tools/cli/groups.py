@@ -42,10 +42,14 @@ class DeletedGroupRow(Row):
     lag: int
 
 
+def _yes_or_no(claim: bool | None) -> str:
+    return "" if claim is None else "yes" if claim else "no"
+
+
 _COLUMNS = (
     Column[GroupRow]("group", lambda row: row.group),
     Column[GroupRow]("retries", lambda row: row.retry_max_times, "right"),
-    Column[GroupRow]("consumes", lambda row: {True: "yes", False: "no"}.get(row.consume_enable, "")),
+    Column[GroupRow]("consumes", lambda row: _yes_or_no(row.consume_enable)),
     Column[GroupRow]("topics", lambda row: row.topics, "right"),
     Column[GroupRow]("lag", lambda row: f"{row.lag:,}", "right"),
 )
