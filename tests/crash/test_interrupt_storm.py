@@ -15,7 +15,15 @@ from support.interrupt_storm import OPERATIONS, StormyStore, storm, sweep
 SEED = 20261122
 STRIKES = 150
 # Places between two strikes: how many places an operation has differs.
-STRIDES = {"put_async_with_callback": 151, "reopen": 701, "verify": 1009, "repair": 1009, "read_beside": 211}
+STRIDES = {
+    "put_async_with_callback": 151,
+    "read_beside": 211,
+    "delete_topic": 401,
+    "administer": 401,
+    "reopen": 701,
+    "verify": 1009,
+    "repair": 1009,
+}
 STRIDE = 29
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
