@@ -54,8 +54,9 @@ Role = Literal["writer", "reader", "tool"]
 
 _LOG_SIZE, _QUEUE_SIZE = "mapped_file_size_commit_log", "mapped_file_size_consume_queue"
 
-# So many queue files are looked at; there may be thousands.
+# So many queue files are looked at; there may be thousands. Fewer where only one has to be as remembered.
 _SAMPLE = 1_000
+_SMALL_SAMPLE = 32
 
 
 class DirectoryConfig(NamedTuple):
@@ -138,7 +139,8 @@ class _Answers:
 
     def give(self) -> DirectoryConfig:
         """All of them."""
-        files = _row_files(self._file_system, self._layout)
+        is_told = self._remembered is not None and self._role != "tool"
+        files = _row_files(self._file_system, self._layout, _SMALL_SAMPLE if is_told else _SAMPLE)
         known: dict[str, Any] = {
             **{key: self._size(key, row) for key, row in files.items()},
             "key_index": self._key_index(),
@@ -288,9 +290,11 @@ def _largest_body(segment_bytes: int) -> int:
     return segment_bytes - MAX_RECORD_OVERHEAD_BYTES - BLANK_MIN_BYTES
 
 
-def _row_files(file_system: FileSystem, layout: StoreLayout) -> dict[str, dict[Path, FileEntry]]:
+def _row_files(
+    file_system: FileSystem, layout: StoreLayout, sample: int = _SAMPLE
+) -> dict[str, dict[Path, FileEntry]]:
     """The files of the log and some of those of the queues, by the setting that says how long they are."""
-    queue_files = itertools.islice(_queue_files(file_system, layout.consume_queues), _SAMPLE)
+    queue_files = itertools.islice(_queue_files(file_system, layout.consume_queues), sample)
     return {
         _LOG_SIZE: dict(_files_of(file_system, layout.commit_log)),
         _QUEUE_SIZE: dict(queue_files),
