@@ -387,7 +387,7 @@ class Campaign:
     def _judge(self, life: Life, directory: Path, name: str, hunted: Hunted = _SOUND) -> tuple[str, Judged]:
         """A cut from which the file system does not come back says nothing about the store: take another."""
         for attempt in range(_TRIES):
-            tried = f"{name}.{attempt}" if attempt else name
+            tried = f"{name}-{attempt}" if attempt else name
             shutil.rmtree(directory / "second", ignore_errors=True)
             is_second = not hunted.name and random.Random(f"second {tried}").random() < 0.25
             try:
