@@ -17,6 +17,7 @@ carry no checksum.
 """
 
 import bisect
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,13 +45,30 @@ from mqstore.store.errors import StoreError
 from mqstore.store.file_system import BytesLike, FileSystem
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.mapped_file_queue import MappedFileQueue
+from mqstore.store.record_format import FIXED_BYTES
 
-__all__ = ["ConsumeQueue", "PendingEntries", "QueueOffsetConflict"]
+__all__ = ["ConsumeQueue", "PendingEntries", "QueueOffsetConflict", "greatest_queue_offset"]
 
 # How many of the newest files a crash may have left incomplete: as many as RocketMQ reads again.
 _SUSPECT_FILES = 3
+# A hole in the numbering may be long.
+_BLANKS_AT_ONCE = 1 << 16
 # What a disk writes whole or not at all.
 _SECTOR_BYTES = 512
+
+
+_logger = logging.getLogger(__name__)
+
+
+def greatest_queue_offset(next_offset: int, end_offset: int, physical_offset: int) -> int:
+    """The greatest queue offset that the record at `physical_offset` can have.
+
+    next_offset: of the queue, behind its last message before that, which ends at `end_offset`; 0 and 0 when
+    none is known. Numbers are given one by one to messages that follow each other in the log from its offset
+    0 on, so there is a number for each shortest record that fits in between, and no more, whatever retention
+    or damage took.
+    """
+    return next_offset + max(0, physical_offset - end_offset) // FIXED_BYTES
 
 
 class QueueOffsetConflict(StoreError):
@@ -225,7 +243,8 @@ class ConsumeQueue:
         With `follow_log`, which is for a rebuild from the first segment on, the log is right
         whatever it says: a queue may begin above 0 (pre-blank entries), skip offsets (blank entries) or
         begin anew at 0 (its topic was deleted and created again). Without it each of these means that
-        the queue has lost entries.
+        the queue has lost entries. Only a number for which the log has no room (`greatest_queue_offset`)
+        is passed over: `verify` tells of it.
 
         Raises QueueOffsetConflict, StoreFull; entries appended before that stay.
         """
@@ -252,18 +271,29 @@ class ConsumeQueue:
 
     def _reconcile(self, queue_offset: int, data: memoryview, follow_log: bool) -> tuple[int, memoryview]:
         """Make `queue_offset` the end of the queue, or cut `data` so that it begins there."""
-        end = self.max_offset
+        end, physical_offset = self.max_offset, ENTRY.unpack_from(data)[0]
         if 0 < queue_offset < end:
             below = min(end - queue_offset, len(data) // ENTRY_BYTES)
             return queue_offset + below, data[below * ENTRY_BYTES :]
         if not follow_log:
-            raise QueueOffsetConflict(self._files.directory, end, queue_offset, ENTRY.unpack_from(data)[0])
+            raise QueueOffsetConflict(self._files.directory, end, queue_offset, physical_offset)
+        greatest = greatest_queue_offset(end, max(self.max_physical_offset, 0), physical_offset)
+        if not 0 <= queue_offset <= greatest:
+            _logger.warning(
+                "%r: the record at physical offset %d has queue offset %d, and %d is the most: passed over",
+                str(self.directory),
+                physical_offset,
+                queue_offset,
+                greatest,
+            )
+            return queue_offset, data[:0]
         if queue_offset == 0:
             self._clear()
         elif self.max_physical_offset < 0:
             self._begin_at(queue_offset)
         else:
-            self._append(blank_entries(queue_offset - end, ENTRY.unpack_from(data)[0]))
+            for at in range(end, queue_offset, _BLANKS_AT_ONCE):
+                self._append(blank_entries(min(queue_offset - at, _BLANKS_AT_ONCE), physical_offset))
         return queue_offset, data
 
     def _clear(self) -> None:

@@ -20,7 +20,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar, cast
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KeyEnvironment",
     "KeyIndexDamaged",
+    "KeyIndexUnusable",
     "acquire_readable",
     "acquire_writable",
     "delete_files",
@@ -60,6 +61,10 @@ _LOCK_FILE_BYTES: Final = 8192
 
 class KeyIndexDamaged(StoreError):
     """The files are not what LMDB wrote. Opening for writing begins them anew."""
+
+
+class KeyIndexUnusable(StoreError):
+    """LMDB cannot use the files now, for a reason that is not in them."""
 
 
 class KeyEnvironment:
@@ -88,6 +93,10 @@ class KeyEnvironment:
     def _open(self, *, writable: bool) -> "lmdb.Environment":
         import lmdb
 
+        for name in ("data.mdb", "lock.mdb"):
+            # LMDB would wait for the other end of a FIFO.
+            with suppress(FileNotFoundError):
+                self._file_system.read_at(self.path / name, 0, 0)
         self._has_lock_file = self._file_system.keeps_reserved_room(self.path)
         if writable and self._has_lock_file and not self._file_system.exists(self.path / "lock.mdb"):
             self._file_system.write(self.path / "lock.mdb", bytes(_LOCK_FILE_BYTES))
@@ -96,7 +105,7 @@ class KeyEnvironment:
             str(self.path),
             map_size=_FIRST_MAP_BYTES,
             readonly=not writable,
-            mode=0o644,
+            mode=0o666,
             readahead=False,
         )
         with self._translated():
@@ -283,7 +292,7 @@ class KeyEnvironment:
                 lmdb.PanicError,
                 lmdb.VersionMismatchError,
             )
-            kind = KeyIndexDamaged if isinstance(error, damages) else StoreError
+            kind = KeyIndexDamaged if isinstance(error, damages) else KeyIndexUnusable
             raise kind(
                 f"the key index {self.path} cannot be used: {error}. If that stays so, close the store and "
                 "delete this folder: the next open builds it anew from the commit log"

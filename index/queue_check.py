@@ -11,6 +11,9 @@ the order of the log, and `finish` looks at the entries that no record has asked
 
 A queue offset that no record has, between two that do, is a lost message as well if a stretch lies between
 them: where it was is then not known. A queue that begins anew at 0 was deleted and created again.
+Two kinds of record belong to no queue, though they are whole, and are told as damage: of a topic or queue
+that no directory can be named after, and with a queue offset for which the log has no room
+(consume_queue.py). A rebuild passes over both.
 Nothing is changed. Threads: `digest` any; the rest one.
 """
 
@@ -22,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.index.consume_queue import greatest_queue_offset
 from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
 from mqstore.index.consume_queue_store import is_queue_name
 from mqstore.index.deleted_topics import DeletedTopics
@@ -34,7 +38,6 @@ from mqstore.store.record_format import FIXED_BYTES
 __all__ = ["LostMessage", "QueueCheck", "Run"]
 
 _UNKNOWN = -1
-_PIECE_ENTRIES = 1 << 16
 
 
 class LostMessage(NamedTuple):
@@ -201,6 +204,10 @@ class QueueCheck:
             if run.topic in self._without_queues:
                 continue
             queue = self._queues.get((run.topic, run.queue_id))
+            stranger = self._stranger(run, queue)
+            if stranger is not None:
+                yield stranger
+                continue
             if queue is None or (run.queue_offset == 0 and queue.next_offset > 0):
                 queue = self._queues[run.topic, run.queue_id] = _Queue(run)
             elif run.queue_offset > queue.next_offset:
@@ -219,6 +226,21 @@ class QueueCheck:
             queue.next_offset = max(queue.next_offset, run.queue_offset + run.messages)
             queue.end_offset = run.end_offset
             queue.wrong += run.wrong
+
+    def _stranger(self, run: Run, queue: _Queue | None) -> Finding | None:
+        """What is wrong with records that can be of no queue; None for all others."""
+        record = f"in the record at physical offset {run.start_offset}"
+        if not is_queue_name(run.topic, run.queue_id):
+            expected = f"a topic and a queue that a directory can be named after {record}"
+            found = f"{run.topic!r}, queue {run.queue_id}"
+            return Finding("queue-name", self._directory, run.start_offset, expected, found, run.messages)
+        known = (queue.next_offset, queue.end_offset) if queue is not None else (0, 0)
+        greatest = greatest_queue_offset(*known, run.start_offset)
+        if 0 <= run.queue_offset <= greatest:
+            return None
+        directory = self._directory / run.topic / str(run.queue_id)
+        expected, found = f"a queue offset from 0 to {greatest} {record}", f"{run.queue_offset}"
+        return Finding("queue-offset", directory, run.start_offset, expected, found, run.messages)
 
     def finish(self, scan: LogScan) -> tuple[list[Finding], list[LostMessage]]:
         """All findings in the queues, and the messages that the damaged stretches have cost."""
@@ -295,8 +317,8 @@ class _Judge:
     def _look(self, first: int, stop: int, after_offset: int, before_offset: int) -> set[int]:
         """Judge the entries first to stop - 1; returns the queue offsets of those that are lost messages."""
         known: set[int] = set()
-        for at in range(first, stop, _PIECE_ENTRIES):
-            rows = self._entries.read(at, min(stop - at, _PIECE_ENTRIES))
+        for at, end in self._entries.pieces(first, stop):
+            rows = self._entries.read(at, end - at)
             offsets = rows[:, :8].copy().view(">i8").reshape(-1).astype(np.int64)
             sizes = rows[:, 8:12].copy().view(">i4").reshape(-1).astype(np.int64)
             # Neither empty nor blank nor expired.

@@ -5,6 +5,7 @@ end by bisection. Here what is missing reads as zeros, and every file is looked 
 Threads: any; the list of files is made once.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from mqstore.store.segment_files import row_entries
 __all__ = ["QueueEntries"]
 
 _PIECE_ENTRIES = 1 << 12
+_LONG_PIECE_ENTRIES = 1 << 16
 
 
 class QueueEntries:
@@ -56,6 +58,13 @@ class QueueEntries:
                 data[done : done + len(part)] = np.frombuffer(part, np.uint8)
             done += length
         return data.reshape(-1, ENTRY_BYTES)
+
+    def pieces(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
+        """(first, stop) of pieces that cover all entries of a range that have room in a file."""
+        for start, size_bytes in sorted(self._sizes.items()):
+            file_stop = min(stop, -(-(start + size_bytes) // ENTRY_BYTES))
+            for at in range(max(first, start // ENTRY_BYTES), file_stop, _LONG_PIECE_ENTRIES):
+                yield at, min(file_stop, at + _LONG_PIECE_ENTRIES)
 
     def end_offset(self, from_offset: int = 0) -> int:
         """Queue offset behind the last entry that is not all zero; at least `from_offset`."""

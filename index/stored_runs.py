@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.key_index_format import (
+    ENTRY_BYTES,
+    RUN_HEADER_BYTES,
     STATE_KEY,
     KeyIndexState,
     RunHeader,
@@ -55,11 +57,21 @@ class StoredRun(NamedTuple):
 
 
 def is_usable(transaction: "Transaction") -> bool:
-    """Whether the state is of this version, or nothing has been stored at all."""
+    """Whether the state is of this version and all else are runs, or nothing has been stored at all.
+
+    Lengths alone are looked at, so that none leads outside of a value; a wrong entry is found by its record.
+    """
     value = transaction.get(STATE_KEY)
     if value is None:
         return transaction.stat()["entries"] == 0
-    return decode_state(value) is not None
+    if decode_state(value) is None:
+        return False
+    return all(key == STATE_KEY or _is_run(key, value) for key, value in transaction.cursor())
+
+
+def _is_run(key: memoryview, value: memoryview) -> bool:
+    entries_bytes = len(value) - RUN_HEADER_BYTES
+    return is_run_key(key) and entries_bytes > 0 and entries_bytes % ENTRY_BYTES == 0
 
 
 def read_state(transaction: "Transaction") -> KeyIndexState:

@@ -54,6 +54,8 @@ Role = Literal["writer", "reader", "tool"]
 
 _LOG_SIZE, _QUEUE_SIZE = "mapped_file_size_commit_log", "mapped_file_size_consume_queue"
 
+# Longer files are none that RocketMQ can map.
+_MAX_INDEX_FILE_BYTES = 2**31 - 1
 # So many queue files are looked at; there may be thousands. Fewer where only one has to be as remembered.
 _SAMPLE = 1_000
 _SMALL_SAMPLE = 32
@@ -316,7 +318,11 @@ def _found_index_sizes(
     file_system: FileSystem, directory: Path, expected: Mapping[str, int]
 ) -> dict[str, int]:
     """Slots and entries of RocketMQ's index files: as expected, as found in them, or 1 to 4 as most are."""
-    entries = [entry for entry in file_system.list(directory) if len(entry.name) == 17 and entry.size_bytes]
+    entries = [
+        entry
+        for entry in file_system.list(directory)
+        if len(entry.name) == 17 and 0 < entry.size_bytes <= _MAX_INDEX_FILE_BYTES
+    ]
     size_bytes = row_file_bytes(entries)
     expected_bytes = file_size_bytes(expected["max_hash_slot_num"], expected["max_index_num"])
     if size_bytes is None or size_bytes == expected_bytes:

@@ -162,12 +162,12 @@ class DeliveryService:
         self._delay_offsets.load(clamp)
         if lowered and writable:
             self._delay_offsets.persist(lowered)
-        self._levels = tuple(self._level(level) for level in range(1, self._highest_level() + 1))
+        self._levels = tuple(self._level(level) for level in self._known_levels())
 
-    def _highest_level(self) -> int:
-        """Of the table, or of a queue that an earlier, longer table has left behind."""
+    def _known_levels(self) -> list[int]:
+        """Those of the table, and of queues: an earlier, longer table has left some behind, or damage."""
         queues = [queue_id for topic, queue_id in self._consume_queues.queues() if topic == SCHEDULE_TOPIC]
-        return max(self._delay_levels.max_level, *map(level_of_queue, queues), 0)
+        return sorted({*range(1, self._delay_levels.max_level + 1), *map(level_of_queue, queues)})
 
     def _level(self, level: int) -> _Level:
         delay_ms = self._delay_levels.delay_ms(level) if level <= self._delay_levels.max_level else None

@@ -31,9 +31,13 @@
     |  `- StoreLockLost               stop, find the other writer, verify; then open again
     |- SegmentSizeMismatch            open with the size that the directory was written with
     |- CorruptRecord                  damage before the tail: nothing was deleted; salvage, or restore a copy
+    |  `- RecordIllegal (ValueError)  these bytes, a message that was handed out perhaps, are no whole record
     |- CorruptBody                    the producer's compressed bytes are wrong: read the body as stored
     |- BodyTooLarge                   decompress it with a larger limit, or read it as stored
+    |- LogGapTooLong                  a segment's name, or the recovery point, claims too much: move it away
     |- UnknownVersion                 written by a newer release
+    |- FileTooLong (OSError)          a small file that nobody of ours wrote: move it away
+    |- WrongFileKind (OSError)        something else is in the place of a file or directory: move it away
     |- BackupRefused (ValueError)     name another target
     |- BackupUnfinished               delete it, and make the backup again
     `- StateFileCorrupt               restore the file or its .bak, or delete both to start it anew
@@ -59,14 +63,17 @@ __all__ = [
     "CorruptBody",
     "CorruptRecord",
     "DelayLevelIllegal",
+    "FileTooLong",
     "GroupIllegal",
     "LimitReached",
+    "LogGapTooLong",
     "MessageIllegal",
     "MessageNotFound",
     "MessageTooLarge",
     "NoPermission",
     "PropertiesIllegal",
     "QueueIllegal",
+    "RecordIllegal",
     "SegmentSizeMismatch",
     "SettingContradicted",
     "StateFileCorrupt",
@@ -86,6 +93,7 @@ __all__ = [
     "TopicNotExist",
     "TopicNotSupported",
     "UnknownVersion",
+    "WrongFileKind",
 ]
 
 
@@ -447,6 +455,9 @@ class SegmentSizeMismatch(StoreError):
 class CorruptRecord(StoreError):
     """Bytes before the tail of the log are not what was written; nothing was changed."""
 
+    path: Path | None
+    position: int | None
+
     def __init__(self, path: Path, position: int, expected: str, found: str) -> None:
         super().__init__(
             f"{path} is damaged at byte {position}: expected {expected}, found {found}. "
@@ -489,6 +500,35 @@ class BodyTooLarge(StoreError):
         self.limit_bytes = limit_bytes
 
 
+class RecordIllegal(CorruptRecord, ValueError):
+    """Bytes that should be one record are none. They do not tell which file they are from: path is None."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        StoreError.__init__(
+            self,
+            f"these bytes are no whole record: expected {expected}, found {found}. "
+            "`mqstore verify` finds the place, `mqstore repair` covers it",
+        )
+        self.path = None
+        self.position = None
+        self.expected = expected
+        self.found = found
+
+
+class LogGapTooLong(StoreError):
+    """More segments are missing than can be believed: a number lies; nothing was changed."""
+
+    def __init__(self, start_offset: int, end_offset: int, segments: int) -> None:
+        super().__init__(
+            f"physical offsets {start_offset} to {end_offset} of the log are missing, {segments:,} segments, "
+            "between its files, or before the end that mqstore/recovery-point tells of. Restore them, or "
+            "move away what claims that they were there: the file with the higher name, or that point"
+        )
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.segments = segments
+
+
 class UnknownVersion(StoreError):
     """A file of ours was written by a newer release."""
 
@@ -509,3 +549,25 @@ class StateFileCorrupt(StoreError):
         )
         self.path = path
         self.reason = reason
+
+
+class FileTooLong(StoreError, OSError):
+    """A file that is read whole is longer than any that a store or a broker writes; it was not read."""
+
+    def __init__(self, path: Path, size_bytes: int, greatest_bytes: int) -> None:
+        super().__init__(
+            f"{path} is {size_bytes} bytes long, {greatest_bytes} is the most: restore it, or move it away"
+        )
+        self.path = path
+        self.size_bytes = size_bytes
+        self.greatest_bytes = greatest_bytes
+
+
+class WrongFileKind(StoreError, OSError):
+    """In the place of a file is none: a FIFO, a device, a directory. Or a file in that of a directory."""
+
+    def __init__(self, path: Path, found: str, expected: str = "a regular file") -> None:
+        super().__init__(f"{path} is {found}, where {expected} belongs: move it away, or restore the store")
+        self.path = path
+        self.found = found
+        self.expected = expected

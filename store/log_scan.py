@@ -23,6 +23,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.errors import LogGapTooLong
 from mqstore.store.file_system import FileSystem
 from mqstore.store.record_format import (
     BLANK,
@@ -40,6 +41,8 @@ T = TypeVar("T")
 _PIECE_BYTES = 16 << 20
 # Where nothing is known to be durable, or to have been.
 _UNKNOWN = -1
+# Ten thousand gigabytes, with segments as they usually are.
+_MOST_MISSING_SEGMENTS = 10_000
 
 
 class DamagedStretch(NamedTuple):
@@ -324,12 +327,18 @@ class LogOutline:
         return damage._replace(before_timestamp=damage.before_timestamp or self._timestamp)
 
     def _missing_before(self, start_offset: int) -> list[DamagedStretch]:
+        self._refuse_long_gap(self._expected_offset, start_offset)
         return [
             self._dated(
                 DamagedStretch(offset, min(offset + self._segment_bytes, start_offset), "a segment", "none")
             )
             for offset in range(self._expected_offset, start_offset, self._segment_bytes)
         ]
+
+    def _refuse_long_gap(self, start_offset: int, end_offset: int) -> None:
+        missing = (end_offset - start_offset) // self._segment_bytes
+        if missing > _MOST_MISSING_SEGMENTS:
+            raise LogGapTooLong(start_offset, end_offset, missing)
 
     def _rest_of(self, each: ScannedSegment[T]) -> DamagedStretch:
         end_offset, found = self._expected_offset, (each.tail_expected, each.tail_found)
@@ -359,6 +368,7 @@ class LogOutline:
     def _lost_end(self, durable_offset: int) -> Iterator[DamagedStretch]:
         """What had been durable behind the last whole record, cut where segments end."""
         rest = self._end
+        self._refuse_long_gap(rest.start_offset, durable_offset)
         while rest.start_offset < durable_offset:
             start = rest.start_offset
             segment_end = start - start % self._segment_bytes + self._segment_bytes

@@ -13,6 +13,7 @@ Durability: none until `sync` returns.
 """
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +24,10 @@ import numpy.typing as npt
 from mqstore.store.errors import StoreFull
 from mqstore.store.file_system import BytesLike, FileSystem, MappedRegion
 
-__all__ = ["MappedFile", "file_name"]
+__all__ = ["MappedFile", "file_name", "is_file_name"]
+
+# Beyond 8 * 10**18 there is no room for a file before the numbers end.
+_NAME = re.compile(r"0[0-7][0-9]{18}")
 
 _CHUNK_BYTES = 1 << 20
 # The piece in which a file system gives room, or a part of it.
@@ -37,6 +41,11 @@ def file_name(start_offset: int) -> str:
     '00000000001073741824'
     """
     return f"{start_offset:020d}"
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a file of this name may be one of a row."""
+    return _NAME.fullmatch(name) is not None
 
 
 class MappedFile:

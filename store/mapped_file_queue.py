@@ -9,17 +9,14 @@ Durability: a new name is durable when `append_file` returns (in derived rows wh
 bytes after `sync` of their file.
 """
 
-import re
 import threading
 from pathlib import Path
 
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
 from mqstore.store.file_system import FileEntry, FileSystem
-from mqstore.store.mapped_file import MappedFile, file_name
+from mqstore.store.mapped_file import MappedFile, file_name, is_file_name
 
 __all__ = ["MappedFileQueue"]
-
-_NAME = re.compile(r"\d{20}")
 
 
 class MappedFileQueue:
@@ -96,7 +93,7 @@ class MappedFileQueue:
 
     @staticmethod
     def _is_segment(entry: FileEntry) -> bool:
-        return not entry.is_directory and _NAME.fullmatch(entry.name) is not None
+        return not entry.is_directory and is_file_name(entry.name)
 
     def _open(self, path: Path, *, create: bool = False) -> MappedFile:
         return MappedFile(

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from mqstore.store.errors import StoreLocked
+from mqstore.store.file_kind import open_regular
 
 __all__ = ["OsFileLock"]
 
@@ -52,7 +53,7 @@ class OsFileLock:
         self._path = path.absolute()
         with self._guard:
             self._refuse_second_lock(path)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
             try:
                 self._survives_a_close = _lock(self._descriptor)
                 text = b"%s %d\n" % (_TEXT, os.getpid())
@@ -73,7 +74,8 @@ class OsFileLock:
 
     def _refuse_second_lock(self, path: Path) -> None:
         # Asked with stat, not open: closing a second descriptor would drop a POSIX lock.
-        with contextlib.suppress(FileNotFoundError):
+        # What is there instead of a file, opening it says.
+        with contextlib.suppress(OSError):
             status = path.stat()
             if (status.st_dev, status.st_ino) in self._held:
                 raise StoreLocked(path, os.getpid())

@@ -21,7 +21,8 @@ from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
-from mqstore.store.errors import LimitReached, StoreFull
+from mqstore.store.errors import FileTooLong, LimitReached, StoreFull, WrongFileKind
+from mqstore.store.file_kind import directory_at, open_regular
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 from mqstore.store.os_file_lock import OsFileLock
 from mqstore.store.room_promise import keeps_reserved_room
@@ -32,6 +33,8 @@ MappedWrites: TypeAlias = Literal["auto", "always", "never"]
 """Whether bytes are written through mappings; auto: where the file system keeps room that was reserved."""
 
 _SHORT_BYTES = 4_096
+# Small files are read whole. A thousandth of it is usual; the JSON of ten times as much would fill a memory.
+_SMALL_FILE_BYTES = 128 << 20
 # A file that is smaller is one of many and touched in places, a consume queue above all: without this advice
 # the first touch reads the whole of it, zeros included, at 4 ms a queue where the disk reads far ahead.
 _READ_AHEAD_BYTES = 16 << 20
@@ -225,10 +228,13 @@ def _room_for(path: Path, length_bytes: int = 0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """A descriptor for reading and for syncs. Raises LimitReached."""
+def _opened(path: Path, *, for_sync: bool = True) -> Iterator[int]:
+    """A descriptor for reading, or for syncs, of directories too. Raises LimitReached, WrongFileKind."""
     with _room_for(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if for_sync:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        else:
+            descriptor = open_regular(path)
     try:
         yield descriptor
     finally:
@@ -236,8 +242,7 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _open(path: Path, *, create: bool, writable: bool) -> int:
-    flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
-    return os.open(path, flags, 0o644)
+    return open_regular(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))
 
 
 def _map(descriptor: int, size_bytes: int, *, writable: bool) -> "ctypes.Array[ctypes.c_ubyte]":
@@ -283,6 +288,16 @@ _FILE_FUNCTIONS = np.array(
 )
 
 
+def _entry_of(entry: "os.DirEntry[str]") -> FileEntry:
+    try:
+        return FileEntry(entry.name, entry.stat().st_size, entry.is_dir())
+    except OSError:
+        if not entry.is_symlink():
+            raise
+        # A link that leads nowhere is there, and no file: opening it says so.
+        return FileEntry(entry.name, entry.stat(follow_symlinks=False).st_size, False)
+
+
 class OsFileSystem:
     """The machine's file system."""
 
@@ -314,16 +329,23 @@ class OsFileSystem:
         return self._mapped_writes == "always"
 
     def read(self, path: Path) -> bytes:
-        with _room_for(path):
-            return path.read_bytes()
+        with _room_for(path), open(open_regular(path), "rb") as file:
+            size_bytes = os.fstat(file.fileno()).st_size
+            if size_bytes > _SMALL_FILE_BYTES:
+                raise FileTooLong(path, size_bytes, _SMALL_FILE_BYTES)
+            return file.read()
 
     def read_at(self, path: Path, position: int, length_bytes: int) -> bytes:
-        with _opened(path) as descriptor:
+        with _opened(path, for_sync=False) as descriptor:
             return os.pread(descriptor, length_bytes, position)
 
     def write(self, path: Path, data: bytes) -> None:
-        with _room_for(path, len(data)):
-            path.write_bytes(data)
+        with (
+            _room_for(path, len(data)),
+            open(open_regular(path, os.O_WRONLY | os.O_CREAT), "wb") as file,
+        ):
+            file.truncate(0)
+            file.write(data)
 
     def sync(self, path: Path) -> None:
         with _opened(path) as descriptor:
@@ -346,17 +368,25 @@ class OsFileSystem:
                 raise
 
     def rename(self, source: Path, target: Path) -> None:
-        os.replace(source, target)
+        try:
+            with directory_at(target.parent):
+                os.replace(source, target)
+        except IsADirectoryError as error:
+            raise WrongFileKind(target, "a directory") from error
 
     def delete(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
+        try:
+            with directory_at(path.parent):
+                path.unlink(missing_ok=True)
+        except IsADirectoryError as error:
+            raise WrongFileKind(path, "a directory") from error
 
     def make_directories(self, path: Path, *, durable: bool = True) -> None:
         missing = [directory for directory in (path, *path.parents) if not directory.exists()]
         for directory in reversed(missing):
             # Opened first: a directory that is there already is not synced by the next call.
             with _opened(directory.parent) as parent:
-                with _room_for(directory):
+                with directory_at(directory), _room_for(directory):
                     directory.mkdir(exist_ok=True)
                 if durable:
                     os.fsync(parent)
@@ -372,7 +402,7 @@ class OsFileSystem:
 
     def list(self, path: Path) -> list[FileEntry]:
         try:
-            with _room_for(path):
+            with directory_at(path), _room_for(path):
                 entries = os.scandir(path)
         except FileNotFoundError:
             return []
@@ -381,7 +411,7 @@ class OsFileSystem:
             for entry in entries:
                 # One that another process has deleted meanwhile is not there any more.
                 with contextlib.suppress(FileNotFoundError):
-                    found.append(FileEntry(entry.name, entry.stat().st_size, entry.is_dir()))
+                    found.append(_entry_of(entry))
         return sorted(found)
 
     def exists(self, path: Path) -> bool:

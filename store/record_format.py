@@ -35,6 +35,7 @@ from typing import NamedTuple
 import msgspec
 
 from mqstore.store.checksum.crc32 import HELD_BYTES, crc32, crc32_combine
+from mqstore.store.errors import RecordIllegal
 from mqstore.store.properties_format import CRC32
 from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -191,15 +192,6 @@ class RecordTemplate(msgspec.Struct, frozen=True, gc=False):
     ending_and_name: bytes
     has_crc: bool
     fixed_bytes: int
-
-
-class RecordIllegal(ValueError):
-    """The bytes are no whole record: `expected` and `found` say why."""
-
-    def __init__(self, expected: str, found: str) -> None:
-        super().__init__(f"expected {expected}, found {found}")
-        self.expected = expected
-        self.found = found
 
 
 def encode_topic(topic: str) -> tuple[bytes, int]:

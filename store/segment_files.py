@@ -8,7 +8,6 @@ Read with `read_at` and not mapped, so that a bad sector is an error and no SIGB
 counts as zeros, and is noted. Nothing is changed. Threads: any; a reader is of one thread.
 """
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -17,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.file_system import FileEntry, FileSystem
+from mqstore.store.mapped_file import is_file_name
 from mqstore.store.record_format import HEADER_BYTES, RecordIllegal, decode_header
 
 __all__ = ["SegmentFile", "SegmentReader", "list_segments", "row_entries", "row_file_bytes"]
 
-_NAME = re.compile(r"\d{20}")
 _SECTOR_BYTES = 4096
 
 
@@ -45,9 +44,7 @@ class SegmentFile(NamedTuple):
 def row_entries(file_system: FileSystem, directory: Path) -> list[FileEntry]:
     """The files of a row, those of length zero included, by name."""
     return [
-        entry
-        for entry in file_system.list(directory)
-        if not entry.is_directory and _NAME.fullmatch(entry.name)
+        entry for entry in file_system.list(directory) if not entry.is_directory and is_file_name(entry.name)
     ]
 
 

@@ -127,8 +127,11 @@ class Records:
         return pa.Array.from_buffers(pa.binary(), starts.size, [None, *self.pieces(starts, lengths)])
 
     def string(self, starts: Int32s, lengths: Int32s) -> pa.Array:
-        """A string array of the given pieces."""
-        return pa.Array.from_buffers(pa.string(), starts.size, [None, *self.pieces(starts, lengths)])
+        """A string array of the given pieces; those of a negative length are null."""
+        present = np.packbits(lengths >= 0, bitorder="little") if (lengths < 0).any() else None
+        offsets, data = self.pieces(starts, lengths)
+        nulls = pa.py_buffer(present) if present is not None else None
+        return _decoded(pa.Array.from_buffers(pa.string(), starts.size, [nulls, offsets, data]))
 
     def lent(self, starts: Int32s, lengths: Int32s) -> pa.Array:
         """A binary_view array of the given pieces, which stay in the buffer and keep it alive."""
@@ -210,6 +213,18 @@ def _joined(pieces: list[bytes]) -> tuple[Bytes, Int32s, Int32s]:
     lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
     starts = np.cumsum(lengths, dtype=np.int32) - lengths
     return np.frombuffer(b"".join(pieces), np.uint8), starts, lengths
+
+
+def _decoded(texts: pa.Array) -> pa.Array:
+    """The strings, as StoredMessage decodes them where they are no UTF-8: other readers trust in Arrow's."""
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        stored = texts.view(pa.binary()).to_pylist()
+        return pa.array(
+            [None if text is None else str(text, "utf-8", "replace") for text in stored], pa.string()
+        )
+    return texts
 
 
 def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
@@ -338,10 +353,7 @@ def _host_text(stored: bytes) -> str:
 
 def _property(name: str) -> Callable[[Records, pa.DataType], pa.Array]:
     def column(records: Records, _: pa.DataType) -> pa.Array:
-        starts, lengths = records.find_property(name)
-        offsets, data = records.pieces(starts, lengths)
-        present = np.packbits(lengths >= 0, bitorder="little")
-        return pa.Array.from_buffers(pa.string(), len(records), [pa.py_buffer(present), offsets, data])
+        return records.string(*records.find_property(name))
 
     return column
 

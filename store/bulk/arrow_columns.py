@@ -16,6 +16,7 @@ from mqstore.store.bulk.texts import Texts, mistyped
 from mqstore.store.errors import MessageIllegal, PropertiesIllegal
 
 __all__ = [
+    "REFUSALS",
     "columns_of",
     "is_arrow",
     "numbers_of",
@@ -25,6 +26,8 @@ __all__ = [
     "topics_of",
 ]
 
+REFUSALS = (pa.ArrowException, UnicodeDecodeError)
+"""What Arrow raises for a value that it cannot hand over as it is wanted."""
 _LARGE = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 
 

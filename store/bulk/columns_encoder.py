@@ -175,7 +175,7 @@ def _side_by_side(columns: list[Texts], count: int) -> tuple[Bytes, Longs, Longs
     pieces, end = [], 0
     for index, texts in enumerate(columns):
         starts[index], stops[index] = texts.starts, texts.stops
-        if len(texts.data):
+        if count and len(texts.data):
             # Only what the rows use, for it may be a piece of something larger.
             first, last = int(texts.starts.min()), int(texts.stops.max())
             pieces.append(texts.data[first:last])

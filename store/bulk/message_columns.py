@@ -150,7 +150,14 @@ def _from_arrow(arrow: ModuleType, name: str, array: Any) -> object:
         "keys": arrow.texts_of,
         "properties": arrow.stored_properties_of,
     }.get(name, arrow.numbers_of)
-    return read(name, array)
+    try:
+        return read(name, array)
+    except MessageIllegal:
+        raise
+    except arrow.REFUSALS as error:
+        # A time with a fraction of a millisecond, a topic that is no UTF-8, ...
+        reason = str(error).partition("\n")[0]
+        raise MessageIllegal(f"{name} of type {array.type} cannot be read: {reason}", value=name) from error
 
 
 def _texts(name: str, value: object, count: int | None = None) -> Texts:

@@ -146,6 +146,7 @@ FILES = Seam(
         "store/os_file_system.py",
         "store/os_file_lock.py",
         "store/room_promise.py",
+        "store/file_kind.py",
         "tools/*",
         # LMDB keeps its own files and must be given a folder.
         "index/key_environment.py",

@@ -18,7 +18,7 @@ import typer
 from mqstore.tools.cli.dump_rows import Dump, RecordRow, dump_of
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.options import JsonOption
-from mqstore.tools.cli.output import Column, Output, Row
+from mqstore.tools.cli.output import Column, Output, Row, json_text
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["dump"]
@@ -96,4 +96,4 @@ def _show_document(output: Output, document: dict[str, Any] | Row | None) -> Non
         output.facts(document)
         return
     text = msgspec.json.encode(document)
-    output.raw_line((text if output.is_json else msgspec.json.format(text, indent=2)).decode())
+    output.raw_line(json_text(text if output.is_json else msgspec.json.format(text, indent=2)))

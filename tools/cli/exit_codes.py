@@ -10,6 +10,7 @@ from mqstore.store.errors import (
     ConfigIllegal,
     CorruptRecord,
     GroupIllegal,
+    LogGapTooLong,
     MessageIllegal,
     SegmentSizeMismatch,
     StateFileCorrupt,
@@ -48,6 +49,7 @@ class ToolProblem(Exception):
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (StoreLocked, ExitCode.LOCKED),
     (CorruptRecord, ExitCode.CORRUPTION),
+    (LogGapTooLong, ExitCode.CORRUPTION),
     (StateFileCorrupt, ExitCode.CORRUPTION),
     (SegmentSizeMismatch, ExitCode.CORRUPTION),
     (BackupRefused, ExitCode.USAGE),

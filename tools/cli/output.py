@@ -1,14 +1,17 @@
-"""Output: data on standard output, everything else on standard error.
+r"""Output: data on standard output, everything else on standard error.
 
     for people    Rich tables; long bodies shortened
     --json        one JSON object a line, whole; an error is an object on standard error
 
 JSON keys are RocketMQ's names, the same as the columns of the Spark source: queueId, physicalOffset, ...
+Nothing that a store holds reaches a terminal as a command to it: characters that are not printable (controls,
+turns of direction, odd separators) are dots for people and \u escapes in JSON.
 Tables are as wide as their content, on a terminal too: nothing is cut to 80 columns, and what is copied
 from there is whole.
 """
 
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ from rich.table import Table
 
 from mqstore.tools.cli.times import local_time
 
-__all__ = ["Column", "Output", "Row"]
+__all__ = ["Column", "Output", "Row", "json_text"]
 
 _ROWS_OF_ONE_TABLE = 500
 _UNLIMITED_WIDTH = 10_000
@@ -85,7 +88,7 @@ class Output:
             if name.endswith("_timestamp") and value:
                 value = f"{value}  ({local_time(value)})"
             if value is not None:
-                table.add_row(escape(name.replace("_", " ")), escape(str(value)))
+                table.add_row(escape(name.replace("_", " ")), escape(_shown(str(value), kept="")))
         self._print(table)
 
     def text(self, line: str = "") -> None:
@@ -94,12 +97,12 @@ class Output:
             self.raw_line(line)
 
     def raw_line(self, text: str) -> None:
-        """A piece of data that is text already, as it is."""
-        sys.stdout.write(text + "\n")
+        """A piece of data that is text already."""
+        sys.stdout.write(_shown(text) + "\n")
 
     def note(self, line: str) -> None:
         """A line about the work, on standard error."""
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{_shown(line)}\n")
         sys.stderr.flush()
 
     def error(self, error: Exception, exit_code: int) -> None:
@@ -108,20 +111,24 @@ class Output:
             self.note(f"mqstore: {' '.join(str(error).split())}")
             return
         row = ErrorRow(error=type(error).__name__, message=str(error), exit_code=int(exit_code))
-        self.note(msgspec.json.encode(row).decode())
+        self.note(json_text(msgspec.json.encode(row)))
 
     def _json_lines(self, rows: Iterable[Row]) -> int:
         encoder = msgspec.json.Encoder()
         count = 0
         for row in rows:
-            sys.stdout.write(encoder.encode(row).decode() + "\n")
+            sys.stdout.write(json_text(encoder.encode(row)) + "\n")
             count += 1
         sys.stdout.flush()
         return count
 
     def _table(self, rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str) -> None:
         table = Table(
-            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), title=title or None
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+            title=_cell(title) or None,
         )
         table.title_justify = "left"
         for column in columns:
@@ -152,4 +159,22 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else ""
-    return escape("".join(character if character.isprintable() else "·" for character in str(value)))
+    return escape(_shown(str(value), kept=""))
+
+
+def _shown(text: str, kept: str = "\n") -> str:
+    """The text, with dots for what is not printable and not `kept`."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() or character in kept else "·" for character in text)
+
+
+def json_text(encoded: bytes) -> str:
+    """JSON with escapes for what is not printable: the same JSON. Between tokens only line ends are kept."""
+    text = encoded.decode()
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
+        for character in text
+    )

@@ -10,17 +10,18 @@ perhaps on another machine. Takes no lock and changes nothing.
 """
 
 import itertools
-import re
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
 from mqstore.store.errors import StoreError, StoreNotFound
+from mqstore.store.file_kind import open_regular
+from mqstore.store.mapped_file import is_file_name
 
 __all__ = ["SegmentMissing", "SegmentPartition", "plan_segments"]
 
-_SEGMENT_NAME = re.compile(r"\d{20}")
 _FIRST_WORD_BYTES = 8
 
 
@@ -55,7 +56,7 @@ def plan_segments(store_path: Path, *, fail_on_data_loss: bool = True) -> list[S
     directory = store_path / "commitlog"
     if not directory.is_dir():
         raise StoreNotFound(store_path)
-    paths = sorted(path for path in directory.iterdir() if _SEGMENT_NAME.fullmatch(path.name))
+    paths = sorted(path for path in directory.iterdir() if is_file_name(path.name))
     while paths and _is_empty(paths[-1]):
         paths.pop()
     segments = [segment for path in paths if (segment := _segment(path, is_last=path == paths[-1]))]
@@ -70,12 +71,18 @@ def _segment(path: Path, *, is_last: bool) -> SegmentPartition | None:
         return SegmentPartition(str(path), int(path.name), path.stat().st_size, is_last)
     except FileNotFoundError:
         return None
+    except OSError:
+        os.close(open_regular(path))  # which says what is there instead of a file
+        raise
 
 
 def _is_empty(path: Path) -> bool:
     """Whether nothing was published in the file: a record's size and magic are written last."""
-    with path.open("rb", buffering=0) as file:
-        return not any(file.read(_FIRST_WORD_BYTES))
+    descriptor = open_regular(path)
+    try:
+        return not any(os.read(descriptor, _FIRST_WORD_BYTES))
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_holes(segments: list[SegmentPartition]) -> None:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from mqstore.index.columns import kernels
 from mqstore.index.columns.records import Records
 from mqstore.store.errors import CorruptRecord
+from mqstore.store.file_kind import open_regular
 from mqstore.store.host import IPV4_HOST_BYTES
 from mqstore.store.record_format import (
     HEADER_BYTES,
@@ -53,17 +54,19 @@ def read_segment(
     """
     path = Path(segment.path)
     try:
-        file = path.open("rb", buffering=0)
+        descriptor = open_regular(path)
     except FileNotFoundError:
         if fail_on_data_loss:
             end_offset = segment.start_offset + segment.size_bytes
             raise SegmentMissing(path, segment.start_offset, end_offset) from None
         return
-    with file:
-        scan = _Scan(file.fileno(), segment, chunk_bytes)
+    try:
+        scan = _Scan(descriptor, segment, chunk_bytes)
         yield from scan.pieces()
         if scan.damaged and fail_on_data_loss:
             scan.refuse()
+    finally:
+        os.close(descriptor)
 
 
 class _Scan:

@@ -239,7 +239,8 @@ def test_messages_outlive_their_segment(filled: FilledQueues) -> None:
 
 def test_blank_entries_are_no_messages(filled: FilledQueues) -> None:
     """A queue that begins above 0 and has a hole: only messages are handed out."""
-    puts = [filled.append() for _ in range(2)]
+    records = [filled.append() for _ in range(12)]
+    puts = [records[6], records[11]]
     queue = filled.queues.find_or_create("orders", 0)
     entries = [ENTRY.pack(put.physical_offset, put.store_size, 0) for put in puts]
     queue.append_entries(5, entries[0], follow_log=True)

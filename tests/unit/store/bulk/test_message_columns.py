@@ -205,3 +205,18 @@ def test_numbers_cannot_be_changed_behind_the_checks() -> None:
     before = rows_of(columns.bodies), columns.queue_ids.tolist(), columns.topic_indices.tolist()
     numbers[:] = 1_000
     assert before == (rows_of(columns.bodies), columns.queue_ids.tolist(), columns.topic_indices.tolist())
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"born_timestamp": pa.array([1_500, 2_000, 0], pa.timestamp("us"))},
+        {"born_timestamp": pa.array([2**62, 0, 0], pa.timestamp("s"))},
+        {"topic": pa.array([b"a", b"\xff", b"c"]).view(pa.string())},
+        {"topic": pa.array([b"a", b"\xff", b"c"]).view(pa.string()).dictionary_encode()},
+    ],
+)
+def test_what_arrow_cannot_hand_over_is_refused_as_a_message(columns: dict[str, Any]) -> None:
+    """A fraction of a millisecond, a time beyond 64 bits of them, a topic that is no UTF-8."""
+    with pytest.raises(MessageIllegal, match=f"{next(iter(columns))} of type .* cannot be read"):
+        read(**columns)

@@ -1,0 +1,65 @@
+"""What is in the place of a file: a regular file, or something that must not be opened as one.
+
+To open a FIFO waits for its other end, a device may act, a socket or a directory fails in the middle of an
+opening. So files are opened without waiting, and looked at before anything else is done with them. A link to
+a regular file, or to a directory, is as good as that itself.
+Threads: any. For the modules that open files: os_file_system.py, os_file_lock.py, the tools.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from mqstore.store.errors import WrongFileKind
+
+__all__ = ["directory_at", "open_regular"]
+
+# What the kernel answers when a file is asked for and something else is there.
+_NO_FILE_ERRORS = (errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.ELOOP)
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFREG: "a file",
+}
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a regular file. Who may use a new one is for the umask to say, and nothing else.
+
+    Raises WrongFileKind, also for a file above it where a directory should be; OSError.
+    """
+    try:
+        with directory_at(path.parent):
+            descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in _NO_FILE_ERRORS or (error.errno == errno.ENOENT and path.is_symlink()):
+            raise WrongFileKind(path, _kind_of(path)) from error
+        raise
+    kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(descriptor)
+        raise WrongFileKind(path, _KINDS.get(kind, "no file"))
+    return descriptor
+
+
+@contextlib.contextmanager
+def directory_at(path: Path) -> Iterator[None]:
+    """Something that needs a directory there: raises WrongFileKind for a file in its place or above it."""
+    try:
+        yield
+    except (NotADirectoryError, FileExistsError) as error:
+        place = next((known for known in (path, *path.parents) if known.exists()), path)
+        raise WrongFileKind(place, _kind_of(place), "a directory") from error
+
+
+def _kind_of(path: Path) -> str:
+    try:
+        return _KINDS.get(stat.S_IFMT(path.stat().st_mode), "no file")
+    except OSError:
+        return "a link that leads nowhere"
