@@ -1,0 +1,75 @@
+"""Hostile stores: a slice of what `make fuzz` asks of 20,000, and the same with all bounds checked.
+
+Method: support/hostile_campaign.py, in processes with limits. A failure says its case; `make fuzz SEED=7
+CASE=...` runs that again.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.fuzz_figures import fuzz_table
+from support.hostile_bases import make_bases
+from support.hostile_campaign import run_cases
+from support.hostile_changes import CHANGES, make_hostile
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FIGURES = REPOSITORY / "docs" / "fuzz_figures.json"
+
+
+@pytest.mark.xdist_group("fuzz")
+def test_hostile_files_are_answered_or_refused() -> None:
+    """300 stores: no signal, no hang, no error without a name, memory and disk within bounds."""
+    campaign = run_cases(7, range(300))
+    assert not campaign.failed, "\n\n".join(map(str, campaign.failed))
+    assert campaign.cases == 300
+    assert campaign.changes.keys() == CHANGES.keys()
+    assert len(campaign.refusals) > 5
+
+
+@pytest.mark.xdist_group("fuzz")
+def test_no_compiled_loop_leaves_its_arrays(tmp_path: Path) -> None:
+    """40 stores with each index and each raw copy checked: a loop that led outside would raise IndexError."""
+    run = subprocess.run(
+        [
+            sys.executable,
+            REPOSITORY / "tests" / "fuzz" / "run.py",
+            "--cases",
+            "40",
+            "--seed",
+            "8",
+            "--workers",
+            "1",
+        ],
+        env=os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-5_000:] + run.stderr[-2_000:]
+    assert "all bounds checked" in run.stdout
+
+
+def test_a_case_is_the_same_each_time(tmp_path: Path) -> None:
+    """By its seed and number: so that it can be replayed."""
+    pictures = []
+    for name in ("one", "other"):
+        make_bases(tmp_path / name)
+        done = [
+            make_hostile(tmp_path / name / "closed", random.Random(f"3/{number}")) for number in range(40)
+        ]
+        pictures.append(done)
+    assert pictures[0] == pictures[1]
+
+
+@pytest.mark.skipif(not FIGURES.exists(), reason="no run of full length has written its figures yet")
+def test_the_page_shows_the_figures_of_the_last_run() -> None:
+    """They are written by the command, not by hand, and that run found nothing wrong."""
+    figures = json.loads(FIGURES.read_text())
+    assert fuzz_table(figures) in FIGURES.with_name("crash_safety.md").read_text()
+    assert all(run["failed"] == 0 for run in figures.values())
