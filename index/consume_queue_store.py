@@ -136,6 +136,11 @@ class ConsumeQueueStore:
         with self._guard:
             return sorted(self._queues.keys() | self._unloaded)
 
+    def loaded(self) -> list[ConsumeQueue]:
+        """The queues that were asked for or appended to; of the others nothing but their names is known."""
+        with self._guard:
+            return list(self._queues.values())
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue, or None when nothing was ever put to it."""
         queue = self._queues.get((topic, queue_id))

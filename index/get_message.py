@@ -45,6 +45,7 @@ class GetMessageResult(msgspec.Struct, frozen=True):
     """What a pull found. `next_begin_offset` is what to ask for next, whatever the status.
 
     min_offset, max_offset: of the queue. messages: in queue order; they lend views of the log.
+    buffer_total_size: bytes of their records together.
     """
 
     status: GetMessageStatus
@@ -52,6 +53,7 @@ class GetMessageResult(msgspec.Struct, frozen=True):
     min_offset: int
     max_offset: int
     messages: list[StoredMessage]
+    buffer_total_size: int = 0
 
 
 class MessageReader:
@@ -90,8 +92,8 @@ class MessageReader:
         entries = queue.view_from(offset, min(count, max_offset - offset))
         if not entries:
             return _gone(queue, offset, max_offset)
-        status, examined, messages = self._scan(entries, tag_filter, max_msg_nums)
-        return GetMessageResult(status, offset + examined, min_offset, max_offset, messages)
+        status, examined, messages, total_bytes = self._scan(entries, tag_filter, max_msg_nums)
+        return GetMessageResult(status, offset + examined, min_offset, max_offset, messages, total_bytes)
 
     def get_from_log(
         self,
@@ -117,15 +119,15 @@ class MessageReader:
             return GetMessageResult(*refused, min_offset, max_offset, [])
         entries = memoryview(missing)[(offset - first_offset) * ENTRY_BYTES :]
         count = max(-(-self._max_filter_bytes // ENTRY_BYTES), max_msg_nums)
-        status, examined, messages = self._scan(
+        status, examined, messages, total_bytes = self._scan(
             entries[: count * ENTRY_BYTES], parse_subscription(tags), max_msg_nums
         )
-        return GetMessageResult(status, offset + examined, min_offset, max_offset, messages)
+        return GetMessageResult(status, offset + examined, min_offset, max_offset, messages, total_bytes)
 
     def _scan(
         self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int
-    ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
-        """Walk `entries`; returns the status, how many of them are done with, and the messages."""
+    ) -> tuple[GetMessageStatus, int, list[StoredMessage], int]:
+        """Walk `entries`; returns the status, how many of them are done with, the messages, their bytes."""
         max_count = min(max_msg_nums, self._max_count, len(entries) // ENTRY_BYTES)
         examined, messages, collected_bytes = self._collect_ordinary(
             entries, tag_filter, max_count, self._max_bytes
@@ -200,7 +202,7 @@ class MessageReader:
         max_msg_nums: int,
         messages: list[StoredMessage],
         collected_bytes: int,
-    ) -> tuple[GetMessageStatus, int, list[StoredMessage]]:
+    ) -> tuple[GetMessageStatus, int, list[StoredMessage], int]:
         """The loop of the spec.
 
         examined, messages, collected_bytes: entries that were done with before, and what was found in them;
@@ -252,7 +254,7 @@ class MessageReader:
             collected_bytes += size
             status = GetMessageStatus.FOUND
             gone_before = 0
-        return status, examined, messages
+        return status, examined, messages, collected_bytes
 
     def _matches(self, tag_filter: TagFilter, record: memoryview, physical_offset: int) -> bool:
         try:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from mqstore.administration import Administration, DeletedTopic
 from mqstore.arrivals import ArrivalListener, Arrivals
+from mqstore.consumer_offsets import ConsumerOffset
 from mqstore.forked_stores import ForkedStores
 from mqstore.index.consume_queue_format import ENTRY_BYTES
 from mqstore.index.dispatcher import Dispatcher
@@ -50,8 +51,9 @@ from mqstore.store.recovery import RecoveryReport
 from mqstore.store.retention import Retention
 from mqstore.store.service import Service
 from mqstore.store.stored_message import StoredMessage
+from mqstore.store_counters import StoreCounters
 from mqstore.store_layout import StoreLayout
-from mqstore.store_stats import StoreStats
+from mqstore.store_stats import ConsumerLag, StoreStats
 from mqstore.topics import MAX_QUEUE_NUMS
 
 if TYPE_CHECKING:
@@ -124,6 +126,7 @@ class MessageStore:
         )
         self._closed_groups = parts.subscription_groups.closed_groups
         self._queues_to_read = parts.topics.queues_to_read
+        self._counters = StoreCounters(parts.consume_queues, parts.commit_log.max_offset)
         self._reader = MessageReader(parts.commit_log, parts.consume_queues, config)
         self.delivery = DeliveryService(
             parts.consume_queues,
@@ -314,11 +317,15 @@ class MessageStore:
         if group in self._closed_groups or not 0 <= queue_id < self._queues_to_read(topic, MAX_QUEUE_NUMS):
             self._refuse_pull(group, topic, queue_id)
         if is_up_to_date:
-            return self._reader.get_message(group, topic, queue_id, offset, max_msg_nums, tags)
-        dispatched_offset = self._parts.dispatcher.dispatched_offset
-        return self._reader.get_from_log(
-            group, topic, queue_id, offset, max_msg_nums, tags, dispatched_offset
-        )
+            result = self._reader.get_message(group, topic, queue_id, offset, max_msg_nums, tags)
+        else:
+            dispatched_offset = self._parts.dispatcher.dispatched_offset
+            result = self._reader.get_from_log(
+                group, topic, queue_id, offset, max_msg_nums, tags, dispatched_offset
+            )
+        if result.messages:
+            self._counters.got(group, topic, len(result.messages), result.buffer_total_size)
+        return result
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
         """The message whose record begins at this byte of the log; None when none does."""
@@ -474,13 +481,16 @@ class MessageStore:
         Raises SubscriptionGroupNotExist, NoPermission, MessageNotFound, and as `put_message`.
         """
         self._check_writable()
-        return self._send_back.consumer_send_msg_back(
+        result = self._send_back.consumer_send_msg_back(
             group,
             physical_offset,
             delay_level,
             max_reconsume_times=max_reconsume_times,
             unit_mode=unit_mode,
         )
+        if result.put is not None:
+            self._counters.sent_back(group, result.put.topic)
+        return result
 
     def deliver_due(self) -> int:
         """Deliver the delayed messages that are due now; returns how many. A service does so all the time."""
@@ -659,6 +669,20 @@ class MessageStore:
             refusal=None if refusal is None else str(refusal),
             errors=self._errors(),
             delay_levels=list(self.delivery.status()),
+            consumer_lags=[self._lag(offset) for offset in self.consumer_offsets],
+            counters=self._counters.tables(),
+        )
+
+    def _lag(self, committed: ConsumerOffset) -> ConsumerLag:
+        queue = self.consume_queues.find(committed.topic, committed.queue_id)
+        broker_offset = 0 if queue is None else queue.end_below(self.commit_log.visible_offset)
+        return ConsumerLag(
+            group=committed.group,
+            topic=committed.topic,
+            queue_id=committed.queue_id,
+            broker_offset=broker_offset,
+            consumer_offset=committed.offset,
+            lag=max(0, broker_offset - committed.offset),
         )
 
     def _errors(self) -> dict[str, str]:
@@ -819,6 +843,7 @@ class MessageStore:
 
     def _let_derived_follow(self) -> None:
         min_offset = self.commit_log.min_offset
+        self._counters.count_puts()
         self.consume_queues.delete_expired(min_offset)
         for feed in self._parts.key_feeds:
             feed.index.delete_expired(min_offset)

@@ -3,8 +3,23 @@
 import msgspec
 
 from mqstore.schedule.delivery_service import LevelStatus
+from mqstore.store_counters import CounterTables
 
-__all__ = ["StoreStats"]
+__all__ = ["ConsumerLag", "StoreStats"]
+
+
+class ConsumerLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group has consumed a queue, in RocketMQ's names.
+
+    broker_offset: that the next message will get. consumer_offset: committed. lag: messages between them.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int
+    lag: int
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +35,8 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     the room reserved before is not.
     errors: by service and dispatcher, what its last step failed with.
     delay_levels: one per level that has, or had, something to deliver.
+    consumer_lags: one per group and queue with a committed offset.
+    counters: of puts and gets since the store was opened here (store_counters.py).
     """
 
     path: str
@@ -39,3 +56,5 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     refusal: str | None
     errors: dict[str, str]
     delay_levels: list[LevelStatus]
+    consumer_lags: list[ConsumerLag]
+    counters: CounterTables

@@ -5,7 +5,8 @@
     messages             1
     ...
 
-Then the lag of each consumer group and what waits in each delay level.
+Then what was put to each topic, the lag of each consumer group, and what waits in each delay level.
+What a process has put and got since it opened the store, that process can tell (`MessageStore.stats`).
 """
 
 import msgspec
@@ -26,6 +27,26 @@ class GroupRow(Row):
     group: str
     topic: str
     committed: int
+    lag: int
+
+
+class TopicRow(Row):
+    """What was ever put to a topic, how much of it is still there, and when the oldest of that was stored."""
+
+    topic: str
+    put: int
+    messages: int
+    earliest_timestamp: int
+
+
+class LagRow(Row):
+    """How far a group has consumed a queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    broker_offset: int
+    consumer_offset: int
     lag: int
 
 
@@ -56,7 +77,10 @@ class LogRow(Row):
 class StatsRow(LogRow):
     """All of it, for JSON."""
 
+    earliest_timestamp: int
+    topic_puts: list[TopicRow]
     groups: list[GroupRow]
+    lags: list[LagRow]
     delay_levels: list[LevelRow]
 
 
@@ -65,6 +89,12 @@ _GROUP_COLUMNS = (
     Column[GroupRow]("topic", lambda row: row.topic),
     Column[GroupRow]("committed", lambda row: f"{row.committed:,}", "right"),
     Column[GroupRow]("lag", lambda row: f"{row.lag:,}", "right"),
+)
+_TOPIC_COLUMNS = (
+    Column[TopicRow]("topic", lambda row: row.topic),
+    Column[TopicRow]("ever put", lambda row: f"{row.put:,}", "right"),
+    Column[TopicRow]("messages", lambda row: f"{row.messages:,}", "right"),
+    Column[TopicRow]("oldest", lambda row: local_time(max(0, row.earliest_timestamp))),
 )
 _LEVEL_COLUMNS = (
     Column[LevelRow]("delay level", lambda row: row.level, "right"),
@@ -82,11 +112,24 @@ def stats(store: StoreArgument, json: JsonOption = False) -> None:
     """
     output = Output(is_json=json)
     with open_for_reading(store) as opened:
-        log, groups, levels = _log(opened), _groups(opened), _levels(opened)
+        log, topics, groups, levels = _log(opened), _topics(opened), _groups(opened), _levels(opened)
+        lags = [LagRow(**msgspec.structs.asdict(lag)) for lag in opened.stats().consumer_lags]
+        earliest_timestamp = opened.get_earliest_message_time()
     if json:
-        output.facts(StatsRow(**msgspec.structs.asdict(log), groups=groups, delay_levels=levels))
+        output.facts(
+            StatsRow(
+                **msgspec.structs.asdict(log),
+                earliest_timestamp=earliest_timestamp,
+                topic_puts=topics,
+                groups=groups,
+                lags=lags,
+                delay_levels=levels,
+            )
+        )
         return
     output.facts(log)
+    if topics:
+        output.listing(topics, _TOPIC_COLUMNS)
     if groups:
         output.listing(groups, _GROUP_COLUMNS)
     if levels:
@@ -105,6 +148,25 @@ def _log(store: MessageStore) -> LogRow:
         topics=numbers.topics,
         queues=numbers.queues,
         messages=numbers.messages,
+    )
+
+
+def _topics(store: MessageStore) -> list[TopicRow]:
+    """The topics that something was put to."""
+    queues: dict[str, list[int]] = {}
+    for topic, queue_id in store.consume_queues.queues():
+        queues.setdefault(topic, []).append(queue_id)
+    return [_topic(store, topic, queue_ids) for topic, queue_ids in queues.items()]
+
+
+def _topic(store: MessageStore, topic: str, queue_ids: list[int]) -> TopicRow:
+    put = sum(store.get_max_offset_in_queue(topic, queue_id) for queue_id in queue_ids)
+    gone = sum(store.get_min_offset_in_queue(topic, queue_id) for queue_id in queue_ids)
+    return TopicRow(
+        topic=topic,
+        put=put,
+        messages=put - gone,
+        earliest_timestamp=store.get_earliest_message_time(topic),
     )
 
 

@@ -179,6 +179,13 @@ def test_stats_shows_groups_and_delays(orders: Path) -> None:
     (stats,) = json_lines(run("stats", orders, "--json"))
     assert stats["messages"] == 7
     assert stats["groups"] == [{"group": "billing", "topic": "orders", "committed": 1, "lag": 2}]
+    (lag,) = stats["lags"]
+    assert (lag["queueId"], lag["brokerOffset"], lag["consumerOffset"], lag["lag"]) == (0, 3, 1, 2)
+    assert [(row["topic"], row["put"], row["messages"]) for row in stats["topicPuts"]] == [
+        ("SCHEDULE_TOPIC_XXXX", 1, 1),
+        ("orders", 6, 6),
+    ]
+    assert 0 < stats["earliestTimestamp"] == stats["topicPuts"][1]["earliestTimestamp"]
     assert [(level["level"], level["pending"]) for level in stats["delayLevels"]] == [(18, 1)]
     assert "billing" in run("stats", orders).stdout
 
