@@ -178,7 +178,7 @@ class Records:
     @property
     def store_timestamp_starts(self) -> Int32s:
         """Where the store timestamps lie: behind the born hosts, which are longer with IPv6."""
-        starts = self.layout[kernels.POSITION] + np.int32(STORE_TIMESTAMP_POSITION)
+        starts: Int32s = self.layout[kernels.POSITION] + np.int32(STORE_TIMESTAMP_POSITION)
         sys_flags = self.layout[kernels.SYS_FLAG]
         if np.bitwise_or.reduce(sys_flags) & BORN_HOST_V6:
             starts[sys_flags & BORN_HOST_V6 != 0] += IPV6_EXTRA_BYTES
