@@ -201,6 +201,7 @@ class MessageStore:
         try:
             for service in self._services:
                 service.start()
+            self._flusher.has_service = True
         except BaseException:
             for service in self._services:
                 service.stop()
@@ -705,6 +706,7 @@ class MessageStore:
         self._closed = True
         self._arrivals.close()
         self.delivery.stop()
+        self._flusher.has_service = False
         for service in self._services:
             service.stop()
         try:

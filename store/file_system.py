@@ -97,6 +97,10 @@ class MappedRegion(Protocol):
         """Make all bytes written before this call durable (fdatasync). OSError is final: never retry."""
         ...
 
+    def sync_within(self, timeout_s: float) -> bool:
+        """As `sync`, but no longer than so long; False when time is up: what comes next waits for its end."""
+        ...
+
     def rest(self) -> None:
         """Hint: give back what only reserving and syncing need, such as a descriptor, until the next time."""
         ...

@@ -1,9 +1,12 @@
 """The flusher: makes what was appended durable, and tells those who wait for it.
 
 One thread leads at a time: it holds the sync lock and syncs everything appended so far, while those who come
-meanwhile sleep (sync_waiters.py). Then it has all woken whose bytes are durable now, and after them one more,
-who leads the next sync. One fdatasync serves all that came before it, and nobody holds a lock that an append
-needs.
+meanwhile sleep (sync_waiters.py). Then it has all woken whose bytes are durable now, and after them the
+owner's service, which leads the next sync; where none runs, one of those who wait. One fdatasync serves all
+that came before it, and nobody holds a lock that an append needs.
+
+No put waits longer than sync_flush_timeout. One that leads itself, as nobody waited before it, hands its sync
+to the kernel and leaves it there when time is up (timed_sync.py), for the service to end.
 
 A sync that fails is final (the kernel may have dropped the pages and would report success next time):
 the log is poisoned, every waiter gets StorePoisoned, reads go on, and no second sync is ever tried.
@@ -46,6 +49,9 @@ class Flusher:
         # Held by the leader. Re-entrant only because its release tells whether the lock is ours (`_lead`).
         self._sync_lock = threading.RLock()
         self._waiters = SyncWaiters()
+        self._waiters.lead_for_others = self._lead_by_service
+        # Whether the owner's service runs.
+        self.has_service = False
         self._last_thorough_s = time.monotonic()
         # The error of the one sync that failed. Written and read by the leader.
         self._sync_error: OSError | None = None
@@ -85,21 +91,27 @@ class Flusher:
 
         False when that took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
-        if self.log.flushed_offset >= end_offset or (not self._waiters.is_led and self._lead(end_offset)):
+        if self.log.flushed_offset >= end_offset:
             return True
-        return self._sleep_until(end_offset)
+        deadline_s = time.monotonic() + self._timeout_s
+        if not self._waiters.is_led and self._lead(end_offset, deadline_s):
+            return True
+        is_durable = self._sleep_until(end_offset, deadline_s)
+        if not is_durable:
+            # Whatever was begun is ended by somebody who can wait.
+            self.sync_soon()
+        return is_durable
 
-    def _sleep_until(self, end_offset: int) -> bool:
+    def _sleep_until(self, end_offset: int, deadline_s: float) -> bool:
         """Sleep while others lead, and lead when woken for it; False when time is up."""
         waiters = self._waiters
-        deadline_s = time.monotonic() + self._timeout_s
         was_woken = True
         waiter: SyncWaiter | None = waiters.join(end_offset)
         try:
             while waiter is not None:
                 # Joined first: whoever wakes others from now on sees this one, or `is_led` shows that nobody
                 # will. Who slept in vain does not believe it.
-                if not (waiters.is_led and was_woken) and self._lead(end_offset):
+                if not (waiters.is_led and was_woken) and self._lead(end_offset, deadline_s):
                     break
                 remaining_s = deadline_s - time.monotonic()
                 was_woken = remaining_s > 0 and waiter.sleep(min(remaining_s, _LONGEST_SLEEP_S))
@@ -107,19 +119,19 @@ class Flusher:
                     break
                 if was_woken:
                     # To lead, which wakes others; where somebody else does, that one will.
-                    waiter = None if self._lead(end_offset) else waiters.join(end_offset)
+                    waiter = None if self._lead(end_offset, deadline_s) else waiters.join(end_offset)
             return self.log.flushed_offset >= end_offset
         finally:
             if waiter is not None:
                 waiters.leave(waiter)
 
-    def _lead(self, end_offset: int) -> bool:
-        """Sync as leader unless another does; whether the log is durable up to `end_offset` now."""
+    def _lead(self, end_offset: int, deadline_s: float) -> bool:
+        """Sync as leader unless another does; whether the log is durable up to `end_offset` in time."""
         # An interrupt may come between the acquiring and the next line, so whether the lock is held is not
         # kept in a variable: releasing one that is not ours raises RuntimeError.
         try:
             if self._sync_lock.acquire(blocking=False) and self.log.flushed_offset < end_offset:
-                self._flush_locked()
+                self._flush_locked(deadline_s)
             return self.log.flushed_offset >= end_offset
         finally:
             try:
@@ -128,6 +140,13 @@ class Flusher:
                 pass
             else:
                 self._wake_waiters()
+
+    def _lead_by_service(self) -> bool:
+        """Have the owner's service lead the next sync; whether it will."""
+        if not self.has_service or self.on_pending is None:
+            return False
+        self.on_pending()
+        return True
 
     def _wake_waiters(self) -> None:
         if self.log.is_poisoned:
@@ -145,7 +164,8 @@ class Flusher:
         if self.behind_bytes and (thorough or dirty_pages >= self._least_pages):
             self.flush()
 
-    def _flush_locked(self) -> int:
+    def _flush_locked(self, deadline_s: float | None = None) -> int:
+        """Sync, by a time if there is one: what is not durable then, a later call makes so."""
         self._waiters.is_led = True
         log = self.log
         if self._sync_error is not None:
@@ -160,7 +180,10 @@ class Flusher:
             try:
                 for mapped_file in log.files.files:
                     if mapped_file.end_offset > log.flushed_offset and mapped_file.start_offset < target:
-                        mapped_file.sync()
+                        if deadline_s is None:
+                            mapped_file.sync()
+                        elif not mapped_file.sync_within(max(0.0, deadline_s - time.monotonic())):
+                            return log.flushed_offset
                         if mapped_file.is_full:
                             mapped_file.rest()
             except OSError as error:

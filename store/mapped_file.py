@@ -238,6 +238,13 @@ class MappedFile:
         self.region.sync()
         self._rest()
 
+    def sync_within(self, timeout_s: float) -> bool:
+        """As `sync`, no longer than so long; whether all is durable."""
+        is_durable = self.region.sync_within(timeout_s)
+        if is_durable:
+            self._rest()
+        return is_durable
+
     def rest(self) -> None:
         """Give the descriptor back until it is needed again; the mapping stays."""
         if self._region is not None:

@@ -26,6 +26,7 @@ from mqstore.store.file_kind import directory_at, open_regular
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 from mqstore.store.os_file_lock import OsFileLock
 from mqstore.store.room_promise import keeps_reserved_room
+from mqstore.store.timed_sync import TimedSync
 
 __all__ = ["MappedWrites", "OsCalledRegion", "OsFileSystem", "OsMappedRegion"]
 
@@ -81,6 +82,8 @@ class OsMappedRegion:
         # Up to here pages were brought into memory ahead of the writer; a hint.
         self._populated_position = 0
         self._descriptor: int | None = descriptor
+        # Of a file whose syncs somebody waits for.
+        self._timed_sync: TimedSync | None = None
         self.size_bytes = size_bytes
         is_mapped_writable = writable and self.writes_through_mapping
         try:
@@ -158,17 +161,33 @@ class OsMappedRegion:
             raise
 
     def sync(self) -> None:
+        with self._guard:
+            descriptor = self._descriptor_to_sync()
+            if descriptor is not None:
+                if self._timed_sync is not None:
+                    self._timed_sync.finish()
+                os.fdatasync(descriptor)
+
+    def sync_within(self, timeout_s: float) -> bool:
+        with self._guard:
+            descriptor = self._descriptor_to_sync()
+            if descriptor is None:
+                return True
+            if self._timed_sync is None:
+                self._timed_sync = TimedSync()
+            return self._timed_sync.sync(descriptor, timeout_s)
+
+    def _descriptor_to_sync(self) -> int | None:
+        """None when the file was deleted meanwhile: nobody will ask for its bytes again."""
         # A descriptor that was opened after a write also learns of that write's error, as long as the
         # file stays mapped (Linux keeps an error nobody has seen for the next who asks).
-        with self._guard:
-            try:
-                descriptor = self._open()
-            except FileNotFoundError:
-                # Deleted meanwhile: nobody will ask for its bytes again.
-                return
-            # Each page that is written has to be touched anew after a sync.
-            self._populated_position = 0
-            os.fdatasync(descriptor)
+        try:
+            descriptor = self._open()
+        except FileNotFoundError:
+            return None
+        # Each page that is written has to be touched anew after a sync.
+        self._populated_position = 0
+        return descriptor
 
     def rest(self) -> None:
         with self._write_guard, self._guard:

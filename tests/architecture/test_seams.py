@@ -49,7 +49,7 @@ SEAMS = (
     ),
     Seam(
         ("os.fsync", "os.fdatasync", "os.sync", "fcntl"),
-        ("store/os_file_system.py", "store/os_file_lock.py", "store/room_promise.py"),
+        ("store/timed_sync.py", "store/os_file_system.py", "store/os_file_lock.py", "store/room_promise.py"),
         "use MappedRegion.sync, FileSystem.sync, sync_directory or lock (store/file_system.py)",
     ),
     Seam(

@@ -63,12 +63,17 @@ def _is_log(path: Path) -> bool:
 # -- syncing ------------------------------------------------------------------------------------------
 
 
-def _no_log_sync() -> contextlib.AbstractContextManager[object]:
+@contextlib.contextmanager
+def _no_log_sync() -> Iterator[None]:
     genuine = MappedFile.sync
-    return mock.patch.object(MappedFile, "sync", lambda file: None if _is_log(file.path) else genuine(file))
+    with (
+        mock.patch.object(MappedFile, "sync", lambda file: None if _is_log(file.path) else genuine(file)),
+        mock.patch.object(MappedFile, "sync_within", return_value=True),
+    ):
+        yield
 
 
-def _sync_last_segment_only(flusher: Flusher) -> int:
+def _sync_last_segment_only(flusher: Flusher, deadline_s: float | None = None) -> int:
     log = flusher.log
     target = log.max_offset
     if target > log.flushed_offset:
@@ -123,7 +128,7 @@ def _poisoned_by_limits(log: CommitLog, start_offset: int) -> MappedFile:
         raise OSError(str(error)) from error
 
 
-def _sync_and_try_again(flusher: Flusher) -> int:
+def _sync_and_try_again(flusher: Flusher, deadline_s: float | None = None) -> int:
     log = flusher.log
     target = log.max_offset
     try:
@@ -135,7 +140,7 @@ def _sync_and_try_again(flusher: Flusher) -> int:
     return target
 
 
-def _sync_whatever_happens(flusher: Flusher) -> int:
+def _sync_whatever_happens(flusher: Flusher, deadline_s: float | None = None) -> int:
     log = flusher.log
     target = log.max_offset
     for file in log.files.files:

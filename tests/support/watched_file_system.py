@@ -45,6 +45,10 @@ class WatchedRegion:
     def next_data(self, position: int) -> int:
         return self._region.next_data(position)
 
+    def sync_within(self, timeout_s: float) -> bool:
+        self.sync()
+        return True
+
     def sync(self) -> None:
         self._note("sync", self._path)
         self._region.sync()

@@ -198,9 +198,9 @@ def test_who_sleeps_long_waits_once(
     monkeypatch.setattr(flusher_module, "_LONGEST_SLEEP_S", 0.001)
     lead = flusher._lead
 
-    def counted_lead(end_offset: int) -> bool:
+    def counted_lead(end_offset: int, deadline_s: float) -> bool:
         looks.release()
-        return lead(end_offset)
+        return lead(end_offset, deadline_s)
 
     small.append()
     with ThreadPoolExecutor(2) as pool:
@@ -410,3 +410,30 @@ def test_ctrl_c_anywhere_forgets_nothing_that_is_kept(small: SmallLog, flusher: 
         if not was_interrupted:
             return
     pytest.fail("it never came to an end")
+
+
+def test_a_put_that_syncs_itself_waits_no_longer_than_it_may(
+    small: SmallLog, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FLUSH_DISK_TIMEOUT then; the sync goes on, somebody is asked to end it, and then all is durable."""
+    asked: list[str] = []
+    flusher.on_pending = lambda: asked.append("service")
+    monkeypatch.setattr(flusher, "_timeout_s", 0.01)
+    place = small.append()
+    region = small.log.files.files[0].region
+    is_slow = True
+    limits: list[float] = []
+
+    def sync_within(timeout_s: float) -> bool:
+        limits.append(timeout_s)
+        return not is_slow
+
+    monkeypatch.setattr(region, "sync_within", sync_within)
+    assert not flusher.wait_for(place.end_offset)
+    assert limits
+    assert all(0 <= limit <= 0.01 for limit in limits)
+    assert (asked, flusher.flushed_offset) == (["service"], 0)
+    is_slow = False
+    flusher.commit_group()
+    assert flusher.flushed_offset == place.end_offset
+    assert flusher.wait_for(place.end_offset)
