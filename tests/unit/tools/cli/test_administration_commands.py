@@ -6,10 +6,8 @@ import pytest
 
 from mqstore.message_store import MessageStore
 from mqstore.store.message import Message
-from mqstore.store.os_file_system import OsFileSystem
 from mqstore.verify import verify
 from support.command_line import ORDER_CONFIG, json_lines, run
-from support.small_store import directory_content
 
 
 @pytest.fixture
@@ -20,8 +18,10 @@ def consumed(orders: Path) -> Path:
     return orders
 
 
-def content(path: Path) -> dict[str, bytes]:
-    return directory_content(OsFileSystem(), path)
+def content(path: Path) -> dict[Path, tuple[int, int]]:
+    """Length and time of each file."""
+    files = (file for file in path.rglob("*") if file.is_file())
+    return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
 
 @pytest.mark.parametrize(
