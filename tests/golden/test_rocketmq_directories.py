@@ -344,6 +344,28 @@ def test_recovery_changes_no_record_and_no_entry(name: str, golden_copy: Callabl
 
 
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_a_backup_is_byte_for_byte_the_brokers(
+    name: str, golden_copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Log and queues of a broker's directory; the source is as it was, and the state files say the same."""
+    path = golden_copy(name)
+    before = digests(path)
+    with MessageStore.open(path, CONFIG, read_only=True, clock=ManualClock(CLOCK_MS)) as store:
+        offsets = list(store.consumer_offsets)
+        store.backup(tmp_path / "backup")
+    assert digests(path) == before
+    after = digests(tmp_path / "backup")
+    kept = {file: digest for file, digest in before.items() if file.startswith(("commitlog", "consumequeue"))}
+    kept.pop("commitlog/00000000000002097152", None)
+    assert {
+        file: digest for file, digest in after.items() if file.startswith(("commitlog", "consumequeue"))
+    } == kept
+    assert not {"abort", "lock"} & after.keys()
+    with MessageStore.open(tmp_path / "backup", CONFIG, read_only=True) as backup:
+        assert list(backup.consumer_offsets) == offsets
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_queues_rebuilt_from_the_log_are_rocketmqs(name: str, golden_copy: Callable[[str], Path]) -> None:
     """All queues deleted: what is built anew is byte-identical to what the broker had written."""
     path = golden_copy(name)
