@@ -19,8 +19,8 @@ def consumed(orders: Path) -> Path:
 
 
 def content(path: Path) -> dict[Path, tuple[int, int]]:
-    """Length and time of each file."""
-    files = (file for file in path.rglob("*") if file.is_file())
+    """Length and time of each file, but of LMDB's table of readers, into which each reader writes."""
+    files = (file for file in path.rglob("*") if file.is_file() and file.name != "lock.mdb")
     return {file: (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
 
