@@ -137,7 +137,10 @@ class _Place(NamedTuple):
 
 def _files(root: Path, *parts: str) -> list[Path]:
     return sorted(
-        path for path in (root.joinpath(*parts)).rglob("*") if path.is_file() and not path.is_symlink()
+        path
+        for path in (root.joinpath(*parts)).rglob("*")
+        # What an earlier change has made very long is not read here.
+        if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 24
     )
 
 
@@ -831,17 +834,23 @@ CHANGES: dict[str, tuple[Change, int]] = {
 """What there is to do, and how often."""
 
 
+def _order(name: str) -> int:
+    return {"names": 1, "length": 2, "no file": 3}.get(name, 0)
+
+
 def make_hostile(root: Path, chance: Chance) -> list[str]:
     """Change the store at `root` once to three times; what was done."""
     names = [*CHANGES]
     weights = [CHANGES[name][1] for name in names]
     done = []
-    for name in chance.choices(names, weights, k=chance.choice((1, 1, 1, 2, 3))):
+    chosen = chance.choices(names, weights, k=chance.choice((1, 1, 1, 2, 3)))
+    # Those last that leave what a later change would read: to the end of a FIFO, or of eight gigabytes.
+    for name in sorted(chosen, key=_order):
         try:
             done.append(f"{name}: {CHANGES[name][0](root, chance)}")
         except (OSError, ValueError, lmdb.Error) as error:
             # An earlier change has left nothing to change.
-            done.append(f"{name}: not done, {error}")
-    if chance.random() < 0.2:
-        (root / "abort").touch() if not (root / "abort").exists() else None
+            done.append(f"{name}: not done, {type(error).__name__}")
+    if chance.random() < 0.2 and not os.path.lexists(root / "abort"):
+        (root / "abort").touch()
     return done
