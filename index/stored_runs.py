@@ -66,7 +66,7 @@ def is_usable(transaction: "Transaction") -> bool:
         return transaction.stat()["entries"] == 0
     if decode_state(value) is None:
         return False
-    return all(key == STATE_KEY or _is_run(key, value) for key, value in transaction.cursor())
+    return all(bytes(key) == STATE_KEY or _is_run(key, value) for key, value in transaction.cursor())
 
 
 def _is_run(key: memoryview, value: memoryview) -> bool:

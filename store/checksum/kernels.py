@@ -137,7 +137,9 @@ def _loader(kind: types.Type, lanes: ir.VectorType) -> Any:
     def load(typing_context, data, at):  # type: ignore[no-untyped-def]
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             length_bytes = ir.Constant(ir.IntType(64), 8 * lanes.count)
-            address = address_of_bytes(context, builder, signature.args[0], *arguments, length_bytes)
+            address = address_of_bytes(
+                context, builder, signature.args[0], arguments[0], arguments[1], length_bytes
+            )
             loaded = builder.load(builder.bitcast(address, lanes.as_pointer()))
             loaded.align = 1
             return loaded

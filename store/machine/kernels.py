@@ -57,7 +57,9 @@ def load_word(typing_context, data, at):  # type: ignore[no-untyped-def]
     """The eight bytes from data[at] on as an uint64, the first of them lowest."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        address = address_of_bytes(context, builder, signature.args[0], *arguments, _WORD(WORD_BYTES))
+        address = address_of_bytes(
+            context, builder, signature.args[0], arguments[0], arguments[1], _WORD(WORD_BYTES)
+        )
         word = builder.load(builder.bitcast(address, _WORD.as_pointer()))
         word.align = 1
         return word if sys.byteorder == "little" else builder.bswap(word)
