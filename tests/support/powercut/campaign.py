@@ -124,6 +124,8 @@ def record_life(
     if image is not None:
         copy_image(image, before)
     with RecordedDisk(directory, FILE_SYSTEMS[file_system], image) as disk:
+        # A store does not open while there is not one block left.
+        (disk.path / worker.BALLAST).unlink(missing_ok=True)
         settings = worker.Settings(
             store=str(disk.path / "store"),
             events=str(events),
