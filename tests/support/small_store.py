@@ -27,7 +27,7 @@ def directory_content(file_system: FileSystem, path: Path) -> dict[str, bytes]:
             below = directory_content(file_system, child)
             content |= {f"{entry.name}/{name}": data for name, data in below.items()}
         else:
-            content[entry.name] = file_system.read(child)
+            content[entry.name] = file_system.read_at(child, 0, entry.size_bytes)
     return content
 
 

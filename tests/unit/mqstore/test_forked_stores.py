@@ -234,7 +234,7 @@ def test_children_made_under_load_all_end(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         try:
-            for _ in range(40):
+            for _ in range(12):
                 time.sleep(0.01)
                 child = os.fork()
                 if child == 0:
