@@ -208,7 +208,8 @@ class _Opening:
         start_offset = find_start(commit_log, recovery_point.point, checkpoint.checkpoint, clean=clean)
         report = self._recover(commit_log, recovery_point, start_offset)
         if not self.read_only:
-            for directory in (layout.commit_log, layout.own, layout.config):
+            # Also of the queues: a flush makes the names under it durable, and not its own.
+            for directory in (layout.commit_log, layout.consume_queues, layout.own, layout.config):
                 file_system.make_directories(directory)
             abort.create()
             self._remember(commit_log, consume_queues)

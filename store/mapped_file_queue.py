@@ -142,8 +142,9 @@ class MappedFileQueue:
         return added
 
     def sync_names(self, already: set[Path]) -> None:
-        """Make the names of new files durable, and those of the two directories above theirs.
+        """Make the names of new files durable, and those of the directories that hold them: queue and topic.
 
+        The directory above those has been made durably, by the opening.
         already: directories that were synced since all these names are there; passed over, and added to.
         """
         if not self._has_new_names:
