@@ -43,6 +43,7 @@ from mqstore.index.queue_ends import (
 )
 from mqstore.store.errors import StoreError
 from mqstore.store.file_system import BytesLike, FileSystem
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.mapped_file_queue import MappedFileQueue
 from mqstore.store.record_format import FIXED_BYTES
@@ -166,7 +167,8 @@ class ConsumeQueue:
             return True
         try:
             first = self._file_system.read_at(files[0].path, 0, ENTRY_BYTES)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             # Expired, unless all are gone.
             return any(self._file_system.exists(file.path) for file in files[1:])
         return first == bytes(files[0].view[:ENTRY_BYTES])
@@ -399,7 +401,8 @@ class ConsumeQueue:
         position = queue_offset * ENTRY_BYTES - mapped_file.start_offset
         try:
             return mapped_file.view[position : position + count * ENTRY_BYTES]
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             # Deleted by retention (of another process, perhaps) before it was first mapped here.
             return _NOTHING
 

@@ -27,6 +27,7 @@ from mqstore.index.queue_names_format import KnownQueues, QueueFiles
 from mqstore.store.commit_log import CommitLog, LogChunk
 from mqstore.store.config import StoreConfig
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import is_foreign
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.segment_files import row_entries
 
@@ -297,7 +298,10 @@ class ConsumeQueueStore:
             for queue in dirty:
                 queue.sync_names(synced_directories)
         except OSError as error:
+            # Kept before anything is called: Ctrl-C strikes at a call.
             self._sync_error = error
+            if is_foreign(error):
+                self._sync_error = None
             raise
         with self._moving:
             # First: a queue that is settled is not looked at again, so an interrupt may not come before this.

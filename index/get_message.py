@@ -27,6 +27,7 @@ from mqstore.index.message_filter import ALL_TAGS, TagFilter, parse_subscription
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import CorruptRecord
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.inner_batch import is_inner_batch, single_messages
 from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION, RecordIllegal
 from mqstore.store.status import GetMessageStatus
@@ -168,7 +169,8 @@ class MessageReader:
             return 0, [], 0
         try:
             view, data = segment.view, segment.array
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             return 0, [], 0
         end = min(log.visible_offset - segment.start_offset, segment.size_bytes)
         places = np.empty((4, max_count), np.int64)

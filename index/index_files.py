@@ -38,6 +38,7 @@ from mqstore.store.clock import Clock
 from mqstore.store.commit_log import CommitLog, LogChunk
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import is_foreign, raise_foreign
 from mqstore.store.stored_message import StoredMessage
 
 __all__ = ["IndexFiles"]
@@ -116,7 +117,10 @@ class IndexFiles:
         try:
             yield
         except OSError as error:
+            # Kept before anything is called: Ctrl-C strikes at a call.
             self._failure = error
+            if is_foreign(error):
+                self._failure = None
             raise
 
     @contextmanager
@@ -125,6 +129,7 @@ class IndexFiles:
         try:
             yield
         except OSError as error:
+            raise_foreign(error)
             raise StorePoisoned(self._row.directory, error) from error
 
     # -- taking in ------------------------------------------------------------------------------------

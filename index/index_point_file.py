@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mqstore.index.index_point_format import IndexPoint, decode_index_point, encode_index_point
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["IndexPointFile"]
 
@@ -25,7 +26,8 @@ class IndexPointFile:
         """The point, or None when there is none to trust."""
         try:
             self.point = decode_index_point(self._file_system.read(self._path))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             self.point = None
         return self.point
 

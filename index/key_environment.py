@@ -20,7 +20,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar, cast
@@ -30,6 +30,7 @@ from mqstore.index.key_run import MAX_RUN_ENTRIES
 from mqstore.index.stored_runs import is_usable
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import suppress_system_error
 from mqstore.store.inherited import leave_to_parent
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class KeyEnvironment:
 
         for name in ("data.mdb", "lock.mdb"):
             # LMDB would wait for the other end of a FIFO.
-            with suppress(FileNotFoundError):
+            with suppress_system_error(FileNotFoundError):
                 self._file_system.read_at(self.path / name, 0, 0)
         self._has_lock_file = self._file_system.keeps_reserved_room(self.path)
         if writable and self._has_lock_file and not self._file_system.exists(self.path / "lock.mdb"):

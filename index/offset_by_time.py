@@ -23,6 +23,7 @@ from mqstore.index.consume_queue_format import ENTRY, ENTRY_BYTES
 from mqstore.index.key_lookup import END_OF_TIME_MS
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import ConfigIllegal
+from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["Boundary", "offset_in_queue_by_time"]
 
@@ -79,7 +80,8 @@ def _narrowed(
 
     try:
         data = segment.array
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        raise_foreign(error)
         # Deleted by retention (of another process, perhaps) before it was first mapped here.
         return low, high
     start_offset = segment.start_offset

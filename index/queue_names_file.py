@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mqstore.index.queue_names_format import KnownQueues, decode_queue_names, encode_queue_names
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["QueueNamesFile"]
 
@@ -30,7 +31,8 @@ class QueueNamesFile:
         """What the file says."""
         try:
             decoded = decode_queue_names(self._file_system.read(self._path))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             decoded = None
         self.known = decoded or _NOTHING
         return self.known

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mqstore.store.errors import BackupFull, BackupRefused, StoreFull
 from mqstore.store.file_system import FileLock, FileSystem, MappedRegion
 from mqstore.store.file_tree import copy_data, delete_tree
+from mqstore.store.foreign_error import raise_foreign, suppress_system_error
 from mqstore.store.segment_files import row_entries
 from mqstore.store_layout import StoreLayout
 
@@ -89,7 +90,7 @@ def _read_small_files(file_system: FileSystem, layout: StoreLayout, directory: P
     for entry in file_system.list(directory):
         if not entry.is_directory and not entry.name.endswith(".tmp"):
             # One that is replaced in this moment has its .bak.
-            with suppress(FileNotFoundError):
+            with suppress_system_error(FileNotFoundError):
                 path = directory / entry.name
                 found[path.relative_to(layout.root)] = file_system.read(path)
     return found
@@ -137,6 +138,7 @@ def _refuse_unfit(file_system: FileSystem, root: Path, target: Path) -> None:
         # The backup takes its place in one step, which a mount point would not let it.
         file_system.delete_directory(target)
     except OSError as error:
+        raise_foreign(error)
         reason = f"{error.strerror or error}; name a directory that is not there"
         raise BackupRefused(target, reason) from error
 
@@ -199,7 +201,7 @@ class _Copy:
         """All steps."""
         store.settle()
         points = _read_small_files(self._file_system, self._source, self._source.own)
-        with suppress(FileNotFoundError):
+        with suppress_system_error(FileNotFoundError):
             points[Path("checkpoint")] = self._file_system.read(self._source.checkpoint)
         self._copy_directory(self._source.root, self._target.root)
         store.copy_keys(self._target.keys)
@@ -285,7 +287,8 @@ class _Copy:
             region = copy_data(
                 self._file_system, path, target, length_bytes, size_bytes=size_bytes, on_copied=self._count
             )
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             self._file_system.delete(target)
             return False
         self.files += 1

@@ -43,6 +43,7 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreLockLost, StoreReadOnly
 from mqstore.store.file_system import FileSystem
 from mqstore.store.flusher import Flusher
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.inherited import disarm, leave_to_parent
 from mqstore.store.message import Message
 from mqstore.store.os_file_system import OsFileSystem
@@ -863,6 +864,7 @@ class MessageStore:
         if dispatcher.dispatched_offset < visible_offset:
             try:
                 dispatcher.catch_up(visible_offset)
-            except (StoreFull, OSError):
+            except (StoreFull, OSError) as error:
+                raise_foreign(error)
                 return False
         return True

@@ -43,6 +43,7 @@ from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import BackupUnfinished, StoreError, StoreNotFound
 from mqstore.store.file_system import FileLock, FileSystem
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.recovery import RecoveryReport, find_start, recover
@@ -108,6 +109,7 @@ class OpenedParts:
                     feed.index.drop()
                 feed.index.close()
             except (StoreError, OSError) as error:
+                raise_foreign(error)
                 # The log has told of the disk whoever must know, and the keys come from the log.
                 _logger.warning("closing %s: %s", self.layout.root, error)
         if self.lock is not None:

@@ -33,6 +33,7 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StateFileCorrupt, StoreNotFound
 from mqstore.store.file_system import FileSystem
 from mqstore.store.finding import Finding
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
 from mqstore.store.mapped_file import file_name
 from mqstore.store.os_file_system import OsFileSystem
@@ -129,6 +130,7 @@ def nobody_writes(file_system: FileSystem, layout: StoreLayout) -> Iterator[None
         try:
             lock = file_system.lock(layout.lock)
         except OSError as error:
+            raise_foreign(error)
             # Where this process may not write, or nobody may.
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise

@@ -15,6 +15,7 @@ from mqstore.index.queue_entries import QueueEntries
 from mqstore.schedule.delay_levels import DelayLevels
 from mqstore.schedule.delayed_message import level_of_queue
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.mapped_file import file_name
 from mqstore.store.names import SCHEDULE_TOPIC
 from mqstore.store.record_format import HEADER_BYTES, RecordIllegal, decode_header
@@ -64,7 +65,8 @@ def _delays_ms(
         path = commit_log / file_name(max(0, physical_offset) - position)
         try:
             header = decode_header(file_system.read_at(path, position, HEADER_BYTES + 24))
-        except (RecordIllegal, OSError):
+        except (RecordIllegal, OSError) as error:
+            raise_foreign(error)
             continue
         delay_ms = due_ms - header.store_timestamp
         is_delay = 0 <= delay_ms <= _MAX_DELAY_MS and delay_ms % _SECOND_MS == 0

@@ -27,6 +27,7 @@ from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StorePoisoned
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.mapped_file import MappedFile
 from mqstore.store.mapped_file_queue import MappedFileQueue
 from mqstore.store.message_encoder import EncodedMessage
@@ -177,6 +178,7 @@ class CommitLog:
                     current = self._roll()
                 return self._write(current, message)
             except OSError as error:
+                raise_foreign(error)
                 raise self._poisoned_by(error) from error
 
     def append_all(self, messages: Sequence[EncodedMessage]) -> list[PutMessageResult]:
@@ -193,6 +195,7 @@ class CommitLog:
                 self._reserve_for(messages)
                 return [self._write(self._segment_for(message), message) for message in messages]
             except OSError as error:
+                raise_foreign(error)
                 raise self._poisoned_by(error) from error
 
     def append_block(self, block: RecordBlock) -> AppendedBlock:
@@ -222,6 +225,7 @@ class CommitLog:
                     )
                     np.add(block.starts[first:stop], base_offset, out=physical_offsets[first:stop])
             except OSError as error:
+                raise_foreign(error)
                 raise self._poisoned_by(error) from error
             return AppendedBlock(queue_offsets, physical_offsets, self.max_offset, self.last_store_timestamp)
 
@@ -270,6 +274,7 @@ class CommitLog:
             try:
                 result = delete(self.max_offset)
             except OSError as error:
+                raise_foreign(error)
                 raise self._poisoned_by(error) from error
             for queue in [queue for queue in self._queue_offsets if is_meant(queue)]:
                 del self._queue_offsets[queue]
@@ -465,7 +470,8 @@ class CommitLog:
             return None
         try:
             return LogChunk(offset, mapped_file.array[position:stop], mapped_file.end_offset)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             return None
 
     def record_at(self, physical_offset: int, size_bytes: int) -> memoryview | None:
@@ -477,7 +483,8 @@ class CommitLog:
         position = physical_offset - mapped_file.start_offset
         try:
             return mapped_file.view[position : position + size_bytes]
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             # Deleted by retention (of another process, perhaps) before it was first mapped here.
             return None
 
@@ -496,7 +503,8 @@ class CommitLog:
             return None
         try:
             view = mapped_file.view
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             return None
         total_size, magic, stored_offset, sys_flag, body_length = _LOOKED_AT.unpack_from(view, start)
         if stored_offset != physical_offset or magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mqstore.store.errors import WrongFileKind
+from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["directory_at", "open_regular"]
 
@@ -38,6 +39,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
         with directory_at(path.parent):
             descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     except OSError as error:
+        raise_foreign(error)
         if error.errno in _NO_FILE_ERRORS or (error.errno == errno.ENOENT and path.is_symlink()):
             raise WrongFileKind(path, _kind_of(path)) from error
         raise
@@ -54,6 +56,7 @@ def directory_at(path: Path) -> Iterator[None]:
     try:
         yield
     except (NotADirectoryError, FileExistsError) as error:
+        raise_foreign(error)
         place = next((known for known in (path, *path.parents) if known.exists()), path)
         raise WrongFileKind(place, _kind_of(place), "a directory") from error
 
@@ -61,5 +64,6 @@ def directory_at(path: Path) -> Iterator[None]:
 def _kind_of(path: Path) -> str:
     try:
         return _KINDS.get(stat.S_IFMT(path.stat().st_mode), "no file")
-    except OSError:
+    except OSError as error:
+        raise_foreign(error)
         return "a link that leads nowhere"

@@ -12,6 +12,7 @@ What a crash may take away, and hence what callers must not assume:
 
 Not behind the seam, each for a reason its module gives: LMDB (its own files) and Spark's readers.
 Errors: OSError passes through, except that a full disk is `StoreFull` and a held lock `StoreLocked`.
+It has its `errno`: one without comes from a program, and tells nothing of the disk (store/foreign_error.py).
 Threads: all methods may be called from any thread; two writers of one range exclude each other above.
 """
 

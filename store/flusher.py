@@ -24,6 +24,7 @@ from collections.abc import Callable
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError
+from mqstore.store.foreign_error import is_foreign
 from mqstore.store.sync_waiters import SyncWaiter, SyncWaiters
 
 __all__ = ["Flusher", "Settle"]
@@ -189,6 +190,9 @@ class Flusher:
             except OSError as error:
                 # Kept before anything is called: Ctrl-C, pressed while the disk hung, strikes at a call.
                 self._sync_error = error
+                if is_foreign(error):
+                    self._sync_error = None
+                    raise
                 log.poison(error)
                 raise (log.refusal or AssertionError("poisoned without a refusal")) from error
             if log.flushed_offset > target:

@@ -6,6 +6,8 @@ Threads: one lock around the table of names; the bytes of a file are as unguarde
 """
 
 import ctypes
+import errno
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -169,7 +171,7 @@ class MemoryFileSystem:
     def delete_directory(self, path: Path) -> None:
         with self._guard:
             if self.list(path):
-                raise OSError(f"directory not empty: {path}")
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
             self._directories.discard(path)
 
     def sync_directory(self, path: Path) -> None:
@@ -223,13 +225,13 @@ class MemoryFileSystem:
 
     def _need_parent(self, path: Path) -> None:
         if path.parent not in self._directories:
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
     def _file(self, path: Path) -> bytearray:
         try:
             return self._files[path]
         except KeyError:
-            raise FileNotFoundError(path) from None
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
 
     def __repr__(self) -> str:
         return f"MemoryFileSystem(files={len(self._files)}, free_bytes={self.free_bytes})"

@@ -15,7 +15,6 @@ which leaves the parent's lock alone, and holds nothing.
 Page: docs/decisions/0013-the-lock-survives-a-copy.md. Threads: any.
 """
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -27,6 +26,7 @@ from typing import ClassVar
 
 from mqstore.store.errors import StoreLocked
 from mqstore.store.file_kind import open_regular
+from mqstore.store.foreign_error import is_foreign, raise_foreign, suppress_system_error
 
 __all__ = ["OsFileLock"]
 
@@ -62,6 +62,9 @@ class OsFileLock:
                 os.fdatasync(self._descriptor)
                 status = os.fstat(self._descriptor)
             except BlockingIOError as error:
+                if is_foreign(error):
+                    os.close(self._descriptor)
+                    raise
                 holder_pid = _holder_pid(self._descriptor)
                 os.close(self._descriptor)
                 raise StoreLocked(path, holder_pid) from error
@@ -75,7 +78,7 @@ class OsFileLock:
     def _refuse_second_lock(self, path: Path) -> None:
         # Asked with stat, not open: closing a second descriptor would drop a POSIX lock.
         # What is there instead of a file, opening it says.
-        with contextlib.suppress(OSError):
+        with suppress_system_error(OSError):
             status = path.stat()
             if (status.st_dev, status.st_ino) in self._held:
                 raise StoreLocked(path, os.getpid())
@@ -86,9 +89,11 @@ class OsFileLock:
                 return None
             try:
                 status = self._path.stat()
-            except (FileNotFoundError, NotADirectoryError):
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise_foreign(error)
                 return "its lock file was deleted"
-            except OSError:
+            except OSError as error:
+                raise_foreign(error)
                 # A disk that fails, or a directory that may not be looked into, tells nothing.
                 return None
             if (status.st_dev, status.st_ino) != self._key:
@@ -100,6 +105,7 @@ class OsFileLock:
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
+            raise_foreign(error)
             if error.errno not in _HELD_ERRORS:
                 return None
             return f"process {_holder_pid(self._descriptor)} holds the lock"
@@ -116,7 +122,7 @@ class OsFileLock:
                     self._held.pop(self._key, None)
                     # As RocketMQ leaves it. Unlocked by word too, for a child that was not made by Python
                     # has a copy of the descriptor, which would keep the lock.
-                    with contextlib.suppress(OSError):
+                    with suppress_system_error(OSError):
                         os.ftruncate(descriptor, len(_TEXT))
                     if self._survives_a_close:
                         _set_lock(descriptor, fcntl.F_UNLCK)
@@ -148,6 +154,7 @@ def _lock(descriptor: int) -> bool:
     try:
         _set_lock(descriptor, fcntl.F_WRLCK)
     except OSError as error:
+        raise_foreign(error)
         if error.errno not in _UNKNOWN_LOCK_ERRORS:
             raise
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)

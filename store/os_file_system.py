@@ -24,6 +24,7 @@ import numpy as np
 from mqstore.store.errors import FileTooLong, LimitReached, StoreFull, WrongFileKind
 from mqstore.store.file_kind import directory_at, open_regular
 from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
+from mqstore.store.foreign_error import raise_foreign, suppress_system_error
 from mqstore.store.os_file_lock import OsFileLock
 from mqstore.store.room_promise import keeps_reserved_room
 from mqstore.store.timed_sync import TimedSync
@@ -48,6 +49,7 @@ _FILES_AT_ONCE = 256
 _BY_CALL_BYTES = 16 << 10
 _FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 # What is published last of a record.
 _FIRST_BYTES = struct.Struct("8s")
@@ -154,6 +156,7 @@ class OsMappedRegion:
             with self._guard:
                 return os.lseek(self._open(), position, os.SEEK_DATA)
         except OSError as error:
+            raise_foreign(error)
             if error.errno == errno.ENXIO:
                 return self.size_bytes
             if error.errno == errno.EINVAL:
@@ -183,7 +186,8 @@ class OsMappedRegion:
         # file stays mapped (Linux keeps an error nobody has seen for the next who asks).
         try:
             descriptor = self._open()
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             return None
         # Each page that is written has to be touched anew after a sync.
         self._populated_position = 0
@@ -239,6 +243,7 @@ def _room_for(path: Path, length_bytes: int = 0) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        raise_foreign(error)
         if error.errno in _FULL_DISK_ERRORS:
             raise StoreFull(path, length_bytes, os.strerror(error.errno)) from error
         if error.errno in (*_TOO_MANY_FILES, errno.ENOMEM):
@@ -310,7 +315,8 @@ _FILE_FUNCTIONS = np.array(
 def _entry_of(entry: "os.DirEntry[str]") -> FileEntry:
     try:
         return FileEntry(entry.name, entry.stat().st_size, entry.is_dir())
-    except OSError:
+    except OSError as error:
+        raise_foreign(error)
         if not entry.is_symlink():
             raise
         # A link that leads nowhere is there, and no file: opening it says so.
@@ -382,6 +388,7 @@ class OsFileSystem:
                 # To load the loop takes descriptors too.
                 _sync_files(paths[first : first + _FILES_AT_ONCE])
             except OSError as error:
+                raise_foreign(error)
                 if error.errno in _TOO_MANY_FILES:
                     raise LimitReached(paths[first], os.strerror(error.errno)) from error
                 raise
@@ -391,6 +398,7 @@ class OsFileSystem:
             with directory_at(target.parent):
                 os.replace(source, target)
         except IsADirectoryError as error:
+            raise_foreign(error)
             raise WrongFileKind(target, "a directory") from error
 
     def delete(self, path: Path) -> None:
@@ -398,6 +406,7 @@ class OsFileSystem:
             with directory_at(path.parent):
                 path.unlink(missing_ok=True)
         except IsADirectoryError as error:
+            raise_foreign(error)
             raise WrongFileKind(path, "a directory") from error
 
     def make_directories(self, path: Path, *, durable: bool = True) -> None:
@@ -413,7 +422,8 @@ class OsFileSystem:
     def delete_directory(self, path: Path) -> None:
         try:
             path.rmdir()
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             return
 
     def sync_directory(self, path: Path) -> None:
@@ -423,18 +433,26 @@ class OsFileSystem:
         try:
             with directory_at(path), _room_for(path):
                 entries = os.scandir(path)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             return []
         found = []
         with entries:
             for entry in entries:
                 # One that another process has deleted meanwhile is not there any more.
-                with contextlib.suppress(FileNotFoundError):
+                with suppress_system_error(FileNotFoundError):
                     found.append(_entry_of(entry))
         return sorted(found)
 
     def exists(self, path: Path) -> bool:
-        return path.exists()
+        try:
+            path.stat()
+        except OSError as error:
+            raise_foreign(error)
+            if error.errno in _NOTHING_THERE:
+                return False
+            raise
+        return True
 
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000

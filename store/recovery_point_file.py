@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mqstore.store.errors import UnknownVersion
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.recovery_point_format import (
     VERSION,
     RecoveryPoint,
@@ -31,7 +32,8 @@ class RecoveryPointFile:
         """The point, or None when there is none to trust. Raises UnknownVersion."""
         try:
             decoded = decode_recovery_point(self._file_system.read(self._path))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             decoded = None
         if isinstance(decoded, int):
             raise UnknownVersion(self._path, VERSION, decoded)

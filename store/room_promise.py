@@ -21,6 +21,8 @@ import re
 import struct
 from pathlib import Path
 
+from mqstore.store.foreign_error import raise_foreign
+
 __all__ = ["keeps_reserved_room"]
 
 # f_type of statfs(2).
@@ -59,7 +61,8 @@ def _has_reflink(descriptor: int) -> bool:
     geometry = bytearray(_XFS_GEOMETRY_BYTES)
     try:
         fcntl.ioctl(descriptor, _XFS_IOC_FSGEOMETRY, geometry)
-    except OSError:
+    except OSError as error:
+        raise_foreign(error)
         return True
     return bool(_XFS_FLAGS.unpack_from(geometry)[0] & _XFS_REFLINK)
 
@@ -72,7 +75,8 @@ def _upper_keeps_it(descriptor: int) -> bool:
         if upper is None:
             return False
         found = os.open(upper, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        raise_foreign(error)
         return False
     try:
         # Another directory may have that name here; the numbers of inodes differ in any case.

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.file_system import FileEntry, FileSystem
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.mapped_file import is_file_name
 from mqstore.store.record_format import HEADER_BYTES, RecordIllegal, decode_header
 
@@ -87,7 +88,8 @@ def _home(file_system: FileSystem, path: Path, segment_bytes: int) -> int | None
     """Where the segment belongs by its first record; None when that does not tell."""
     try:
         header = decode_header(file_system.read_at(path, 0, HEADER_BYTES + 24))
-    except (RecordIllegal, OSError):
+    except (RecordIllegal, OSError) as error:
+        raise_foreign(error)
         return None
     home = header.physical_offset
     return home if home >= 0 and home % segment_bytes == 0 else None
@@ -110,7 +112,8 @@ class SegmentReader:
             )
         except FileNotFoundError:
             raise
-        except OSError:
+        except OSError as error:
+            raise_foreign(error)
             return self._read_by_sectors(position, position + length_bytes)
 
     def _read_by_sectors(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
@@ -120,7 +123,8 @@ class SegmentReader:
             try:
                 part = self._file_system.read_at(self.segment.path, at, end - at)
                 data[at - start : at - start + len(part)] = np.frombuffer(part, np.uint8)
-            except OSError:
+            except OSError as error:
+                raise_foreign(error)
                 if sector not in self.unreadable:
                     self.unreadable.append(sector)
         return data

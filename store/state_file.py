@@ -33,6 +33,7 @@ from typing import TypeVar
 
 from mqstore.store.errors import StateFileCorrupt, StoreError
 from mqstore.store.file_system import FileSystem
+from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["StateFile"]
 
@@ -122,7 +123,8 @@ class StateFile:
         """(bytes, state, "") of a good file, else (None, None, why not)."""
         try:
             text = self._file_system.read(path)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            raise_foreign(error)
             return None, None, _MISSING
         if not text:
             return None, None, f"{path.name} is empty"

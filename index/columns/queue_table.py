@@ -23,6 +23,7 @@ from mqstore.index.consume_queue import ConsumeQueue
 from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import ConfigIllegal, CorruptRecord
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.mapped_file import MappedFile
 
 __all__ = ["queue_table", "table_schema"]
@@ -129,7 +130,8 @@ def _lay_out(commit_log: CommitLog, segment: MappedFile, entries: Entries) -> Re
     """The records of `entries`, all of `segment`; None when that is gone."""
     try:
         data = segment.array
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        raise_foreign(error)
         # Deleted by retention (of another process, perhaps) before it was first mapped here.
         return None
     physical_offsets, sizes = entries

@@ -3,7 +3,9 @@
 usage: storm.py [--stride 1] [--strikes 2000] [--seed 1] [OPERATION ...]
 
 Strikes each operation at every place (every `stride`-th), with SYNC_FLUSH and ASYNC_FLUSH, and then sends
-signals into all of them. The seed is that of the signals; a strike that did harm is named by its place.
+signals into all of them. The seed is that of the signals, and says which kind of
+exception strikes at which place: three seeds strike with each kind everywhere. A strike that did harm is
+named by its place.
 Exit code 1 for anything lost, given twice, hung, or for an exception of another type.
 """
 
@@ -48,7 +50,7 @@ def _run(flush_disk_type: str, operation: str, arguments: argparse.Namespace) ->
             stormy.put_message()
         try:
             if operation:
-                found = sweep(stormy, operation, 1, arguments.stride)
+                found = sweep(stormy, operation, 1, arguments.stride, arguments.seed)
             else:
                 found = storm(stormy, arguments.seed, arguments.strikes)
             stormy.audit()

@@ -5,7 +5,9 @@ kept each change of a name or not, in any combination, and of unsynced bytes any
 It has the few methods of `FileSystem` that a state file uses.
 """
 
+import errno
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +47,7 @@ class ForgetfulDirectory:
 
     def read(self, path: Path) -> bytes:
         if path not in self._live:
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return self._live[path].content
 
     def write(self, path: Path, data: bytes) -> None:

@@ -10,6 +10,7 @@ promises: each acknowledged message is there, and is found by its key; queue off
 twins; every operation ends, also in another thread.
 """
 
+import errno
 import itertools
 import random
 import shutil
@@ -29,7 +30,7 @@ from mqstore.store.errors import StoreClosed
 from mqstore.verify import verify
 from support.small_log import small_config
 
-__all__ = ["OPERATIONS", "StormyStore", "Strike", "Struck", "storm", "sweep"]
+__all__ = ["OPERATIONS", "StormyStore", "Strike", "Struck", "storm", "struck", "sweep"]
 
 TOPICS = ("orders", "bills")
 GROUP = "group"
@@ -43,11 +44,29 @@ class Struck(Exception):
     """What the handler raises: an ordinary exception, which no `except Exception` may swallow either."""
 
 
-class Strike:
-    """Raises Struck at the `place`-th place of the thread that enters it; the first is 1."""
+class StruckByAlarm(Struck, TimeoutError):
+    """As the handlers of alarms raise it: an OSError that no call of the system has given."""
 
-    def __init__(self, place: int) -> None:
+
+class StruckByMissingFile(Struck, FileNotFoundError):
+    """Of a handler that looks for a file of its own: even its number is that of the system."""
+
+
+def struck(number: int, where: str = "") -> Struck:
+    """One of each kind in turn."""
+    return (
+        Struck(where),
+        StruckByAlarm(where),
+        StruckByMissingFile(errno.ENOENT, "no such file", where),
+    )[number % 3]
+
+
+class Strike:
+    """Raises Struck, of a kind, at the `place`-th place of the thread that enters it; the first is 1."""
+
+    def __init__(self, place: int, shift: int = 0) -> None:
         self.place = place
+        self._shift = shift
         self.passed = 0
         self.where = "nowhere"
 
@@ -76,7 +95,7 @@ class Strike:
                 return
             called = getattr(argument, "__qualname__", "") if event == "c_return" else ""
             self.where = f"{name}:{frame.f_lineno} {frame.f_code.co_qualname} {event} {called}"
-            raise Struck(self.where)
+            raise struck(self.place + self._shift, self.where)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -361,15 +380,17 @@ OPERATIONS = (
 """Methods of StormyStore."""
 
 
-def sweep(stormy: StormyStore, operation: str, first: int = 1, stride: int = 1) -> list[str]:
+def sweep(stormy: StormyStore, operation: str, first: int = 1, stride: int = 1, shift: int = 0) -> list[str]:
     """Strike an operation at every `stride`-th place from `first` on; what went wrong.
+
+    `shift` changes which kind of exception comes at which place.
 
     The operation runs to its end once before, so that what it loads is there.
     """
     wrong: list[str] = []
     stormy.check(operation)
     for place in itertools.count(first, stride):
-        strike = Strike(place)
+        strike = Strike(place, shift)
         ended: BaseException | None = None
         try:
             with strike:
@@ -405,7 +426,7 @@ class Timer:
         if self._is_armed:
             self._is_armed = False
             self.count += 1
-            raise Struck
+            raise struck(self.count)
 
     def run(self, delay_s: float, work: Callable[[], object]) -> None:
         """Do `work`; raises Struck if the signal came before its end."""

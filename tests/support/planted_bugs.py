@@ -6,6 +6,7 @@ nothing of this.
 """
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -125,7 +126,7 @@ def _poisoned_by_limits(log: CommitLog, start_offset: int) -> MappedFile:
     try:
         return log.files.append_file(start_offset)
     except LimitReached as error:
-        raise OSError(str(error)) from error
+        raise OSError(errno.EMFILE, str(error)) from error
 
 
 def _sync_and_try_again(flusher: Flusher, deadline_s: float | None = None) -> int:

@@ -9,6 +9,8 @@ and a rename stays in its directory. Killing a process is `kill`: locks vanish, 
 none of its own; the workloads let one thread run at a time (baton.py).
 """
 
+import errno
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -272,7 +274,7 @@ class SimulatedDisk:
         if path not in self._directories:
             return
         if self._directories[path] or self._children.get(path):
-            raise OSError(f"directory not empty: {path}")
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
         self.before("delete_directory", path)
         del self._directories[path]
         self._children[path.parent].discard(path.name)
@@ -326,13 +328,13 @@ class SimulatedDisk:
         try:
             return self._directories[directory]
         except KeyError:
-            raise FileNotFoundError(path) from None
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
 
     def _inode(self, path: Path) -> _Inode:
         try:
             return self._directories[path.parent][path.name]
         except KeyError:
-            raise FileNotFoundError(path) from None
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
 
     def __repr__(self) -> str:
         return f"SimulatedDisk(files={sum(map(len, self._directories.values()))}, steps={len(self.steps)})"

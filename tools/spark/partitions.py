@@ -18,6 +18,7 @@ from pyspark.sql.datasource import InputPartition
 
 from mqstore.store.errors import StoreError, StoreNotFound
 from mqstore.store.file_kind import open_regular
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.mapped_file import is_file_name
 
 __all__ = ["SegmentMissing", "SegmentPartition", "plan_segments"]
@@ -69,9 +70,11 @@ def _segment(path: Path, *, is_last: bool) -> SegmentPartition | None:
     """None for a file that retention deleted since it was listed."""
     try:
         return SegmentPartition(str(path), int(path.name), path.stat().st_size, is_last)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        raise_foreign(error)
         return None
-    except OSError:
+    except OSError as error:
+        raise_foreign(error)
         os.close(open_regular(path))  # which says what is there instead of a file
         raise
 

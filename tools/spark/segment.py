@@ -28,6 +28,7 @@ from mqstore.index.columns import kernels
 from mqstore.index.columns.records import Records
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.file_kind import open_regular
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.host import IPV4_HOST_BYTES
 from mqstore.store.record_format import (
     HEADER_BYTES,
@@ -55,7 +56,8 @@ def read_segment(
     path = Path(segment.path)
     try:
         descriptor = open_regular(path)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        raise_foreign(error)
         if fail_on_data_loss:
             end_offset = segment.start_offset + segment.size_bytes
             raise SegmentMissing(path, segment.start_offset, end_offset) from None
