@@ -44,6 +44,7 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.errors import BackupUnfinished, StoreError, StoreNotFound
 from mqstore.store.file_system import FileLock, FileSystem
 from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.listing_again import listing_again
 from mqstore.store.names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from mqstore.store.os_file_system import OsFileSystem
 from mqstore.store.recovery import RecoveryReport, find_start, recover
@@ -132,6 +133,21 @@ def open_parts(
         raise BackupUnfinished(path)
     if read_only and not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
+
+    def build() -> OpenedParts:
+        return _build_parts(layout, config, read_only, clock, file_system, on_progress)
+
+    return listing_again(path, build) if read_only else build()
+
+
+def _build_parts(
+    layout: StoreLayout,
+    config: StoreConfig,
+    read_only: bool,
+    clock: Clock,
+    file_system: FileSystem,
+    on_progress: OpeningProgress | None,
+) -> OpenedParts:
     with ExitStack() as given_back:
         lock = None if read_only else _lock(file_system, layout)
         if lock is not None:
@@ -449,11 +465,18 @@ class _Opening:
 
 
 def refresh_parts(parts: OpenedParts) -> None:
-    """Take notice of what a live writer has added to a store that was opened for reading only."""
+    """Take notice of what a live writer has added to a store that was opened for reading only.
+
+    Raises FilesVanished.
+    """
     log = parts.commit_log
     end_offset = log.max_offset
-    # The queues first: what they point to is then in the log that is looked at afterwards.
-    parts.consume_queues.load(log.min_offset)
-    log.load()
-    # Everything before the old end was walked already; 0: nothing behind it is to be searched.
-    recover(log, max(end_offset, log.min_offset), 0, writable=False)
+
+    def read() -> None:
+        # The queues first: what they point to is then in the log that is looked at afterwards.
+        parts.consume_queues.load(log.min_offset)
+        log.load()
+        # Everything before the old end was walked already; 0: nothing behind it is to be searched.
+        recover(log, max(end_offset, log.min_offset), 0, writable=False)
+
+    listing_again(parts.layout.root, read)

@@ -34,6 +34,7 @@ from mqstore.store.errors import StateFileCorrupt, StoreNotFound
 from mqstore.store.file_system import FileSystem
 from mqstore.store.finding import Finding
 from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.listing_again import listing_again
 from mqstore.store.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
 from mqstore.store.mapped_file import file_name
 from mqstore.store.os_file_system import OsFileSystem
@@ -97,15 +98,23 @@ def verify(
     """Check the store at `path`. config: settings that are to hold instead of the directory's own.
 
     workers: segments looked at at a time; the number of processors without. Raises StoreNotFound,
-    StoreLocked (somebody writes, and `live` is not given), UnknownVersion, SettingContradicted.
+    StoreLocked (somebody writes, and `live` is not given), FilesVanished (with `live`), UnknownVersion,
+    SettingContradicted.
     """
     file_system, layout = file_system or OsFileSystem(), StoreLayout(path)
     if not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
-    with contextlib.nullcontext() if live else nobody_writes(file_system, layout):
+    clock = clock or SystemClock()
+
+    def check() -> VerifyReport:
         directory = tool_config(file_system, path, config)
-        check = _Verification(file_system, layout, directory, clock or SystemClock(), live=live)
-        return check.run(workers or os.cpu_count() or 1, on_progress)
+        verification = _Verification(file_system, layout, directory, clock, live=live)
+        return verification.run(workers or os.cpu_count() or 1, on_progress)
+
+    if live:
+        return listing_again(path, check)
+    with nobody_writes(file_system, layout):
+        return check()
 
 
 def verify_locked(

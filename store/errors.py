@@ -24,6 +24,7 @@
     |- StoreReadOnly                  open without read_only
     |- StoreLocked                    stop the other process, or open read_only
     |- StoreNotFound                  check the path
+    |- FilesVanished                  try again, or keep files longer (file_reserved_time)
     |- StoreFull                      make room; puts resume by themselves
     |  `- BackupFull                  make room for the backup, or name a target on another disk
     |  `- LimitReached                free descriptors or memory, or raise the limit; the same
@@ -64,6 +65,7 @@ __all__ = [
     "CorruptRecord",
     "DelayLevelIllegal",
     "FileTooLong",
+    "FilesVanished",
     "GroupIllegal",
     "LimitReached",
     "LogGapTooLong",
@@ -345,6 +347,20 @@ class StoreNotFound(StoreError):
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} holds no store: there is no commitlog directory in it")
         self.path = path
+
+
+class FilesVanished(StoreError):
+    """Files were deleted faster than a reader could list and look into them; nothing was changed."""
+
+    def __init__(self, path: Path, name: str, attempts: int) -> None:
+        super().__init__(
+            f"{path}: {name} was listed and is gone, and so were others at {attempts} attempts to list them "
+            "again: the writer deletes files at once. Try again, or have it keep them longer "
+            "(file_reserved_time)"
+        )
+        self.path = path
+        self.name = name
+        self.attempts = attempts
 
 
 class StoreFull(StoreError):

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from mqstore.store.errors import StoreError, StoreNotFound
 from mqstore.store.file_kind import open_regular
 from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.listing_again import listing_again
 from mqstore.store.mapped_file import is_file_name
 
 __all__ = ["SegmentMissing", "SegmentPartition", "plan_segments"]
@@ -52,27 +53,30 @@ class SegmentPartition(InputPartition):
 def plan_segments(store_path: Path, *, fail_on_data_loss: bool = True) -> list[SegmentPartition]:
     """The segments that hold records, in order; an empty list for an empty log.
 
-    Raises StoreNotFound, and SegmentMissing for a hole between two segments.
+    Raises StoreNotFound, FilesVanished, and SegmentMissing for a hole between two segments.
     """
     directory = store_path / "commitlog"
     if not directory.is_dir():
         raise StoreNotFound(store_path)
-    paths = sorted(path for path in directory.iterdir() if is_file_name(path.name))
-    while paths and _is_empty(paths[-1]):
-        paths.pop()
-    segments = [segment for path in paths if (segment := _segment(path, is_last=path == paths[-1]))]
+    segments = listing_again(store_path, lambda: _list_segments(directory))
     if fail_on_data_loss:
         _refuse_holes(segments)
     return segments
 
 
-def _segment(path: Path, *, is_last: bool) -> SegmentPartition | None:
-    """None for a file that retention deleted since it was listed."""
+def _list_segments(directory: Path) -> list[SegmentPartition]:
+    """Raises FileNotFoundError for a file that retention deleted since it was listed."""
+    paths = sorted(path for path in directory.iterdir() if is_file_name(path.name))
+    while paths and _is_empty(paths[-1]):
+        paths.pop()
+    return [_segment(path, is_last=path == paths[-1]) for path in paths]
+
+
+def _segment(path: Path, *, is_last: bool) -> SegmentPartition:
     try:
         return SegmentPartition(str(path), int(path.name), path.stat().st_size, is_last)
-    except FileNotFoundError as error:
-        raise_foreign(error)
-        return None
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise_foreign(error)
         os.close(open_regular(path))  # which says what is there instead of a file

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +143,8 @@ def copied(
     """A backup by the writer, or by a reader, as another process is one."""
     if not from_outside:
         return store.backup(target)
-    while True:
-        # A reader that walks the log may meet a segment that retention takes in that moment, and is told so.
-        with suppress(FileNotFoundError), MessageStore.open(root, config, read_only=True) as reader:
-            return reader.backup(target)
+    with MessageStore.open(root, config, read_only=True) as reader:
+        return reader.backup(target)
 
 
 def check_copy(
