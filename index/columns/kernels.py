@@ -53,6 +53,7 @@ __all__ = [
     "SYS_FLAG",
     "TOPIC_LENGTH",
     "TOPIC_START",
+    "are_texts",
     "count_pairs",
     "find_record",
     "find_values",
@@ -95,6 +96,8 @@ PIECE_ROOM: Final = 16
 """Bytes that `take_bytes` needs behind the pieces: short ones are copied as if they had so many."""
 _NAME_END: Final = 1  # properties: name 0x01 value 0x02
 _PAIR_END: Final = 2
+# The least byte that begins a character of UTF-8 of more than one, two, three bytes.
+_LEADS: Final = (0xC0, 0xE0, 0xF0)
 _RECORD_CRC: Final = np.uint64(int.from_bytes(CRC32.encode(), "little"))
 assert len(CRC32) == WORD_BYTES
 # So many records ahead their first and last lines are asked for: enough to hide the memory's delay.
@@ -262,6 +265,58 @@ def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, 
             copy_bytes(data, end, buffer, start, length)
         end += length
         offsets[n + 1] = end
+
+
+@compiled
+def are_texts(data: Bytes, size_bytes: int, offsets: Int32s) -> bool:
+    """Whether the pieces that lie one after another in the first bytes of `data` are UTF-8, each for itself.
+
+    `offsets` says where each begins, and is one longer, as `take_bytes` fills it.
+    """
+    data, offsets = borrowed((data, offsets))
+    bits = np.uint64(0)
+    whole_words = size_bytes // WORD_BYTES
+    for n in range(whole_words):
+        bits |= load_word(data, n * WORD_BYTES)
+    for at in range(whole_words * WORD_BYTES, size_bytes):
+        bits |= np.uint64(data[at])
+    if bits & _HIGH_BITS == 0:
+        return True
+    none = np.uint8(0)
+    is_bad = False
+    for at in range(min(3, size_bytes)):
+        one = data[at - 1] if at > 0 else none
+        two = data[at - 2] if at > 1 else none
+        is_bad |= _is_no_utf8(data[at], one, two, none)
+    # Four views: an index that might be below 0 would have to be looked at.
+    bytes_, ones, twos, threes = data[3:size_bytes], data[2:], data[1:], data
+    for at in range(bytes_.size):
+        is_bad |= _is_no_utf8(bytes_[at], ones[at], twos[at], threes[at])
+    # The last character may be cut off, and any other where a piece begins.
+    for back in range(1, min(3, size_bytes) + 1):
+        is_bad |= data[size_bytes - back] >= _LEADS[back - 1]
+    for n in range(offsets.size - 1):
+        is_bad |= offsets[n] < size_bytes and _continues(data[offsets[n]])
+    return not is_bad
+
+
+@compiled_into_caller
+def _is_no_utf8(byte: np.uint8, one: np.uint8, two: np.uint8, three: np.uint8) -> bool:
+    """Whether a byte cannot come behind the three before it, of which `one` is the nearest.
+
+    Without a branch, so that the processor looks at many bytes at once.
+    """
+    is_wanted = (one >= 0xC0) | (two >= 0xE0) | (three >= 0xF0)
+    is_never = (byte == 0xC0) | (byte == 0xC1) | (byte > 0xF4)
+    # Longer than need be; half of a pair of UTF-16; beyond the last character.
+    is_too_long = (one == 0xE0) & (byte < 0xA0) | (one == 0xF0) & (byte < 0x90)
+    is_too_high = (one == 0xED) & (byte > 0x9F) | (one == 0xF4) & (byte > 0x8F)
+    return bool((is_wanted != _continues(byte)) | is_never | is_too_long | is_too_high)
+
+
+@compiled_into_caller
+def _continues(byte: np.uint8) -> bool:
+    return bool((byte >= 0x80) & (byte < 0xC0))
 
 
 @compiled

@@ -131,7 +131,10 @@ class Records:
         present = np.packbits(lengths >= 0, bitorder="little") if (lengths < 0).any() else None
         offsets, data = self.pieces(starts, lengths)
         nulls = pa.py_buffer(present) if present is not None else None
-        return _decoded(pa.Array.from_buffers(pa.string(), starts.size, [nulls, offsets, data]))
+        buffers = [nulls, offsets, data]
+        if kernels.are_texts(np.frombuffer(data, np.uint8), data.size, np.frombuffer(offsets, np.int32)):
+            return pa.Array.from_buffers(pa.string(), starts.size, buffers)
+        return _decoded(pa.Array.from_buffers(pa.binary(), starts.size, buffers))
 
     def lent(self, starts: Int32s, lengths: Int32s) -> pa.Array:
         """A binary_view array of the given pieces, which stay in the buffer and keep it alive."""
@@ -175,7 +178,7 @@ class Records:
         """The store timestamps, epoch ms."""
         return self.int64(self.store_timestamp_starts)
 
-    @property
+    @cached_property
     def store_timestamp_starts(self) -> Int32s:
         """Where the store timestamps lie: behind the born hosts, which are longer with IPv6."""
         starts: Int32s = self.layout[kernels.POSITION] + np.int32(STORE_TIMESTAMP_POSITION)
@@ -216,15 +219,9 @@ def _joined(pieces: list[bytes]) -> tuple[Bytes, Int32s, Int32s]:
 
 
 def _decoded(texts: pa.Array) -> pa.Array:
-    """The strings, as StoredMessage decodes them where they are no UTF-8: other readers trust in Arrow's."""
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        stored = texts.view(pa.binary()).to_pylist()
-        return pa.array(
-            [None if text is None else str(text, "utf-8", "replace") for text in stored], pa.string()
-        )
-    return texts
+    """The strings as StoredMessage decodes them, where they are no UTF-8: other readers trust in Arrow's."""
+    stored = texts.to_pylist()
+    return pa.array([None if text is None else str(text, "utf-8", "replace") for text in stored], pa.string())
 
 
 def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
@@ -343,7 +340,10 @@ def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:
     texts = [_host_text(bytes(records.buffer[starts[first] : ends[first]])) for first in firsts.tolist()]
     distinct = Records(np.frombuffer("".join(texts).encode(), np.uint8), records.layout)
     lengths = np.array([len(text) for text in texts], np.int32)
-    return distinct.string((np.cumsum(lengths, dtype=np.int32) - lengths)[numbers], lengths[numbers])
+    starts = np.cumsum(lengths, dtype=np.int32) - lengths
+    return pa.Array.from_buffers(
+        pa.string(), numbers.size, [None, *distinct.pieces(starts[numbers], lengths[numbers])]
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -110,6 +110,43 @@ def test_pieces_of_negative_length_are_none() -> None:
     assert (offsets.tolist(), data[:3].tobytes()) == ([0, 0, 3], b"abc")
 
 
+def is_text(piece: bytes) -> bool:
+    try:
+        piece.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# Bytes at both sides of each limit that UTF-8 has.
+edges = st.lists(
+    st.sampled_from(bytes.fromhex("41 7F 80 8F 90 9F A0 BF C0 C1 C2 DF E0 E1 EC ED EE EF F0 F1 F3 F4 F5 FF"))
+)
+
+
+@given(pieces=st.lists(st.one_of(st.text().map(str.encode), edges.map(bytes))))
+def test_texts_are_utf_8_each_for_itself(pieces: list[bytes]) -> None:
+    """Also where a character is cut in two, and all together are UTF-8."""
+    data = np.frombuffer(b"".join(pieces) + b"\x80\xff", np.uint8)
+    offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int32)
+    assert kernels.are_texts(data, data.size - 2, offsets) == all(map(is_text, pieces))
+
+
+def test_what_a_character_begins_with_says_what_may_follow() -> None:
+    """As Python decodes them."""
+    for character in map(chr, [*range(0xD800), *range(0xE000, 0x110000, 7), 0x10FFFF]):
+        data = np.frombuffer(character.encode(), np.uint8)
+        assert kernels.are_texts(data, data.size, np.array([0, data.size], np.int32)), character
+    for first in range(0x80, 0x100):
+        for second in (0x41, *range(0x7F, 0xC2)):
+            for rest in (b"", b"\x80", b"\x80\x80", b"\x80A"):
+                piece = bytes((first, second)) + rest
+                offsets = np.array([0, len(piece)], np.int32)
+                assert kernels.are_texts(np.frombuffer(piece, np.uint8), len(piece), offsets) == is_text(
+                    piece
+                )
+
+
 hosts = st.one_of(st.binary(min_size=8, max_size=8), st.sampled_from([b"10.0.0.1", b"10.0.0.2", bytes(20)]))
 
 
