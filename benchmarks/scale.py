@@ -47,8 +47,8 @@ from rich.progress import track
 from rich.table import Table
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.store.files.os_file_system import OsFileSystem
 
 RESULTS = Path(__file__).with_name("results")
 SEGMENT_BYTES = 4 << 20

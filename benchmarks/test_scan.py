@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from rivals.contestant import Round, seconds_of
 from turns import at_once, in_turn
 
-from mqstore.store import kernels
+from mqstore.store.record import record_kernels
 
 SIZES = {"128 B": 128, "1 KiB": 1_024}
 MESSAGES = {"128 B": 600_000, "1 KiB": 200_000}
@@ -31,7 +31,7 @@ def test_scan(benchmark: BenchmarkFixture, tmp_path: Path, size: str) -> None:
         log = chunk.data
 
         def scan() -> None:
-            stop, records, *_ = kernels.scan(log, 0, len(log), 0)
+            stop, records, *_ = record_kernels.scan(log, 0, len(log), 0)
             assert (stop, records) == (len(log), messages)
 
         def one_call_of_zlib() -> None:

@@ -1,0 +1,1 @@
+"""Producers and consumers with RocketMQ's behaviour, for programs that hold a MessageStore."""

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from mqstore.store.commit_log import CommitLog, LogChunk
 from mqstore.store.errors import CorruptRecord
+from mqstore.store.log.commit_log import CommitLog, LogChunk
 
 __all__ = ["DEFAULT_LIMIT_BYTES", "Dispatcher", "Sink"]
 

@@ -5,16 +5,16 @@ leaves of `StoreError` (all of them in `mqstore.store.errors`). Heavy packages (
 imported when they are first needed.
 """
 
-from mqstore.index.get_message import GetMessageResult
+from mqstore.index.pull.message_reader import GetMessageResult
 from mqstore.message_store import MessageStore
-from mqstore.schedule.send_back import SendBackResult
+from mqstore.schedule.retry.send_back import SendBackResult
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError
-from mqstore.store.host import Host
-from mqstore.store.message import Message
-from mqstore.store.put_result import PutMessageResult
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.host import Host
 from mqstore.store.status import Disposition, GetMessageStatus, PutMessageStatus, ResponseCode
-from mqstore.store.stored_message import StoredMessage
 from mqstore.store_stats import StoreStats
 
 __all__ = [

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mqstore.store.errors import StoreLockLost
-from mqstore.store.file_system import FileLock
+from mqstore.store.files.file_system import FileLock
 
 __all__ = ["LockWatch"]
 

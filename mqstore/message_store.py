@@ -1,7 +1,8 @@
 """The message store: the one object that a program opens, and the only place where all parts meet.
 
-What it does is in the parts: put_path.py, index/get_message.py, schedule/send_back.py, persistence.py,
-opening.py. Here they are wired together, and the services that keep them going are started and stopped.
+What it does is in the parts: put_path.py, index/pull/message_reader.py, schedule/retry/send_back.py,
+persistence.py, opening.py. Here they are wired together, and the services that keep them going are started
+and stopped.
 
 Threads: every method may be called from any thread. The store starts threads of its own (daemon) unless it
 is opened with start=False; then `deliver_due`, `flush` and the others run when they are called.
@@ -19,48 +20,48 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-from mqstore.administration import Administration, DeletedTopic
-from mqstore.arrivals import ArrivalListener, Arrivals
-from mqstore.consumer_offsets import ConsumerOffset
+from mqstore.administration.administration import Administration, DeletedTopic
 from mqstore.forked_stores import ForkedStores
-from mqstore.index.consume_queue_format import ENTRY_BYTES
 from mqstore.index.dispatcher import Dispatcher
-from mqstore.index.entry_place import earliest_message_time, physical_offset_of, store_timestamp_of
-from mqstore.index.get_message import GetMessageResult, MessageReader
-from mqstore.index.offset_by_time import offset_in_queue_by_time
+from mqstore.index.pull.entry_place import earliest_message_time, physical_offset_of, store_timestamp_of
+from mqstore.index.pull.message_reader import GetMessageResult, MessageReader
+from mqstore.index.pull.offset_by_time import offset_in_queue_by_time
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.lock_watch import LockWatch
+from mqstore.metadata.consumer_offsets import ConsumerOffset
+from mqstore.metadata.pull_permission import refuse_pull, refuse_without_queues
+from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.opening import OpenedParts, OpeningProgress, open_parts, refresh_parts
 from mqstore.persistence import Persistence
-from mqstore.pull_permission import refuse_pull, refuse_without_queues
-from mqstore.put_path import PutPath
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delay_offsets import DelayOffsets
-from mqstore.schedule.delivery_service import DeliveryService
-from mqstore.schedule.due_block import DueBlocks
-from mqstore.schedule.send_back import SendBack, SendBackResult
+from mqstore.put.arrivals import ArrivalListener, Arrivals
+from mqstore.put.put_path import PutPath
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.delay.delay_offsets import DelayOffsets
+from mqstore.schedule.delivery.delivery_service import DeliveryService
+from mqstore.schedule.delivery.due_block import DueBlocks
+from mqstore.schedule.retry.send_back import SendBack, SendBackResult
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreLockLost, StoreReadOnly
-from mqstore.store.file_system import FileSystem
-from mqstore.store.flusher import Flusher
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.inherited import disarm, leave_to_parent
-from mqstore.store.message import Message
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.put_result import PutColumnsResult, PutMessageResult
-from mqstore.store.recovery import RecoveryReport
-from mqstore.store.retention import Retention
-from mqstore.store.service import Service
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.log.flusher import Flusher
+from mqstore.store.log.recovery import RecoveryReport
+from mqstore.store.log.retention import Retention
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutColumnsResult, PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.threads.service import Service
 from mqstore.store_counters import StoreCounters
 from mqstore.store_layout import StoreLayout
 from mqstore.store_stats import ConsumerLag, StoreStats
-from mqstore.topics import MAX_QUEUE_NUMS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mqstore.backup import BackupProgress, BackupReport, Cut
+    from mqstore.administration.backup import BackupProgress, BackupReport, Cut
 
     Columns: TypeAlias = pa.Table | pa.RecordBatch | Mapping[str, object]
 
@@ -364,7 +365,7 @@ class MessageStore:
         ...     store.to_arrow("orders", 0, columns=["queue_offset", "tags", "body"]).to_pylist()
         [{'queue_offset': 0, 'tags': 'created', 'body': b'first'}]
         """
-        from mqstore.index.columns.queue_table import queue_table, table_schema
+        from mqstore.index.arrow.queue_table import queue_table, table_schema
 
         self._catch_up()
         schema = table_schema(columns, lend_bodies=lend_bodies)
@@ -605,7 +606,7 @@ class MessageStore:
         ...     copy.look_message_by_offset(put.physical_offset).body
         b'first'
         """
-        from mqstore.backup import Source, copy_store
+        from mqstore.administration.backup import Source, copy_store
 
         self._check_open()
         if self.recovery.damage is not None:
@@ -619,7 +620,7 @@ class MessageStore:
             self._persistence.flush_derived(thoroughly=True)
 
     def _cut(self) -> "Cut":
-        from mqstore.backup import Cut, read_state_files
+        from mqstore.administration.backup import Cut, read_state_files
 
         def read() -> dict[Path, bytes]:
             return read_state_files(self._file_system, self._parts.layout)

@@ -18,41 +18,41 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqstore.consumer_offsets import ConsumerOffsets
-from mqstore.directory_config import Role, config_in_force
-from mqstore.directory_settings_file import DirectorySettingsFile
-from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
-from mqstore.index.index_file import IndexFileSize
-from mqstore.index.index_file_row import IndexFileRow
-from mqstore.index.index_files import IndexFiles
-from mqstore.index.key_index import LmdbKeyIndex
-from mqstore.index.key_lookup import KeyLookup
-from mqstore.index.memory_key_index import MemoryKeyIndex
-from mqstore.index.queue_leftovers import delete_leftovers
-from mqstore.index.queue_names_file import QueueNamesFile
-from mqstore.index.queue_names_format import KnownQueues
-from mqstore.index.rebuild import DISPATCHER_NAME, bring_up_to_date
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delay_offsets import DelayOffsets
-from mqstore.store.abort_file import AbortFile
-from mqstore.store.beside import beside
-from mqstore.store.checkpoint_file import CheckpointFile
+from mqstore.index.index_file.index_file import IndexFileSize
+from mqstore.index.index_file.index_file_key_index import IndexFiles
+from mqstore.index.index_file.index_file_list import IndexFileRow
+from mqstore.index.keys.key_index import KeyLookup
+from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
+from mqstore.index.keys.memory_key_index import MemoryKeyIndex
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
+from mqstore.index.queue.queue_leftovers import delete_leftovers
+from mqstore.index.queue.queue_manifest_file import QueueNamesFile
+from mqstore.index.queue.queue_manifest_format import KnownQueues
+from mqstore.index.queue.queue_recovery import DISPATCHER_NAME, bring_up_to_date
+from mqstore.metadata.consumer_offsets import ConsumerOffsets
+from mqstore.metadata.subscription_groups import SubscriptionGroups
+from mqstore.metadata.topics import TopicConfig, TopicConfigs
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.delay.delay_offsets import DelayOffsets
+from mqstore.settings.directory_config import Role, config_in_force
+from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.clock import Clock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import BackupUnfinished, StoreError, StoreNotFound
-from mqstore.store.file_system import FileLock, FileSystem
+from mqstore.store.files.file_system import FileLock, FileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
-from mqstore.store.names import is_dead_letter_topic, is_retry_topic, is_system_topic
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.recovery import RecoveryReport, find_start, recover
-from mqstore.store.recovery_point_file import RecoveryPointFile
-from mqstore.store.recovery_point_format import RecoveryPoint
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.recovery import RecoveryReport, find_start, recover
+from mqstore.store.message.topic_names import is_dead_letter_topic, is_retry_topic, is_system_topic
+from mqstore.store.state.abort_file import AbortFile
+from mqstore.store.state.checkpoint_file import CheckpointFile
+from mqstore.store.state.recovery_point_file import RecoveryPointFile
+from mqstore.store.state.recovery_point_format import RecoveryPoint
+from mqstore.store.threads.run_in_thread import beside
 from mqstore.store_layout import StoreLayout
-from mqstore.subscription_groups import SubscriptionGroups
-from mqstore.topics import TopicConfig, TopicConfigs
 
 __all__ = ["KeyFeed", "OpenedParts", "OpeningProgress", "open_parts", "refresh_parts"]
 
@@ -161,7 +161,7 @@ def _build_parts(
 
 def _load_compiled_code() -> None:
     """What the queues' catching up will need."""
-    import mqstore.index.kernels  # noqa: F401
+    import mqstore.index.queue.entry_kernels  # noqa: F401
 
 
 def _lock(file_system: FileSystem, layout: StoreLayout) -> FileLock:

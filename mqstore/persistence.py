@@ -13,10 +13,10 @@ A crash between any two steps leaves the later files speaking of less than there
 
 Its periods are flush_interval_consume_queue (steps 1 to 5) and flush_consumer_offset_interval,
 flush_delay_offset_interval (step 6, each after a sync of the log). In the background step 3 is left out where
-it would take more than a tenth of the time (pace.py), because thousands of queues have new entries; step 5
-then speaks of the queues as they were when it was last done. A step that fails is kept in the service that
-ran it and tried again; a failed sync of the log poisons the log (store/flusher.py). Before each round the
-lock is looked at: once it is lost the files may be another writer's (lock_watch.py).
+it would take more than a tenth of the time (duty_cycle.py), because thousands of queues have new entries;
+step 5 then speaks of the queues as they were when it was last done. A step that fails is kept in the service
+that ran it and tried again; a failed sync of the log poisons the log (store/log/flusher.py). Before each
+round the lock is looked at: once it is lost the files may be another writer's (lock_watch.py).
 Threads: `_lock` lets one round run at a time; putters and readers are never waited for.
 """
 
@@ -24,12 +24,12 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from mqstore.duty_cycle import Pace
 from mqstore.lock_watch import LockWatch
 from mqstore.opening import OpenedParts
-from mqstore.pace import Pace
-from mqstore.schedule.delivery_service import DeliveryService
-from mqstore.store.flusher import Flusher
-from mqstore.store.recovery_point_format import RecoveryPoint
+from mqstore.schedule.delivery.delivery_service import DeliveryService
+from mqstore.store.log.flusher import Flusher
+from mqstore.store.state.recovery_point_format import RecoveryPoint
 
 __all__ = ["Persistence"]
 

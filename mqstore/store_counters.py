@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
-from mqstore.index.consume_queue_store import ConsumeQueueStore
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 
 __all__ = ["OTHERS", "CounterTables", "StoreCounters"]
 

@@ -1,16 +1,16 @@
 """The layout of a store directory: where each file lies, RocketMQ's and ours.
 
-    <root>/commitlog/00000000000000000000 ...       segments                    store/commit_log.py
-    <root>/consumequeue/<topic>/<queue>/...         entries                     index/consume_queue.py
-    <root>/index/<time of creation>                 keys                        index/index_files.py
+    <root>/commitlog/00000000000000000000 ...       segments                    store/log/commit_log.py
+    <root>/consumequeue/<topic>/<queue>/...         entries                     index/queue/consume_queue.py
+    <root>/index/<time of creation>                 keys                        index/index_file/
     <root>/config/topics.json, subscriptionGroup.json, consumerOffset.json, delayOffset.json (each with .bak)
     <root>/checkpoint, abort, lock                                              store/
     <root>/unfinished-backup                        ours: not a whole backup    backup.py
-    <root>/mqstore/recovery-point                   ours: offsets               store/recovery_point_file.py
+    <root>/mqstore/recovery-point                   ours: offsets               store/state/
     <root>/mqstore/settings                         ours: how it was written    directory_settings_file.py
-    <root>/mqstore/queue-names                      ours: queues there were     index/queue_names_file.py
-    <root>/mqstore/index-point                      ours: state of index/       index/index_point_file.py
-    <root>/mqstore/keys/                            ours: the key index, LMDB   index/key_index.py
+    <root>/mqstore/queue-names                      ours: queues there were     index/queue/
+    <root>/mqstore/index-point                      ours: state of index/       index/index_file/
+    <root>/mqstore/keys/                            ours: the key index, LMDB   index/keys/lmdb_key_index.py
 
 Names of RocketMQ's files are fixed: a broker opens the same directory. Source: StorePathConfigHelper,
 BrokerPathConfigHelper.

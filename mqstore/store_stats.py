@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mqstore.schedule.delivery_service import LevelStatus
+from mqstore.schedule.delivery.delivery_service import LevelStatus
 from mqstore.store_counters import CounterTables
 
 __all__ = ["ConsumerLag", "StoreStats"]

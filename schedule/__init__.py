@@ -1,0 +1,1 @@
+"""Later and again: delays, their delivery, retries and dead letters."""

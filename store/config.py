@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from mqstore.store.errors import ConfigIllegal
-from mqstore.store.host import Host
-from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
+from mqstore.store.record.host import Host
+from mqstore.store.record.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.unnamed_setting import UnnamedInt, UnnamedText
 
 __all__ = ["REMEMBERED_SETTINGS", "StoreConfig", "read_toml"]

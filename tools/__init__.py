@@ -1,0 +1,1 @@
+"""The command line, the Spark data source, and the job that the demo runs."""

@@ -14,7 +14,7 @@ Source: spec/client_consume.md section 6; RebalancePushImpl#computePullFromWhere
 import enum
 
 from mqstore.message_store import MessageStore
-from mqstore.store import names
+from mqstore.store.message import topic_names
 
 __all__ = ["ConsumeFromWhere", "first_offset"]
 
@@ -31,7 +31,7 @@ def first_offset(
     store: MessageStore, topic: str, queue_id: int, where: ConsumeFromWhere, consume_timestamp_ms: int
 ) -> int:
     """The offset to begin at; `consume_timestamp_ms` counts for CONSUME_FROM_TIMESTAMP only."""
-    is_retry = names.is_retry_topic(topic)
+    is_retry = topic_names.is_retry_topic(topic)
     if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return 0
     if where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET:

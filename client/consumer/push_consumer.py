@@ -10,8 +10,8 @@ A message is past only when the listener succeeded or its copy for the retry is 
 committed after that and never before, so a crash repeats messages and loses none. A send-back that
 fails stops the queue there; the next pull begins with that message again.
 
-It does not decide how late a retry comes or when a message is dead (schedule/send_back.py), nor which
-records match a subscription (index/get_message.py).
+It does not decide how late a retry comes or when a message is dead (schedule/retry/send_back.py), nor which
+records match a subscription (index/pull/message_reader.py).
 
 Threads: `run_once` by one thread at a time. `start` makes a thread that calls it; `stop` ends it after
 the batch at hand.
@@ -24,16 +24,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
-from mqstore.client.first_offset import ConsumeFromWhere, first_offset
-from mqstore.client.received_message import ReceivedMessage
-from mqstore.index.message_filter import parse_subscription
+from mqstore.client.consumer.consume_from_where import ConsumeFromWhere, first_offset
+from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
+from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.index.pull.tag_filter import parse_subscription
 from mqstore.message_store import MessageStore
-from mqstore.store import names
-from mqstore.store.bell import Bell
+from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.store.errors import StoreClosed, StoreError
+from mqstore.store.message import topic_names
 from mqstore.store.status import GetMessageStatus, ResponseCode
-from mqstore.topics import MAX_QUEUE_NUMS
+from mqstore.store.threads.auto_reset_event import Bell
 
 __all__ = ["DEFAULT_MAX_RECONSUME_TIMES", "MessageListener", "PushConsumer", "SendBackRefused"]
 
@@ -86,7 +86,7 @@ class PushConsumer:
 
     max_reconsume_times: retries before a message is a dead letter. consume_message_batch_max_size:
     messages in one call of the listener, which fail or succeed together. pull_batch_size: messages in
-    one pull. consume_from_where, consume_timestamp_ms: where a new group begins (first_offset.py).
+    one pull. consume_from_where, consume_timestamp_ms: where a new group begins (consume_from_where.py).
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class PushConsumer:
         store.subscription_groups.find(group)
         self.group = group
         self._store = store
-        self._subscriptions = {**subscriptions, names.retry_topic(group): "*"}
+        self._subscriptions = {**subscriptions, topic_names.retry_topic(group): "*"}
         self._listener = listener
         self._max_reconsume_times = max_reconsume_times
         self._batch_size = consume_message_batch_max_size

@@ -5,9 +5,9 @@ listener subscribed to, and that is what `topic` says here (DefaultMQPushConsume
 #resetRetryAndNamespace). Body and sys flag are as they were sent, everything else is as stored.
 """
 
-from mqstore.store import names
-from mqstore.store.properties_format import RETRY_TOPIC
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.message import topic_names
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.properties_format import RETRY_TOPIC
 
 __all__ = ["ReceivedMessage"]
 
@@ -24,6 +24,6 @@ class ReceivedMessage(StoredMessage, eq=False, gc=False):
     def topic(self) -> str:
         """The topic that the message was first sent to."""
         stored_topic = self.stored_topic
-        if not names.is_retry_topic(stored_topic):
+        if not topic_names.is_retry_topic(stored_topic):
             return stored_topic
         return self.properties.get(RETRY_TOPIC, stored_topic)

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.compiled import compiled, compiled_into_caller
-from mqstore.store.kernels import borrowed, read_int, read_long, record_layout
-from mqstore.store.machine.kernels import (
+from mqstore.store.record.byte_kernels import (
     WORD_BYTES,
     copy_bytes,
     load_word,
@@ -25,8 +24,8 @@ from mqstore.store.machine.kernels import (
     same_bytes,
     trailing_zeros,
 )
-from mqstore.store.properties_format import CRC32
-from mqstore.store.record_format import (
+from mqstore.store.record.properties_format import CRC32
+from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,
     CRC_PROPERTY_BYTES,
     FIXED_BYTES,
@@ -35,6 +34,7 @@ from mqstore.store.record_format import (
     PHYSICAL_OFFSET_POSITION,
     SYS_FLAG_POSITION,
 )
+from mqstore.store.record.record_kernels import borrowed, read_int, read_long, record_layout
 
 __all__ = [
     "BODY_LENGTH",

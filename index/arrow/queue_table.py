@@ -4,8 +4,8 @@ The entries of the queue say where the records lie; each is verified to be the r
 lengths too (not its CRCs), and its fields are gathered by compiled loops. A batch of the table covers records
 of one segment, at most `_BATCH_RECORDS` of them and `_BATCH_BYTES`.
 
-It does not walk the log (tools/spark/segment.py) and knows nothing of groups. Threads: any; no lock is taken.
-A segment that retention deletes meanwhile stays readable while a table lends from it.
+It does not walk the log (tools/spark/read/segment_reader.py) and knows nothing of groups. Threads: any; no
+lock is taken. A segment that retention deletes meanwhile stays readable while a table lends from it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mqstore.index.columns import kernels
-from mqstore.index.columns.records import SCHEMA, Records, build_columns
-from mqstore.index.columns.sent_bodies import as_sent
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.arrow import column_kernels
+from mqstore.index.arrow.record_columns import SCHEMA, Records, build_columns
+from mqstore.index.arrow.sent_bodies import as_sent
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.store.errors import ConfigIllegal, CorruptRecord
+from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.mapped_file import MappedFile
+from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["queue_table", "table_schema"]
 
@@ -135,9 +135,9 @@ def _lay_out(commit_log: CommitLog, segment: MappedFile, entries: Entries) -> Re
         # Deleted by retention (of another process, perhaps) before it was first mapped here.
         return None
     physical_offsets, sizes = entries
-    layout = np.empty((kernels.LAYOUT_FIELDS, len(sizes)), np.int32)
+    layout = np.empty((column_kernels.LAYOUT_FIELDS, len(sizes)), np.int32)
     end = min(commit_log.visible_offset - segment.start_offset, segment.size_bytes)
-    count = kernels.lay_out(data, end, segment.start_offset, physical_offsets, sizes, layout)
+    count = column_kernels.lay_out(data, end, segment.start_offset, physical_offsets, sizes, layout)
     if count < len(sizes):
         position = int(physical_offsets[count]) - segment.start_offset
         expected = f"the record of {sizes[count]} bytes of a queue entry"

@@ -3,7 +3,7 @@
 `build_column` makes one column. Arrays are copies in Arrow's own memory, so the buffer may be reused for the
 next piece; `Records.lent` alone lends from it.
 Columns have the names that `StoredMessage` gives the fields; tools/spark/schema.py has Spark's.
-Loops over records are in kernels.py; strings with few distinct values (hosts) are made once per value.
+Loops over records are in column_kernels.py; strings with few distinct values (hosts) are made once per value.
 Threads: any; `build_columns` may take a second one while it works.
 """
 
@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mqstore.index.columns import kernels
-from mqstore.store.beside import beside
-from mqstore.store.host import Host
-from mqstore.store.properties_format import KEYS, TAGS
-from mqstore.store.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
-from mqstore.store.sys_flag import BORN_HOST_V6, COMPRESSED
+from mqstore.index.arrow import column_kernels
+from mqstore.store.record.host import Host
+from mqstore.store.record.properties_format import KEYS, TAGS
+from mqstore.store.record.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
+from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED
+from mqstore.store.threads.run_in_thread import beside
 
 __all__ = ["SCHEMA", "Records", "SentBodies", "build_column", "build_columns"]
 
@@ -61,7 +61,7 @@ SCHEMA = pa.schema(
 
 
 class Pairs(NamedTuple):
-    """The properties of records, split into pairs (kernels.py, `split_pairs`)."""
+    """The properties of records, split into pairs (column_kernels.py, `split_pairs`)."""
 
     first_pairs: Int32s
     pairs: Int32s
@@ -79,7 +79,7 @@ class SentBodies(NamedTuple):
 
 @dataclass(frozen=True)
 class Records:
-    """Whole records: their bytes, and where the parts of each are (kernels.py, `layout`)."""
+    """Whole records: their bytes, and where the parts of each are (column_kernels.py, `layout`)."""
 
     buffer: Bytes
     layout: Int32s
@@ -96,21 +96,21 @@ class Records:
     def int32(self, starts: Int32s, distance: int = 0) -> Int32s:
         """The int at that distance from each start."""
         values = np.empty(starts.size, np.int32)
-        kernels.take_int32(self.buffer, starts, distance, values)
+        column_kernels.take_int32(self.buffer, starts, distance, values)
         return values
 
     def int64(self, starts: Int32s, distance: int = 0) -> Int64s:
         """The long at that distance from each start."""
         values = np.empty(starts.size, np.int64)
-        kernels.take_int64(self.buffer, starts, distance, values)
+        column_kernels.take_int64(self.buffer, starts, distance, values)
         return values
 
     def pieces(self, starts: Int32s, lengths: Int32s) -> tuple[pa.Buffer, pa.Buffer]:
         """Offsets and data of an Arrow array of the given pieces of the buffer."""
         offsets = pa.allocate_buffer((starts.size + 1) * 4)
         total_bytes = int(np.maximum(lengths, 0).sum(dtype=np.int64))
-        data = pa.allocate_buffer(total_bytes + kernels.PIECE_ROOM)
-        kernels.take_bytes(
+        data = pa.allocate_buffer(total_bytes + column_kernels.PIECE_ROOM)
+        column_kernels.take_bytes(
             self.buffer, starts, lengths, np.frombuffer(offsets, np.int32), np.frombuffer(data, np.uint8)
         )
         return offsets, data.slice(0, total_bytes)
@@ -119,7 +119,7 @@ class Records:
         """(which of the distinct pieces each piece is, where each of these comes first)."""
         slots = np.full(2 << int(starts.size).bit_length(), -1, np.int32)
         numbers, firsts = np.empty((2, starts.size), np.int32)
-        count = kernels.number_distinct(self.buffer, starts, lengths, slots, numbers, firsts)
+        count = column_kernels.number_distinct(self.buffer, starts, lengths, slots, numbers, firsts)
         return numbers, firsts[:count]
 
     def binary(self, starts: Int32s, lengths: Int32s) -> pa.Array:
@@ -132,21 +132,23 @@ class Records:
         offsets, data = self.pieces(starts, lengths)
         nulls = pa.py_buffer(present) if present is not None else None
         buffers = [nulls, offsets, data]
-        if kernels.are_texts(np.frombuffer(data, np.uint8), data.size, np.frombuffer(offsets, np.int32)):
+        if column_kernels.are_texts(
+            np.frombuffer(data, np.uint8), data.size, np.frombuffer(offsets, np.int32)
+        ):
             return pa.Array.from_buffers(pa.string(), starts.size, buffers)
         return _decoded(pa.Array.from_buffers(pa.binary(), starts.size, buffers))
 
     def lent(self, starts: Int32s, lengths: Int32s) -> pa.Array:
         """A binary_view array of the given pieces, which stay in the buffer and keep it alive."""
         views = np.empty(4 * starts.size, np.int32)
-        kernels.lend_bytes(self.buffer, starts, lengths, 0, views)
+        column_kernels.lend_bytes(self.buffer, starts, lengths, 0, views)
         return pa.Array.from_buffers(
             pa.binary_view(), starts.size, [None, pa.py_buffer(views), pa.py_buffer(self.buffer)]
         )
 
     def sent_binary(self, sent: SentBodies) -> pa.Array:
         """The bodies as a binary array, those of `sent` as they were sent."""
-        starts, lengths = self.layout[kernels.BODY_START], self.layout[kernels.BODY_LENGTH]
+        starts, lengths = self.layout[column_kernels.BODY_START], self.layout[column_kernels.BODY_LENGTH]
         is_stored = np.ones(len(self), np.bool_)
         is_stored[sent.rows] = False
         order = np.empty(len(self), np.int64)
@@ -160,10 +162,12 @@ class Records:
         """The bodies as a binary_view array: those of `sent` from a copy, the others lent from the buffer."""
         copy, starts, lengths = _joined(sent.bodies)
         views, sent_views = np.empty((len(self), 4), np.int32), np.empty((starts.size, 4), np.int32)
-        stored_lengths = self.layout[kernels.BODY_LENGTH].copy()
+        stored_lengths = self.layout[column_kernels.BODY_LENGTH].copy()
         stored_lengths[sent.rows] = 0
-        kernels.lend_bytes(self.buffer, self.layout[kernels.BODY_START], stored_lengths, 0, views.reshape(-1))
-        kernels.lend_bytes(copy, starts, lengths, 1, sent_views.reshape(-1))
+        column_kernels.lend_bytes(
+            self.buffer, self.layout[column_kernels.BODY_START], stored_lengths, 0, views.reshape(-1)
+        )
+        column_kernels.lend_bytes(copy, starts, lengths, 1, sent_views.reshape(-1))
         views[sent.rows] = sent_views
         buffers = [None, *map(pa.py_buffer, (views, self.buffer, copy))]
         return pa.Array.from_buffers(pa.binary_view(), len(self), buffers)
@@ -171,7 +175,7 @@ class Records:
     @property
     def topics(self) -> pa.Array:
         """The topics as binary."""
-        return self.binary(self.layout[kernels.TOPIC_START], self.layout[kernels.TOPIC_LENGTH])
+        return self.binary(self.layout[column_kernels.TOPIC_START], self.layout[column_kernels.TOPIC_LENGTH])
 
     @property
     def store_timestamps_ms(self) -> Int64s:
@@ -181,8 +185,8 @@ class Records:
     @cached_property
     def store_timestamp_starts(self) -> Int32s:
         """Where the store timestamps lie: behind the born hosts, which are longer with IPv6."""
-        starts: Int32s = self.layout[kernels.POSITION] + np.int32(STORE_TIMESTAMP_POSITION)
-        sys_flags = self.layout[kernels.SYS_FLAG]
+        starts: Int32s = self.layout[column_kernels.POSITION] + np.int32(STORE_TIMESTAMP_POSITION)
+        sys_flags = self.layout[column_kernels.SYS_FLAG]
         if np.bitwise_or.reduce(sys_flags) & BORN_HOST_V6:
             starts[sys_flags & BORN_HOST_V6 != 0] += IPV6_EXTRA_BYTES
         return starts
@@ -190,22 +194,22 @@ class Records:
     @cached_property
     def pairs(self) -> Pairs:
         """The properties of all records."""
-        starts = self.layout[kernels.PROPERTIES_START]
-        lengths = self.layout[kernels.PROPERTIES_LENGTH]
+        starts = self.layout[column_kernels.PROPERTIES_START]
+        lengths = self.layout[column_kernels.PROPERTIES_LENGTH]
         # A pair has four bytes at least, the last one three.
         room = (int(lengths.sum(dtype=np.int64)) + len(self)) // 4
         if room > _ROOM_FOR_PAIRS * len(self):
-            room = kernels.count_pairs(self.buffer, starts, lengths)
+            room = column_kernels.count_pairs(self.buffer, starts, lengths)
         pairs = np.empty((4, room), np.int32)
         first_pairs = np.empty(len(self) + 1, np.int32)
-        count = kernels.split_pairs(self.buffer, starts, lengths, first_pairs, pairs)
+        count = column_kernels.split_pairs(self.buffer, starts, lengths, first_pairs, pairs)
         return Pairs(first_pairs, pairs[:, :count])
 
     def find_property(self, name: str) -> tuple[Int32s, Int32s]:
         """Start and length of a property's value in each record; length -1 where it has none."""
         value_starts = np.empty(len(self), np.int32)
         value_lengths = np.empty(len(self), np.int32)
-        kernels.find_values(
+        column_kernels.find_values(
             self.buffer, *self.pairs, np.frombuffer(name.encode(), np.uint8), value_starts, value_lengths
         )
         return value_starts, value_lengths
@@ -257,7 +261,7 @@ def _copied_bytes(records: Records, schema: pa.Schema) -> int:
     """How many bytes of bodies a table of `schema` has a copy of."""
     if pa.binary() not in schema.types:
         return 0
-    return int(records.layout[kernels.BODY_LENGTH].sum(dtype=np.int64))
+    return int(records.layout[column_kernels.BODY_LENGTH].sum(dtype=np.int64))
 
 
 def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Array:
@@ -269,7 +273,9 @@ def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Arr
 
 
 def _topic(records: Records, _: pa.DataType) -> pa.Array:
-    return records.string(records.layout[kernels.TOPIC_START], records.layout[kernels.TOPIC_LENGTH])
+    return records.string(
+        records.layout[column_kernels.TOPIC_START], records.layout[column_kernels.TOPIC_LENGTH]
+    )
 
 
 def _body(records: Records, arrow_type: pa.DataType) -> pa.Array:
@@ -277,35 +283,37 @@ def _body(records: Records, arrow_type: pa.DataType) -> pa.Array:
     if records.sent is not None:
         return records.sent_lent(records.sent) if is_lent else records.sent_binary(records.sent)
     make = records.lent if is_lent else records.binary
-    return make(records.layout[kernels.BODY_START], records.layout[kernels.BODY_LENGTH])
+    return make(records.layout[column_kernels.BODY_START], records.layout[column_kernels.BODY_LENGTH])
 
 
 def _sys_flag(records: Records, _: pa.DataType) -> pa.Array:
     """COMPRESSED says how the body of the same row is."""
-    sys_flags = records.layout[kernels.SYS_FLAG].copy()
+    sys_flags = records.layout[column_kernels.SYS_FLAG].copy()
     if records.sent is not None:
         sys_flags[records.sent.rows] &= ~COMPRESSED
     return pa.array(sys_flags)
 
 
 def _store_size(records: Records, _: pa.DataType) -> pa.Array:
-    return pa.array(records.layout[kernels.SIZE].copy())  # the layout is reused, Arrow would refer to it
+    return pa.array(
+        records.layout[column_kernels.SIZE].copy()
+    )  # the layout is reused, Arrow would refer to it
 
 
 def _reconsume_times(records: Records, _: pa.DataType) -> pa.Array:
-    return pa.array(records.int32(records.layout[kernels.BODY_START], -16))
+    return pa.array(records.int32(records.layout[column_kernels.BODY_START], -16))
 
 
 def _int_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
     def column(records: Records, _: pa.DataType) -> pa.Array:
-        return pa.array(records.int32(records.layout[kernels.POSITION], distance))
+        return pa.array(records.int32(records.layout[column_kernels.POSITION], distance))
 
     return column
 
 
 def _long_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
     def column(records: Records, _: pa.DataType) -> pa.Array:
-        return pa.array(records.int64(records.layout[kernels.POSITION], distance))
+        return pa.array(records.int64(records.layout[column_kernels.POSITION], distance))
 
     return column
 
@@ -318,7 +326,7 @@ def _timestamp(epoch_ms: Int64s, arrow_type: pa.DataType) -> pa.Array:
 
 
 def _born_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
-    return _timestamp(records.int64(records.layout[kernels.POSITION], 40), arrow_type)
+    return _timestamp(records.int64(records.layout[column_kernels.POSITION], 40), arrow_type)
 
 
 def _store_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
@@ -326,13 +334,13 @@ def _store_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
 
 
 def _born_host(records: Records, _: pa.DataType) -> pa.Array:
-    starts = records.layout[kernels.POSITION] + np.int32(48)
+    starts = records.layout[column_kernels.POSITION] + np.int32(48)
     return _hosts(records, starts, records.store_timestamp_starts)
 
 
 def _store_host(records: Records, _: pa.DataType) -> pa.Array:
     starts = records.store_timestamp_starts + np.int32(8)
-    return _hosts(records, starts, records.layout[kernels.BODY_START] - np.int32(16))
+    return _hosts(records, starts, records.layout[column_kernels.BODY_START] - np.int32(16))
 
 
 def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:

@@ -3,7 +3,7 @@
 A batch of records is cut where decompressed bodies become many bytes, since a few kilobytes may stand for
 gigabytes. Records without a compressed body, the most of them, pass as they are.
 
-How one body is decompressed: store/compressed_body.py. Threads: any.
+How one body is decompressed: store/message/compressed_body.py. Threads: any.
 """
 
 import logging
@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from mqstore.index.columns import kernels
-from mqstore.index.columns.records import Records, SentBodies
-from mqstore.store.compressed_body import decompress
+from mqstore.index.arrow import column_kernels
+from mqstore.index.arrow.record_columns import Records, SentBodies
 from mqstore.store.errors import BodyTooLarge, CorruptBody
-from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION
-from mqstore.store.sys_flag import COMPRESSED
+from mqstore.store.message.compressed_body import decompress
+from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION
+from mqstore.store.record.sys_flag import COMPRESSED
 
 __all__ = ["as_sent"]
 
@@ -34,12 +34,12 @@ def as_sent(records: Records, schema: pa.Schema, *, keep_broken: bool = False) -
     Without a column `body` in `schema`, none is decompressed. keep_broken: a body that cannot be decompressed
     stays as it is stored, and so does its sys flag. Raises CorruptBody, BodyTooLarge otherwise.
     """
-    sys_flags = records.layout[kernels.SYS_FLAG]
+    sys_flags = records.layout[column_kernels.SYS_FLAG]
     if not np.bitwise_or.reduce(sys_flags) & COMPRESSED:
         yield records
         return
     # RocketMQ leaves empty ones alone.
-    rows = np.flatnonzero((sys_flags & COMPRESSED != 0) & (records.layout[kernels.BODY_LENGTH] > 0))
+    rows = np.flatnonzero((sys_flags & COMPRESSED != 0) & (records.layout[column_kernels.BODY_LENGTH] > 0))
     if "body" not in schema.names:
         yield replace(records, sent=SentBodies(rows, []))
         return
@@ -60,12 +60,12 @@ def as_sent(records: Records, schema: pa.Schema, *, keep_broken: bool = False) -
 def _body(records: Records, row: int, *, keep_broken: bool) -> bytes | None:
     """The body of a row as it was sent; None for one that stays as it is."""
     layout, buffer = records.layout, records.buffer
-    start = int(layout[kernels.BODY_START, row])
-    offset_at = int(layout[kernels.POSITION, row]) + PHYSICAL_OFFSET_POSITION
+    start = int(layout[column_kernels.BODY_START, row])
+    offset_at = int(layout[column_kernels.POSITION, row]) + PHYSICAL_OFFSET_POSITION
     physical_offset = int.from_bytes(buffer[offset_at : offset_at + 8].tobytes(), "big")
-    stored_body = buffer[start : start + int(layout[kernels.BODY_LENGTH, row])].data
+    stored_body = buffer[start : start + int(layout[column_kernels.BODY_LENGTH, row])].data
     try:
-        return decompress(stored_body, int(layout[kernels.SYS_FLAG, row]), physical_offset)
+        return decompress(stored_body, int(layout[column_kernels.SYS_FLAG, row]), physical_offset)
     except (CorruptBody, BodyTooLarge) as error:
         if not keep_broken:
             raise

@@ -5,12 +5,13 @@ a file is being filled, its slots live in memory; the kernel inserts into that c
 entries that is then copied into the mapping. `write_back` copies the slots that were touched, and the header.
 Between two of these the file on disk is the hash table as it was, with unused entries behind it.
 
-It does not choose keys, names or moments (index_files.py). Room for entries is reserved in windows, for slots
-where some are written back, so a few keys do not take 20 MB: a full disk is StoreFull before a mapped page is
-touched.
+It does not choose keys, names or moments (index_file_key_index.py). Room for entries is reserved in windows,
+for slots where some are written back, so a few keys do not take 20 MB: a full disk is StoreFull before a
+mapped page is touched.
 Threads: one writer, which its owner chooses. A reader may walk from an entry number that the writer gave it
 (`first_entry`) without a lock: entries do not change.
-Durability: of what was written back before `sync` returned. Rebuilt from the commit log by index_files.py.
+Durability: of what was written back before `sync` returned. Rebuilt from the commit log by
+index_file_key_index.py.
 """
 
 from bisect import bisect_left
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.index_file_format import (
+from mqstore.index.index_file.index_file_format import (
     ENTRY_BYTES,
     GROUP_SHIFT,
     HEADER_BYTES,
@@ -37,8 +38,8 @@ from mqstore.index.index_file_format import (
     file_size_bytes,
     slot_of,
 )
-from mqstore.store.file_system import FileSystem
-from mqstore.store.mapped_file import MappedFile
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import MappedFile
 
 __all__ = ["IndexFile", "IndexFileSize", "Rows"]
 
@@ -167,7 +168,7 @@ class IndexFile:
 
     def put(self, rows: Rows) -> int:
         """Insert as many of `rows` as fit; returns how many. Raises StoreFull; then none was."""
-        from mqstore.index.keys import kernels
+        from mqstore.index.keys import key_kernels
 
         number = self.header.index_count
         rows = rows[: self._size.entry_count - number]
@@ -176,7 +177,7 @@ class IndexFile:
         header = np.array(self.header, np.int64)
         entries = np.empty(ENTRY_BYTES * len(rows), np.uint8)
         try:
-            kernels.insert_index_entries(rows, header, self._slots, self._touched, entries)
+            key_kernels.insert_index_entries(rows, header, self._slots, self._touched, entries)
             self._file.write(self._position_of(number), entries.data)
             self.header = IndexHeader(*header.tolist())
         except BaseException:
@@ -267,11 +268,11 @@ class IndexFile:
 
     def forget_from(self, header: IndexHeader) -> None:
         """Go back, in memory, to the entries that were there under `header`; the slots follow from them."""
-        from mqstore.index.keys import kernels
+        from mqstore.index.keys import key_kernels
 
         slots = np.zeros(SLOT_BYTES * self._size.slot_count, np.uint8)
         entries = self._file.array[self._position_of(0) :]
-        hash_slot_count = kernels.index_slots(entries, header.index_count, slots)
+        hash_slot_count = key_kernels.index_slots(entries, header.index_count, slots)
         # All that are in use are written again, though they be there: a sync that failed may have lost them.
         in_use = np.bitwise_or.reduceat(slots | self._mapped_slots(), np.arange(0, len(slots), _GROUP_BYTES))
         self._touched = (in_use != 0).astype(np.uint8)

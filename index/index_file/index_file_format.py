@@ -24,7 +24,8 @@
 Big-endian. Files are `index/yyyyMMddHHmmssSSS` (local time of creation), 420,000,040 bytes by default;
 the numbers of slots and entries are a broker's settings (`max_hash_slot_num`, `max_index_num`) and not in
 the file. Only hashes are kept, so an entry says "perhaps this key".
-page: docs/format/index_file.md. Written and read by index_file.py; the row of files is index_files.py.
+page: docs/format/index_file.md. Written and read by index_file.py; the row of files is
+index_file_key_index.py.
 
 The file is derived from the commit log, so it has no checksum. Pure functions; no I/O, no clock.
 """
@@ -36,7 +37,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.java_hash import string_hash
+from mqstore.store.record.java_hash import string_hash
 
 __all__ = [
     "DEFAULT_ENTRY_COUNT",

@@ -5,14 +5,14 @@ behind the same log (docs/format/index_file.md). Answers are exact all the same:
 its record, and no file is passed over because of its time range, as clocks step back.
 
 Rebuilt from the commit log: delete `index/`, and the next open begins at the first record. Where they are
-taken up again, whoever wrote them and however that ended, is for index_recovery.py to say.
+taken up again, whoever wrote them and however that ended, is for index_file_recovery.py to say.
 
 What a broker keeps after a kill (IndexService#load) is a file that ends no later than its checkpoint's
 indexMsgTimestamp; it puts in again what it dispatches again. So before a header says where a file ends,
 `vouch` raises that time, and `durable_to` says from where on a broker has to dispatch.
 
 A reader takes what the files do not hold from the log into its memory, and changes nothing.
-It does not lay out a file (index_file.py), name it or delete it (index_file_row.py).
+It does not lay out a file (index_file.py), name it or delete it (index_file_list.py).
 Threads: `_lock` orders those who absorb, flush and cut; a query holds it only to find its chains.
 Durability: what was absorbed before `flush` or `close` returned; a full file is before the next begins. A
 sync that failed may have lost what later ones cannot bring back: nothing is called durable any more until the
@@ -27,19 +27,19 @@ from typing import Final
 
 import numpy as np
 
-from mqstore.index.index_file import IndexFile, IndexFileSize, Rows
-from mqstore.index.index_file_format import key_hash
-from mqstore.index.index_file_row import IndexFileRow
-from mqstore.index.index_point_file import IndexPointFile
-from mqstore.index.index_point_format import IndexPoint
-from mqstore.index.index_recovery import IndexRecovery, Reached
-from mqstore.index.key_lookup import END_OF_TIME_MS, message_with_key
+from mqstore.index.index_file.index_file import IndexFile, IndexFileSize, Rows
+from mqstore.index.index_file.index_file_format import key_hash
+from mqstore.index.index_file.index_file_list import IndexFileRow
+from mqstore.index.index_file.index_file_recovery import IndexRecovery, Reached
+from mqstore.index.index_file.index_point_file import IndexPointFile
+from mqstore.index.index_file.index_point_format import IndexPoint
+from mqstore.index.keys.key_index import END_OF_TIME_MS, message_with_key
 from mqstore.store.clock import Clock
-from mqstore.store.commit_log import CommitLog, LogChunk
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import is_foreign, raise_foreign
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["IndexFiles"]
 
@@ -53,7 +53,7 @@ _FLUSH_SEGMENTS: Final = 4
 
 
 class IndexFiles:
-    """The keys of one store, in RocketMQ's index files; see key_lookup.py for what the methods promise."""
+    """The keys of one store, in RocketMQ's index files; see key_index.py for what the methods promise."""
 
     def __init__(
         self,
@@ -146,14 +146,14 @@ class IndexFiles:
             return sum(file.index_count - 1 for file in self._row.files) + sum(map(len, self._tail))
 
     def absorb(self, chunk: LogChunk) -> int:
-        from mqstore.index.keys import kernels
+        from mqstore.index.keys import key_kernels
 
         with self._lock, self._typed_errors():
             self._check_open()
-            consumed, ending = 0, kernels.ENDING_NO_ROOM
-            while ending == kernels.ENDING_NO_ROOM:
+            consumed, ending = 0, key_kernels.ENDING_NO_ROOM
+            while ending == key_kernels.ENDING_NO_ROOM:
                 offset = chunk.base_offset + consumed
-                used, count, last_at, last_timestamp, ending = kernels.java_key_entries(
+                used, count, last_at, last_timestamp, ending = key_kernels.java_key_entries(
                     chunk.data[consumed:], offset, self._rows, 0, self._with_tags
                 )
                 try:
@@ -165,7 +165,7 @@ class IndexFiles:
                     self._reached = self._recovery.reached_from(self._reached)
                     raise
                 consumed += used
-            if ending == kernels.ENDING_BLANK:
+            if ending == key_kernels.ENDING_BLANK:
                 consumed = chunk.segment_end - chunk.base_offset
                 if chunk.segment_end > self._reached.offset:
                     self._reached = self._reached._replace(offset=chunk.segment_end, rows_done=0)

@@ -4,7 +4,7 @@ A file is named by its time of creation, local time, 17 digits; the row is in th
 that of the log. Cutting has two steps, so that a crash between them is no loss: first in memory, which the
 owner then writes down as where to go on (index_point_file.py), then on disk (`make_disk_follow`).
 
-It knows neither keys nor the log (index_files.py). Threads: its owner calls it under a lock.
+It knows neither keys nor the log (index_file_key_index.py). Threads: its owner calls it under a lock.
 Durability: a new name is durable before `append_file` returns.
 """
 
@@ -12,13 +12,13 @@ import datetime
 import re
 from pathlib import Path
 
-from mqstore.index.index_file import IndexFile, IndexFileSize
-from mqstore.index.index_file_format import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
-from mqstore.index.index_file_size import find_slot_count
-from mqstore.index.index_point_format import NO_FILE, IndexPoint
+from mqstore.index.index_file.index_file import IndexFile, IndexFileSize
+from mqstore.index.index_file.index_file_format import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
+from mqstore.index.index_file.index_file_size import find_slot_count
+from mqstore.index.index_file.index_point_format import NO_FILE, IndexPoint
 from mqstore.store.errors import SegmentSizeMismatch
-from mqstore.store.file_system import FileEntry, FileSystem
-from mqstore.store.segment_files import row_file_bytes
+from mqstore.store.files.file_system import FileEntry, FileSystem
+from mqstore.verify.raw_segments import row_file_bytes
 
 __all__ = ["IndexFileRow", "file_name"]
 

@@ -11,13 +11,14 @@ What may be found when they are opened, and the rule for each:
     5  with a hole                      somebody wrote to the log without them, or a broker dropped a file:
                                         cut where the first key is missing
     6  in the middle of a record        it had more keys than fitted its file: its other keys follow
-    7  with a file of another length    it goes, and all behind it (index_file_row.py)
+    7  with a file of another length    it goes, and all behind it (index_file_list.py)
 
 Then the dispatcher goes on where the entries end: no key is missed and none is there twice. Holes are looked
 for behind the index point, up to which the files are known to be complete, and without one between files.
 Only keys make a hole: tags, which older brokers do not index, may be missing.
 
-It changes the row in memory only: its owner writes the point, and lets the disk follow (index_files.py).
+It changes the row in memory only: its owner writes the point, and lets the disk follow
+(index_file_key_index.py).
 Threads: its owner calls it under a lock.
 """
 
@@ -26,10 +27,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mqstore.index.index_file import Rows
-from mqstore.index.index_file_row import IndexFileRow
-from mqstore.index.index_point_format import IndexPoint
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.index_file.index_file import Rows
+from mqstore.index.index_file.index_file_list import IndexFileRow
+from mqstore.index.index_file.index_point_format import IndexPoint
+from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["IndexRecovery", "Reached"]
 
@@ -200,7 +201,7 @@ class IndexRecovery:
 
     def _walk(self, start: int, below_offset: int, *, with_tags: bool) -> Iterator[Rows]:
         """Keys of the records from `start` on, lent until the next piece. Damage ends it."""
-        from mqstore.index.keys import kernels
+        from mqstore.index.keys import key_kernels
 
         buffer = np.empty((_ROWS, 3), np.int64)
         offset = start
@@ -208,17 +209,19 @@ class IndexRecovery:
             chunk = self._commit_log.chunk(offset, min(_WALK_BYTES, below_offset - offset))
             if chunk is None:
                 return
-            used, count, _, _, ending = kernels.java_key_entries(chunk.data, offset, buffer, 0, with_tags)
-            if used == 0 and ending == kernels.ENDING_NO_RECORD:
+            used, count, _, _, ending = key_kernels.java_key_entries(chunk.data, offset, buffer, 0, with_tags)
+            if used == 0 and ending == key_kernels.ENDING_NO_RECORD:
                 # Cut by the limit, perhaps.
                 message = self._commit_log.look_message_by_offset(offset)
                 if message is None or message.store_size <= len(chunk.data):
                     return
                 chunk = self._commit_log.chunk(offset, message.store_size)
                 assert chunk is not None
-                used, count, _, _, ending = kernels.java_key_entries(chunk.data, offset, buffer, 0, with_tags)
+                used, count, _, _, ending = key_kernels.java_key_entries(
+                    chunk.data, offset, buffer, 0, with_tags
+                )
             yield buffer[:count]
-            offset = chunk.segment_end if ending == kernels.ENDING_BLANK else offset + used
+            offset = chunk.segment_end if ending == key_kernels.ENDING_BLANK else offset + used
 
     def __repr__(self) -> str:
         return f"IndexRecovery({self._row!r})"

@@ -7,8 +7,8 @@ Durability: when `save` or `delete` returns. Threads: one saver at a time.
 
 from pathlib import Path
 
-from mqstore.index.index_point_format import IndexPoint, decode_index_point, encode_index_point
-from mqstore.store.file_system import FileSystem
+from mqstore.index.index_file.index_point_format import IndexPoint, decode_index_point, encode_index_point
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["IndexPointFile"]

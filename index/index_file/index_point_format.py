@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
-from mqstore.index.index_file_format import HEADER_BYTES, IndexHeader, decode_header, encode_header
+from mqstore.index.index_file.index_file_format import HEADER_BYTES, IndexHeader, decode_header, encode_header
 
 __all__ = [
     "INDEX_POINT_BYTES",

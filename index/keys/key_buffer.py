@@ -1,9 +1,9 @@
 """The key buffer: keys that were read from the log and are not stored yet.
 
 New keys are put into one fixed array by the kernel, unsorted: that is all the work done behind each put.
-They are sorted into runs (key_run.py) when somebody asks for them, or when the array is full.
+They are sorted into runs (sorted_run.py) when somebody asks for them, or when the array is full.
 
-It stores nothing and answers no query (key_index.py). Threads: its owner calls it under a lock; the runs
+It stores nothing and answers no query (lmdb_key_index.py). Threads: its owner calls it under a lock; the runs
 that it hands out are immutable and may be used without.
 """
 
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mqstore.index.key_index_format import PHYSICAL_OFFSET, KeyIndexState
-from mqstore.index.key_run import KeyRun, merge_count
-from mqstore.store.commit_log import LogChunk
+from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
+from mqstore.index.keys.sorted_run import KeyRun, merge_count
+from mqstore.store.log.commit_log import LogChunk
 
 __all__ = ["KeyBuffer"]
 
@@ -46,17 +46,17 @@ class KeyBuffer:
 
     def take(self, chunk: LogChunk) -> int:
         """Take in the keys of the whole records of `chunk`, from where the entries end; bytes used up."""
-        from mqstore.index.keys import kernels
+        from mqstore.index.keys import key_kernels
 
-        consumed, ending = 0, kernels.ENDING_NO_ROOM
-        while ending == kernels.ENDING_NO_ROOM:
+        consumed, ending = 0, key_kernels.ENDING_NO_ROOM
+        while ending == key_kernels.ENDING_NO_ROOM:
             held = self._held
             offset = chunk.base_offset + consumed
-            used, row_count, last_at, last_timestamp, ending = kernels.key_entries(
+            used, row_count, last_at, last_timestamp, ending = key_kernels.key_entries(
                 chunk.data[consumed:], offset, self._rows, held.row_count
             )
             consumed += used
-            if ending == kernels.ENDING_BLANK:
+            if ending == key_kernels.ENDING_BLANK:
                 consumed = chunk.segment_end - chunk.base_offset
             state = held.state
             if consumed and chunk.base_offset + consumed > state.dispatched_offset:
@@ -64,7 +64,7 @@ class KeyBuffer:
                 state = state.advanced(chunk.base_offset + consumed, last_offset, last_timestamp)
             row_count = self._without_known(held, row_count)
             self._held = _Held(held.runs, row_count, state)
-            if ending == kernels.ENDING_NO_ROOM:
+            if ending == key_kernels.ENDING_NO_ROOM:
                 self._settle()
         return consumed
 

@@ -1,6 +1,6 @@
 """What a key index can do, and what it means that a message has a key.
 
-Two implementations: `LmdbKeyIndex` (key_index.py: LMDB, on the disk) and `MemoryKeyIndex`
+Two implementations: `LmdbKeyIndex` (lmdb_key_index.py: LMDB, on the disk) and `MemoryKeyIndex`
 (memory_key_index.py: for a store in memory, and the plain twin of the other). Both are fed by the
 dispatcher, in the order of the log, and both are asked by `MessageStore.query_message`.
 
@@ -13,8 +13,8 @@ Threads: every method may be called from any thread.
 from pathlib import Path
 from typing import Protocol
 
-from mqstore.store.commit_log import CommitLog, LogChunk
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["END_OF_TIME_MS", "KeyLookup", "has_key", "key_hash", "message_with_key"]
 
@@ -104,7 +104,7 @@ def message_with_key(
 def key_hash(topic: str, key: str) -> int:
     """FNV-1a, 64 bits, of the UTF-8 bytes of `topic#key`, signed. Never to be changed: it is on disks.
 
-    The compiled twin is in kernels.py (`key_entries`).
+    The compiled twin is in entry_kernels.py (`key_entries`).
 
     >>> key_hash("TopicTest", "order-1").to_bytes(8, "big", signed=True).hex()
     'c324695ee2d21099'

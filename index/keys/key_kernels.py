@@ -1,22 +1,23 @@
 """Compiled walks from the log to keys, and from keys into RocketMQ's index files.
 
-Two hashes of `topic#key`: FNV-1a of 64 bits for our own key index (../key_index.py), Java's String#hashCode
-for the index files (../index_files.py). The walk is that of ../kernels.py: the same rules for arrays, bounds
-and what counts as a record. Nothing is written but the arrays that the caller gives to be filled.
-Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs it.
+Two hashes of `topic#key`: FNV-1a of 64 bits for our own key index (index/keys/lmdb_key_index.py), Java's
+String#hashCode for the index files (index/index_file/index_file_key_index.py). The walk is that of
+index/queue/entry_kernels.py: the same rules for arrays, bounds and what counts as a record. Nothing is
+written but the arrays that the caller gives to be filled. Callers hold no lock: the kernels release the GIL.
+Import this module inside the function that first needs it.
 Source: IndexService#buildIndex, IndexFile#putKey. The plain twins are in tests/support/plain_index_files.py
-and ../memory_key_index.py.
+and index/keys/memory_key_index.py.
 """
 
 import numpy as np
 
-from mqstore.index import index_file_format
-from mqstore.index.kernels import java_hash_on, matches, write_big_endian
+from mqstore.index.index_file import index_file_format
+from mqstore.index.queue.entry_kernels import java_hash_on, matches, write_big_endian
 from mqstore.store.compiled import compiled
-from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
-from mqstore.store.properties_format import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
-from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
-from mqstore.store.sys_flag import BORN_HOST_V6, TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from mqstore.store.record.properties_format import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
+from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
+from mqstore.store.record.record_kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
+from mqstore.store.record.sys_flag import BORN_HOST_V6, TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 __all__ = [
     "ENDING_BLANK",

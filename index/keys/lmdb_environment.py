@@ -12,7 +12,7 @@ while no transaction is open, so reads go one at a time; they are short. The map
 not fit is aborted, the map doubled, and the work done again. A reader in another process shares the lock
 file, the one file that it writes to, unless it may not.
 
-What the pairs mean: stored_runs.py. The only module that imports lmdb.
+What the pairs mean: lmdb_runs.py. The only module that imports lmdb.
 Threads: any read; writers exclude each other above. A forked child forgets them, and opens its own.
 """
 
@@ -25,11 +25,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar, cast
 
-from mqstore.index.key_index_format import ENTRY_BYTES
-from mqstore.index.key_run import MAX_RUN_ENTRIES
-from mqstore.index.stored_runs import is_usable
+from mqstore.index.keys.key_index_format import ENTRY_BYTES
+from mqstore.index.keys.lmdb_runs import is_usable
+from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import suppress_system_error
 from mqstore.store.inherited import leave_to_parent
 

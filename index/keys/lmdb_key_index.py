@@ -1,6 +1,6 @@
 """The key index on disk: which messages have a key. LMDB, at `<root>/mqstore/keys/`; a broker ignores it.
 
-Keys of new records gather in memory (key_buffer.py) and are stored as sorted runs (key_run.py), each one
+Keys of new records gather in memory (key_buffer.py) and are stored as sorted runs (sorted_run.py), each one
 LMDB value: a whole batch in one transaction, together with how far the index reaches. (One LMDB pair for
 each key was measured: inserting random hashes rewrites nearly a page for each, 18 times slower at four
 million keys and falling, and the GIL changes hands at each.) Bytes: key_index_format.py.
@@ -16,7 +16,7 @@ state ends. What the log lost in the same crash is cut off at opening. An index 
 log's (somebody else has cut the log and written on) is begun anew, as is a damaged one.
 
 A reader in another process takes keys that the writer has not stored yet from the log into its memory.
-It does not walk the log (dispatcher.py), open files (key_environment.py) or look into LMDB (stored_runs.py).
+It does not walk the log (dispatcher.py), open files (lmdb_environment.py) or look into LMDB (lmdb_runs.py).
 Crash tests see its folder as it is; a store in memory has MemoryKeyIndex (memory_key_index.py).
 Threads: `_lock` orders those who absorb, store and cut; a query holds it only to take the runs in memory.
 Durability: what was absorbed before `flush` or `close` returned.
@@ -29,9 +29,11 @@ from typing import Final
 
 import numpy as np
 
-from mqstore.index import stored_runs
-from mqstore.index.key_buffer import KeyBuffer
-from mqstore.index.key_environment import (
+from mqstore.index.keys import lmdb_runs
+from mqstore.index.keys.key_buffer import KeyBuffer
+from mqstore.index.keys.key_index import END_OF_TIME_MS, key_hash, message_with_key
+from mqstore.index.keys.key_index_format import KeyIndexState
+from mqstore.index.keys.lmdb_environment import (
     KeyEnvironment,
     acquire_readable,
     acquire_writable,
@@ -39,14 +41,12 @@ from mqstore.index.key_environment import (
     give_up,
     release,
 )
-from mqstore.index.key_index_format import KeyIndexState
-from mqstore.index.key_lookup import END_OF_TIME_MS, key_hash, message_with_key
-from mqstore.index.stored_runs import END_OF_LOG
-from mqstore.store.commit_log import CommitLog, LogChunk
+from mqstore.index.keys.lmdb_runs import END_OF_LOG
 from mqstore.store.errors import StoreClosed, StoreFull, StoreReadOnly
-from mqstore.store.file_system import FileSystem
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["LmdbKeyIndex"]
 
@@ -55,7 +55,7 @@ _COMMIT_ENTRIES: Final = 1 << 16
 
 
 class LmdbKeyIndex:
-    """The keys of one store, in LMDB; see key_lookup.py for what the methods promise."""
+    """The keys of one store, in LMDB; see key_index.py for what the methods promise."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class LmdbKeyIndex:
             acquire = acquire_readable if read_only else acquire_writable
             self._environment = acquire(self._file_system, directory, self)
             self._stored = (
-                self._environment.read(stored_runs.read_state)
+                self._environment.read(lmdb_runs.read_state)
                 if self._environment is not None
                 else KeyIndexState(0)
             )
@@ -118,7 +118,7 @@ class LmdbKeyIndex:
     def entry_count(self) -> int:
         """Entries held, those of deleted records that still take room included."""
         with self._lock:
-            stored = self._environment.read(stored_runs.count_entries) if self._environment is not None else 0
+            stored = self._environment.read(lmdb_runs.count_entries) if self._environment is not None else 0
             return stored + self._buffer.entry_count
 
     # -- taking in ------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class LmdbKeyIndex:
         """Reading only: leave to the stored runs what the writer has stored by now."""
         if self._environment is None:
             return
-        self._stored = stored = self._environment.read(stored_runs.read_state)
+        self._stored = stored = self._environment.read(lmdb_runs.read_state)
         self._buffer.keep_between(stored.dispatched_offset, END_OF_LOG, max(self._buffer.state, stored))
 
     def flush(self) -> None:
@@ -151,7 +151,7 @@ class LmdbKeyIndex:
         if state == self._stored:
             return
         # An interrupt (Ctrl-C) behind this leaves all of it to be stored once more, which changes nothing.
-        self._writer.write(lambda transaction: stored_runs.store(transaction, runs, state))
+        self._writer.write(lambda transaction: lmdb_runs.store(transaction, runs, state))
         self._buffer.clear()
         self._stored = state
 
@@ -188,7 +188,7 @@ class LmdbKeyIndex:
         pieces = [run.offsets(*wanted) for run in runs]
         if environment is not None:
             pieces += environment.read_kept(
-                stored_runs.lend_runs, lambda stored: stored_runs.offsets_in(stored, *wanted, limit)
+                lmdb_runs.lend_runs, lambda stored: lmdb_runs.offsets_in(stored, *wanted, limit)
             )
         pieces = [piece for piece in pieces if len(piece)]
         if not pieces:
@@ -205,7 +205,7 @@ class LmdbKeyIndex:
             self._check_open()
             cut = KeyIndexState(physical_offset)
             if self._stored.dispatched_offset > physical_offset and not self._read_only:
-                self._writer.write(lambda transaction: stored_runs.cut(transaction, cut))
+                self._writer.write(lambda transaction: lmdb_runs.cut(transaction, cut))
                 self._stored = cut
             state = self._buffer.state
             if state.dispatched_offset > physical_offset:
@@ -216,11 +216,9 @@ class LmdbKeyIndex:
         with self._lock:
             self._check_open()
             if self._writer.read(
-                lambda transaction: stored_runs.oldest_run_ends(transaction) < min_physical_offset
+                lambda transaction: lmdb_runs.oldest_run_ends(transaction) < min_physical_offset
             ):
-                self._writer.write(
-                    lambda transaction: stored_runs.drop_runs(transaction, min_physical_offset)
-                )
+                self._writer.write(lambda transaction: lmdb_runs.drop_runs(transaction, min_physical_offset))
 
     @property
     def _writer(self) -> KeyEnvironment:

@@ -2,7 +2,7 @@
 
 Plain functions over an LMDB transaction; what they return is copied, unless it says lent. A function that
 writes may be run again from the start, as when the map was too small. Bytes: key_index_format.py.
-Who opens, commits and locks: key_index.py and key_environment.py.
+Who opens, commits and locks: lmdb_key_index.py and lmdb_environment.py.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.key_index_format import (
+from mqstore.index.keys.key_index_format import (
     ENTRY_BYTES,
     RUN_HEADER_BYTES,
     STATE_KEY,
@@ -24,10 +24,10 @@ from mqstore.index.key_index_format import (
     is_run_key,
     run_key_offset,
 )
-from mqstore.index.key_run import MAX_RUN_ENTRIES, KeyRun, merge_count
+from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, KeyRun, merge_count
 
 if TYPE_CHECKING:
-    from mqstore.index.key_environment import Transaction
+    from mqstore.index.keys.lmdb_environment import Transaction
 
 __all__ = [
     "END_OF_LOG",

@@ -1,8 +1,8 @@
 """The key index in memory: for a store that lives in memory, where LMDB has no files to work on.
 
 A dictionary from (topic, key) to the offsets of its messages, filled by decoding each record in plain Python.
-It shares nothing with the index on disk (key_index.py) but the contract (key_lookup.py), so that the tests
-of the one can be checked with the other.
+It shares nothing with the index on disk (lmdb_key_index.py) but the contract (key_index.py), so that the
+tests of the one can be checked with the other.
 
 Rebuilt from the commit log at every open. Threads: one lock around everything.
 """
@@ -14,11 +14,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mqstore.index.key_lookup import END_OF_TIME_MS, message_with_key
-from mqstore.store.commit_log import CommitLog, LogChunk
-from mqstore.store.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES, FIXED_BYTES
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from mqstore.index.keys.key_index import END_OF_TIME_MS, message_with_key
+from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES, FIXED_BYTES
+from mqstore.store.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 __all__ = ["MemoryKeyIndex"]
 
@@ -26,7 +26,7 @@ _PREFIX = struct.Struct(">ii")
 
 
 class MemoryKeyIndex:
-    """The keys of one store, in a dictionary; see key_lookup.py for what the methods promise."""
+    """The keys of one store, in a dictionary; see key_index.py for what the methods promise."""
 
     def __init__(self, commit_log: CommitLog) -> None:
         self._commit_log = commit_log

@@ -5,7 +5,7 @@ that has a key twice has it once here. A run never changes: runs that follow eac
 merged into a new one, by the rule of a binary counter (`merge_count`), so that there are few of them and
 each entry is copied a number of times that grows with the logarithm only.
 
-It does not know where its rows are kept: in memory (key_buffer.py) or lent by LMDB (key_index.py).
+It does not know where its rows are kept: in memory (key_buffer.py) or lent by LMDB (lmdb_key_index.py).
 Bytes: key_index_format.py. Threads: immutable.
 """
 
@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.key_index_format import (
+from mqstore.index.keys.key_index import END_OF_TIME_MS
+from mqstore.index.keys.key_index_format import (
     HASH,
     PHYSICAL_OFFSET,
     STORE_TIMESTAMP,
@@ -24,7 +25,6 @@ from mqstore.index.key_index_format import (
     decode_entries,
     encode_run,
 )
-from mqstore.index.key_lookup import END_OF_TIME_MS
 
 __all__ = ["MAX_RUN_ENTRIES", "KeyRun", "merge_count"]
 
@@ -86,7 +86,7 @@ class KeyRun:
         self, code: int, begin_ms: int, end_ms: int, least_offset: int, below_offset: int
     ) -> npt.NDArray[np.int64]:
         """Offsets of the records with this hash in the ranges of time and of offset, ascending. Copies."""
-        from mqstore.index.search.kernels import run_offsets
+        from mqstore.index.pull.pull_kernels import run_offsets
 
         packed, is_big_endian = self._packed
         # A caller may name times beyond those that a record can have.

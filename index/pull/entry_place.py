@@ -5,9 +5,9 @@ Threads: any; no lock is taken.
 Source: DefaultMessageStore#getMessageStoreTimeStamp, #getCommitLogOffsetInQueue, #getEarliestMessageTime.
 """
 
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
+from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["earliest_message_time", "physical_offset_of", "store_timestamp_of"]
 

@@ -1,10 +1,11 @@
 """The pull: messages of one queue from an entry on, and what to ask for next in every case.
 
 The statuses and their next offsets are RocketMQ's, so a client that follows `next_begin_offset` always gets
-on. Entries come from consume_queue.py, records from store/commit_log.py; both are views of mapped files.
+on. Entries come from consume_queue.py, records from store/log/commit_log.py; both are views of mapped files.
 
-It does not wait for messages (mqstore/arrivals.py), dispatch what was just written (dispatcher.py), know
-where a group stands (mqstore/consumer_offsets.py) or whether a topic exists (mqstore/topics.py).
+It does not wait for messages (mqstore/put/arrivals.py), dispatch what was just written (dispatcher.py), know
+where a group stands (mqstore/metadata/consumer_offsets.py) or whether a topic exists
+(mqstore/metadata/topics.py).
 
 A queue to which nothing was ever put is an empty one, as in RocketMQ, which creates it on the spot.
 Difference from DefaultMessageStore#getMessage: the limits for messages in memory apply to all messages, for
@@ -20,19 +21,19 @@ from itertools import repeat
 import msgspec
 import numpy as np
 
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
-from mqstore.index.consume_queue_store import ConsumeQueueStore
-from mqstore.index.message_filter import ALL_TAGS, TagFilter, parse_subscription
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.pull.tag_filter import ALL_TAGS, TagFilter, parse_subscription
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.inner_batch import is_inner_batch, single_messages
-from mqstore.store.record_format import PHYSICAL_OFFSET_POSITION, RecordIllegal
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.message.inner_batch import is_inner_batch, single_messages
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION, RecordIllegal
+from mqstore.store.record.sys_flag import INNER_BATCH
 from mqstore.store.status import GetMessageStatus
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import INNER_BATCH
 
 __all__ = ["GetMessageResult", "MessageReader"]
 
@@ -175,15 +176,15 @@ class MessageReader:
         end = min(log.visible_offset - segment.start_offset, segment.size_bytes)
         places = np.empty((4, max_count), np.int64)
         packed = np.frombuffer(entries, np.uint8)
-        from mqstore.index.search import kernels
+        from mqstore.index.pull import pull_kernels
 
         if tag_filter is None:
-            count, collected_bytes = kernels.locate_records(
+            count, collected_bytes = pull_kernels.locate_records(
                 packed, data, segment.start_offset, end, max_bytes, places
             )
             examined = count
         else:
-            examined, count, collected_bytes = kernels.locate_tagged(
+            examined, count, collected_bytes = pull_kernels.locate_tagged(
                 packed,
                 data,
                 segment.start_offset,

@@ -18,12 +18,12 @@ from typing import Literal
 
 import numpy as np
 
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.consume_queue_format import ENTRY, ENTRY_BYTES
-from mqstore.index.key_lookup import END_OF_TIME_MS
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.keys.key_index import END_OF_TIME_MS
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import ENTRY, ENTRY_BYTES
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["Boundary", "offset_in_queue_by_time"]
 
@@ -76,7 +76,7 @@ def _narrowed(
     segment = commit_log.files.file_for(ENTRY.unpack_from(entries, (high - low) // 2 * ENTRY_BYTES)[0])
     if segment is None:
         return low, high
-    from mqstore.index.search import kernels
+    from mqstore.index.pull import pull_kernels
 
     try:
         data = segment.array
@@ -86,7 +86,7 @@ def _narrowed(
         return low, high
     start_offset = segment.start_offset
     end = min(commit_log.visible_offset - start_offset, segment.size_bytes)
-    narrowed = kernels.narrow_by_time(
+    narrowed = pull_kernels.narrow_by_time(
         np.frombuffer(entries, np.uint8), data, start_offset, end, timestamp_ms, is_upper, 0, high - low
     )
     return low + narrowed[0], low + narrowed[1]

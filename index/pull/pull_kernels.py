@@ -5,19 +5,18 @@ offset `start_offset` and whose bytes before `end` may be read. Nothing outside 
 an entry, and nothing is written but what a kernel says it fills.
 What is out of the ordinary (a blank entry, one of another segment, a record that is not what its entry says)
 ends a loop: the caller, in plain Python, decides about it and goes on. So each loop here has its plain twin
-beside its call: offset_by_time.py, key_run.py, get_message.py.
+beside its call: offset_by_time.py, sorted_run.py, message_reader.py.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs it.
 """
 
 import numpy as np
 
-from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.index.kernels import find_property
-from mqstore.index.key_index_format import ENTRY_BYTES as ROW_BYTES
+from mqstore.index.keys.key_index_format import ENTRY_BYTES as ROW_BYTES
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue.entry_kernels import find_property
 from mqstore.store.compiled import compiled
-from mqstore.store.kernels import borrowed, read_int, read_long, record_layout
-from mqstore.store.properties_format import TAGS
-from mqstore.store.record_format import (
+from mqstore.store.record.properties_format import TAGS
+from mqstore.store.record.record_format import (
     FIXED_BYTES,
     HEADER_BYTES,
     IPV6_EXTRA_BYTES,
@@ -25,7 +24,8 @@ from mqstore.store.record_format import (
     STORE_TIMESTAMP_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.sys_flag import BORN_HOST_V6, COMPRESSED, INNER_BATCH
+from mqstore.store.record.record_kernels import borrowed, read_int, read_long, record_layout
+from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED, INNER_BATCH
 
 __all__ = ["locate_records", "locate_tagged", "narrow_by_time", "run_offsets"]
 
@@ -97,8 +97,8 @@ def run_offsets(  # type: ignore[no-untyped-def]
 ):
     """Offsets of the records with hash `code` in the ranges of time (both included) and of offset; how many.
 
-    rows: uint8, the rows of a key run (key_run.py), their longs big-endian or little. offsets: int64, to be
-    filled. Where there is not room in it for all with this hash, how many those are, negative.
+    rows: uint8, the rows of a key run (sorted_run.py), their longs big-endian or little. offsets: int64, to
+    be filled. Where there is not room in it for all with this hash, how many those are, negative.
     """
     rows, offsets = borrowed((rows, offsets))
     count = len(rows) // ROW_BYTES

@@ -3,7 +3,7 @@
 Two steps. `may_match` compares hash codes on the consume queue alone; what passes is read from the log and
 compared as a string by `matches`, because two tags may share a hash. (A RocketMQ broker takes the first step
 and leaves the second to the client; the outcome is the same.) The compiled twin of both is `locate_tagged` in
-search/kernels.py.
+index/pull/pull_kernels.py.
 
 Source: FilterAPI, DefaultMessageFilter, PullAPIWrapper of Apache RocketMQ. Pure; any thread.
 """
@@ -13,10 +13,10 @@ import functools
 import numpy as np
 
 from mqstore.store.errors import SubscriptionIllegal
-from mqstore.store.java_hash import string_hash
-from mqstore.store.properties_format import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TAGS
-from mqstore.store.record_format import decode_layout
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.java_hash import string_hash
+from mqstore.store.record.properties_format import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, TAGS
+from mqstore.store.record.record_format import decode_layout
 
 __all__ = ["ALL_TAGS", "TagFilter", "parse_subscription"]
 

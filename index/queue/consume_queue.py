@@ -1,10 +1,10 @@
 """The consume queue: where each message of one (topic, queue) lies in the commit log.
 
 A queue is a row of 20-byte entries; entry *n* is found by multiplication, never by search.
-Bytes: consume_queue_format.py. Files under it: store/mapped_file_queue.py.
+Bytes: consume_queue_format.py. Files under it: store/files/mapped_file_queue.py.
 
-It does not read message bodies (store/commit_log.py), compute entries (kernels.py), nor remember what a
-group has consumed (mqstore/consumer_offsets.py). All queues together: consume_queue_store.py.
+It does not read message bodies (store/log/commit_log.py), compute entries (entry_kernels.py), nor remember
+what a group has consumed (mqstore/metadata/consumer_offsets.py). All queues together: consume_queue_store.py.
 
 Threads: one dispatcher appends, one retention pass deletes, both under `_lock`; any number of readers look
 up without a lock. A reader sees an entry only after `max_offset` has been raised past it. A compiled loop
@@ -12,8 +12,8 @@ that appends to many queues at once (kernels.append_runs) takes no `_lock`: it w
 it room, in the last file, which no retention pass deletes, and consume_queue_store.py keeps others from
 moving the end meanwhile.
 Durability: none of its own before `flush`. After a crash the tail is cut where it was last known durable
-(`truncate`) and dispatched again; a lost queue is rebuilt from the commit log by rebuild.py. So entries
-carry no checksum.
+(`truncate`) and dispatched again; a lost queue is rebuilt from the commit log by queue_recovery.py. So
+entries carry no checksum.
 """
 
 import bisect
@@ -26,14 +26,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.consume_queue_format import (
+from mqstore.index.queue.consume_queue_format import (
     BLANK_SIZE,
     ENTRY,
     ENTRY_BYTES,
     ENTRY_DTYPE,
     blank_entries,
 )
-from mqstore.index.queue_ends import (
+from mqstore.index.queue.queue_ends import (
     FLUSHED_OFFSET,
     MAX_OFFSET,
     MAX_PHYSICAL_OFFSET,
@@ -42,11 +42,11 @@ from mqstore.index.queue_ends import (
     set_room,
 )
 from mqstore.store.errors import StoreError
-from mqstore.store.file_system import BytesLike, FileSystem
+from mqstore.store.files.file_system import BytesLike, FileSystem
+from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.mapped_file import MappedFile
-from mqstore.store.mapped_file_queue import MappedFileQueue
-from mqstore.store.record_format import FIXED_BYTES
+from mqstore.store.record.record_format import FIXED_BYTES
 
 __all__ = ["ConsumeQueue", "PendingEntries", "QueueOffsetConflict", "greatest_queue_offset"]
 

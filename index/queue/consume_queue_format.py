@@ -16,7 +16,7 @@ at which the message is due.
 A queue whose first message has queue offset q > 0 begins with pre-blank entries: offset 0, size 2^31 - 1,
 tags code 0, from the start of its first file up to entry q. They stand for nothing.
 
-An entry carries no checksum: it is rebuilt from the commit log by index/rebuild.py.
+An entry carries no checksum: it is rebuilt from the commit log by index/queue/queue_recovery.py.
 Page: docs/format/consume_queue.md. Source: ConsumeQueue of Apache RocketMQ. No I/O, no clock here.
 """
 

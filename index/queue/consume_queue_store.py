@@ -8,7 +8,8 @@ queues cost little.
 Most runs of entries are appended by one compiled loop, however many queues they belong to, by the table of
 queue_ends.py; the rest, queue by queue, in Python.
 Threads: one dispatcher calls `absorb`; everything else may be called from any thread.
-Durability: `flush` makes durable what was absorbed before it. Rebuilt from the commit log by rebuild.py.
+Durability: `flush` makes durable what was absorbed before it. Rebuilt from the commit log by
+queue_recovery.py.
 """
 
 import threading
@@ -19,17 +20,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.index.deleted_topics import DeletedTopics
-from mqstore.index.queue_ends import QueueEnds
-from mqstore.index.queue_names_format import KnownQueues, QueueFiles
-from mqstore.store.commit_log import CommitLog, LogChunk
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue.deleted_topics import DeletedTopics
+from mqstore.index.queue.queue_ends import QueueEnds
+from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles
 from mqstore.store.config import StoreConfig
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.foreign_error import is_foreign
-from mqstore.store.mapped_file import MappedFile
-from mqstore.store.segment_files import row_entries
+from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.verify.raw_segments import row_entries
 
 __all__ = ["ConsumeQueueStore", "is_queue_name"]
 
@@ -211,16 +212,16 @@ class ConsumeQueueStore:
         Absorbing bytes twice does no harm, so after an error the same chunk can be tried again.
         Raises QueueOffsetConflict, StoreFull.
         """
-        from mqstore.index import kernels
+        from mqstore.index.queue import entry_kernels
 
-        entries, runs, consumed, at_blank, last_store_timestamp = kernels.consume_queue_entries(
+        entries, runs, consumed, at_blank, last_store_timestamp = entry_kernels.consume_queue_entries(
             chunk.data, chunk.base_offset, self.delay_tables
         )
         with self._moving:
             if self.deleted.concern(chunk.base_offset):
                 runs = self.deleted.remaining(chunk.data, entries, runs)
             table = self._ends
-            appended, ends, left = kernels.append_runs(
+            appended, ends, left = entry_kernels.append_runs(
                 chunk.data, entries, runs, table.names, table.slots, table.rows
             )
             table.raise_ends(appended, ends)
@@ -237,12 +238,12 @@ class ConsumeQueueStore:
 
         offset: physical; the log is absorbed up to there. For readers, who find in the log what was put.
         """
-        from mqstore.index import kernels
+        from mqstore.index.queue import entry_kernels
 
         queue, name, found = self.find(topic, queue_id), topic.encode(), []
         first_offset = next_offset = queue.max_offset if queue is not None else 0
         while (chunk := commit_log.chunk(offset, _LOOK_THROUGH_BYTES)) is not None:
-            entries, runs, consumed, at_blank, _ = kernels.consume_queue_entries(
+            entries, runs, consumed, at_blank, _ = entry_kernels.consume_queue_entries(
                 chunk.data, chunk.base_offset, self.delay_tables
             )
             if self.deleted.concern(chunk.base_offset):

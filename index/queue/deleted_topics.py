@@ -4,7 +4,7 @@ Deleting a topic deletes its queues; its records stay in the log until they expi
 the queues, or compares the two, passes over those of a deleted topic that lie before the offset at which the
 log ended then. A topic that comes to be again begins its queues at 0 behind it.
 
-Immutable, any thread. It does not know where it is kept (mqstore/directory_settings_file.py).
+Immutable, any thread. It does not know where it is kept (mqstore/settings/directory_settings_file.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 
 __all__ = ["DeletedTopics"]
 

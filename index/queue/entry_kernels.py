@@ -6,13 +6,13 @@ writes nothing but the arrays that it is given to fill; append_runs alone writes
 queue_ends.py. Loops that are called from Python return numbers: see store/compiled.py. Where arrays are
 wanted, a plain function makes them and calls the loop.
 
-The walker is `record_layout` of store/kernels.py, with `find_property`. It believes a record whose
-magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
-checked by recovery (store/kernels.py), not here.
+The walker is `record_layout` of store/record/record_kernels.py, with `find_property`. It believes a record
+whose magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
+checked by recovery (store/record/record_kernels.py), not here.
 
 Callers hold no lock: the kernels release the GIL, all but raise_ends. Import this module inside the function
 that first needs it; compiled code is cached on disk. The plain twins are in tests/support/index_kernels.py.
-From the log to keys: keys/kernels.py. What is asked of queues and keys: search/kernels.py.
+From the log to keys: index/keys/key_kernels.py. What is asked of queues and keys: index/pull/pull_kernels.py.
 Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties.
 """
 
@@ -22,8 +22,8 @@ import numpy.typing as npt
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.index.queue_ends import (
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue.queue_ends import (
     ADDRESS,
     FIRST_OFFSET,
     MAX_OFFSET,
@@ -34,12 +34,12 @@ from mqstore.index.queue_ends import (
     TOPIC_LENGTH,
 )
 from mqstore.store.compiled import CHECKS_BOUNDS, compiled, compiled_holding_gil
-from mqstore.store.kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
-from mqstore.store.machine.kernels import address_of_bytes, same_bytes
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.properties_format import DELAY, TAGS
-from mqstore.store.record_format import FIXED_BYTES, PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
-from mqstore.store.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.record.byte_kernels import address_of_bytes, same_bytes
+from mqstore.store.record.properties_format import DELAY, TAGS
+from mqstore.store.record.record_format import FIXED_BYTES, PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
+from mqstore.store.record.record_kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
+from mqstore.store.record.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
 
 __all__ = [
     "append_runs",

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from mqstore.index.consume_queue import ConsumeQueue
+    from mqstore.index.queue.consume_queue import ConsumeQueue
 
 __all__ = [
     "ADDRESS",
@@ -111,10 +111,10 @@ class QueueEnds:
 
     def _row_for(self, topic: bytes, queue_id: int, queue: "ConsumeQueue") -> int | None:
         """The row that has or had this name, else a new one; None when all are taken."""
-        from mqstore.index import kernels
+        from mqstore.index.queue import entry_kernels
 
         name = np.frombuffer(topic, np.uint8)
-        known = kernels.find_row(name, queue_id, self.names, self.slots, self.rows)
+        known = entry_kernels.find_row(name, queue_id, self.names, self.slots, self.rows)
         if known >= 0:
             return int(known)
         row = len(self._queues)
@@ -128,9 +128,9 @@ class QueueEnds:
         self._names_length = end
         self._queues.append(queue)
         if 2 * len(self._queues) > len(self.slots):
-            self.slots = kernels.slots_of(self.names, self.rows, len(self._queues), 2 * len(self.slots))
+            self.slots = entry_kernels.slots_of(self.names, self.rows, len(self._queues), 2 * len(self.slots))
         else:
-            kernels.enter_row(row, self.names, self.slots, self.rows)
+            entry_kernels.enter_row(row, self.names, self.slots, self.rows)
         return row
 
     def retire(self, queue: "ConsumeQueue") -> None:
@@ -145,9 +145,9 @@ class QueueEnds:
 
     def raise_ends(self, rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
         """Publish what was appended. ends: int64[len(rows), 2], max offset and max physical offset."""
-        from mqstore.index import kernels
+        from mqstore.index.queue import entry_kernels
 
-        kernels.raise_ends(rows, ends, self.rows)
+        entry_kernels.raise_ends(rows, ends, self.rows)
 
     def unflushed(self) -> "list[ConsumeQueue]":
         """Queues with entries that no flush has covered."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mqstore.index.consume_queue_format import BLANK_SIZE
-from mqstore.index.deleted_topics import DeletedTopics
-from mqstore.index.queue_entries import QueueEntries
-from mqstore.store.file_system import FileSystem
-from mqstore.store.file_tree import delete_tree
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE
+from mqstore.index.queue.deleted_topics import DeletedTopics
+from mqstore.index.queue.raw_queue import QueueEntries
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.file_tree import delete_tree
 
 __all__ = ["delete_leftovers"]
 

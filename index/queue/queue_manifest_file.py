@@ -9,8 +9,8 @@ Durability: when `save` returns. Threads: one saver at a time.
 
 from pathlib import Path
 
-from mqstore.index.queue_names_format import KnownQueues, decode_queue_names, encode_queue_names
-from mqstore.store.file_system import FileSystem
+from mqstore.index.queue.queue_manifest_format import KnownQueues, decode_queue_names, encode_queue_names
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["QueueNamesFile"]

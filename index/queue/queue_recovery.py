@@ -12,7 +12,7 @@ The states in which an open may find them, and the rule for each:
 
 1 to 3 take the start offset for granted: up to there the queues had been made durable. A queue that 2 or 3
 finds at another entry than the log's next message for it shows 5. That a single queue is gone, or its first
-or last file, shows by their names, which are kept elsewhere (queue_names_file.py).
+or last file, shows by their names, which are kept elsewhere (queue_manifest_file.py).
 
 A rebuild deletes all queues first, so a crash in the middle of it leaves 3 or 4 with a start offset that is
 too high: whoever keeps that offset must reset it first (`on_rebuild`). Long work is made durable now and then
@@ -24,11 +24,11 @@ Threads: runs before any reader or writer. Durability: `rebuild_consume_queues` 
 import contextlib
 from collections.abc import Callable
 
-from mqstore.index.consume_queue import QueueOffsetConflict
-from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
-from mqstore.index.queue_names_format import KnownQueues
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.queue.consume_queue import QueueOffsetConflict
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
+from mqstore.index.queue.queue_manifest_format import KnownQueues
+from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["DISPATCHER_NAME", "DURABLE_BYTES", "bring_up_to_date", "rebuild_consume_queues"]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.store.file_system import FileSystem
-from mqstore.store.finding import Finding
-from mqstore.store.mapped_file import file_name
-from mqstore.store.segment_files import row_entries
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import file_name
+from mqstore.verify.finding import Finding
+from mqstore.verify.raw_segments import row_entries
 
 __all__ = ["QueueEntries"]
 

@@ -14,7 +14,7 @@ that it can be done again:
     2  offsets gone            before the queues: one that outlived its queue would stand beyond what comes
     3  remembered as deleted   no record before this offset gets an entry any more, nor is one missed. Where a
                                crash has cut the log before it, the next opening takes the log's end
-    4  queues gone             what is left of them is deleted by the next opening (index/queue_leftovers.py)
+    4  queues gone             the next opening deletes what is left of them (queue_leftovers.py)
     5  offsets gone            those that were committed meanwhile
 
 3 and 4 come between two appends, so no message gets a queue offset of before. Threads: any; one at a time.
@@ -28,13 +28,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from mqstore.directory_settings_file import DirectorySettingsFile
 from mqstore.opening import OpenedParts
 from mqstore.persistence import Persistence
-from mqstore.store.beside import beside
+from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.errors import QueueIllegal, SubscriptionGroupNotExist, TopicIllegal, TopicNotExist
-from mqstore.store.flusher import Flusher
-from mqstore.store.names import RETRY_GROUP_TOPIC_PREFIX, is_system_topic
+from mqstore.store.log.flusher import Flusher
+from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_system_topic
+from mqstore.store.threads.run_in_thread import beside
 
 __all__ = ["Administration", "DeletedTopic"]
 

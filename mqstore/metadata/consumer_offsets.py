@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from mqstore.store import state_file_format
+from mqstore.metadata.subscription_groups import SubscriptionGroups
+from mqstore.metadata.topics import TopicConfigs
 from mqstore.store.clock import Clock
-from mqstore.store.data_version import DataVersion
 from mqstore.store.errors import QueueIllegal, StoreError, StoreReadOnly
-from mqstore.store.file_system import FileSystem
-from mqstore.store.state_file import StateFile
-from mqstore.subscription_groups import SubscriptionGroups
-from mqstore.topics import TopicConfigs
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.state import state_file_format
+from mqstore.store.state.data_version import DataVersion
+from mqstore.store.state.state_file import StateFile
 
 __all__ = ["CONSUMER_OFFSET_FILE_NAME", "NO_OFFSET", "ConsumerOffset", "ConsumerOffsets", "DurableBound"]
 

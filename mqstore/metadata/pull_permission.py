@@ -2,14 +2,14 @@
 
 RocketMQ's rules in its order (PullMessageProcessor): the group is there, and `consume_enable`; the topic may
 be read; the queue is one of those to read. A topic without settings asks for none: after a crash that took
-them, its messages are read on. Whether there are messages is for index/get_message.py to say.
+them, its messages are read on. Whether there are messages is for index/pull/message_reader.py to say.
 Threads: any; no lock is taken.
 """
 
+from mqstore.metadata.subscription_groups import SubscriptionGroups
+from mqstore.metadata.topic_attributes import has_queues_of_brokers
+from mqstore.metadata.topics import TopicConfigs
 from mqstore.store.errors import ConsumeNotEnabled, NoPermission, QueueIllegal, TopicNotSupported
-from mqstore.subscription_groups import SubscriptionGroups
-from mqstore.topic_attributes import has_queues_of_brokers
-from mqstore.topics import TopicConfigs
 
 __all__ = ["refuse_pull", "refuse_without_queues"]
 

@@ -14,13 +14,13 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from mqstore.store import state_file_format
-from mqstore.store.bean import Bean
+from mqstore.metadata.state_record import Bean
 from mqstore.store.clock import Clock
-from mqstore.store.data_version import DataVersion
 from mqstore.store.errors import StoreError, StoreReadOnly
-from mqstore.store.file_system import FileSystem
-from mqstore.store.state_file import StateFile
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.state import state_file_format
+from mqstore.store.state.data_version import DataVersion
+from mqstore.store.state.state_file import StateFile
 
 __all__ = ["BeanTable"]
 

@@ -3,7 +3,7 @@
 Kept in config/subscriptionGroup.json in RocketMQ's text (page docs/format/state_files.md). How far a
 group has consumed is in consumer_offsets.py; who is consuming just now is not kept at all.
 
-Threads: any; lookups take no lock (bean_table.py).
+Threads: any; lookups take no lock (state_table.py).
 Durability: `create` is durable on return; a group that came to be at its first use (`find`) is durable
 after the next `persist`.
 Source: spec/schedule_and_retry.md section 7; SubscriptionGroupConfig and SubscriptionGroupManager.
@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from mqstore.bean_table import BeanTable
-from mqstore.store import names
-from mqstore.store.bean import Bean
+from mqstore.metadata.state_record import Bean
+from mqstore.metadata.state_table import BeanTable
+from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.store.clock import Clock
 from mqstore.store.errors import GroupIllegal, SubscriptionGroupNotExist
-from mqstore.store.file_system import FileSystem
-from mqstore.topics import MAX_QUEUE_NUMS
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.message import topic_names
 
 __all__ = ["SUBSCRIPTION_GROUP_FILE_NAME", "SubscriptionGroupConfig", "SubscriptionGroups"]
 
@@ -88,7 +88,7 @@ class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
         config = self.get(group)
         if config is not None:
             return config.consume_enable
-        return self._auto_create_subscription_group or names.is_system_group(group)
+        return self._auto_create_subscription_group or topic_names.is_system_group(group)
 
     def _set(self, name: str, bean: SubscriptionGroupConfig | None) -> None:
         super()._set(name, bean)
@@ -105,13 +105,13 @@ class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
         config = self.get(group)
         if config is not None:
             return config
-        names.check_group(group)
+        topic_names.check_group(group)
         self.refuse_unknown(group)
         return self.add(group, SubscriptionGroupConfig(group_name=group))
 
     def refuse_unknown(self, group: str) -> None:
         """Raise SubscriptionGroupNotExist where a group that is not there may not come to be."""
-        if not (self._auto_create_subscription_group or names.is_system_group(group)):
+        if not (self._auto_create_subscription_group or topic_names.is_system_group(group)):
             raise SubscriptionGroupNotExist(group)
 
     def create(
@@ -152,7 +152,7 @@ class _AllButOpen:
 
 def _checked(config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
     """`config`, if its name is legal, its numbers are within their limits, and all can be read back."""
-    names.check_group(config.group_name)
+    topic_names.check_group(config.group_name)
     for name, limit in _MAX_COUNTS.items():
         count = getattr(config, name)
         if type(count) is not int or not -1 <= count <= limit:

@@ -1,9 +1,9 @@
 """The topics: how many queues each has and who may read and write it.
 
 Kept in config/topics.json in RocketMQ's text (page docs/format/state_files.md). Which queues really
-hold messages is for index/consume_queue_store.py to know: a topic can be here without any.
+hold messages is for index/queue/consume_queue_store.py to know: a topic can be here without any.
 
-Threads: any; lookups take no lock (bean_table.py).
+Threads: any; lookups take no lock (state_table.py).
 Durability: `create` is durable on return. A topic that came to be by itself (`find`, `ensure`) is
 durable after the next `persist`; after a crash before that, the same rules make it again.
 Source: spec/schedule_and_retry.md section 7; TopicConfig and TopicConfigManager of Apache RocketMQ.
@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 
-from mqstore.bean_table import BeanTable
-from mqstore.store import names
-from mqstore.store.bean import Bean
+from mqstore.metadata.state_record import Bean
+from mqstore.metadata.state_table import BeanTable
+from mqstore.metadata.topic_attributes import altered, has_queues_of_brokers, unsupported
 from mqstore.store.clock import Clock
 from mqstore.store.errors import (
     NoPermission,
@@ -27,8 +27,8 @@ from mqstore.store.errors import (
     TopicNotExist,
     TopicNotSupported,
 )
-from mqstore.store.file_system import FileSystem
-from mqstore.topic_attributes import altered, has_queues_of_brokers, unsupported
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.message import topic_names
 
 __all__ = [
     "MAX_QUEUE_NUMS",
@@ -80,7 +80,7 @@ class TopicConfig(Bean, frozen=True, kw_only=True):
 
     def refuse_put(self) -> None:
         """Raise NoPermission or TopicNotSupported where producers may not put to it."""
-        if self.topic_name in names.NOT_ALLOWED_SEND_TOPICS or not self.is_writable:
+        if self.topic_name in topic_names.NOT_ALLOWED_SEND_TOPICS or not self.is_writable:
             raise NoPermission(self.topic_name, self.perm, "put")
         self.refuse_unsupported()
 
@@ -140,9 +140,9 @@ class TopicConfigs(BeanTable[TopicConfig]):
         Raises StateFileCorrupt.
         """
         super().load()
-        self.add(names.SCHEDULE_TOPIC, _config(names.SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUMS))
+        self.add(topic_names.SCHEDULE_TOPIC, _config(topic_names.SCHEDULE_TOPIC, SCHEDULE_TOPIC_QUEUE_NUMS))
         if self._auto_create_topic_enable:
-            template = names.AUTO_CREATE_TOPIC_KEY_TOPIC
+            template = topic_names.AUTO_CREATE_TOPIC_KEY_TOPIC
             perm = _READ_WRITE | Perm.INHERIT
             self.add(template, _config(template, self._default_topic_queue_nums, perm=perm))
 
@@ -151,8 +151,8 @@ class TopicConfigs(BeanTable[TopicConfig]):
         if (
             bean is not None
             and bean.is_writable
-            and name not in names.NOT_ALLOWED_SEND_TOPICS
-            and not names.is_retry_topic(name)
+            and name not in topic_names.NOT_ALLOWED_SEND_TOPICS
+            and not topic_names.is_retry_topic(name)
             and not unsupported(bean.attributes)
         ):
             self._queues_to_put_to[name] = bean.queue_nums
@@ -179,22 +179,22 @@ class TopicConfigs(BeanTable[TopicConfig]):
         config = self.get(topic)
         if config is not None:
             return config
-        names.check_topic(topic)
+        topic_names.check_topic(topic)
         template = self._template()
         if template is not None:
             return self.ensure(topic, self._default_topic_queue_nums, perm=template.perm & ~Perm.INHERIT)
-        if names.is_retry_topic(topic):
+        if topic_names.is_retry_topic(topic):
             return self.ensure(topic, 1)
         raise TopicNotExist(topic)
 
     def queue_nums_to_be(self, topic: str) -> int:
         """How many queues `find` would give to a topic that is not there."""
-        is_lone_retry = names.is_retry_topic(topic) and self._template() is None
+        is_lone_retry = topic_names.is_retry_topic(topic) and self._template() is None
         return 1 if is_lone_retry else self._default_topic_queue_nums
 
     def _template(self) -> TopicConfig | None:
         """The topic whose perm a topic that is created by itself inherits; None where none may be."""
-        template = self.get(names.AUTO_CREATE_TOPIC_KEY_TOPIC)
+        template = self.get(topic_names.AUTO_CREATE_TOPIC_KEY_TOPIC)
         may_inherit = template is not None and template.perm & Perm.INHERIT
         return template if may_inherit and self._auto_create_topic_enable else None
 
@@ -229,8 +229,8 @@ class TopicConfigs(BeanTable[TopicConfig]):
         Raises TopicIllegal, QueueIllegal, AttributeIllegal, TopicNotSupported, StoreReadOnly; and StoreFull
         or OSError with nothing changed.
         """
-        names.check_topic(topic)
-        if names.is_system_topic(topic):
+        topic_names.check_topic(topic)
+        if topic_names.is_system_topic(topic):
             raise TopicIllegal(
                 f"topic {topic!r} is one of RocketMQ's own: give yours another name", value=topic
             )
@@ -260,7 +260,7 @@ def _config(topic: str, queue_nums: int, *, perm: int = _READ_WRITE, topic_sys_f
 
 def _checked(config: TopicConfig) -> TopicConfig:
     """`config`, if its name is legal, its numbers are within their limits, and all can be read back."""
-    names.check_topic(config.topic_name)
+    topic_names.check_topic(config.topic_name)
     for name in ("read_queue_nums", "write_queue_nums"):
         count = getattr(config, name)
         if type(count) is not int or not 0 <= count <= MAX_QUEUE_NUMS:

@@ -17,10 +17,10 @@ from typing import Protocol
 
 import msgspec
 
-from mqstore.store.bell import Bell
-from mqstore.store.java_hash import string_hash
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import takes_queue_offset
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.java_hash import string_hash
+from mqstore.store.record.sys_flag import takes_queue_offset
+from mqstore.store.threads.auto_reset_event import Bell
 
 __all__ = ["Arrival", "ArrivalListener", "Arrivals"]
 

@@ -13,23 +13,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mqstore.arrivals import Arrivals
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delayed_columns import readdress
+from mqstore.metadata.subscription_groups import SubscriptionGroups
+from mqstore.metadata.topics import MAX_QUEUE_NUMS, TopicConfig, TopicConfigs
+from mqstore.put.arrivals import Arrivals
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.delay.delayed_columns import readdress
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import MessageColumns, read_columns
 from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
-from mqstore.store.bulk.texts import Longs
-from mqstore.store.commit_log import CommitLog
+from mqstore.store.bulk.text_column import Longs
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal
-from mqstore.store.flusher import Flusher
-from mqstore.store.names import NOT_ALLOWED_SEND_TOPICS, RETRY_GROUP_TOPIC_PREFIX, is_retry_topic
-from mqstore.store.properties_format import RECONSUME_TIME
-from mqstore.store.put_result import PutColumnsResult
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.flusher import Flusher
+from mqstore.store.message.put_result import PutColumnsResult
+from mqstore.store.message.topic_names import (
+    NOT_ALLOWED_SEND_TOPICS,
+    RETRY_GROUP_TOPIC_PREFIX,
+    is_retry_topic,
+)
+from mqstore.store.record.properties_format import RECONSUME_TIME
 from mqstore.store.status import PutMessageStatus
-from mqstore.subscription_groups import SubscriptionGroups
-from mqstore.topics import MAX_QUEUE_NUMS, TopicConfig, TopicConfigs
 
 __all__ = ["ColumnsPath", "StoredRows", "no_such_queue", "refuse_put"]
 

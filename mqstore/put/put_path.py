@@ -18,28 +18,28 @@ from concurrent.futures import Future
 
 import msgspec
 
-from mqstore.arrivals import Arrivals
-from mqstore.put_columns import ColumnsPath, no_such_queue, refuse_put
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delayed_message import rewrite
-from mqstore.schedule.send_back import divert_exhausted_retry
+from mqstore.metadata.subscription_groups import SubscriptionGroupConfig, SubscriptionGroups
+from mqstore.metadata.topic_attributes import unsupported
+from mqstore.metadata.topics import TopicConfig, TopicConfigs
+from mqstore.put.arrivals import Arrivals
+from mqstore.put.put_columns import ColumnsPath, no_such_queue, refuse_put
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.delay.delayed_message import rewrite
+from mqstore.schedule.retry.send_back import divert_exhausted_retry
 from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.durable_future import DurableFuture
 from mqstore.store.errors import MessageIllegal, NoPermission, TopicNotSupported
-from mqstore.store.flusher import Flusher
-from mqstore.store.message import NO_PROPERTIES, Message
-from mqstore.store.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
-from mqstore.store.names import RETRY_GROUP_TOPIC_PREFIX, is_dead_letter_topic, is_retry_topic
-from mqstore.store.properties_format import DELAY, TIMER_REQUESTS
-from mqstore.store.put_result import PutMessageResult
-from mqstore.store.put_results import PutMessageResults
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.durable_future import DurableFuture
+from mqstore.store.log.flusher import Flusher
+from mqstore.store.message.message import NO_PROPERTIES, Message
+from mqstore.store.message.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.put_results import PutMessageResults
+from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_dead_letter_topic, is_retry_topic
+from mqstore.store.record.properties_format import DELAY, TIMER_REQUESTS
 from mqstore.store.status import PutMessageStatus
-from mqstore.subscription_groups import SubscriptionGroupConfig, SubscriptionGroups
-from mqstore.topic_attributes import unsupported
-from mqstore.topics import TopicConfig, TopicConfigs
 
 __all__ = ["PutPath"]
 

@@ -1,23 +1,23 @@
 """Covering: which records go into a damaged stretch of the log, so that it can be walked over again.
 
 Nothing outside of the stretch moves: physical offsets are in message ids and queues, queue offsets in what
-consumers remember. So the stretch is filled to the byte (store/stand_in.py):
+consumers remember. So the stretch is filled to the byte (mqstore/repair/placeholder.py):
 
     the places of all lost messages are     a stand-in in each place, of the same size
       known, one behind the other
     else                                    the shortest stand-ins, in the order of their queues
     what is left                            fillers; a BLANK where the stretch ends with its segment
 
-It decides and encodes, and touches no file (repair.py).
+It decides and encodes, and touches no file (repair_plan.py).
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mqstore.index.queue_check import LostMessage
-from mqstore.store.log_scan import DamagedStretch, LogScan
-from mqstore.store.record_format import BLANK_MIN_BYTES, encode_blank
-from mqstore.store.stand_in import MIN_FILLER_BYTES, filler, least_bytes, stand_in
+from mqstore.repair.placeholder import MIN_FILLER_BYTES, filler, least_bytes, stand_in
+from mqstore.store.record.record_format import BLANK_MIN_BYTES, encode_blank
+from mqstore.verify.log_scan import DamagedStretch, LogScan
+from mqstore.verify.queue_check import LostMessage
 
 __all__ = ["Cover", "plan_covers"]
 

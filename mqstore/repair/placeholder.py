@@ -15,16 +15,16 @@ Pure functions; no I/O and no clock here.
 
 from typing import Final
 
-from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.properties_format import REAL_QID, REAL_TOPIC
-from mqstore.store.record_format import (
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.record.properties_format import REAL_QID, REAL_TOPIC
+from mqstore.store.record.record_format import (
     CRC_PROPERTY_BYTES,
     FIXED_BYTES,
     HEADER_BYTES,
     encode_record,
     encode_topic,
 )
-from mqstore.store.sys_flag import TRANSACTION_ROLLBACK
+from mqstore.store.record.sys_flag import TRANSACTION_ROLLBACK
 
 __all__ = ["FILLER_TOPIC", "LOST", "MIN_FILLER_BYTES", "filler", "least_bytes", "stand_in"]
 

@@ -14,20 +14,20 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from mqstore.directory_config import remember, tool_config
-from mqstore.directory_settings_file import DirectorySettingsFile
 from mqstore.message_store import MessageStore
 from mqstore.opening import OpeningProgress
+from mqstore.settings.directory_config import remember, tool_config
+from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.clock import Clock, SystemClock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreNotFound
-from mqstore.store.file_system import FileSystem
-from mqstore.store.file_tree import delete_tree
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.recovery import recover
-from mqstore.store.recovery_point_file import RecoveryPointFile
-from mqstore.store.recovery_point_format import RecoveryPoint
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.file_tree import delete_tree
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.recovery import recover
+from mqstore.store.state.recovery_point_file import RecoveryPointFile
+from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
 from mqstore.store_stats import StoreStats
 

@@ -5,8 +5,8 @@
     repair_in_place         the directory itself; damaged bytes are first saved aside, durably
 
 In both, nothing that is whole moves: a damaged stretch of the log is filled with records that take just its
-room (covering.py), so that physical offsets and queue offsets stay what they were, and brokers and consumers
-go on where they were. What is derived from the log is built anew (rebuilding.py).
+room (fill_plan.py), so that physical offsets and queue offsets stay what they were, and brokers and consumers
+go on where they were. What is derived from the log is built anew (rebuild.py).
 
 The states that a repair in place leaves when it is killed, in order, and what a second one makes of them:
 
@@ -26,24 +26,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mqstore.covering import Cover, plan_covers
-from mqstore.directory_config import remember
-from mqstore.index.queue_check import LostMessage
 from mqstore.opening import OpeningProgress
-from mqstore.rebuilding import derive_anew, forget_keys, recover_log, with_index_files
-from mqstore.store.checkpoint_file import CheckpointFile
+from mqstore.repair.fill_plan import Cover, plan_covers
+from mqstore.repair.rebuild import derive_anew, forget_keys, recover_log, with_index_files
+from mqstore.settings.directory_config import remember
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StoreNotFound
-from mqstore.store.file_system import FileSystem, MappedRegion
-from mqstore.store.file_tree import copy_file, copy_range, copy_tree, delete_tree, zero_range
-from mqstore.store.mapped_file import file_name
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.recovery_point_file import RecoveryPointFile
-from mqstore.store.recovery_point_format import RecoveryPoint
-from mqstore.store.segment_files import SegmentReader
+from mqstore.store.files.file_system import FileSystem, MappedRegion
+from mqstore.store.files.file_tree import copy_file, copy_range, copy_tree, delete_tree, zero_range
+from mqstore.store.files.mapped_file import file_name
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.state.checkpoint_file import CheckpointFile
+from mqstore.store.state.recovery_point_file import RecoveryPointFile
+from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
-from mqstore.verify import ScanProgress, VerifyReport, nobody_writes, verify, verify_locked
+from mqstore.verify.queue_check import LostMessage
+from mqstore.verify.raw_segments import SegmentReader
+from mqstore.verify.verification import ScanProgress, VerifyReport, nobody_writes, verify, verify_locked
 
 __all__ = ["RepairPlan", "RepairRefused", "plan_repair", "repair_in_place", "repair_into"]
 

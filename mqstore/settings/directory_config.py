@@ -20,22 +20,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from mqstore.directory_settings_file import DirectorySettingsFile
-from mqstore.directory_settings_format import DirectorySettings
-from mqstore.index.consume_queue_format import ENTRY_BYTES
-from mqstore.index.deleted_topics import DeletedTopics
-from mqstore.index.index_file_format import ENTRY_BYTES as INDEX_ENTRY_BYTES
-from mqstore.index.index_file_format import HEADER_BYTES, SLOT_BYTES, file_size_bytes
-from mqstore.index.index_file_size import find_slot_count
-from mqstore.schedule.delay_history import DelayHistory, DelayTable
-from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.index.index_file.index_file_format import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from mqstore.index.index_file.index_file_format import HEADER_BYTES, SLOT_BYTES, file_size_bytes
+from mqstore.index.index_file.index_file_size import find_slot_count
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue.deleted_topics import DeletedTopics
+from mqstore.schedule.delay.delay_history import DelayHistory, DelayTable
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.settings.directory_settings_file import DirectorySettingsFile
+from mqstore.settings.directory_settings_format import DirectorySettings
+from mqstore.settings.waiting_delays import levels_of_waiting
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import SegmentSizeMismatch, SettingContradicted, StateFileCorrupt
-from mqstore.store.file_system import FileEntry, FileSystem
-from mqstore.store.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
-from mqstore.store.segment_files import row_entries, row_file_bytes
+from mqstore.store.files.file_system import FileEntry, FileSystem
+from mqstore.store.record.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store_layout import StoreLayout
-from mqstore.waiting_delays import levels_of_waiting
+from mqstore.verify.raw_segments import row_entries, row_file_bytes
 
 __all__ = [
     "DirectoryConfig",

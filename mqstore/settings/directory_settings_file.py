@@ -1,20 +1,25 @@
 """The file `mqstore/settings`: how the directory was written, so that nobody has to name it again.
 
-A writer saves it when it opens the store, before the first byte that depends on it; readers and tools read
-it and never change it. It cannot be derived from the log: it is replaced as the state files are, with a
-`.bak`, and one that can be read no more is an error (store/state_file.py). A missing one is the directory
-of a broker, or of an older mqstore.
+A writer saves it when it opens the store, before the first byte that depends on it; readers and tools read it
+and never change it. It cannot be derived from the log: it is replaced as the state files are, with a `.bak`,
+and one that can be read no more is an error (store/state/state_file.py). A missing one is the directory of a
+broker, or of an older mqstore.
 Durability: when `save` returns. Threads: the one that opens the store.
 """
 
 from pathlib import Path
 
-from mqstore.directory_settings_format import VERSION, DirectorySettings, decode_settings, encode_settings
-from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.settings.directory_settings_format import (
+    VERSION,
+    DirectorySettings,
+    decode_settings,
+    encode_settings,
+)
 from mqstore.store.config import REMEMBERED_SETTINGS, StoreConfig
 from mqstore.store.errors import UnknownVersion
-from mqstore.store.file_system import FileSystem
-from mqstore.store.state_file import StateFile
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.state.state_file import StateFile
 
 __all__ = ["DirectorySettingsFile"]
 

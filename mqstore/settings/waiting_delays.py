@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from mqstore.index.consume_queue_format import ENTRY
-from mqstore.index.queue_entries import QueueEntries
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delayed_message import level_of_queue
-from mqstore.store.file_system import FileSystem
+from mqstore.index.queue.consume_queue_format import ENTRY
+from mqstore.index.queue.raw_queue import QueueEntries
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.delay.delayed_message import level_of_queue
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import file_name
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.mapped_file import file_name
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.record_format import HEADER_BYTES, RecordIllegal, decode_header
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.record.record_format import HEADER_BYTES, RecordIllegal, decode_header
 from mqstore.store_layout import StoreLayout
 
 __all__ = ["levels_of_waiting"]

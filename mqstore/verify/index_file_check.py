@@ -15,19 +15,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.index_file import IndexFileSize
-from mqstore.index.index_file_format import (
+from mqstore.index.index_file.index_file import IndexFileSize
+from mqstore.index.index_file.index_file_format import (
     ENTRY_BYTES,
     HEADER_BYTES,
     SLOT_BYTES,
     decode_header,
     entry_position,
 )
-from mqstore.index.index_point_format import IndexPoint
-from mqstore.index.key_rows import java_key_rows
-from mqstore.store.file_system import FileSystem
-from mqstore.store.finding import Finding
-from mqstore.store.log_scan import Piece
+from mqstore.index.index_file.index_point_format import IndexPoint
+from mqstore.store.files.file_system import FileSystem
+from mqstore.verify.expected_keys import java_key_rows
+from mqstore.verify.finding import Finding
+from mqstore.verify.log_scan import Piece
 
 __all__ = ["IndexFileCheck"]
 

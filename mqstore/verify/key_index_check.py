@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index import stored_runs
-from mqstore.index.key_environment import acquire_readable, release
-from mqstore.index.key_index_format import PHYSICAL_OFFSET, KeyIndexState
-from mqstore.index.key_rows import key_rows
-from mqstore.index.key_run import KeyRun
-from mqstore.store.file_system import FileSystem
-from mqstore.store.finding import Finding
-from mqstore.store.log_scan import DamagedStretch, LogScan, Piece
+from mqstore.index.keys import lmdb_runs
+from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
+from mqstore.index.keys.lmdb_environment import acquire_readable, release
+from mqstore.index.keys.sorted_run import KeyRun
+from mqstore.store.files.file_system import FileSystem
+from mqstore.verify.expected_keys import key_rows
+from mqstore.verify.finding import Finding
+from mqstore.verify.log_scan import DamagedStretch, LogScan, Piece
 
 __all__ = ["KeyIndexCheck"]
 
@@ -32,7 +32,7 @@ class KeyIndexCheck:
         self._is_there = file_system.exists(self._path)
         self._environment = acquire_readable(file_system, directory, self) if self._is_there else None
         self._state = (
-            self._environment.read(stored_runs.read_state)
+            self._environment.read(lmdb_runs.read_state)
             if self._environment is not None
             else KeyIndexState(0)
         )
@@ -54,7 +54,7 @@ class KeyIndexCheck:
     def _stored(self, least_offset: int, below_offset: int) -> npt.NDArray[np.int64]:
         assert self._environment is not None
         return self._environment.read(
-            lambda transaction: stored_runs.rows_between(transaction, least_offset, below_offset)
+            lambda transaction: lmdb_runs.rows_between(transaction, least_offset, below_offset)
         ).rows
 
     def _findings(self, kind: str, rows: npt.NDArray[np.int64], expected: str, found: str) -> list[Finding]:
@@ -82,7 +82,7 @@ class KeyIndexCheck:
                 )
             ]
         findings = []
-        ahead = self._stored(scan.end_offset, stored_runs.END_OF_LOG)
+        ahead = self._stored(scan.end_offset, lmdb_runs.END_OF_LOG)
         if len(ahead):
             expected = f"no entry behind the log's end {scan.end_offset}"
             findings.append(

@@ -24,15 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.errors import LogGapTooLong
-from mqstore.store.file_system import FileSystem
-from mqstore.store.record_format import (
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.record.record_format import (
     BLANK,
     BLANK_MAGIC_CODE,
     BLANK_MIN_BYTES,
     RecordIllegal,
     check_record,
 )
-from mqstore.store.segment_files import SegmentFile, SegmentReader
+from mqstore.verify.raw_segments import SegmentFile, SegmentReader
 
 __all__ = ["DamagedStretch", "LogOutline", "LogScan", "Piece", "ScannedSegment", "scan_segments"]
 
@@ -206,21 +206,23 @@ class _SegmentWalk(Generic[T]):
 
     def _walk_records(self) -> bool:
         """Walk whole records up to what is none; whether that is the end of a full segment or its BLANK."""
-        from mqstore.store import kernels
+        from mqstore.store.record import record_kernels
 
         wanted_bytes = _PIECE_BYTES
         while self._position < self._size_bytes:
             data = self._reader.read(self._position, wanted_bytes)
-            stop, records, timestamp, why = kernels.scan(data, 0, len(data), self._offset)
+            stop, records, timestamp, why = record_kernels.scan(data, 0, len(data), self._offset)
             if records:
                 self._take(data[:stop], int(records), int(timestamp))
-            if why == kernels.BLANK_FOUND:
+            if why == record_kernels.BLANK_FOUND:
                 return self._is_closing_blank(data[stop:])
             # The piece may have ended inside a record.
             is_cut = self._position + len(data) - stop < self._size_bytes and (
                 len(data) - stop < self._max_record_bytes
             )
-            if why == kernels.NO_RECORD and not (is_cut and (records or wanted_bytes < self._longest_piece)):
+            if why == record_kernels.NO_RECORD and not (
+                is_cut and (records or wanted_bytes < self._longest_piece)
+            ):
                 return False
             wanted_bytes = _PIECE_BYTES if records else self._longest_piece
         return True
@@ -254,12 +256,12 @@ class _SegmentWalk(Generic[T]):
 
     def _find_record(self, position: int) -> int:
         """Position of the first whole record at or behind `position`; -1 when none follows."""
-        from mqstore.store import kernels
+        from mqstore.store.record import record_kernels
 
         window_bytes = 2 * self._longest_piece
         while position < self._size_bytes:
             data = self._reader.read(position, window_bytes)
-            found = kernels.find_record(data, 0, len(data), self._start_offset + position)
+            found = record_kernels.find_record(data, 0, len(data), self._start_offset + position)
             if found >= 0:
                 return position + int(found)
             if position + len(data) >= self._size_bytes:

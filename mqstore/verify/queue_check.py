@@ -25,15 +25,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.consume_queue import greatest_queue_offset
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
-from mqstore.index.consume_queue_store import is_queue_name
-from mqstore.index.deleted_topics import DeletedTopics
-from mqstore.index.queue_entries import QueueEntries
-from mqstore.store.file_system import FileSystem
-from mqstore.store.finding import Finding
-from mqstore.store.log_scan import DamagedStretch, LogScan, Piece
-from mqstore.store.record_format import FIXED_BYTES
+from mqstore.index.queue.consume_queue import greatest_queue_offset
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
+from mqstore.index.queue.consume_queue_store import is_queue_name
+from mqstore.index.queue.deleted_topics import DeletedTopics
+from mqstore.index.queue.raw_queue import QueueEntries
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.record.record_format import FIXED_BYTES
+from mqstore.verify.finding import Finding
+from mqstore.verify.log_scan import DamagedStretch, LogScan, Piece
 
 __all__ = ["LostMessage", "QueueCheck", "Run"]
 
@@ -143,9 +143,11 @@ class QueueCheck:
 
     def digest(self, piece: Piece) -> list[Run]:
         """The runs of messages in a piece, compared with the queues on disk."""
-        from mqstore.index import kernels
+        from mqstore.index.queue import entry_kernels
 
-        entries, runs, *_ = kernels.consume_queue_entries(piece.data, piece.base_offset, self._delay_tables)
+        entries, runs, *_ = entry_kernels.consume_queue_entries(
+            piece.data, piece.base_offset, self._delay_tables
+        )
         if self._deleted.concern(piece.base_offset):
             runs = self._deleted.remaining(piece.data, entries, runs)
         rows = entries.reshape(-1, ENTRY_BYTES)

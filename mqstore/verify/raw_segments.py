@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.file_system import FileEntry, FileSystem
+from mqstore.store.files.file_system import FileEntry, FileSystem
+from mqstore.store.files.mapped_file import is_file_name
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.mapped_file import is_file_name
-from mqstore.store.record_format import HEADER_BYTES, RecordIllegal, decode_header
+from mqstore.store.record.record_format import HEADER_BYTES, RecordIllegal, decode_header
 
 __all__ = ["SegmentFile", "SegmentReader", "list_segments", "row_entries", "row_file_bytes"]
 

@@ -12,21 +12,21 @@ Nothing is changed. A reader of a version that it does not know raises UnknownVe
 
 from collections.abc import Callable, Iterator
 
-from mqstore.consumer_offsets import CONSUMER_OFFSET_FILE_NAME, ConsumerOffsets
-from mqstore.directory_settings_file import DirectorySettingsFile
-from mqstore.schedule.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
-from mqstore.schedule.delayed_message import queue_of_level
-from mqstore.store import state_file_format
-from mqstore.store.checkpoint_file import CheckpointFile
+from mqstore.metadata.consumer_offsets import CONSUMER_OFFSET_FILE_NAME, ConsumerOffsets
+from mqstore.metadata.subscription_groups import SUBSCRIPTION_GROUP_FILE_NAME, SubscriptionGroups
+from mqstore.metadata.topics import TOPICS_FILE_NAME, TopicConfigs
+from mqstore.schedule.delay.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
+from mqstore.schedule.delay.delayed_message import queue_of_level
+from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.clock import Clock
 from mqstore.store.errors import StateFileCorrupt
-from mqstore.store.file_system import FileSystem
-from mqstore.store.finding import Finding
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.state_file import StateFile
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.state import state_file_format
+from mqstore.store.state.checkpoint_file import CheckpointFile
+from mqstore.store.state.state_file import StateFile
 from mqstore.store_layout import StoreLayout
-from mqstore.subscription_groups import SUBSCRIPTION_GROUP_FILE_NAME, SubscriptionGroups
-from mqstore.topics import TOPICS_FILE_NAME, TopicConfigs
+from mqstore.verify.finding import Finding
 
 __all__ = ["STATE_FILE_NAMES", "StateCheck"]
 

@@ -1,9 +1,9 @@
 """Verify: checks every byte of a store directory that can be checked, and changes none.
 
     log                   every record: lengths, magic, its own offset, CRCs; segments one after another
-    consume queues        each entry against its record, no record without one (index/queue_check.py)
-    key index             each entry against its record (index/key_index_check.py, index_file_check.py)
-    small files           state files, checkpoint, recovery point (state_check.py)
+    consume queues        each entry against its record, no record without one (queue_check.py)
+    key index             each entry against its record (key_index_check.py, index_file_check.py)
+    small files           state files, checkpoint, recovery point (state_file_check.py)
 
 One pass over the log, a segment a worker; the kernels release the GIL. What is found is damage, or what is
 normal after a crash and put right by the next opening: a torn tail, queues behind the log. With `live`,
@@ -21,28 +21,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from mqstore.directory_config import DirectoryConfig, tool_config
-from mqstore.index.index_file import IndexFileSize
-from mqstore.index.index_file_check import IndexFileCheck
-from mqstore.index.index_point_file import IndexPointFile
-from mqstore.index.key_index_check import KeyIndexCheck
-from mqstore.index.queue_check import LostMessage, QueueCheck, Run
-from mqstore.state_check import StateCheck
+from mqstore.index.index_file.index_file import IndexFileSize
+from mqstore.index.index_file.index_point_file import IndexPointFile
+from mqstore.metadata.topics import TopicConfigs
+from mqstore.settings.directory_config import DirectoryConfig, tool_config
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StateFileCorrupt, StoreNotFound
-from mqstore.store.file_system import FileSystem
-from mqstore.store.finding import Finding
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import file_name
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
-from mqstore.store.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
-from mqstore.store.mapped_file import file_name
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.record_format import MAX_RECORD_OVERHEAD_BYTES
-from mqstore.store.recovery_point_file import RecoveryPointFile
-from mqstore.store.segment_files import SegmentFile, list_segments, row_entries
+from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
+from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
-from mqstore.topics import TopicConfigs
+from mqstore.verify.finding import Finding
+from mqstore.verify.index_file_check import IndexFileCheck
+from mqstore.verify.key_index_check import KeyIndexCheck
+from mqstore.verify.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
+from mqstore.verify.queue_check import LostMessage, QueueCheck, Run
+from mqstore.verify.raw_segments import SegmentFile, list_segments, row_entries
+from mqstore.verify.state_file_check import StateCheck
 
 __all__ = ["ScanProgress", "VerifyReport", "nobody_writes", "verify", "verify_locked"]
 
@@ -210,7 +210,7 @@ class _Verification:
 
     def _topics_without_queues(self) -> frozenset[str]:
         topics = TopicConfigs(self._file_system, self._layout.config, SystemClock(), read_only=True)
-        with contextlib.suppress(StateFileCorrupt):  # state_check.py tells of it
+        with contextlib.suppress(StateFileCorrupt):  # state_file_check.py tells of it
             topics.load()
         return topics.without_queues
 
@@ -286,9 +286,9 @@ class _Verification:
         )
 
     def _digest(self, piece: Piece) -> _Digest:
-        from mqstore import kernels
+        from mqstore.verify import verify_kernels
 
-        records, greatest, wrong_at, wrong_crc = kernels.survey(piece.data)
+        records, greatest, wrong_at, wrong_crc = verify_kernels.survey(piece.data)
         in_log: list[Finding] = []
         if wrong_at >= 0:
             path, position = self._place_of(piece.base_offset + int(wrong_at))

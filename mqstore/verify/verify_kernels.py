@@ -2,16 +2,16 @@
 
 Arrays: `data` is uint8, C-contiguous, whole records one after another. Nothing is written. Callers hold no
 lock: the kernel releases the GIL. Import this module inside the function that first needs it. The plain twin
-is in tests/unit/mqstore/test_kernels.py.
+is in tests/unit/mqstore/verify/test_verify_kernels.py.
 """
 
 import numpy as np
 
-from mqstore.store.checksum.kernels import crc32
+from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled
-from mqstore.store.kernels import NO_LAYOUT, read_int, read_long, record_layout
-from mqstore.store.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
-from mqstore.store.sys_flag import BORN_HOST_V6
+from mqstore.store.record.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
+from mqstore.store.record.record_kernels import NO_LAYOUT, read_int, read_long, record_layout
+from mqstore.store.record.sys_flag import BORN_HOST_V6
 
 __all__ = ["survey"]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.schedule.delay.delay_levels import DelayLevels
 
 __all__ = ["DelayHistory", "DelayTable"]
 

@@ -1,6 +1,6 @@
 """The delay offsets: which unit of each delay level's queue is to be delivered next.
 
-Kept in config/delayOffset.json, level -> unit number (store/state_file_format.py, page
+Kept in config/delayOffset.json, level -> unit number (store/state/state_file_format.py, page
 docs/format/delay_offset.md). It does not deliver (delivery_service.py) and does not look at queues.
 
 Two values per level: the one in memory moves with the delivery; the one on disk must never pass a
@@ -16,11 +16,11 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mqstore.store import state_file_format
 from mqstore.store.clock import Clock
-from mqstore.store.data_version import DataVersion
-from mqstore.store.file_system import FileSystem
-from mqstore.store.state_file import StateFile
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.state import state_file_format
+from mqstore.store.state.data_version import DataVersion
+from mqstore.store.state.state_file import StateFile
 
 __all__ = ["DELAY_OFFSET_FILE_NAME", "DelayOffsets"]
 

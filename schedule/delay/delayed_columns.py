@@ -8,14 +8,14 @@ import dataclasses
 
 import numpy as np
 
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delayed_message import parse_level, timer_not_enabled
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.delay.delayed_message import parse_level, timer_not_enabled
 from mqstore.store.bulk.columns_encoder import removed
 from mqstore.store.bulk.message_columns import MessageColumns
-from mqstore.store.bulk.texts import Longs, Texts
+from mqstore.store.bulk.text_column import Longs, Texts
 from mqstore.store.errors import MessageIllegal
-from mqstore.store.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMER_REQUESTS
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.record.properties_format import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMER_REQUESTS
 
 __all__ = ["readdress"]
 
@@ -98,8 +98,8 @@ def _refuse_times(columns: MessageColumns, levels: Longs) -> None:
 
 def _values(columns: MessageColumns, name: str) -> Texts:
     """The value of a property in each row; empty where it is not there."""
-    from mqstore.store.bulk import kernels
+    from mqstore.store.bulk import encode_kernels
 
     starts, stops = np.empty((2, len(columns)), np.int64)
-    kernels.find_values(*columns.properties, np.frombuffer(name.encode(), np.uint8), starts, stops)
+    encode_kernels.find_values(*columns.properties, np.frombuffer(name.encode(), np.uint8), starts, stops)
     return Texts(columns.properties.data, starts, stops)

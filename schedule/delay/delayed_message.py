@@ -16,13 +16,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.store.errors import MessageIllegal, TimerNotEnabled
-from mqstore.store.message import Message
-from mqstore.store.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMER_REQUESTS
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import takes_queue_offset
+from mqstore.store.message.message import Message
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.record.properties_format import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMER_REQUESTS
+from mqstore.store.record.sys_flag import takes_queue_offset
 
 __all__ = [
     "is_half_message",

@@ -9,18 +9,17 @@ a record that is not whole or not that of its entry, no home or a transaction's,
 properties that would not come out of parsing as they are.
 
 Callers need not hold the GIL: the kernel releases it. Import this module inside the function that first needs
-it; compiled code is cached on disk. The plain twin is `restore` followed by store/message_encoder.py.
+it; compiled code is cached on disk. The plain twin is `restore` followed by store/message/message_encoder.py.
 """
 
 import numpy as np
 
-from mqstore.index.kernels import find_property
-from mqstore.store.checksum.kernels import crc32
+from mqstore.index.queue.entry_kernels import find_property
+from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled
-from mqstore.store.kernels import read_int, read_long, record_layout, whole_record_size
-from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
-from mqstore.store.record_format import (
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.record.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
+from mqstore.store.record.record_format import (
     CRC_PROPERTY_BYTES,
     FIXED_BYTES,
     HEADER_BYTES,
@@ -28,7 +27,8 @@ from mqstore.store.record_format import (
     MESSAGE_MAGIC_CODE,
     crc_property,
 )
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
+from mqstore.store.record.record_kernels import read_int, read_long, record_layout, whole_record_size
+from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
 
 __all__ = ["MAX_GROWTH_BYTES", "restore_rows"]
 

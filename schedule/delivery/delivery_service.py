@@ -26,25 +26,25 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.consume_queue_format import BLANK_SIZE
-from mqstore.index.consume_queue_store import ConsumeQueueStore
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delay_offsets import DelayOffsets
-from mqstore.schedule.delayed_message import is_half_message, level_of_queue, queue_of_level, restore
-from mqstore.schedule.delivery_progress import DeliveryProgress
-from mqstore.schedule.due_block import DueBlocks
-from mqstore.schedule.due_entries import DueEntries, Entries, leading
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.delay.delay_offsets import DelayOffsets
+from mqstore.schedule.delay.delayed_message import is_half_message, level_of_queue, queue_of_level, restore
+from mqstore.schedule.delivery.delivery_progress import DeliveryProgress
+from mqstore.schedule.delivery.due_block import DueBlocks
+from mqstore.schedule.delivery.due_entries import DueEntries, Entries, leading
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.clock import Clock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import CorruptRecord, MessageIllegal, MessageNotFound, StoreError
-from mqstore.store.message import Message
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.put_result import PutMessageResult
-from mqstore.store.record_format import RecordIllegal, check_record
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.record.record_format import RecordIllegal, check_record
 from mqstore.store.status import PutMessageStatus
-from mqstore.store.stored_message import StoredMessage
 
 __all__ = ["DeliveryService", "LevelStatus", "PutBlock", "PutRestored"]
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from mqstore.schedule.due_entries import Entries
+from mqstore.schedule.delivery.due_entries import Entries
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
+from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["DueBlocks"]
 
@@ -39,18 +39,18 @@ class DueBlocks:
         segment = self._commit_log.files.file_for(int(entries["physical_offset"][0]))
         if len(entries) < _FEW or segment is None:
             return None
-        from mqstore.schedule import kernels
-        from mqstore.store.bulk.kernels import HAS_CRC
+        from mqstore.schedule.delivery import delivery_kernels
+        from mqstore.store.bulk.encode_kernels import HAS_CRC
 
         physical_offsets = entries["physical_offset"].astype(np.int64)
         sizes = entries["size"].astype(np.int32)
         # A damaged entry may have a size below 0; it ends the block, and must not make room scarce before.
-        room = int(sizes.clip(0).sum(dtype=np.int64)) + kernels.MAX_GROWTH_BYTES * len(sizes)
+        room = int(sizes.clip(0).sum(dtype=np.int64)) + delivery_kernels.MAX_GROWTH_BYTES * len(sizes)
         target = np.empty(room, np.uint8)
         starts = np.empty(len(sizes) + 1, np.int64)
         groups = np.empty(len(sizes), np.int32)
         group_places = np.empty((_MAX_GROUPS, 3), np.int64)
-        count, group_count = kernels.restore_rows(
+        count, group_count = delivery_kernels.restore_rows(
             segment.array,
             min(self._commit_log.visible_offset - segment.start_offset, segment.size_bytes),
             segment.start_offset,

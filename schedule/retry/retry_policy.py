@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from mqstore.schedule.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 from mqstore.store.status import Disposition
 
 __all__ = [

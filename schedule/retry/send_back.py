@@ -1,7 +1,7 @@
 """The send-back: what becomes of a message that a consumer group failed on.
 
-    the failed record -> a copy for %RETRY%group, delayed by a level         (schedule/delayed_message.py)
-                      -> a copy for %DLQ%group, once it has failed too often  (schedule/retry_policy.py)
+    the failed record -> a copy for %RETRY%group, delayed by a level       (schedule/delay/delayed_message.py)
+                      -> a copy for %DLQ%group, once it has failed too often (retry_policy.py)
 
 A copy is a new record with reconsume times + 1; the failed one stays where it is. RETRY_TOPIC and
 ORIGIN_MESSAGE_ID keep the first topic and the first id through all attempts.
@@ -21,11 +21,18 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from mqstore.schedule.retry_policy import retry_or_dead_letter
+from mqstore.schedule.retry.retry_policy import retry_or_dead_letter
 from mqstore.store.errors import MessageIllegal, MessageNotFound, NoPermission
-from mqstore.store.message import Message
-from mqstore.store.names import RETRY_GROUP_TOPIC_PREFIX, dead_letter_topic, is_retry_topic, retry_topic
-from mqstore.store.properties_format import (
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    dead_letter_topic,
+    is_retry_topic,
+    retry_topic,
+)
+from mqstore.store.record.properties_format import (
     DELAY,
     MAX_RECONSUME_TIMES,
     ORIGIN_MESSAGE_ID,
@@ -35,9 +42,7 @@ from mqstore.store.properties_format import (
     TIMER_REQUESTS,
     WAIT,
 )
-from mqstore.store.put_result import PutMessageResult
 from mqstore.store.status import Disposition, PutMessageStatus, ResponseCode
-from mqstore.store.stored_message import StoredMessage
 
 __all__ = [
     "RetryGroups",

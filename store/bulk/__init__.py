@@ -1,0 +1,1 @@
+"""Thousands of messages at once, as columns that compiled loops encode."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mqstore.store.bulk.texts import Texts, mistyped
+from mqstore.store.bulk.text_column import Texts, mistyped
 from mqstore.store.errors import MessageIllegal, PropertiesIllegal
 
 __all__ = [
@@ -144,7 +144,7 @@ def stored_properties_of(name: str, array: Any) -> Texts:
     """Properties as they are stored, out of a column of maps, or of strings in the stored form."""
     if not pa.types.is_map(array.type):
         return texts_of(name, array)
-    from mqstore.store.bulk import kernels
+    from mqstore.store.bulk import encode_kernels
 
     names, values = texts_of(name, array.keys), texts_of(name, array.items)
     places = np.asarray(array.offsets).astype(np.int64)
@@ -154,7 +154,7 @@ def stored_properties_of(name: str, array: Any) -> Texts:
         lasts = np.where(_is_valid(array), lasts, firsts)
     target = np.empty(names.total_bytes + values.total_bytes + 2 * names.row_count, np.uint8)
     starts = np.empty(len(array) + 1, np.int64)
-    row = kernels.join_pairs(firsts, lasts, *names, *values, target, starts)
+    row = encode_kernels.join_pairs(firsts, lasts, *names, *values, target, starts)
     if row >= 0:
         raise PropertiesIllegal(
             f"properties of row {row} are {array[row].as_py()}: names and values must not be empty and must "

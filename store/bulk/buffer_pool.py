@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mqstore.store.bulk.texts import Bytes
+from mqstore.store.bulk.text_column import Bytes
 
 __all__ = ["SpareBuffers"]
 

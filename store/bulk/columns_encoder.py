@@ -1,8 +1,8 @@
 """From columns of messages to a block of records: the checks and the bytes of message_encoder.py, in bulk.
 
 Each row becomes the record that `put_message` would have made of it. A row that cannot be stored is an error
-that names it, and then nothing is stored. It does not ask whether topics exist (mqstore/put_columns.py), nor
-readdress delayed messages (schedule/delayed_columns.py).
+that names it, and then nothing is stored. It does not ask whether topics exist (mqstore/put/put_columns.py),
+nor readdress delayed messages (schedule/delay/delayed_columns.py).
 Threads: any; an encoder keeps nothing but what spares work.
 """
 
@@ -11,16 +11,16 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.bulk.buffer_pool import SpareBuffers
 from mqstore.store.bulk.message_columns import MessageColumns
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.bulk.spare_buffers import SpareBuffers
-from mqstore.store.bulk.texts import Bytes, Longs, Texts
+from mqstore.store.bulk.text_column import Bytes, Longs, Texts
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal
-from mqstore.store.names import check_topic
-from mqstore.store.properties_format import CRC32, KEYS, MAX_PROPERTIES_BYTES, TAGS
-from mqstore.store.record_format import CRC_PROPERTY_BYTES, encode_topic, header_template
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from mqstore.store.message.topic_names import check_topic
+from mqstore.store.record.properties_format import CRC32, KEYS, MAX_PROPERTIES_BYTES, TAGS
+from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, encode_topic, header_template
+from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = ["ColumnsEncoder", "removed"]
 
@@ -48,7 +48,7 @@ class ColumnsEncoder:
 
     def encode(self, columns: MessageColumns) -> RecordBlock:
         """The records of all rows. Raises MessageTooLarge, PropertiesIllegal, TopicIllegal."""
-        from mqstore.store.bulk import kernels
+        from mqstore.store.bulk import encode_kernels
 
         count = len(columns)
         encoded_topics = [self._topics.get(topic) or self._encode_topic(topic) for topic in columns.topics]
@@ -64,7 +64,7 @@ class ColumnsEncoder:
         buffer = self._buffers.take(count * row_bytes + variable_bytes)
         starts = np.empty(count + 1, np.int64)
         born = columns.born_timestamps
-        row, reason = kernels.encode_rows(
+        row, reason = encode_kernels.encode_rows(
             buffer,
             starts,
             self._header,
@@ -82,17 +82,17 @@ class ColumnsEncoder:
             data,
             text_starts,
             text_stops,
-            np.empty((kernels.MAX_PAIRS, 2), np.int64),
+            np.empty((encode_kernels.MAX_PAIRS, 2), np.int64),
             np.empty(len(names), np.bool_),
             self._max_body_bytes,
             self._append_crc,
         )
-        if reason != kernels.NOTHING_ILLEGAL:
+        if reason != encode_kernels.NOTHING_ILLEGAL:
             raise self._illegal(columns, row, reason)
-        marks = kernels.HAS_CRC * self._append_crc | kernels.BORN_WHEN_STORED * (born is None)
+        marks = encode_kernels.HAS_CRC * self._append_crc | encode_kernels.BORN_WHEN_STORED * (born is None)
         groups = np.empty(count, np.int32)
         first_rows = np.empty(count, np.int64)
-        queue_count = kernels.group_rows(columns.topic_indices, columns.queue_ids, groups, first_rows)
+        queue_count = encode_kernels.group_rows(columns.topic_indices, columns.queue_ids, groups, first_rows)
         rows = first_rows[:queue_count]
         queues = [
             (columns.topics[topic], queue_id)
@@ -125,9 +125,9 @@ class ColumnsEncoder:
 
     def _illegal(self, columns: MessageColumns, row: int, reason: int) -> MessageIllegal:
         """The error for the first row that cannot be stored."""
-        from mqstore.store.bulk import kernels
+        from mqstore.store.bulk import encode_kernels
 
-        if reason == kernels.BODY_TOO_LARGE:
+        if reason == encode_kernels.BODY_TOO_LARGE:
             limit = self._max_body_bytes
             size = int(columns.bodies.stops[row] - columns.bodies.starts[row])
             return MessageTooLarge(
@@ -147,16 +147,16 @@ class ColumnsEncoder:
             if texts.starts[row] < texts.stops[row]
         }
         wanted: dict[int, tuple[str, object]] = {
-            kernels.PROPERTIES_TOO_LARGE: (
+            encode_kernels.PROPERTIES_TOO_LARGE: (
                 "take more than 32767 bytes: shorten them, or put the data in the body",
                 MAX_PROPERTIES_BYTES,
             ),
-            kernels.PAIR_ILLEGAL: (
+            encode_kernels.PAIR_ILLEGAL: (
                 "must be pairs name 0x01 value 0x02 without further separators, no name and no value empty",
                 "no empty text, no further 0x01 and 0x02",
             ),
-            kernels.NAME_TWICE: ("have a name twice", "each name once"),
-            kernels.MIMICS_CRC: (
+            encode_kernels.NAME_TWICE: ("have a name twice", "each name once"),
+            encode_kernels.MIMICS_CRC: (
                 "end in one that would pass for the record's CRC: give it another name",
                 f"no name that ends in {CRC32}",
             ),

@@ -2,8 +2,8 @@
 
 A text is given as a buffer (uint8) with the position where it begins and the one where it ends, both int64,
 so that rows may share bytes. All arrays are C-contiguous. Those that are said to be filled are; all others
-are only read, and nothing outside the given places is touched: texts.py checks those, the rest is checked
-here.
+are only read, and nothing outside the given places is touched: text_column.py checks those, the rest is
+checked here.
 
 Two steps, as in record_format.py: `encode_rows` does what can be done before the place in the log is known,
 `complete_records` the rest, under the append lock. What they fill is a buffer of the caller's: only the
@@ -16,13 +16,13 @@ it; compiled code is cached on disk. The plain twins are in tests/support/plain_
 import numpy as np
 from numba.core import types
 
-from mqstore.store.checksum.kernels import crc32
+from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled, compiled_into_caller
-from mqstore.store.kernels import borrowed, read_int
-from mqstore.store.machine.kernels import copy_bytes, same_bytes
-from mqstore.store.properties_format import MAX_PROPERTIES_BYTES
-from mqstore.store.record_format import CRC_PROPERTY_BYTES, STORE_TIMESTAMP_POSITION, crc_property
-from mqstore.store.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
+from mqstore.store.record.byte_kernels import copy_bytes, same_bytes
+from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
+from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, STORE_TIMESTAMP_POSITION, crc_property
+from mqstore.store.record.record_kernels import borrowed, read_int
+from mqstore.store.record.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
 
 __all__ = [
     "BODY_TOO_LARGE",

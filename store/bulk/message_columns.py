@@ -2,7 +2,7 @@
 
 One row is one message. `read_columns` takes a Table or RecordBatch of Arrow, or a mapping of numpy arrays and
 plain values, and makes no Python object for a row. Whether topics and queues exist is for
-mqstore/put_columns.py to say, whether a row can be stored for columns_encoder.py.
+mqstore/put/put_columns.py to say, whether a row can be stored for columns_encoder.py.
 Pure functions: any thread.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.bulk.texts import (
+from mqstore.store.bulk.text_column import (
     Ints,
     Longs,
     Texts,
@@ -26,7 +26,7 @@ from mqstore.store.bulk.texts import (
     wrong_count,
 )
 from mqstore.store.errors import MessageIllegal, QueueIllegal, TopicIllegal
-from mqstore.store.properties_format import encode_properties
+from mqstore.store.record.properties_format import encode_properties
 
 __all__ = ["COLUMN_NAMES", "MessageColumns", "read_columns"]
 

@@ -2,9 +2,9 @@
 
 To read fourteen fields of each message one by one takes longer than to store it. So msgspec packs the whole
 list, without the fields that have their defaults, and a compiled loop finds the bodies and the numbers in
-there (packed/kernels.py). This is for speed alone: what it leaves (None), message_encoder.py takes one by
-one, with the same outcome. So it neither checks all that makes a message illegal nor says what does.
-Pure function: any thread.
+there (store/bulk/msgpack_kernels.py). This is for speed alone: what it leaves (None), message_encoder.py
+takes one by one, with the same outcome. So it neither checks all that makes a message illegal nor says what
+does. Pure function: any thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from mqstore.store.bulk.message_columns import MessageColumns
-from mqstore.store.bulk.texts import Ints, Texts
-from mqstore.store.message import Message
-from mqstore.store.message_encoder import checked_properties, join_keys
+from mqstore.store.bulk.text_column import Ints, Texts
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import checked_properties, join_keys
 
 __all__ = ["columns_of_messages"]
 
@@ -32,7 +32,7 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
 
     Raises MessageIllegal, ValueError, TypeError, OverflowError instead of None where that is quicker.
     """
-    from mqstore.store.bulk.packed import kernels
+    from mqstore.store.bulk import msgpack_kernels
 
     if {*map(type, messages)} != {Message}:
         return None
@@ -48,10 +48,10 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
         return None
     body_starts, body_stops = np.empty((2, count), np.int64)
     queue_ids, delay_levels, flags = np.empty((3, count), np.int32)
-    found = kernels.read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flags)
-    if found == kernels.OUT_OF_THE_ORDINARY:
+    found = msgpack_kernels.read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flags)
+    if found == msgpack_kernels.OUT_OF_THE_ORDINARY:
         return None
-    for bit, field in kernels.NUMBERS_FOUND:
+    for bit, field in msgpack_kernels.NUMBERS_FOUND:
         if found & bit and {*map(type, map(attrgetter(field), messages))} != _INT:
             return None
     topic_names, topic_indices = _numbered(topics)
@@ -62,9 +62,9 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
         queue_ids,
         Texts(packed, body_starts, body_stops),
         _repeated_texts(tags),
-        _keys([message.keys for message in messages]) if found & kernels.KEYS_FOUND else nothing,
+        _keys([message.keys for message in messages]) if found & msgpack_kernels.KEYS_FOUND else nothing,
         _stored([message.properties for message in messages])
-        if found & kernels.PROPERTIES_FOUND
+        if found & msgpack_kernels.PROPERTIES_FOUND
         else nothing,
         delay_levels.astype(np.int64),
         flags,

@@ -14,8 +14,8 @@ import numpy as np
 from numba.core import types
 
 from mqstore.store.compiled import compiled, compiled_into_caller
-from mqstore.store.kernels import borrowed
-from mqstore.store.message import Message
+from mqstore.store.message.message import Message
+from mqstore.store.record.record_kernels import borrowed
 
 __all__ = ["KEYS_FOUND", "NUMBERS_FOUND", "OUT_OF_THE_ORDINARY", "PROPERTIES_FOUND", "read_messages"]
 

@@ -1,8 +1,8 @@
 """The record block: encoded records, one behind the other, on their way into the log.
 
 It is made without a lock (columns_encoder.py, or `of_messages`), completed under the append lock by
-store/commit_log.py, which then copies it into a segment in one piece. Then its buffer may be used again
-(spare_buffers.py); the places stay.
+store/log/commit_log.py, which then copies it into a segment in one piece. Then its buffer may be used again
+(buffer_pool.py); the places stay.
 Threads: one owner at a time; nothing in it is shared.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.message_encoder import EncodedMessage
-from mqstore.store.record_format import BLANK_MIN_BYTES, encode_from
+from mqstore.store.message.message_encoder import EncodedMessage
+from mqstore.store.record.record_format import BLANK_MIN_BYTES, encode_from
 
 __all__ = ["AppendedBlock", "RecordBlock"]
 
@@ -23,7 +23,7 @@ class RecordBlock:
     """Records that lack only what the append lock knows.
 
     buffer: uint8, writable. starts: int64, where each record begins, and behind the last. marks: uint8, bits
-    of kernels.py. queues: the (topic, queue id)s; groups: int32, for each record which of them.
+    of encode_kernels.py. queues: the (topic, queue id)s; groups: int32, for each record which of them.
     """
 
     buffer: npt.NDArray[np.uint8]
@@ -97,10 +97,10 @@ class RecordBlock:
         next_offsets: of each queue; returns what they are afterwards. queue_offsets: filled, for each row.
         base_offset: physical offset of buffer[0].
         """
-        from mqstore.store.bulk import kernels
+        from mqstore.store.bulk import encode_kernels
 
         offsets = np.array(next_offsets, np.int64)
-        kernels.complete_records(
+        encode_kernels.complete_records(
             self.buffer,
             self.starts,
             self.marks,

@@ -2,7 +2,7 @@
 
 By ISA-L (the distribution `isal`), which folds by carry-less multiplication: a seventh of zlib's time
 for 1 KiB. The polynomial is zlib's, and zlib is the oracle in the tests. Compiled loops have their own
-(kernels.py).
+(crc32_kernels.py).
 Threads: any. Decision: docs/decisions/0008-crc-of-single-records-by-isa-l.md.
 """
 

@@ -8,7 +8,7 @@ What a crash may take away, and hence what callers must not assume:
  - bytes written (`write`, `MappedRegion.write`, `.publish`) are durable only after the matching sync;
  - a created, renamed or deleted name is durable only after `sync_directory` of its folder;
  - `reserve` makes room: a later write into the reserved range does not fail for want of space, on file
-   systems that keep it (`keeps_reserved_room`; store/room_promise.py). On others it may, as StoreFull.
+   systems that keep it (`keeps_reserved_room`; store/files/room_promise.py). On others it may, as StoreFull.
 
 Not behind the seam, each for a reason its module gives: LMDB (its own files) and Spark's readers.
 Errors: OSError passes through, except that a full disk is `StoreFull` and a held lock `StoreLocked`.

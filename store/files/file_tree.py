@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.file_system import BytesLike, FileSystem, MappedRegion
+from mqstore.store.files.file_system import BytesLike, FileSystem, MappedRegion
 
 __all__ = ["copy_data", "copy_file", "copy_range", "copy_tree", "delete_tree", "zero_range"]
 

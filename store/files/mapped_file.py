@@ -4,7 +4,7 @@ It keeps two positions, both byte counts from its start: `wrote_position`, up to
 and `reserved_position`, up to which the disk has promised room. The writer reserves in windows, so a full
 disk is an error (StoreFull) before any mapped page is touched, and never a SIGBUS.
 
-It does not know records (commit_log.py) or entries (index/consume_queue.py), nor its neighbours
+It does not know records (commit_log.py) or entries (index/queue/consume_queue.py), nor its neighbours
 (mapped_file_queue.py). The file is opened and mapped when first touched, so a row of thousands costs
 nothing to list.
 Threads: one writer at a time, chosen by the owner; readers need no lock: `wrote_position` is raised after
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.errors import StoreFull
-from mqstore.store.file_system import BytesLike, FileSystem, MappedRegion
+from mqstore.store.files.file_system import BytesLike, FileSystem, MappedRegion
 
 __all__ = ["MappedFile", "file_name", "is_file_name"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.errors import StoreFull, StoreLocked
-from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
+from mqstore.store.files.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 
 __all__ = ["MemoryFileLock", "MemoryFileSystem", "MemoryMappedRegion"]
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from mqstore.store.errors import StoreLocked
-from mqstore.store.file_kind import open_regular
+from mqstore.store.files.file_kind import open_regular
 from mqstore.store.foreign_error import is_foreign, raise_foreign, suppress_system_error
 
 __all__ = ["OsFileLock"]

@@ -22,12 +22,12 @@ from typing import Literal, TypeAlias, cast
 import numpy as np
 
 from mqstore.store.errors import FileTooLong, LimitReached, StoreFull, WrongFileKind
-from mqstore.store.file_kind import directory_at, open_regular
-from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
+from mqstore.store.files.file_kind import directory_at, open_regular
+from mqstore.store.files.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
+from mqstore.store.files.os_file_lock import OsFileLock
+from mqstore.store.files.room_promise import keeps_reserved_room
+from mqstore.store.files.timed_sync import TimedSync
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
-from mqstore.store.os_file_lock import OsFileLock
-from mqstore.store.room_promise import keeps_reserved_room
-from mqstore.store.timed_sync import TimedSync
 
 __all__ = ["MappedWrites", "OsCalledRegion", "OsFileSystem", "OsMappedRegion"]
 
@@ -283,13 +283,13 @@ def _map(descriptor: int, size_bytes: int, *, writable: bool) -> "ctypes.Array[c
 
 def _sync_files(paths: Sequence[Path]) -> None:
     """Sync files by a loop that does not need the interpreter, for which each would have to wait anew."""
-    from mqstore.store import kernels
+    from mqstore.store.record import record_kernels
 
     names = [os.fsencode(path) for path in paths]
     addresses = np.frombuffer(memoryview((ctypes.c_char_p * len(names))(*names)), np.int64)
     outcome = np.zeros(2, np.int64)
     try:
-        kernels.sync_files(_FILE_FUNCTIONS, addresses, os.O_RDWR | os.O_CLOEXEC, outcome)
+        record_kernels.sync_files(_FILE_FUNCTIONS, addresses, os.O_RDWR | os.O_CLOEXEC, outcome)
     finally:
         # Also when Ctrl-C came meanwhile: Linux tells of a failed sync once.
         done, error_number = outcome.tolist()

@@ -17,7 +17,7 @@ import platform
 import time
 from concurrent.futures import Future, wait
 
-from mqstore.store.beside import beside
+from mqstore.store.threads.run_in_thread import beside
 
 __all__ = ["TimedSync"]
 

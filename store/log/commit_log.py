@@ -26,13 +26,14 @@ from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StorePoisoned
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.mapped_file import MappedFile
-from mqstore.store.mapped_file_queue import MappedFileQueue
-from mqstore.store.message_encoder import EncodedMessage
-from mqstore.store.put_result import PutMessageResult
-from mqstore.store.record_format import (
+from mqstore.store.message.message_encoder import EncodedMessage
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.record_format import (
     BLANK_MIN_BYTES,
     HEADER_BYTES,
     MESSAGE_MAGIC_CODE,
@@ -41,9 +42,8 @@ from mqstore.store.record_format import (
     encode_from,
     store_timestamp_position,
 )
+from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 from mqstore.store.status import PutMessageStatus
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 
 __all__ = ["CommitLog", "LogChunk"]
 

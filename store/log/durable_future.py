@@ -16,7 +16,7 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
 from mqstore.store.errors import StoreError
-from mqstore.store.flusher import Flusher
+from mqstore.store.log.flusher import Flusher
 
 __all__ = ["DurableFuture"]
 

@@ -21,11 +21,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError
 from mqstore.store.foreign_error import is_foreign
-from mqstore.store.sync_waiters import SyncWaiter, SyncWaiters
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.sync_waiters import SyncWaiter, SyncWaiters
 
 __all__ = ["Flusher", "Settle"]
 

@@ -35,13 +35,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mqstore.store.beside import beside
-from mqstore.store.checkpoint_format import Checkpoint
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import CorruptRecord
-from mqstore.store.mapped_file import MappedFile
-from mqstore.store.record_format import BLANK_MIN_BYTES, RecordIllegal, check_record, decode_header
-from mqstore.store.recovery_point_format import RecoveryPoint
+from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.record.record_format import BLANK_MIN_BYTES, RecordIllegal, check_record, decode_header
+from mqstore.store.state.checkpoint_format import Checkpoint
+from mqstore.store.state.recovery_point_format import RecoveryPoint
+from mqstore.store.threads.run_in_thread import beside
 
 __all__ = ["RecoveryReport", "find_start", "recover"]
 
@@ -95,16 +95,16 @@ def _is_boundary(log: CommitLog, offset: int) -> bool:
     if _is_zero(segment, position):
         return True
     # Here and not above, for it takes a third of a second to load: a store that was closed needs none of it.
-    from mqstore.store import kernels
+    from mqstore.store.record import record_kernels
 
     stop = min(position + BLANK_MIN_BYTES, segment.size_bytes)
-    stopped = kernels.scan(segment.array, position, stop, segment.start_offset)
-    if stopped[3] == kernels.BLANK_FOUND:
+    stopped = record_kernels.scan(segment.array, position, stop, segment.start_offset)
+    if stopped[3] == record_kernels.BLANK_FOUND:
         return True
     try:
         check_record(segment.view[position:], offset)
     except RecordIllegal:
-        return bool(kernels.scan(segment.array, 0, position, segment.start_offset)[0] == position)
+        return bool(record_kernels.scan(segment.array, 0, position, segment.start_offset)[0] == position)
     return True
 
 
@@ -244,15 +244,15 @@ class _Walk:
 
     def _walk_records(self, segment: MappedFile, position: int) -> bool:
         """As `_walk_segment`, from what may be a record."""
-        from mqstore.store import kernels
+        from mqstore.store.record import record_kernels
 
         self._begin()
         while True:
             stop, position, records, timestamp, why = _scan_step(segment, position)
-            cut_by_step = why == kernels.NO_RECORD and stop < segment.size_bytes
+            cut_by_step = why == record_kernels.NO_RECORD and stop < segment.size_bytes
             if cut_by_step and not records:
                 # The step may have ended inside a record: only a look beyond tells.
-                position, records, timestamp, why = kernels.scan(
+                position, records, timestamp, why = record_kernels.scan(
                     segment.array, position, segment.size_bytes, segment.start_offset
                 )
                 cut_by_step = False
@@ -261,17 +261,17 @@ class _Walk:
                 self.last_store_timestamp = int(timestamp)
             self.end_offset = segment.start_offset + int(position)
             self._report()
-            if not cut_by_step and why != kernels.END_OF_DATA:
-                return bool(why == kernels.BLANK_FOUND)
+            if not cut_by_step and why != record_kernels.END_OF_DATA:
+                return bool(why == record_kernels.BLANK_FOUND)
             if position >= segment.size_bytes:
                 return True
 
     def _begin(self) -> None:
         """Say that the walk begins, with the loop loaded that it takes."""
         if self._on_walk is not None:
-            from mqstore.store import kernels
+            from mqstore.store.record import record_kernels
 
-            kernels.scan(np.frombuffer(b"", np.uint8), 0, 0, 0)
+            record_kernels.scan(np.frombuffer(b"", np.uint8), 0, 0, 0)
             on_walk, self._on_walk = self._on_walk, None
             on_walk()
 
@@ -293,9 +293,9 @@ class _Scanned(NamedTuple):
 
 
 def _scan(segment: MappedFile, position: int, stop: int) -> _Scanned:
-    from mqstore.store import kernels
+    from mqstore.store.record import record_kernels
 
-    return _Scanned(stop, *kernels.scan(segment.array, position, stop, segment.start_offset))
+    return _Scanned(stop, *record_kernels.scan(segment.array, position, stop, segment.start_offset))
 
 
 def _scan_step(segment: MappedFile, position: int) -> _Scanned:
@@ -304,7 +304,7 @@ def _scan_step(segment: MappedFile, position: int) -> _Scanned:
     That thread begins at the first whole record it sees. What it finds counts only if the walk comes to that
     very place, and so the answer is that of one walk.
     """
-    from mqstore.store import kernels
+    from mqstore.store.record import record_kernels
 
     middle = position + _STEP_BYTES
     if not _goes_on_at(segment, middle):
@@ -312,7 +312,7 @@ def _scan_step(segment: MappedFile, position: int) -> _Scanned:
     following = beside(lambda: _scan_from_record(segment, middle))
     scanned = _scan(segment, position, middle)
     begins_at, ahead = following.result()
-    if scanned.why == kernels.NO_RECORD and scanned.position < begins_at:
+    if scanned.why == record_kernels.NO_RECORD and scanned.position < begins_at:
         # The step may have ended inside a record.
         scanned = _joined(scanned, _scan(segment, scanned.position, begins_at))
     if ahead is not None and scanned.position == begins_at:
@@ -322,10 +322,10 @@ def _scan_step(segment: MappedFile, position: int) -> _Scanned:
 
 def _scan_from_record(segment: MappedFile, position: int) -> tuple[int, _Scanned | None]:
     """Scan a step from the first whole record behind `position`: (where that begins, what was found)."""
-    from mqstore.store import kernels
+    from mqstore.store.record import record_kernels
 
     look_to = min(segment.size_bytes, position + _LOOK_AHEAD_BYTES)
-    begins_at = int(kernels.find_record(segment.array, position, look_to, segment.start_offset))
+    begins_at = int(record_kernels.find_record(segment.array, position, look_to, segment.start_offset))
     if begins_at < 0:
         return -1, None
     return begins_at, _scan(segment, begins_at, min(segment.size_bytes, position + _STEP_BYTES))
@@ -374,7 +374,7 @@ def _find_damage(log: CommitLog, end_offset: int, durable_offset: int | None) ->
 
 def _has_record_behind(log: CommitLog, end_offset: int) -> bool:
     """Whether a whole record lies behind the end of the walk."""
-    from mqstore.store import kernels
+    from mqstore.store.record import record_kernels
 
     for segment in log.files.files:
         if segment.end_offset <= end_offset:
@@ -382,7 +382,7 @@ def _has_record_behind(log: CommitLog, end_offset: int) -> bool:
         position = segment.region.next_data(max(0, end_offset - segment.start_offset))
         if position >= segment.size_bytes:
             continue
-        found = kernels.find_record(segment.array, position, segment.size_bytes, segment.start_offset)
+        found = record_kernels.find_record(segment.array, position, segment.size_bytes, segment.start_offset)
         if found >= 0:
             return True
     return False

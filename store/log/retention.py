@@ -9,7 +9,7 @@ Three shares of the disk, in percent (RocketMQ's CleanCommitLogService):
 Otherwise segments past file_reserved_time go in the hours of delete_when, or on an operator's word. Never the
 newest segment, and never one that holds a delayed message still to be delivered, unless room is short: even
 then not (promise 8). Age is the file's time of last modification, as in RocketMQ. Consume queues follow their
-log (index/consume_queue_store.py).
+log (index/queue/consume_queue_store.py).
 
 Its period is clean_resource_interval; a step that fails is tried again in the next.
 Durability: a deletion is durable when `run_once` returns. Threads: one runner at a time.
@@ -21,11 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mqstore.store.clock import Clock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StoreFull
-from mqstore.store.file_system import FileSystem
-from mqstore.store.mapped_file import MappedFile
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["Retention"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from mqstore.store.errors import BodyTooLarge, CorruptBody
-from mqstore.store.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
+from mqstore.store.record.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK, COMPRESSION_TYPE_SHIFT
 
 __all__ = ["MAX_BODY_BYTES", "compression_of", "decompress"]
 

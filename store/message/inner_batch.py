@@ -6,11 +6,11 @@ own. Bytes: batch_format.py. The store takes no such record (message_encoder.py)
 Pure functions: any thread. Source: PullAPIWrapper#processPullResult, MessageDecoder#decodeMessage.
 """
 
-from mqstore.store.batch_format import BatchElement, decode_batch
 from mqstore.store.errors import BodyTooLarge, CorruptBody, MessageIllegal
-from mqstore.store.record_format import encode_record, encode_topic
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import INNER_BATCH, NEED_UNWRAP
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.batch_format import BatchElement, decode_batch
+from mqstore.store.record.record_format import encode_record, encode_topic
+from mqstore.store.record.sys_flag import INNER_BATCH, NEED_UNWRAP
 
 __all__ = ["is_inner_batch", "single_messages"]
 

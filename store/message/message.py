@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from mqstore.store.file_system import BytesLike
-from mqstore.store.host import Host
+from mqstore.store.files.file_system import BytesLike
+from mqstore.store.record.host import Host
 
 __all__ = ["NO_PROPERTIES", "Message"]
 

@@ -4,7 +4,7 @@ What is left for the append lock is to put the record together once its queue of
 store timestamp are known, and to close it with the record CRC (record_format.py).
 
 It does not ask whether the topic or the queue exists (mqstore/message_store.py), nor rewrite delayed
-messages (schedule/delayed_message.py). Nothing is stored when a check fails.
+messages (schedule/delay/delayed_message.py). Nothing is stored when a check fails.
 Threads: any; the caches are plain dicts whose entries are immutable and never wrong.
 Source of the checks: spec of the commit log, section 11, in its order.
 """
@@ -16,16 +16,21 @@ from types import UnionType
 
 import msgspec
 
-from mqstore.store import properties_format as names
 from mqstore.store.checksum.crc32 import crc32
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal, QueueIllegal
-from mqstore.store.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
-from mqstore.store.message import NO_PROPERTIES, Message
-from mqstore.store.names import check_topic
-from mqstore.store.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
-from mqstore.store.record_format import CRC_PROPERTY_BYTES, RecordTemplate, encode_topic, record_template
-from mqstore.store.sys_flag import (
+from mqstore.store.message.message import NO_PROPERTIES, Message
+from mqstore.store.message.topic_names import check_topic
+from mqstore.store.record import properties_format as names
+from mqstore.store.record.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
+from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
+from mqstore.store.record.record_format import (
+    CRC_PROPERTY_BYTES,
+    RecordTemplate,
+    encode_topic,
+    record_template,
+)
+from mqstore.store.record.sys_flag import (
     BORN_HOST_V6,
     INNER_BATCH,
     STORE_HOST_V6,

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.message_id import encode_message_id
+from mqstore.store.record.message_id import encode_message_id
 from mqstore.store.status import PutMessageStatus
 
 __all__ = ["PutColumnsResult", "PutMessageResult"]

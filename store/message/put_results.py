@@ -11,7 +11,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.put_result import PutMessageResult
+from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.status import PutMessageStatus
 
 __all__ = ["PutMessageResults"]

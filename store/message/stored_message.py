@@ -13,13 +13,13 @@ from typing import Self
 
 import msgspec
 
-from mqstore.store import properties_format as names
-from mqstore.store.compressed_body import MAX_BODY_BYTES, decompress
-from mqstore.store.host import Host
-from mqstore.store.message import Message
-from mqstore.store.message_id import encode_message_id
-from mqstore.store.properties_format import parse_properties
-from mqstore.store.record_format import (
+from mqstore.store.message.compressed_body import MAX_BODY_BYTES, decompress
+from mqstore.store.message.message import Message
+from mqstore.store.record import properties_format as names
+from mqstore.store.record.host import Host
+from mqstore.store.record.message_id import encode_message_id
+from mqstore.store.record.properties_format import parse_properties
+from mqstore.store.record.record_format import (
     SYS_FLAG_POSITION,
     RecordHeader,
     RecordIllegal,
@@ -27,7 +27,7 @@ from mqstore.store.record_format import (
     decode_header,
     decode_layout,
 )
-from mqstore.store.sys_flag import COMPRESSED
+from mqstore.store.record.sys_flag import COMPRESSED
 
 __all__ = ["StoredMessage"]
 

@@ -4,7 +4,7 @@
 #decodeMessageId. The producer's own id is the property UNIQ_KEY, not this one.
 """
 
-from mqstore.store.host import Host
+from mqstore.store.record.host import Host
 
 __all__ = ["decode_message_id", "encode_message_id"]
 

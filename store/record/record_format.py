@@ -36,8 +36,8 @@ import msgspec
 
 from mqstore.store.checksum.crc32 import HELD_BYTES, crc32, crc32_combine
 from mqstore.store.errors import RecordIllegal
-from mqstore.store.properties_format import CRC32
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from mqstore.store.record.properties_format import CRC32
+from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = [
     "BLANK",
@@ -413,7 +413,7 @@ def store_timestamp_position(sys_flag: int) -> int:
 def check_record(record: memoryview, physical_offset: int) -> RecordHeader:
     """Verify the record that begins at `physical_offset`, with its CRCs; returns its header.
 
-    `record` may be longer than the record. The twin of the kernel that recovery runs (kernels.py).
+    `record` may be longer than the record. The twin of the kernel that recovery runs (record_kernels.py).
     Raises RecordIllegal: too few bytes, wrong magic, lengths that do not add up, another stored
     physical offset, a CRC of body or record that differs, or a topic or properties that end in zeros.
     """

@@ -4,7 +4,7 @@ Arrays: `data` is uint8, C-contiguous, one segment or a part of it; positions ar
 never reads at or beyond `end`, which must not exceed len(data); it writes nothing. The last one is about
 files: it makes many system calls without the interpreter between them.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs
-it; compiled code is cached on disk. CRCs: checksum/kernels.py. The plain twins are in
+it; compiled code is cached on disk. CRCs: store/checksum/crc32_kernels.py. The plain twins are in
 tests/support/record_scan.py.
 Source of the rules: CommitLog#checkMessageAndReturnSize; layout: record_format.py.
 """
@@ -17,10 +17,10 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mqstore.store.checksum.kernels import crc32
+from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled
-from mqstore.store.properties_format import CRC32, MAX_PROPERTIES_BYTES
-from mqstore.store.record_format import (
+from mqstore.store.record.properties_format import CRC32, MAX_PROPERTIES_BYTES
+from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,
     BLANK_MIN_BYTES,
     CRC_PROPERTY_BYTES,
@@ -30,7 +30,7 @@ from mqstore.store.record_format import (
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
 )
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = [
     "BLANK_FOUND",

@@ -7,7 +7,7 @@ Durability: both its creation and its removal are durable on return.
 import os
 from pathlib import Path
 
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
 
 __all__ = ["AbortFile"]
 

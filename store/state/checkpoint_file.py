@@ -1,7 +1,7 @@
 """The file `checkpoint`, which tells a RocketMQ broker how far log and queues were durable.
 
 Written behind the log and the queues, never ahead: the timestamps come from what was synced before.
-Our own recovery goes by offsets instead (recovery_point.py); this one serves the broker that opens the
+Our own recovery goes by offsets instead (recovery_point_file.py); this one serves the broker that opens the
 directory after us, and is where we begin in a directory that only a broker has written.
 Durability: when `save` returns. Threads: any.
 """
@@ -9,13 +9,13 @@ Durability: when `save` returns. Threads: any.
 import threading
 from pathlib import Path
 
-from mqstore.store.checkpoint_format import (
+from mqstore.store.files.file_system import FileSystem, MappedRegion
+from mqstore.store.state.checkpoint_format import (
     CHECKPOINT_FILE_BYTES,
     Checkpoint,
     decode_checkpoint,
     encode_checkpoint,
 )
-from mqstore.store.file_system import FileSystem, MappedRegion
 
 __all__ = ["CheckpointFile"]
 

@@ -8,7 +8,7 @@ Source: DataVersion of Apache RocketMQ; page: docs/format/state_files.md.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mqstore.store.state_file_format import whole_number
+from mqstore.store.state.state_file_format import whole_number
 
 __all__ = ["DataVersion"]
 

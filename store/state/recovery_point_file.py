@@ -8,9 +8,9 @@ Durability: when `save` returns. Threads: one saver at a time.
 from pathlib import Path
 
 from mqstore.store.errors import UnknownVersion
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.recovery_point_format import (
+from mqstore.store.state.recovery_point_format import (
     VERSION,
     RecoveryPoint,
     decode_recovery_point,

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mqstore.store.errors import StateFileCorrupt, StoreError
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["StateFile"]

@@ -15,7 +15,7 @@ Unquoted integer keys are not JSON, so `decode` quotes them first; it takes quot
 page: docs/format/state_files.md. Files of this text: config/*.json under the store's root.
 
 Pure functions of bytes and plain dicts; which fields a file has is the business of its owner
-(mqstore/topics.py, schedule/delay_offsets.py, ...). The client's own offsets.json, whose keys are
+(mqstore/metadata/, schedule/delay/delay_offsets.py). The client's own offsets.json, whose keys are
 objects, is another format and not read here.
 """
 

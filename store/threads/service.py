@@ -8,7 +8,7 @@ Threads: `start`, `stop` and `wake` from any thread.
 import threading
 from collections.abc import Callable
 
-from mqstore.store.bell import Bell
+from mqstore.store.threads.auto_reset_event import Bell
 
 __all__ = ["Service"]
 

@@ -16,12 +16,12 @@ from support.sources import ROOT, package_sources
 Field = tuple[int, int, str, str]
 
 FORMATS = {
-    "commit_log.md": "mqstore.store.record_format",
-    "consume_queue.md": "mqstore.index.consume_queue_format",
-    "checkpoint.md": "mqstore.store.checkpoint_format",
-    "recovery_point.md": "mqstore.store.recovery_point_format",
-    "settings.md": "mqstore.directory_settings_format",
-    "queue_names.md": "mqstore.index.queue_names_format",
+    "commit_log.md": "mqstore.store.record.record_format",
+    "consume_queue.md": "mqstore.index.queue.consume_queue_format",
+    "checkpoint.md": "mqstore.store.state.checkpoint_format",
+    "recovery_point.md": "mqstore.store.state.recovery_point_format",
+    "settings.md": "mqstore.settings.directory_settings_format",
+    "queue_names.md": "mqstore.index.queue.queue_manifest_format",
 }
 
 HEADING = ["at", "size", "type", "name", "meaning"]

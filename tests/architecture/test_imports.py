@@ -44,11 +44,11 @@ def test_a_layer_imports_only_itself_and_those_below(source: Source) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("store/x.py", "import mqstore.index.consume_queue"),
+        ("store/x.py", "import mqstore.index.queue.consume_queue"),
         ("store/x.py", "from mqstore.index import consume_queue"),
         ("store/x.py", "from mqstore import index"),
         ("store/x.py", "from mqstore import Message"),
-        ("index/x.py", "def f():\n    from mqstore.schedule.delay_levels import DelayLevels"),
+        ("index/x.py", "def f():\n    from mqstore.schedule.delay.delay_levels import DelayLevels"),
         ("schedule/x.py", "import importlib\nimportlib.import_module('mqstore.client.consumer')"),
         ("client/x.py", "from mqstore.tools.cli import app"),
         ("index/x.py", "from .kernels import fill"),
@@ -67,7 +67,7 @@ def test_the_checker_objects(path: str, text: str) -> None:
         ("index/x.py", "from mqstore.store import clock\nfrom mqstore.index import kernels"),
         (
             "mqstore/x.py",
-            "from mqstore.schedule.delay_levels import DelayLevels\nfrom mqstore.topics import Topics",
+            "from mqstore.schedule.delay import delay_levels\nfrom mqstore.metadata.topics import Topics",
         ),
         ("tools/cli/x.py", "from mqstore import MessageStore\nfrom mqstore.client.consumer import Consumer"),
     ],

@@ -36,5 +36,5 @@ def test_no_source_iterates_over_lent_bytes(source: Source) -> None:
 def test_the_checker_objects() -> None:
     """Each of them is seen."""
     for name in INSTEAD:
-        source = Source("index/get_message.py", f"for entry in ENTRY.{name}(view):\n    pass")
+        source = Source("index/pull/message_reader.py", f"for entry in ENTRY.{name}(view):\n    pass")
         assert len(offences_in(source)) == 1

@@ -44,28 +44,33 @@ class Seam:
 SEAMS = (
     Seam(
         ("mmap",),
-        ("store/os_file_system.py",),
-        "map files with FileSystem.map (store/file_system.py)",
+        ("store/files/os_file_system.py",),
+        "map files with FileSystem.map (store/files/file_system.py)",
     ),
     Seam(
         ("os.fsync", "os.fdatasync", "os.sync", "fcntl"),
-        ("store/timed_sync.py", "store/os_file_system.py", "store/os_file_lock.py", "store/room_promise.py"),
-        "use MappedRegion.sync, FileSystem.sync, sync_directory or lock (store/file_system.py)",
+        (
+            "store/files/timed_sync.py",
+            "store/files/os_file_system.py",
+            "store/files/os_file_lock.py",
+            "store/files/room_promise.py",
+        ),
+        "use MappedRegion.sync, FileSystem.sync, sync_directory or lock (store/files/file_system.py)",
     ),
     Seam(
         ("numba", "llvmlite"),
-        ("*/kernels.py", "store/compiled.py"),
-        "put the loop into this folder's kernels.py, and import that where it is first needed",
+        ("*_kernels.py", "store/compiled.py"),
+        "put the loop into a *_kernels.py beside its caller, and import that where it is first needed",
     ),
     Seam(
         ("zlib", "lz4", "backports", "compression.zstd"),
-        ("store/checksum/crc32.py", "store/compressed_body.py"),
-        "take crc32 from store/checksum/crc32.py, and decompress bodies by store/compressed_body.py",
+        ("store/checksum/crc32.py", "store/message/compressed_body.py"),
+        "take crc32 from store/checksum/crc32.py, and decompress bodies by store/message/compressed_body.py",
     ),
     Seam(
         ("isal", "binascii.crc32"),
         ("store/checksum/crc32.py",),
-        "take crc32 from store/checksum/crc32.py, or in compiled loops from store/checksum/kernels.py",
+        "take crc32 from store/checksum/crc32.py, or in compiled loops from store/checksum/crc32_kernels.py",
     ),
     Seam(
         ("pyspark", "py4j"),
@@ -74,8 +79,8 @@ SEAMS = (
     ),
     Seam(
         ("lmdb",),
-        ("index/key_environment.py",),
-        "ask LmdbKeyIndex (index/key_index.py)",
+        ("index/keys/lmdb_environment.py",),
+        "ask LmdbKeyIndex (index/keys/lmdb_key_index.py)",
     ),
     Seam(
         (
@@ -143,17 +148,17 @@ ALSO_OF_OTHERS = frozenset(
 FILES = Seam(
     FILE_NAMES,
     (
-        "store/os_file_system.py",
-        "store/os_file_lock.py",
-        "store/room_promise.py",
-        "store/file_kind.py",
+        "store/files/os_file_system.py",
+        "store/files/os_file_lock.py",
+        "store/files/room_promise.py",
+        "store/files/file_kind.py",
         "tools/*",
         # LMDB keeps its own files and must be given a folder.
-        "index/key_environment.py",
+        "index/keys/lmdb_environment.py",
         # A file of settings is the user's, and is read before there is a store.
         "store/config.py",
     ),
-    "go through FileSystem (store/file_system.py), so that a crash test sees it",
+    "go through FileSystem (store/files/file_system.py), so that a crash test sees it",
 )
 
 
@@ -194,15 +199,15 @@ def test_a_source_keeps_to_the_seams(source: Source) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("store/commit_log.py", "import mmap"),
-        ("store/commit_log.py", "from mmap import PAGESIZE"),
-        ("store/commit_log.py", "import os\nos.fsync(3)"),
-        ("store/commit_log.py", "from os import fdatasync as flush"),
-        ("store/commit_log.py", "import os as system\nsystem.fdatasync(3)"),
-        ("index/consume_queue.py", "import numba"),
-        ("index/consume_queue.py", "def fill():\n    from numba import njit"),
-        ("index/consume_queue.py", "import importlib\nimportlib.import_module('numba')"),
-        ("store/record_format.py", "from zlib import crc32"),
+        ("store/log/commit_log.py", "import mmap"),
+        ("store/log/commit_log.py", "from mmap import PAGESIZE"),
+        ("store/log/commit_log.py", "import os\nos.fsync(3)"),
+        ("store/log/commit_log.py", "from os import fdatasync as flush"),
+        ("store/log/commit_log.py", "import os as system\nsystem.fdatasync(3)"),
+        ("index/queue/consume_queue.py", "import numba"),
+        ("index/queue/consume_queue.py", "def fill():\n    from numba import njit"),
+        ("index/queue/consume_queue.py", "import importlib\nimportlib.import_module('numba')"),
+        ("store/record/record_format.py", "from zlib import crc32"),
         ("tools/cli/app.py", "from pyspark.sql import SparkSession"),
         ("mqstore/message_store.py", "import lmdb"),
         ("store/flush.py", "import time\nnow = time.time()"),
@@ -212,14 +217,14 @@ def test_a_source_keeps_to_the_seams(source: Source) -> None:
         ("tools/cli/app.py", "import datetime\ndatetime.datetime.now()"),
         ("client/consumer.py", "print('here')"),
         ("tools/cli/app.py", "import logging\nlogging.basicConfig()"),
-        ("store/state_file.py", "open('x')"),
-        ("store/state_file.py", "import os\nos.open('x', 0)"),
-        ("store/state_file.py", "import os\nos.replace('x', 'y')"),
-        ("index/rebuild.py", "import shutil"),
-        ("schedule/delay_offsets.py", "def f(path):\n    path.open()"),
-        ("schedule/delay_offsets.py", "def f(name):\n    name.write_bytes(b'')"),
-        ("mqstore/topics.py", "from pathlib import Path\nPath('x').exists()"),
-        ("mqstore/topics.py", "def f(self):\n    (self.root / 'x').rename('y')"),
+        ("store/state/state_file.py", "open('x')"),
+        ("store/state/state_file.py", "import os\nos.open('x', 0)"),
+        ("store/state/state_file.py", "import os\nos.replace('x', 'y')"),
+        ("index/queue/queue_recovery.py", "import shutil"),
+        ("schedule/delay/delay_offsets.py", "def f(path):\n    path.open()"),
+        ("schedule/delay/delay_offsets.py", "def f(name):\n    name.write_bytes(b'')"),
+        ("mqstore/metadata/topics.py", "from pathlib import Path\nPath('x').exists()"),
+        ("mqstore/metadata/topics.py", "def f(self):\n    (self.root / 'x').rename('y')"),
         ("client/consumer.py", "def f(self):\n    self.path.stat()"),
     ],
 )
@@ -231,19 +236,19 @@ def test_the_checker_objects(path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("store/os_file_system.py", "import mmap, os\nos.fdatasync(3)\nopen('x')"),
+        ("store/files/os_file_system.py", "import mmap, os\nos.fdatasync(3)\nopen('x')"),
         ("store/clock.py", "import time\ntime.time_ns()"),
         ("store/flush.py", "import time\ntime.monotonic()"),
-        ("index/kernels.py", "import numba"),
-        ("tools/spark/reader.py", "from pyspark.sql.datasource import DataSource"),
-        ("index/key_environment.py", "def f():\n    import lmdb"),
+        ("index/queue/entry_kernels.py", "import numba"),
+        ("tools/spark/read/batch_reader.py", "from pyspark.sql.datasource import DataSource"),
+        ("index/keys/lmdb_environment.py", "def f():\n    import lmdb"),
         ("tools/cli/app.py", "print(open('x'))"),
         (
-            "schedule/delay_offsets.py",
+            "schedule/delay/delay_offsets.py",
             "def f(file_system, text):\n    file_system.rename(text.replace('a', 'b'), 'c')",
         ),
         ("mqstore/message_store.py", "def f(store):\n    store.open()\n    store.flush_time.time"),
-        ("store/mapped_file.py", "def f(self):\n    self.file_system.exists(self.path)"),
+        ("store/files/mapped_file.py", "def f(self):\n    self.file_system.exists(self.path)"),
     ],
 )
 def test_the_checker_lets_pass(path: str, text: str) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import StoreLocked
-from mqstore.store.file_system import FileEntry, FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.file_system import FileEntry, FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from support.watched_file_system import WatchedFileSystem
 
 FILE_SYSTEMS: dict[str, Callable[[], FileSystem]] = {

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.index_file import IndexFileSize
-from mqstore.index.index_files import IndexFiles
-from mqstore.index.key_index import LmdbKeyIndex
-from mqstore.index.key_lookup import KeyLookup
-from mqstore.index.memory_key_index import MemoryKeyIndex
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from mqstore.index.index_file.index_file import IndexFileSize
+from mqstore.index.index_file.index_file_key_index import IndexFiles
+from mqstore.index.keys.key_index import KeyLookup
+from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
+from mqstore.index.keys.memory_key_index import MemoryKeyIndex
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from support.key_log import SEGMENT_BYTES, KeyLog, keys_of
 
 

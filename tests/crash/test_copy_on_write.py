@@ -16,7 +16,7 @@ import pytest
 
 from mqstore import Message, MessageStore, PutMessageResult, StoreConfig
 from mqstore.store.errors import ConfigIllegal, StoreFull
-from mqstore.store.os_file_system import OsCalledRegion, OsFileSystem
+from mqstore.store.files.os_file_system import OsCalledRegion, OsFileSystem
 from support.loop_disk import LoopDisk, why_not
 from support.small_store import messages_of
 

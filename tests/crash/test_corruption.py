@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.store import kernels
 from mqstore.store.errors import CorruptRecord
-from mqstore.store.record_format import RecordIllegal, check_record
+from mqstore.store.record import record_kernels
+from mqstore.store.record.record_format import RecordIllegal, check_record
 from support.log_walk import walk_log
 from support.manual_clock import ManualClock
 from support.reference_store import SEGMENT, changed, flipped, opened, reference, walked_from_its_start
@@ -34,7 +34,7 @@ def test_every_single_bit_flip_in_a_live_record_is_detected() -> None:
         start, stop = record.physical_offset, record.physical_offset + record.size
         for bit in range(8 * start, 8 * stop):
             data[bit // 8] ^= 1 << bit % 8
-            is_whole = kernels.whole_record_size(data, start, end, 0) >= 0
+            is_whole = record_kernels.whole_record_size(data, start, end, 0) >= 0
             with pytest.raises(RecordIllegal) as caught:
                 check_record(memoryview(data)[start:stop], start)
             assert caught.value.expected != caught.value.found
@@ -94,7 +94,7 @@ def test_a_wrong_stored_physical_offset_is_damage() -> None:
     with pytest.raises(RecordIllegal, match="physical offset 0, found 8"):
         check_record(memoryview(record), 0)
     data = np.frombuffer(record, np.uint8)
-    assert kernels.whole_record_size(data, 0, len(data), 0) == -1
+    assert record_kernels.whole_record_size(data, 0, len(data), 0) == -1
 
 
 def test_a_body_crc_of_zero_is_legal() -> None:

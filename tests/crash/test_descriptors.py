@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.store import os_file_system
 from mqstore.store.errors import LimitReached, StoreFull
+from mqstore.store.files import os_file_system
 from support.small_store import messages_of
 
 

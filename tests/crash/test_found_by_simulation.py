@@ -12,7 +12,11 @@ import pytest
 
 from mqstore import Message, MessageStore
 from mqstore.store.errors import CorruptRecord, StoreFull, StorePoisoned
-from mqstore.store.recovery_point_format import RecoveryPoint, decode_recovery_point, encode_recovery_point
+from mqstore.store.state.recovery_point_format import (
+    RecoveryPoint,
+    decode_recovery_point,
+    encode_recovery_point,
+)
 from support.crash_oracle import judge
 from support.manual_clock import ManualClock
 from support.medium import Medium, choose

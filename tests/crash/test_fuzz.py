@@ -17,14 +17,20 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mqstore import Message, StoreError
-from mqstore.index.queue_names_format import KnownQueues, QueueFiles, decode_queue_names, encode_queue_names
-from mqstore.repair import repair_into
-from mqstore.store import kernels, state_file_format
-from mqstore.store.checkpoint_format import decode_checkpoint
-from mqstore.store.properties_format import parse_properties
-from mqstore.store.record_format import BODY_LENGTH_POSITION, RecordIllegal, check_record
-from mqstore.store.recovery_point_format import decode_recovery_point
-from mqstore.verify import verify
+from mqstore.index.queue.queue_manifest_format import (
+    KnownQueues,
+    QueueFiles,
+    decode_queue_names,
+    encode_queue_names,
+)
+from mqstore.repair.repair_plan import repair_into
+from mqstore.store.record import record_kernels
+from mqstore.store.record.properties_format import parse_properties
+from mqstore.store.record.record_format import BODY_LENGTH_POSITION, RecordIllegal, check_record
+from mqstore.store.state import state_file_format
+from mqstore.store.state.checkpoint_format import decode_checkpoint
+from mqstore.store.state.recovery_point_format import decode_recovery_point
+from mqstore.verify.verification import verify
 from support.reference_store import SEGMENT, changed, opened, reference, replaced, walked_from_its_start
 from support.simulated_disk import Image, SimulatedDisk
 from support.witness import ROOT, crash_config
@@ -168,7 +174,7 @@ def test_a_length_that_lies_costs_no_memory(work: Callable[[Image], None], lengt
 @given(st.integers(-1, 2**40), st.integers(-1, 2**40))
 def test_a_recovery_point_that_lies(log_offset: int, queues_offset: int) -> None:
     """With a CRC that is right."""
-    from mqstore.store.recovery_point_format import RecoveryPoint, encode_recovery_point
+    from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
 
     point = encode_recovery_point(RecoveryPoint(log_offset, queues_offset))
     opens_or_refuses(replaced(KILLED, ROOT / "mqstore" / "recovery-point", point))
@@ -181,10 +187,10 @@ def test_bytes_that_are_no_record(data: bytes, offset: int) -> None:
     with pytest.raises(RecordIllegal):
         check_record(memoryview(data), offset)
     array = np.frombuffer(data, np.uint8)
-    stop, records, _, _ = kernels.scan(array, 0, len(data), offset)
+    stop, records, _, _ = record_kernels.scan(array, 0, len(data), offset)
     assert 0 <= stop <= len(data)
     assert records == 0
-    assert kernels.find_record(array, 0, len(data), offset) == -1
+    assert record_kernels.find_record(array, 0, len(data), offset) == -1
 
 
 @quickly
@@ -198,7 +204,7 @@ def test_a_changed_record(edits: list[tuple[int, bytes]]) -> None:
         whole = check_record(memoryview(data), 0).total_size
     except RecordIllegal:
         whole = -1
-    assert kernels.whole_record_size(array, 0, len(data), 0) == whole
+    assert record_kernels.whole_record_size(array, 0, len(data), 0) == whole
 
 
 @quickly

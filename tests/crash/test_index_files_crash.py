@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.index.index_file import IndexFileSize
-from mqstore.index.index_files import IndexFiles
+from mqstore.index.index_file.index_file import IndexFileSize
+from mqstore.index.index_file.index_file_key_index import IndexFiles
 from support.key_log import KeyLog
 from support.medium import Medium, choose
 from support.plain_index_files import index_contents, plain_index_files

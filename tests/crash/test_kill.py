@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from mqstore import MessageStore, StoredMessage
-from mqstore.store.record_format import check_record
+from mqstore.store.record.record_format import check_record
 from support import killed_putter
 from support.killed_putter import CONFIG
 

@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.index.index_file_format import decode_entry, decode_header, decode_slot, entry_position, key_hash
-from mqstore.store.checkpoint_format import decode_checkpoint
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.index.index_file.index_file_format import (
+    decode_entry,
+    decode_header,
+    decode_slot,
+    entry_position,
+    key_hash,
+)
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.state.checkpoint_format import decode_checkpoint
 from support.manual_clock import ManualClock
 from support.watched_file_system import WatchedFileSystem
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.index.queue_names_format import KnownQueues, QueueFiles
-from mqstore.index.rebuild import bring_up_to_date
-from mqstore.store.file_system import FileSystem
-from mqstore.store.recovery_point_format import decode_recovery_point
+from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles
+from mqstore.index.queue.queue_recovery import bring_up_to_date
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.state.recovery_point_format import decode_recovery_point
 from support.filled_queues import FilledQueues
 from support.manual_clock import ManualClock
 from support.simulated_disk import SimulatedDisk

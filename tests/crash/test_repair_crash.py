@@ -9,9 +9,9 @@ import random
 
 import pytest
 
-from mqstore.rebuilding import rebuild
-from mqstore.repair import repair_in_place, repair_into
-from mqstore.verify import verify
+from mqstore.repair.rebuild import rebuild
+from mqstore.repair.repair_plan import repair_in_place, repair_into
+from mqstore.verify.verification import verify
 from support.damaged_store import CONFIG, disk_of, intact, random_damage, survivors, wrong_in
 from support.medium import Medium, choose
 from support.simulated_disk import Image, SimulatedDisk

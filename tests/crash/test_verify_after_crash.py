@@ -1,7 +1,7 @@
 """What a crash leaves is no damage: verify calls every such state sound, before anything has opened it.
 
 Method: the workloads and states of the crash campaign, a slice of them; and real processes that get SIGKILL.
-The other direction, that damage is found, is in tests/unit/mqstore/test_verify.py.
+The other direction, that damage is found, is in tests/unit/mqstore/verify/test_verification.py.
 """
 
 import shutil
@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.directory_config import tool_config
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.verify import verify
+from mqstore.settings.directory_config import tool_config
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.verify.verification import verify
 from support.crash_explorer import recorded_states
 from support.crash_workloads import WORKLOADS
 from support.manual_clock import ManualClock

@@ -17,14 +17,14 @@ import typer
 from mqstore.message_store import MessageStore
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreLocked
-from mqstore.tools.cli.demo import Demo
+from mqstore.tools.cli.demo.demo import Demo
 from mqstore.tools.cli.exit_codes import ToolProblem
 from mqstore.tools.cli.interruption import Interruption
 from mqstore.tools.cli.output import Output
-from mqstore.tools.demo_directory import DemoDirectory, DemoNote, DemoState, NoDemoDirectory
-from mqstore.tools.flights_audit import Audit
-from mqstore.tools.flights_run import DEMO_CONFIG
-from mqstore.tools.spark.flights_csv import count_flights, flights_csv_path
+from mqstore.tools.demo.demo_directory import DemoDirectory, DemoNote, DemoState, NoDemoDirectory
+from mqstore.tools.demo.flights_audit import Audit
+from mqstore.tools.demo.flights_run import DEMO_CONFIG
+from mqstore.tools.spark.jobs.flights_csv import count_flights, flights_csv_path
 from support.command_line import json_lines, run
 
 LIMIT = 3_000

@@ -17,11 +17,11 @@ import lmdb
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.index.key_index_format import encode_run_key
+from mqstore.index.keys.key_index_format import encode_run_key
 from mqstore.store.errors import CorruptRecord, FileTooLong, LogGapTooLong, RecordIllegal, WrongFileKind
-from mqstore.store.file_kind import open_regular
-from mqstore.store.recovery_point_format import RecoveryPoint, encode_recovery_point
-from mqstore.verify import verify
+from mqstore.store.files.file_kind import open_regular
+from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
+from mqstore.verify.verification import verify
 from support.command_line import run
 from support.hostile_bases import CONFIG, make_bases, opened
 from support.hostile_calls import Failures, run_calls

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.index import index_file_format as index_file
+from mqstore.index.index_file import index_file_format as index_file
 from support.golden_manifest import GOLDEN_NAMES, manifest_rows
 
 SLOT_COUNT, ENTRY_COUNT = 500, 2_000

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mqstore.index import index_file_format as index_file
-from mqstore.index.index_file_format import IndexEntry, IndexHeader
+from mqstore.index.index_file import index_file_format as index_file
+from mqstore.index.index_file.index_file_format import IndexEntry, IndexHeader
 from support.format_page import field_table, table
 
 PAGE = "index_file.md"

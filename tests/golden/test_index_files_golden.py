@@ -11,14 +11,14 @@ from typing import NamedTuple
 import pytest
 
 from mqstore.index.dispatcher import Dispatcher
-from mqstore.index.index_file import IndexFileSize
-from mqstore.index.index_files import IndexFiles
-from mqstore.store.checkpoint_file import CheckpointFile
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.index_file.index_file import IndexFileSize
+from mqstore.index.index_file.index_file_key_index import IndexFiles
+from mqstore.store.state.checkpoint_file import CheckpointFile
+from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.file_system import FileSystem
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.recovery import recover
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.log.recovery import recover
 from support.golden_manifest import GOLDEN_NAMES, VERSION_NAMES
 from support.interop_golden import SETTINGS
 from support.manual_clock import ManualClock

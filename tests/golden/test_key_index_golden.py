@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from mqstore.index.dispatcher import Dispatcher
-from mqstore.index.key_index import LmdbKeyIndex
-from mqstore.index.memory_key_index import MemoryKeyIndex
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
+from mqstore.index.keys.memory_key_index import MemoryKeyIndex
+from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from support.golden_manifest import GOLDEN_NAMES, manifest_rows
 from support.manual_clock import ManualClock
 

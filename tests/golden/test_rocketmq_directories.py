@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from mqstore import GetMessageStatus, Message, MessageStore, StoreConfig
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.store.batch_format import BatchElement, encode_batch
-from mqstore.store.java_hash import string_hash
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.properties_format import encode_properties
-from mqstore.store.record_format import CRC_PROPERTY_BYTES, check_record, encode_record, encode_topic
-from mqstore.store.stored_message import StoredMessage
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.store.record.batch_format import BatchElement, encode_batch
+from mqstore.store.record.java_hash import string_hash
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.record.properties_format import encode_properties
+from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, check_record, encode_record, encode_topic
+from mqstore.store.message.stored_message import StoredMessage
 from support.golden_manifest import GOLDEN_NAMES, ExpectedRecord, expected_records, manifest_rows
 from support.manual_clock import ManualClock
 

@@ -9,8 +9,8 @@ import zlib
 
 import pytest
 
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY, PRE_BLANK_ENTRY, blank_entries
-from mqstore.index.index_file_format import (
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY, PRE_BLANK_ENTRY, blank_entries
+from mqstore.index.index_file.index_file_format import (
     IndexEntry,
     IndexHeader,
     decode_entry,
@@ -24,7 +24,7 @@ from mqstore.index.index_file_format import (
     slot_of,
     slot_position,
 )
-from mqstore.schedule.timer_log_format import (
+from mqstore.schedule.delay.timer_log_format import (
     TimerUnit,
     WheelSlot,
     decode_unit,
@@ -32,15 +32,15 @@ from mqstore.schedule.timer_log_format import (
     encode_unit,
     encode_wheel_slot,
 )
-from mqstore.store import state_file_format
-from mqstore.store.batch_format import BatchElement, decode_batch, encode_batch
-from mqstore.store.checkpoint_format import Checkpoint, decode_checkpoint, encode_checkpoint
-from mqstore.store.host import Host
-from mqstore.store.java_hash import string_hash
-from mqstore.store.mapped_file import file_name
-from mqstore.store.message_id import decode_message_id, encode_message_id
-from mqstore.store.properties_format import encode_properties, parse_properties
-from mqstore.store.record_format import (
+from mqstore.store.state import state_file_format
+from mqstore.store.record.batch_format import BatchElement, decode_batch, encode_batch
+from mqstore.store.state.checkpoint_format import Checkpoint, decode_checkpoint, encode_checkpoint
+from mqstore.store.record.host import Host
+from mqstore.store.record.java_hash import string_hash
+from mqstore.store.files.mapped_file import file_name
+from mqstore.store.record.message_id import decode_message_id, encode_message_id
+from mqstore.store.record.properties_format import encode_properties, parse_properties
+from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
@@ -51,7 +51,7 @@ from mqstore.store.record_format import (
     encode_record,
     encode_topic,
 )
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.message.stored_message import StoredMessage
 from support.state_file_samples import STATE_FILES
 
 BORN, STORED = 1_726_740_000_000, 1_726_740_000_123

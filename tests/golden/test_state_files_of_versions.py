@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.state_file_format import decode, encode
+from mqstore.store.state.state_file_format import decode, encode
 from support.golden_manifest import VERSION_NAMES, manifest
 
 FILES = ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"]

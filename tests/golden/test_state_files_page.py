@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.schedule.delay_offsets import DelayOffsets
-from mqstore.store import state_file_format
-from mqstore.store.bean import Bean
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.subscription_groups import SubscriptionGroupConfig
-from mqstore.topics import TopicConfig
+from mqstore.schedule.delay.delay_offsets import DelayOffsets
+from mqstore.store.state import state_file_format
+from mqstore.metadata.state_record import Bean
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.metadata.subscription_groups import SubscriptionGroupConfig
+from mqstore.metadata.topics import TopicConfig
 from support.format_page import code_block, table
 from support.manual_clock import ManualClock
 

@@ -1,8 +1,8 @@
 """The page of the timer log says what the code does: every field at its place, and the example's bytes."""
 
-from mqstore.schedule import timer_log_format as timer_log
-from mqstore.schedule.timer_log_format import TimerUnit, WheelSlot
-from mqstore.store.java_hash import string_hash
+from mqstore.schedule.delay import timer_log_format as timer_log
+from mqstore.schedule.delay.timer_log_format import TimerUnit, WheelSlot
+from mqstore.store.record.java_hash import string_hash
 from support.format_page import FieldRow, code_block, field_table
 
 PAGE = "timer_log.md"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.errors import StoreError
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.message.stored_message import StoredMessage
 from support import interop_chain as chain
 from support.interop_broker import BrokerRun, broker_port, eventually, running_broker
 from support.interop_picture import differences

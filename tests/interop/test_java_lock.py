@@ -1,7 +1,7 @@
 """The writer's lock against Java's own: a broker and a store shut each other out, whatever is copied.
 
 Method: a Java program of a few lines that takes the lock as a broker does (Lock.java); it needs a JDK and no
-jar of RocketMQ's. The same with Python programs: tests/unit/store/test_os_file_lock.py.
+jar of RocketMQ's. The same with Python programs: tests/unit/store/files/test_os_file_lock.py.
 """
 
 import os

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from mqstore.directory_config import tool_config
-from mqstore.repair import repair_in_place
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.stand_in import LOST
-from mqstore.verify import verify
+from mqstore.repair.placeholder import LOST
+from mqstore.repair.repair_plan import repair_in_place
+from mqstore.settings.directory_config import tool_config
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.verify.verification import verify
 from support.interop_messages import Traffic
 from support.interop_picture import Picture, differences, directory_bytes, take_picture
 from support.interop_process import Mqstore, RocketMq

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mqstore import Host, Message, MessageStore
 from mqstore.store.errors import MessageIllegal, StoreError
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.message_rows import MESSAGES, as_arrow, as_buffers, as_values
 from support.small_store import SmallStore, messages_of
 

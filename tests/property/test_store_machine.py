@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mqstore import Disposition, GetMessageStatus, Message, MessageStore, StoredMessage
 from mqstore.store.errors import MessageIllegal, QueueIllegal
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.manual_clock import ManualClock
 from support.small_store import SmallStore, kill
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.directory_settings_file import DirectorySettingsFile
-from mqstore.directory_settings_format import DirectorySettings, decode_settings, encode_settings
-from mqstore.index.consume_queue_format import ENTRY
-from mqstore.rebuilding import rebuild
-from mqstore.repair import plan_repair, repair_in_place, repair_into
+from mqstore.index.queue.consume_queue_format import ENTRY
+from mqstore.repair.rebuild import rebuild
+from mqstore.repair.repair_plan import plan_repair, repair_in_place, repair_into
+from mqstore.settings.directory_settings_file import DirectorySettingsFile
+from mqstore.settings.directory_settings_format import DirectorySettings, decode_settings, encode_settings
 from mqstore.store.config import REMEMBERED_SETTINGS
 from mqstore.store.errors import (
     SegmentSizeMismatch,
@@ -22,12 +22,12 @@ from mqstore.store.errors import (
     StoreFull,
     UnknownVersion,
 )
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.record_format import decode_header
-from mqstore.verify import verify
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.record.record_format import decode_header
+from mqstore.verify.verification import verify
 from support.manual_clock import ManualClock
 from support.medium import Medium, choose
 from support.simulated_disk import SimulatedDisk
@@ -384,7 +384,7 @@ def test_a_newer_version_is_an_error(file_system: FileSystem, root: Path) -> Non
     """What it says is not guessed."""
     import struct
 
-    from mqstore.directory_settings_format import _crc32c
+    from mqstore.settings.directory_settings_format import _crc32c
 
     write(file_system, root)
     path = root / "mqstore" / "settings"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore, PutMessageResult
+from mqstore.metadata.topics import Perm
 from mqstore.store.errors import MessageIllegal, SubscriptionGroupNotExist, TopicNotExist
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.topics import Perm
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.small_store import SmallStore, messages_of
 
 RETRY, DEAD = "%RETRY%billing", "%DLQ%billing"

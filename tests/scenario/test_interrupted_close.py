@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore, message_store
-from mqstore.store import os_file_lock, state_file
 from mqstore.store.errors import StoreClosed
+from mqstore.store.files import os_file_lock
+from mqstore.store.state import state_file
 from support.interrupts import interrupted_at
 
 

@@ -7,11 +7,11 @@ from typing import Literal
 import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.store.checkpoint_file import CheckpointFile
 from mqstore.store.errors import SegmentSizeMismatch
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.state.checkpoint_file import CheckpointFile
 from support.manual_clock import ManualClock
 
 KeyIndex = Literal["lmdb", "index_file", "both"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
 from support.manual_clock import ManualClock
 from support.small_log import small_config
 from support.small_store import SmallStore, messages_of

@@ -12,7 +12,7 @@ import pytest
 
 from mqstore import Message, MessageStore, ResponseCode
 from mqstore.store.errors import GroupIllegal, QueueIllegal, StoreError, TopicIllegal
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.small_store import SmallStore, messages_of
 
 Put = Callable[[MessageStore, Message], object]

@@ -6,7 +6,7 @@ Method: the memory's free bytes end when the log has its window and the queues h
 from pathlib import Path
 
 from mqstore import GetMessageStatus, Message, MessageStore, StoreConfig
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 
 
 def opened(file_system: MemoryFileSystem) -> MessageStore:

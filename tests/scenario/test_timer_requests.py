@@ -11,9 +11,9 @@ import pytest
 
 from mqstore import Message, MessageStore, PutMessageStatus, ResponseCode
 from mqstore.store.errors import TimerNotEnabled
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.properties_format import encode_properties
-from mqstore.store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.record.properties_format import encode_properties
+from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from support.small_store import SmallStore
 
 GOOD = Message("orders", b"good", properties={"colour": "blue"})

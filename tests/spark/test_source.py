@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from mqstore.tools.spark.flights_report import run_report
+from mqstore.tools.spark.jobs.flights_report import run_report
 from mqstore.tools.spark.schema import SCHEMA
 from mqstore.tools.spark.session import local_session
 from support.plain_records import read_rows, record, write_segment

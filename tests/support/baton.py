@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import cast
 
-from mqstore.store.sync_waiters import SyncWaiters
+from mqstore.store.log.sync_waiters import SyncWaiters
 
 __all__ = ["Baton", "BatonLock", "BatonWaiters"]
 

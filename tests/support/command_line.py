@@ -9,8 +9,8 @@ from typer.testing import CliRunner, Result
 
 from mqstore.message_store import MessageStore
 from mqstore.store.config import StoreConfig
-from mqstore.store.message import Message
-from mqstore.tools.cli.commands import app
+from mqstore.store.message.message import Message
+from mqstore.tools.cli.command_table import app
 
 __all__ = ["ORDER_CONFIG", "json_lines", "run", "store_orders"]
 

@@ -19,7 +19,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from mqstore import Message, MessageStore
-from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.schedule.delay.delay_levels import DelayLevels
 from support.log_walk import SCHEDULE_TOPIC, LogEnd, LogRecord, java_hash, walk_log
 from support.manual_clock import ManualClock
 from support.promises import Acknowledged, Promises

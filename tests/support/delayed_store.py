@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mqstore.index.consume_queue_format import ENTRY, ENTRY_BYTES
-from mqstore.index.consume_queue_store import ConsumeQueueStore
-from mqstore.schedule.delay_history import DelayHistory
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.schedule.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
-from mqstore.schedule.delayed_message import rewrite
-from mqstore.schedule.delivery_service import DeliveryService
-from mqstore.schedule.due_block import DueBlocks
+from mqstore.index.queue.consume_queue_format import ENTRY, ENTRY_BYTES
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
+from mqstore.schedule.delay.delay_history import DelayHistory
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.delay.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
+from mqstore.schedule.delay.delayed_message import rewrite
+from mqstore.schedule.delivery.delivery_service import DeliveryService
+from mqstore.schedule.delivery.due_block import DueBlocks
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.message import Message
-from mqstore.store.message_encoder import MessageEncoder
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.put_result import PutMessageResult
-from mqstore.store.record_format import HEADER_BYTES
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import MessageEncoder
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.record.record_format import HEADER_BYTES
 from mqstore.store.status import PutMessageStatus
-from mqstore.store.stored_message import StoredMessage
 from support.manual_clock import ManualClock
 
 __all__ = ["DelayedStore"]

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-from mqstore.index.consume_queue_store import ConsumeQueueStore
 from mqstore.index.dispatcher import Dispatcher
-from mqstore.index.get_message import GetMessageResult, MessageReader
-from mqstore.schedule.delay_history import DelayHistory
-from mqstore.schedule.delay_levels import DelayLevels
-from mqstore.store.file_system import FileSystem
-from mqstore.store.put_result import PutMessageResult
+from mqstore.index.pull.message_reader import GetMessageResult, MessageReader
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
+from mqstore.schedule.delay.delay_history import DelayHistory
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.message.put_result import PutMessageResult
 from support.manual_clock import ManualClock
 from support.small_log import SmallLog
 

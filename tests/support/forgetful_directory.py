@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 
 __all__ = ["ForgetfulDirectory"]
 

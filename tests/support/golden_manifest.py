@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import zstandard
 
-from mqstore.store.message_id import decode_message_id
-from mqstore.store.properties_format import parse_properties
-from mqstore.store.sys_flag import takes_queue_offset
+from mqstore.store.record.message_id import decode_message_id
+from mqstore.store.record.properties_format import parse_properties
+from mqstore.store.record.sys_flag import takes_queue_offset
 
 __all__ = [
     "GOLDEN",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mqstore import Message, MessageStore
 from mqstore.store.config import StoreConfig
-from mqstore.store.host import Host
+from mqstore.store.record.host import Host
 from support.manual_clock import ManualClock
 from support.small_store import kill, messages_of
 from support.witness import crash_config

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from mqstore import Message, MessageStore, StoredMessage, StoreError
-from mqstore.rebuilding import rebuild
-from mqstore.repair import repair_in_place, repair_into
-from mqstore.verify import verify
+from mqstore.repair.rebuild import rebuild
+from mqstore.repair.repair_plan import repair_in_place, repair_into
+from mqstore.verify.verification import verify
 from support.hostile_bases import CONFIG, NOW_MS, opened
 from support.manual_clock import ManualClock
 
@@ -166,7 +166,7 @@ def _fields_of(message: StoredMessage) -> None:
 def _read_by_spark(path: Path, failures: Failures) -> None:
     """What a Spark worker does with each segment, without Spark's own processes."""
     from mqstore.tools.spark.options import ReadOptions
-    from mqstore.tools.spark.reader import MqstoreReader
+    from mqstore.tools.spark.read.batch_reader import MqstoreReader
     from mqstore.tools.spark.schema import SCHEMA
 
     for fails in ("true", "false"):
@@ -234,7 +234,7 @@ def _program() -> Callable[[list[str]], object]:
     """The command `mqstore`."""
     import typer.main
 
-    from mqstore.tools.cli.commands import app
+    from mqstore.tools.cli.command_table import app
 
     return typer.main.get_command(app)
 

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 
 import lmdb
 
-from mqstore.index.index_point_format import encode_index_point
-from mqstore.index.key_index_format import encode_state
-from mqstore.index.queue_names_format import KnownQueues, QueueFiles, encode_queue_names
-from mqstore.store.recovery_point_format import RecoveryPoint, encode_recovery_point
+from mqstore.index.index_file.index_point_format import encode_index_point
+from mqstore.index.keys.key_index_format import encode_state
+from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles, encode_queue_names
+from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
 from support.hostile_bases import CONFIG
 
 __all__ = ["CHANGES", "hostile_names", "make_hostile", "with_right_crcs"]
@@ -621,7 +621,7 @@ def _points(root: Path, chance: Chance) -> str:
         lmdb.open(str(own / "keys"), map_size=1 << 24) as environment,
         environment.begin(write=True) as pairs,
     ):
-        from mqstore.index.key_index_format import KeyIndexState
+        from mqstore.index.keys.key_index_format import KeyIndexState
 
         state = KeyIndexState(number(), number(), number())
         pairs.put(b"\x00", encode_state(state))
@@ -629,7 +629,7 @@ def _points(root: Path, chance: Chance) -> str:
 
 
 def _index_point(own: Path, chance: Chance, number: Callable[[], int]) -> None:
-    from mqstore.index import index_point_format
+    from mqstore.index.index_file import index_point_format
 
     path = own / "index-point"
     try:

@@ -1,4 +1,4 @@
-"""Plain twins of index/kernels.py: the same rules with bytes, regular expressions and Python integers."""
+"""Plain twins of index/queue/entry_kernels.py: the same rules with bytes, patterns and Python integers."""
 
 import re
 import struct

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
-from mqstore.client.first_offset import ConsumeFromWhere
-from mqstore.client.push_consumer import PushConsumer
-from mqstore.client.received_message import ReceivedMessage
-from mqstore.schedule.retry_policy import retry_or_dead_letter
+from mqstore.client.consumer.consume_from_where import ConsumeFromWhere
+from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
+from mqstore.client.consumer.push_consumer import PushConsumer
+from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.metadata.topics import TopicConfig
+from mqstore.schedule.retry.retry_policy import retry_or_dead_letter
 from mqstore.store.clock import SystemClock
-from mqstore.store.host import Host
-from mqstore.store.names import SCHEDULE_TOPIC, dead_letter_topic, retry_topic
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, dead_letter_topic, retry_topic
+from mqstore.store.record.host import Host
 from mqstore.store.status import Disposition
-from mqstore.store.stored_message import StoredMessage
-from mqstore.topics import TopicConfig
 from support.interop_mqstore import encode_host
 from support.interop_stores import SETTINGS
 from support.manual_clock import ManualClock

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from mqstore import Message, MessageStore, StoreConfig
+from mqstore.metadata.subscription_groups import SubscriptionGroupConfig
+from mqstore.metadata.topics import TopicConfig
 from mqstore.store.errors import StoreError
-from mqstore.store.host import Host
-from mqstore.store.stored_message import StoredMessage
-from mqstore.subscription_groups import SubscriptionGroupConfig
-from mqstore.topics import TopicConfig
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.host import Host
 
 __all__ = ["Operations", "encode_host"]
 

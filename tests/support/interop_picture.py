@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mqstore.store.names import SCHEDULE_TOPIC
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from support.interop_messages import QUEUES, TAGS
 from support.interop_process import StoreProcess
 

@@ -25,9 +25,9 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.repair import repair_in_place
+from mqstore.repair.repair_plan import repair_in_place
 from mqstore.store.errors import StoreClosed
-from mqstore.verify import verify
+from mqstore.verify.verification import verify
 from support.small_log import small_config
 
 __all__ = ["OPERATIONS", "StormyStore", "Strike", "Struck", "storm", "struck", "sweep"]

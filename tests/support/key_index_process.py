@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from mqstore.index import key_environment
-from mqstore.index.key_index import LmdbKeyIndex
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.index.keys import lmdb_environment
+from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
+from mqstore.store.files.os_file_system import OsFileSystem
 
 
 def write(log_directory: Path, key_directory: Path) -> None:
@@ -47,6 +47,6 @@ if __name__ == "__main__":
     from support.key_log import KeyLog, open_log
     from support.manual_clock import ManualClock
 
-    key_environment._FIRST_MAP_BYTES = int(os.environ.get("KEY_INDEX_MAP_BYTES", "16777216"))
+    lmdb_environment._FIRST_MAP_BYTES = int(os.environ.get("KEY_INDEX_MAP_BYTES", "16777216"))
     role, log_directory, key_directory = sys.argv[1:]
     {"write": write, "read": read}[role](Path(log_directory), Path(key_directory))

@@ -7,15 +7,15 @@ can cut its end off as recovery does.
 from collections.abc import Sequence
 from pathlib import Path
 
-from mqstore.index.key_lookup import KeyLookup, key_hash
-from mqstore.store.commit_log import CommitLog
+from mqstore.index.keys.key_index import KeyLookup, key_hash
 from mqstore.store.config import StoreConfig
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.message import Message
-from mqstore.store.message_encoder import MessageEncoder
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import MessageEncoder
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from support.manual_clock import ManualClock
 
 __all__ = ["SEGMENT_BYTES", "KeyLog", "keys_of", "open_log", "plain_key_rows"]

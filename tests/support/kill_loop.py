@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mqstore import MessageStore
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from support import killed_putter
 from support.log_walk import SCHEDULE_TOPIC, LogRecord, walk_log
 

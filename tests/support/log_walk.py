@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from mqstore.store.file_system import FileSystem
+    from mqstore.store.files.file_system import FileSystem
 
 __all__ = ["SCHEDULE_TOPIC", "LogEnd", "LogRecord", "java_hash", "walk_log"]
 

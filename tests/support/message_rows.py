@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from mqstore import Message
-from mqstore.store.properties_format import encode_properties
+from mqstore.store.record.properties_format import encode_properties
 
 __all__ = ["MESSAGES", "as_arrow", "as_buffers", "as_values"]
 

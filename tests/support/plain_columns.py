@@ -1,4 +1,4 @@
-"""Plain-Python twins of index/columns/kernels.py: properties strings taken apart, pieces numbered.
+"""Plain-Python twins of index/arrow/column_kernels.py: properties strings taken apart, pieces numbered.
 
 Written from RocketMQ's rule for properties and the kernels' docstrings, byte by byte.
 """

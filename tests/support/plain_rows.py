@@ -1,4 +1,4 @@
-"""The plain twins of store/bulk/kernels.py: the same answers, row by row, in Python's own types.
+"""The plain twins of store/bulk/encode_kernels.py: the same answers, row by row, in Python's own types.
 
 The twin of `encode_rows` and `complete_records` together is a single put: tests/property/test_bulk_puts.py.
 """
@@ -6,7 +6,7 @@ The twin of `encode_rows` and `complete_records` together is a single put: tests
 from collections.abc import Sequence
 
 from mqstore import Message
-from mqstore.store.message import NO_PROPERTIES
+from mqstore.store.message.message import NO_PROPERTIES
 
 __all__ = ["plain_groups", "plain_join", "plain_messages", "plain_values"]
 

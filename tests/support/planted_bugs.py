@@ -15,21 +15,22 @@ from unittest import mock
 import numpy as np
 
 from mqstore import MessageStore, PutMessageStatus
-from mqstore.index.consume_queue_store import ConsumeQueueStore
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.persistence import Persistence
-from mqstore.put_path import PutPath
-from mqstore.schedule import due_entries
-from mqstore.store import kernels, recovery
-from mqstore.store.abort_file import AbortFile
-from mqstore.store.commit_log import CommitLog
+from mqstore.put.put_path import PutPath
+from mqstore.schedule.delivery import due_entries
 from mqstore.store.errors import LimitReached, StoreFull, StorePoisoned
-from mqstore.store.file_system import FileEntry
-from mqstore.store.flusher import Flusher
-from mqstore.store.mapped_file import MappedFile
-from mqstore.store.mapped_file_queue import MappedFileQueue
-from mqstore.store.recovery_point_file import RecoveryPointFile
-from mqstore.store.recovery_point_format import RecoveryPoint
-from mqstore.store.state_file import StateFile
+from mqstore.store.files.file_system import FileEntry
+from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file_queue import MappedFileQueue
+from mqstore.store.log import recovery
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.flusher import Flusher
+from mqstore.store.record import record_kernels
+from mqstore.store.state.abort_file import AbortFile
+from mqstore.store.state.recovery_point_file import RecoveryPointFile
+from mqstore.store.state.recovery_point_format import RecoveryPoint
+from mqstore.store.state.state_file import StateFile
 from support.record_scan import BLANK, DATA_ENDS, NO_RECORD, lenient_record_size
 from support.simulated_disk import SimulatedDisk, SimulatedRegion
 from support.simulated_lock import SimulatedLock
@@ -314,12 +315,12 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     ),
     "body-crc-only": PlantedBug(
         "recovery believes a record whose body matches its CRC",
-        _replaced(kernels, "scan", _lenient_scan(ignores_record_crc=True)),
+        _replaced(record_kernels, "scan", _lenient_scan(ignores_record_crc=True)),
         ("long-properties-async", "puts"),
     ),
     "place-ignored": PlantedBug(
         "recovery believes a record that was written for another place (rocketmq issue 10017)",
-        _replaced(kernels, "scan", _lenient_scan(ignores_place=True)),
+        _replaced(record_kernels, "scan", _lenient_scan(ignores_place=True)),
         reuse=True,
     ),
     "kept-tail-not-synced": PlantedBug(

@@ -1,4 +1,4 @@
-"""The plain twins of store/kernels.py: the same questions, answered byte by byte with struct and zlib.
+"""Plain twins of store/record/record_kernels.py: the same questions, answered byte by byte.
 
 Written from the spec's tables, without the encoder, the decoder and the kernels of mqstore.
 """

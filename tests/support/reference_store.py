@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mqstore import MessageStore
-from mqstore.store.recovery_point_format import RecoveryPoint, encode_recovery_point
+from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
 from support.manual_clock import ManualClock
 from support.simulated_disk import Image, SimulatedDisk
 from support.witness import ROOT, Witness, crash_config

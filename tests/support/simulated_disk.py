@@ -1,6 +1,6 @@
 """The simulated disk: a file system in memory that keeps the list of all that was done to it.
 
-The third implementation of the seam (store/file_system.py). Each step that changes the disk is appended
+The third implementation of the seam (store/files/file_system.py). Each step that changes the disk is appended
 to `steps`, in order; a publish is two, its first 8 bytes last. What the medium may hold of them after a
 power cut is told by medium.py. The disk itself shows what a running process sees: everything at once.
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mqstore.store.clock import Clock
-from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
+from mqstore.store.files.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
 from support.manual_clock import ManualClock
 from support.simulated_lock import SimulatedLock
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
-from mqstore.store.file_system import FileSystem
-from mqstore.store.message import Message
-from mqstore.store.message_encoder import MessageEncoder
-from mqstore.store.put_result import PutMessageResult
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import MessageEncoder
+from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.status import PutMessageStatus
 from support.manual_clock import ManualClock
 

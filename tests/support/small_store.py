@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mqstore import MessageStore, StoredMessage
-from mqstore.index.key_index import LmdbKeyIndex
+from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
 from mqstore.store.config import StoreConfig
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
 from support.manual_clock import ManualClock
 from support.small_log import small_config
 

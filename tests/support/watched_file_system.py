@@ -7,7 +7,14 @@ same pair before each step, and may raise, wait or count. Disk usage and ages of
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mqstore.store.file_system import BytesLike, DiskUsage, FileEntry, FileLock, FileSystem, MappedRegion
+from mqstore.store.files.file_system import (
+    BytesLike,
+    DiskUsage,
+    FileEntry,
+    FileLock,
+    FileSystem,
+    MappedRegion,
+)
 
 __all__ = ["WatchedFileSystem", "WatchedRegion"]
 

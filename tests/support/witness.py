@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mqstore import Message, MessageStore, PutMessageResult, StoreConfig
-from mqstore.schedule.send_back import SendBackResult
-from mqstore.store.put_result import PutColumnsResult
+from mqstore.schedule.retry.send_back import SendBackResult
+from mqstore.store.message.put_result import PutColumnsResult
 from mqstore.store.status import PutMessageStatus
 from support.log_walk import SCHEDULE_TOPIC, walk_log
 from support.manual_clock import ManualClock

@@ -1,0 +1,1 @@
+"""The machinery of the command `mqstore`: table of commands, options, output, progress, exit codes."""

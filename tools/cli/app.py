@@ -2,7 +2,7 @@
 
     mqstore COMMAND ...          exit codes: 0 ok, 1 problem found, 2 usage, 3 locked, 4 corruption
 
-The commands are registered in commands.py. Typer and Rich are imported only inside `main`, so that an
+The commands are registered in command_table.py. Typer and Rich are imported only inside `main`, so that an
 installation without them is told what to install instead of getting a traceback.
 """
 
@@ -16,7 +16,7 @@ _PACKAGES = frozenset({"typer", "rich"})
 def main() -> None:
     """Run the command line of this process and exit."""
     try:
-        from mqstore.tools.cli.commands import app
+        from mqstore.tools.cli.command_table import app
     except ModuleNotFoundError as error:
         if error.name not in _PACKAGES:
             raise

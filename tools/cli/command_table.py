@@ -11,25 +11,25 @@ import typer
 from typer.core import TyperGroup
 
 from mqstore.store.errors import StoreError
-from mqstore.tools.cli.backup import backup
-from mqstore.tools.cli.demo import demo
-from mqstore.tools.cli.dump import dump
+from mqstore.tools.cli.administration.backup import backup
+from mqstore.tools.cli.administration.groups import groups
+from mqstore.tools.cli.administration.offsets import offsets
+from mqstore.tools.cli.administration.retain import retain
+from mqstore.tools.cli.administration.topics import topics
+from mqstore.tools.cli.demo.demo import demo
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
-from mqstore.tools.cli.get import get
-from mqstore.tools.cli.groups import groups
-from mqstore.tools.cli.ingest import ingest
-from mqstore.tools.cli.offsets import offsets
+from mqstore.tools.cli.maintenance.dump import dump
+from mqstore.tools.cli.maintenance.rebuild import rebuild
+from mqstore.tools.cli.maintenance.repair import repair
+from mqstore.tools.cli.maintenance.stats import stats
+from mqstore.tools.cli.maintenance.verify import verify
+from mqstore.tools.cli.messages.get import get
+from mqstore.tools.cli.messages.ingest import ingest
+from mqstore.tools.cli.messages.put import put
+from mqstore.tools.cli.messages.query import query
+from mqstore.tools.cli.messages.tail import tail
 from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
-from mqstore.tools.cli.put import put
-from mqstore.tools.cli.query import query
-from mqstore.tools.cli.rebuild import rebuild
-from mqstore.tools.cli.repair import repair
-from mqstore.tools.cli.retain import retain
-from mqstore.tools.cli.stats import stats
-from mqstore.tools.cli.tail import tail
-from mqstore.tools.cli.topics import topics
-from mqstore.tools.cli.verify import verify
 
 __all__ = ["app"]
 

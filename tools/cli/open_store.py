@@ -1,7 +1,7 @@
 """Opening a store for a command, with settings that fit the directory.
 
 Settings are those of -o, then those of --config, then what the directory remembers or its files tell, so that
-nobody has to know its sizes (mqstore/directory_config.py), then the defaults.
+nobody has to know its sizes (mqstore/settings/directory_config.py), then the defaults.
 
 Commands that only read take no lock and work beside a live writer.
 """
@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mqstore.directory_config import check_sizes, config_that_fits
 from mqstore.message_store import MessageStore
+from mqstore.settings.directory_config import check_sizes, config_that_fits
 from mqstore.store.config import StoreConfig, read_toml
 from mqstore.store.errors import ConfigIllegal, StoreNotFound
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.progress import Work, WorkBoard, progress
 

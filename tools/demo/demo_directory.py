@@ -1,7 +1,7 @@
 """The directory of a demo: a store, and a note beside it that says so and how far the demo came.
 
 The note, mqstore/demo.json in the store's directory, is what makes a directory a demo's: no other is ever
-written to or deleted. It is replaced crash-safely (store/state_file.py).
+written to or deleted. It is replaced crash-safely (store/state/state_file.py).
 
     running       a run is under way, or was killed
     interrupted   a run ended before the work was done, in good order
@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.state_file import StateFile
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.state.state_file import StateFile
 
 __all__ = ["CHART_NAME", "DemoDirectory", "DemoNote", "DemoState", "NoDemoDirectory"]
 

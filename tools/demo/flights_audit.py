@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.message_store import MessageStore
-from mqstore.store import names
-from mqstore.store.stored_message import StoredMessage
-from mqstore.tools.flights import FLIGHTS_TOPIC, Arrival
-from mqstore.tools.flights_run import (
+from mqstore.store.message import topic_names
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.tools.demo.flights import FLIGHTS_TOPIC, Arrival
+from mqstore.tools.demo.flights_run import (
     DEAD_LETTER_TOPIC,
     MAX_RECONSUME_TIMES,
     RETRY_TOPIC,
     committed_count,
     messages_of,
 )
-from mqstore.tools.spark.flights_csv import count_flights
+from mqstore.tools.spark.jobs.flights_csv import count_flights
 
 __all__ = ["Audit", "Check", "Hop", "audit"]
 
@@ -83,7 +83,7 @@ def audit(
     missing[list(in_file.missing_rows)] = True
     published = _count_rows(store, FLIGHTS_TOPIC, len(missing))
     dead = _count_rows(store, DEAD_LETTER_TOPIC, len(missing))
-    waiting = _count_attempts(store, names.SCHEDULE_TOPIC, len(missing))
+    waiting = _count_attempts(store, topic_names.SCHEDULE_TOPIC, len(missing))
     retried = _count_attempts(store, RETRY_TOPIC, len(missing))
     arrived = _arrived(store, published, waiting[0])
     once = np.minimum(retried, 1)
@@ -124,7 +124,7 @@ def _hops(
     ]
     for attempt in range(MAX_RECONSUME_TIMES):
         waited = f"sent back, delay level {3 + attempt}"
-        hops.append(Hop(waited, names.SCHEDULE_TOPIC, int(waiting[attempt].sum())))
+        hops.append(Hop(waited, topic_names.SCHEDULE_TOPIC, int(waiting[attempt].sum())))
         hops.append(Hop(f"retry {attempt + 1} delivered", RETRY_TOPIC, int(retried[attempt].sum())))
     return [*hops, Hop("given up", DEAD_LETTER_TOPIC, int(dead.sum()))]
 

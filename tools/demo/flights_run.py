@@ -23,16 +23,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
-from mqstore.client.first_offset import ConsumeFromWhere
-from mqstore.client.push_consumer import PushConsumer
-from mqstore.client.received_message import ReceivedMessage
+from mqstore.client.consumer.consume_from_where import ConsumeFromWhere
+from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
+from mqstore.client.consumer.push_consumer import PushConsumer
+from mqstore.client.consumer.received_message import ReceivedMessage
 from mqstore.message_store import MessageStore
-from mqstore.store import names
 from mqstore.store.config import StoreConfig
-from mqstore.store.message import Message
-from mqstore.store.stored_message import StoredMessage
-from mqstore.tools.flights import (
+from mqstore.store.message import topic_names
+from mqstore.store.message.message import Message
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.tools.demo.flights import (
     FLIGHTS_TOPIC,
     QUEUE_COUNT,
     Arrival,
@@ -55,8 +55,8 @@ __all__ = [
 ]
 
 GROUP: Final = "arrivals"
-RETRY_TOPIC: Final = names.retry_topic(GROUP)
-DEAD_LETTER_TOPIC: Final = names.dead_letter_topic(GROUP)
+RETRY_TOPIC: Final = topic_names.retry_topic(GROUP)
+DEAD_LETTER_TOPIC: Final = topic_names.dead_letter_topic(GROUP)
 MAX_RECONSUME_TIMES: Final = 3
 
 DEMO_CONFIG: Final = StoreConfig(
@@ -131,7 +131,7 @@ class Arrivals:
         # this run, perhaps by one that was killed, it is not known: -1.
         self._sent_back = {
             (self._decoder.decode(message.body_view).row, message.reconsume_times): -1
-            for topic in (names.SCHEDULE_TOPIC, DEAD_LETTER_TOPIC)
+            for topic in (topic_names.SCHEDULE_TOPIC, DEAD_LETTER_TOPIC)
             for message in messages_of(store, topic)
         }
         self.arrived = 0
@@ -191,7 +191,7 @@ class Arrivals:
 
     def _is_finished(self) -> bool:
         """Nothing waits in a delay level, and nothing in a queue: asked in this order, as messages move."""
-        self._store.get_max_offset_in_queue(names.SCHEDULE_TOPIC, 0)
+        self._store.get_max_offset_in_queue(topic_names.SCHEDULE_TOPIC, 0)
         levels = self._store.stats().delay_levels
         for level in levels:
             if level.error is not None:

@@ -4,7 +4,8 @@ JSON lines are read line by line; CSV and Parquet batch by batch with pyarrow (e
 the types of CSV columns by itself. Memory does not grow with the file, except for Parquet on standard
 input, which cannot be read from its end otherwise.
 
-It does not know what becomes of a row (tools/cli/ingest.py). Rows are numbered from 1, as in the error.
+It does not know what becomes of a row (tools/cli/messages/ingest.py). Rows are numbered from 1, as in the
+error.
 """
 
 import io

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mqstore.store.message import Message
+from mqstore.store.message.message import Message
 
 __all__ = ["FieldMissing", "RowMapping"]
 

@@ -50,7 +50,7 @@ SCHEMA = StructType(
 
 
 FIELDS = {name: re.sub("(?=[A-Z])", "_", name).lower() for name in SCHEMA.fieldNames()}
-"""What index/columns/records.py calls each column: Spark's `queueId` is `queue_id`."""
+"""What index/arrow/record_columns.py calls each column: Spark's `queueId` is `queue_id`."""
 
 
 class SchemaIllegal(ConfigIllegal):

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from mqstore.tools.spark.options import ReadOptions
-from mqstore.tools.spark.reader import FilteringReader, MqstoreReader
+from mqstore.tools.spark.read.batch_reader import FilteringReader, MqstoreReader
 from mqstore.tools.spark.schema import SCHEMA, check_schema
 
 __all__ = ["MqstoreDataSource"]

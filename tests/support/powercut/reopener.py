@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from mqstore import MessageStore
 from mqstore.store.errors import StoreNotFound
-from mqstore.verify import verify
+from mqstore.verify.verification import verify
 from support.powercut.plain_reader import read_store
 from support.powercut.sent import GROUP, LEVELS, key_of, sent
 from support.powercut.worker import as_message, config

@@ -29,8 +29,8 @@ from unittest import mock
 
 from mqstore import Message, MessageStore, PutMessageResult, PutMessageStatus, StoreConfig
 from mqstore.store.errors import StoreFull
-from mqstore.store.retention import Retention
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.log.retention import Retention
+from mqstore.store.message.stored_message import StoredMessage
 from support.powercut.block_log import entry_count
 from support.powercut.sent import GROUP, LEVELS, Sent, key_of, sent
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.index.dispatcher import Dispatcher
-from mqstore.store.commit_log import LogChunk
 from mqstore.store.errors import CorruptRecord, StoreFull
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.log.commit_log import LogChunk
 from support.index_kernels import walk
 from support.small_log import SEGMENT_BYTES, SmallLog
 

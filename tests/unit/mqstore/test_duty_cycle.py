@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.pace import LONGEST_PAUSE_S, Pace
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.duty_cycle import LONGEST_PAUSE_S, Pace
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.small_log import small_config
 from support.watched_file_system import WatchedFileSystem
 

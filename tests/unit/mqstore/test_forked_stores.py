@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.client.push_consumer import PushConsumer
+from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.store.errors import StoreClosed, StoreForked, StoreLocked
-from mqstore.verify import verify
+from mqstore.verify.verification import verify
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=68_096,

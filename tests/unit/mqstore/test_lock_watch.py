@@ -13,7 +13,7 @@ import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
 from mqstore.store.errors import StoreLocked, StoreLockLost, StorePoisoned
-from mqstore.verify import verify
+from mqstore.verify.verification import verify
 
 SMALL = StoreConfig(
     mapped_file_size_commit_log=68_096,

@@ -25,8 +25,7 @@ from mqstore import (
     StoreConfig,
     StoredMessage,
 )
-from mqstore.arrivals import Arrival
-from mqstore.store.checkpoint_format import decode_checkpoint
+from mqstore.put.arrivals import Arrival
 from mqstore.store.errors import (
     ConfigIllegal,
     CorruptRecord,
@@ -48,10 +47,11 @@ from mqstore.store.errors import (
     TopicIllegal,
     TopicNotExist,
 )
-from mqstore.store.file_system import FileSystem
-from mqstore.store.java_hash import string_hash
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.record.java_hash import string_hash
+from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from mqstore.store.state.checkpoint_format import decode_checkpoint
 from support.manual_clock import ManualClock
 from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, small_config
 from support.small_store import SmallStore, kill, messages_of

@@ -8,7 +8,7 @@ import pytest
 
 from mqstore import Message, MessageStore
 from mqstore.store.errors import FilesVanished
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.verify import verify
 from support.small_log import small_config
 

@@ -7,7 +7,7 @@ import pytest
 
 from mqstore import Message, MessageStore
 from mqstore import store_counters as counters
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store_stats import ConsumerLag
 from support.manual_clock import ManualClock
 from support.small_store import SmallStore

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.file_system import FileSystem
-from mqstore.store.flusher import Flusher
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.log.flusher import Flusher
 from support.small_log import SmallLog
 from support.watched_file_system import WatchedFileSystem
 

@@ -8,7 +8,7 @@ import pytest
 
 from mqstore.store.config import _BOUNDS, StoreConfig
 from mqstore.store.errors import ConfigIllegal
-from mqstore.store.host import Host
+from mqstore.store.record.host import Host
 
 
 def test_defaults_are_rocketmqs() -> None:

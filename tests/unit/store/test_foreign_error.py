@@ -10,9 +10,9 @@ import pytest
 
 from mqstore import Message, MessageStore
 from mqstore.store.errors import WrongFileKind
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import is_foreign, raise_foreign, suppress_system_error
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
 from support.small_log import small_config
 
 
@@ -89,7 +89,7 @@ def test_an_alarm_in_a_put_poisons_nothing(
     step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes out as it is, and the next put is as any other."""
-    from mqstore.store.os_file_system import OsMappedRegion
+    from mqstore.store.files.os_file_system import OsMappedRegion
 
     with MessageStore.open(tmp_path, small_config(flush_disk_type="SYNC_FLUSH"), start=False) as store:
         if step != "map":

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from mqstore.tools.cli.maintenance import scan_progress
+from mqstore.tools.cli.maintenance.findings_table import scan_progress
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from mqstore.message_store import MessageStore
-from mqstore.tools.cli.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument

@@ -13,10 +13,10 @@ from typing import Annotated
 
 import typer
 
-from mqstore.consumer_offsets import ConsumerOffset
 from mqstore.message_store import MessageStore
+from mqstore.metadata.consumer_offsets import ConsumerOffset
 from mqstore.store.errors import SubscriptionGroupNotExist, TopicNotExist
-from mqstore.tools.cli.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row

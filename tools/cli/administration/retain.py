@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from mqstore.message_store import MessageStore
-from mqstore.tools.cli.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row
 

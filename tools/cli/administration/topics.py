@@ -15,14 +15,14 @@ import msgspec
 import typer
 
 from mqstore.message_store import MessageStore
-from mqstore.store import names
 from mqstore.store.errors import TopicIllegal
-from mqstore.tools.cli.applying import ApplyOption, end_of, open_to_apply
+from mqstore.store.message import topic_names
+from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
 from mqstore.tools.cli.exit_codes import ExitCode
+from mqstore.tools.cli.messages.queue_reader import READER_GROUP
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row
-from mqstore.tools.cli.queue_reader import READER_GROUP
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["QueueRow", "TopicRow", "queue_rows", "topic_rows", "topics"]
@@ -106,7 +106,7 @@ def topics(
 
 
 def _delete(path: Path, output: Output, topic: str, *, apply: bool) -> None:
-    if names.is_system_topic(topic):
+    if topic_names.is_system_topic(topic):
         raise TopicIllegal(f"topic {topic!r} is a system topic, which is not deleted", value=topic)
     with open_to_apply(path, output, apply=apply) as opened:
         row = _deleted_row(opened, topic, is_applied=apply)
@@ -184,10 +184,10 @@ def topic_rows(store: MessageStore) -> Iterator[TopicRow]:
 
 
 def _kind(topic: str) -> str:
-    if topic == names.SCHEDULE_TOPIC:
+    if topic == topic_names.SCHEDULE_TOPIC:
         return "delayed"
-    if names.is_retry_topic(topic):
+    if topic_names.is_retry_topic(topic):
         return "retry"
-    if names.is_dead_letter_topic(topic):
+    if topic_names.is_dead_letter_topic(topic):
         return "dead letters"
-    return "system" if names.is_system_topic(topic) else "normal"
+    return "system" if topic_names.is_system_topic(topic) else "normal"

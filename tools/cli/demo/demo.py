@@ -3,8 +3,8 @@
     $ mqstore demo
     $ mqstore demo --limit 5000 --no-spark --path /tmp/flights
 
-What is done is in tools/flights_run.py, what is counted in tools/flights_audit.py and, by Spark, in
-tools/spark/flights_report.py; here it is started, shown and explained. Ctrl-C ends it in good order with
+What is done is in tools/demo/flights_run.py, what is counted in tools/demo/flights_audit.py and, by Spark, in
+tools/spark/jobs/flights_report.py; here it is started, shown and explained. Ctrl-C ends it in good order with
 exit code 130, and the same command goes on from there; so it does after a kill.
 """
 
@@ -19,19 +19,19 @@ import typer
 from mqstore.message_store import MessageStore
 from mqstore.store.clock import SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.tools.cli import demo_tables
+from mqstore.tools.cli.demo import demo_tables
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.interruption import Interruption, interruptible
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.progress import progress
-from mqstore.tools.demo_directory import DemoDirectory, DemoNote, DemoState, NoDemoDirectory
-from mqstore.tools.flights import FLIGHT_COUNT
-from mqstore.tools.flights_audit import Audit, audit
-from mqstore.tools.flights_run import DEMO_CONFIG, Arrivals, ConsumeProgress, DeliveryStuck, publish
-from mqstore.tools.spark.flights_csv import count_flights, flights_csv_path
-from mqstore.tools.spark.flights_report import FlightsReport, run_report
+from mqstore.tools.demo.demo_directory import DemoDirectory, DemoNote, DemoState, NoDemoDirectory
+from mqstore.tools.demo.flights import FLIGHT_COUNT
+from mqstore.tools.demo.flights_audit import Audit, audit
+from mqstore.tools.demo.flights_run import DEMO_CONFIG, Arrivals, ConsumeProgress, DeliveryStuck, publish
+from mqstore.tools.spark.jobs.flights_csv import count_flights, flights_csv_path
+from mqstore.tools.spark.jobs.flights_report import FlightsReport, run_report
 from mqstore.tools.spark.session import JavaNotFound, SparkNotInstalled
 
 __all__ = ["Demo", "demo"]

@@ -7,11 +7,11 @@ from pathlib import Path
 from shlex import quote
 
 from mqstore.tools.cli.output import Column, Output, Row
-from mqstore.tools.demo_directory import DemoDirectory
-from mqstore.tools.flights import FLIGHTS_TOPIC
-from mqstore.tools.flights_audit import Audit, Check
-from mqstore.tools.flights_run import DEAD_LETTER_TOPIC
-from mqstore.tools.spark.flights_report import FlightsReport, ReportRow
+from mqstore.tools.demo.demo_directory import DemoDirectory
+from mqstore.tools.demo.flights import FLIGHTS_TOPIC
+from mqstore.tools.demo.flights_audit import Audit, Check
+from mqstore.tools.demo.flights_run import DEAD_LETTER_TOPIC
+from mqstore.tools.spark.jobs.flights_report import FlightsReport, ReportRow
 
 __all__ = ["report_problems", "show_audit", "show_commands", "show_end"]
 

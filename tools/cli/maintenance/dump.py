@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from mqstore.tools.cli.dump_rows import Dump, RecordRow, dump_of
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
+from mqstore.tools.cli.maintenance.dump_rows import Dump, RecordRow, dump_of
 from mqstore.tools.cli.options import JsonOption
 from mqstore.tools.cli.output import Column, Output, Row, json_text
 from mqstore.tools.cli.times import local_time

@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mqstore.directory_settings_format import decode_settings
-from mqstore.index import consume_queue_format, index_file_format
-from mqstore.index.index_file_size import find_slot_count
-from mqstore.schedule import timer_log_format
-from mqstore.store import state_file_format
-from mqstore.store.checkpoint_format import decode_checkpoint
-from mqstore.store.compressed_body import compression_of
+from mqstore.index.index_file import index_file_format
+from mqstore.index.index_file.index_file_size import find_slot_count
+from mqstore.index.queue import consume_queue_format
+from mqstore.schedule.delay import timer_log_format
+from mqstore.settings.directory_settings_format import decode_settings
 from mqstore.store.errors import CorruptRecord, StateFileCorrupt
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.record_format import (
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.message.compressed_body import compression_of
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.record_format import (
     BLANK,
     BLANK_MAGIC_CODE,
     BLANK_MIN_BYTES,
@@ -35,8 +35,9 @@ from mqstore.store.record_format import (
     RecordIllegal,
     check_record,
 )
-from mqstore.store.recovery_point_format import RecoveryPoint, decode_recovery_point
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.state import state_file_format
+from mqstore.store.state.checkpoint_format import decode_checkpoint
+from mqstore.store.state.recovery_point_format import RecoveryPoint, decode_recovery_point
 from mqstore.tools.cli.output import Row
 
 __all__ = ["Dump", "RecordRow", "dump_of"]

@@ -6,15 +6,15 @@ A finding says file, byte, expected and found; progress is in MiB of the log.
 from collections.abc import Iterable
 from pathlib import Path
 
-from mqstore.directory_config import config_that_fits, tool_config
 from mqstore.opening import OpeningProgress
+from mqstore.settings.directory_config import config_that_fits, tool_config
 from mqstore.store.config import StoreConfig
-from mqstore.store.finding import Finding
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.tools.cli.open_store import read_settings
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.progress import Work, WorkBoard
-from mqstore.verify import ScanProgress
+from mqstore.verify.finding import Finding
+from mqstore.verify.verification import ScanProgress
 
 __all__ = ["FindingRow", "finding_rows", "opening_progress", "scan_progress", "settings_of", "show_findings"]
 

@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 
 from mqstore.message_store import MessageStore
-from mqstore.tools.cli.message_row import MESSAGE_COLUMNS, message_row
+from mqstore.tools.cli.messages.message_row import MESSAGE_COLUMNS, message_row
+from mqstore.tools.cli.messages.queue_reader import queue_ids, read_queue
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, TagsOption, TopicArgument
 from mqstore.tools.cli.output import Output
-from mqstore.tools.cli.queue_reader import queue_ids, read_queue
 from mqstore.tools.cli.times import parse_time_ms
 
 __all__ = ["get"]

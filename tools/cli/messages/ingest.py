@@ -19,15 +19,15 @@ import typer
 
 from mqstore.message_store import MessageStore
 from mqstore.store.errors import MessageIllegal, StoreError
-from mqstore.store.message import Message
+from mqstore.store.message.message import Message
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
 from mqstore.tools.cli.interruption import interruptible
 from mqstore.tools.cli.open_store import open_for_writing
 from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.progress import progress
-from mqstore.tools.row_messages import RowMapping
-from mqstore.tools.rows import ReaderMissing, RowFormat, RowIllegal, format_of, read_rows
+from mqstore.tools.ingest.row_files import ReaderMissing, RowFormat, RowIllegal, format_of, read_rows
+from mqstore.tools.ingest.row_mapping import RowMapping
 
 __all__ = ["ingest"]
 

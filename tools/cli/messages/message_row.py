@@ -7,9 +7,9 @@ compressed is decompressed, unless it is asked for as stored or cannot be: then 
 from collections.abc import Callable
 from typing import Final, Literal
 
-from mqstore.store.compressed_body import compression_of
 from mqstore.store.errors import BodyTooLarge, CorruptBody
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.message.compressed_body import compression_of
+from mqstore.store.message.stored_message import StoredMessage
 from mqstore.tools.cli.output import Column, Row
 from mqstore.tools.cli.times import local_time
 

@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from mqstore.store.message import Message
-from mqstore.store.put_result import PutMessageResult
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutMessageResult
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.open_store import open_for_writing
 from mqstore.tools.cli.options import (

@@ -12,10 +12,10 @@ import typer
 
 from mqstore.message_store import MessageStore
 from mqstore.store.errors import MessageNotFound
-from mqstore.store.message_id import decode_message_id
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.message_id import decode_message_id
 from mqstore.tools.cli.exit_codes import ExitCode
-from mqstore.tools.cli.message_row import FOUND_COLUMNS, message_row
+from mqstore.tools.cli.messages.message_row import FOUND_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument
 from mqstore.tools.cli.output import Output

@@ -7,8 +7,8 @@ are passed over. Safe on a live store.
 from collections.abc import Iterator
 
 from mqstore.message_store import MessageStore
+from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.status import GetMessageStatus
-from mqstore.store.stored_message import StoredMessage
 from mqstore.tools.cli.exit_codes import ToolProblem
 
 __all__ = ["READER_GROUP", "next_offset_and_messages", "queue_ids", "read_queue"]

@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 
 from mqstore.message_store import MessageStore
-from mqstore.store.stored_message import StoredMessage
-from mqstore.tools.cli.message_row import MESSAGE_COLUMNS, message_row
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.tools.cli.messages.message_row import MESSAGE_COLUMNS, message_row
+from mqstore.tools.cli.messages.queue_reader import next_offset_and_messages, queue_ids, read_queue
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, TagsOption, TopicArgument
 from mqstore.tools.cli.output import Output
-from mqstore.tools.cli.queue_reader import next_offset_and_messages, queue_ids, read_queue
 
 __all__ = ["Follower", "tail"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.tools.spark.flights_report import ReportRow
+from mqstore.tools.spark.jobs.flights_report import ReportRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

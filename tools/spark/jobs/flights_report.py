@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mqstore.tools.spark.flights_csv import CarrierMonth, FlightsCounted, carrier_names, count_flights
+from mqstore.tools.spark.jobs.flights_csv import CarrierMonth, FlightsCounted, carrier_names, count_flights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +87,7 @@ def run_report(
     JavaNotFound, SparkNotInstalled and what reading raises; a result that is wrong is no error but
     `matches_csv` false.
     """
-    from mqstore.tools.spark.flights_chart import draw_chart
+    from mqstore.tools.spark.jobs.flights_chart import draw_chart
 
     on_progress("counting the flights of the CSV")
     counted = count_flights(csv_path, limit)

@@ -20,12 +20,12 @@ from pyspark.sql.types import StructType
 
 from mqstore.store.errors import BodyTooLarge, CorruptBody
 from mqstore.tools.spark.options import ReadOptions
-from mqstore.tools.spark.partitions import SegmentPartition, plan_segments
+from mqstore.tools.spark.read.segment_plan import SegmentPartition, plan_segments
+from mqstore.tools.spark.read.selection import Selection
 from mqstore.tools.spark.schema import FIELDS
-from mqstore.tools.spark.selection import Selection
 
 if TYPE_CHECKING:
-    from mqstore.index.columns.records import Records
+    from mqstore.index.arrow.record_columns import Records
 
 __all__ = ["FilteringReader", "MqstoreReader"]
 
@@ -46,8 +46,8 @@ class MqstoreReader(DataSourceReader):
         """The wanted records of one segment, a batch for each 2 MiB piece of it."""
         if not isinstance(partition, SegmentPartition):  # what Spark makes of an empty list of partitions
             return
-        from mqstore.index.columns.records import build_column
-        from mqstore.tools.spark.segment import read_segment
+        from mqstore.index.arrow.record_columns import build_column
+        from mqstore.tools.spark.read.segment_reader import read_segment
 
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for piece in read_segment(partition, fail_on_data_loss=self._options.fail_on_data_loss):
@@ -60,7 +60,7 @@ class MqstoreReader(DataSourceReader):
         """The records with bodies as the options want them, in one batch or several."""
         if not self._options.decompress:
             return (records,)
-        from mqstore.index.columns.sent_bodies import as_sent
+        from mqstore.index.arrow.sent_bodies import as_sent
 
         return _told_the_option(as_sent(records, schema, keep_broken=not self._options.fail_on_data_loss))
 

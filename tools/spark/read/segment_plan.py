@@ -5,7 +5,7 @@ segments ahead of the writer, so the plan leaves out empty (all-zero) segments a
 one that the writer is in. That mark makes a read consistent: every segment before it was complete when
 the plan was made, so a segment that does not read to its end is damage and not a racing writer.
 
-Reads the disk directly, not through store/file_system.py: a partition is opened in another process,
+Reads the disk directly, not through store/files/file_system.py: a partition is opened in another process,
 perhaps on another machine. Takes no lock and changes nothing.
 """
 
@@ -17,10 +17,10 @@ from pathlib import Path
 from pyspark.sql.datasource import InputPartition
 
 from mqstore.store.errors import StoreError, StoreNotFound
-from mqstore.store.file_kind import open_regular
+from mqstore.store.files.file_kind import open_regular
+from mqstore.store.files.mapped_file import is_file_name
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
-from mqstore.store.mapped_file import is_file_name
 
 __all__ = ["SegmentMissing", "SegmentPartition", "plan_segments"]
 

@@ -24,20 +24,20 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.columns import kernels
-from mqstore.index.columns.records import Records
+from mqstore.index.arrow import column_kernels
+from mqstore.index.arrow.record_columns import Records
 from mqstore.store.errors import CorruptRecord
-from mqstore.store.file_kind import open_regular
+from mqstore.store.files.file_kind import open_regular
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.host import IPV4_HOST_BYTES
-from mqstore.store.record_format import (
+from mqstore.store.record.host import IPV4_HOST_BYTES
+from mqstore.store.record.record_format import (
     HEADER_BYTES,
     IPV6_EXTRA_BYTES,
     MESSAGE_MAGIC_CODE,
     RecordIllegal,
     decode_header,
 )
-from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition
+from mqstore.tools.spark.read.segment_plan import SegmentMissing, SegmentPartition
 
 __all__ = ["read_segment"]
 
@@ -88,7 +88,7 @@ class _Scan:
             count, ending = self._lay_out()
             if count:
                 yield self._step_over(count)
-            if ending == kernels.ENDING_BLANK:
+            if ending == column_kernels.ENDING_BLANK:
                 return
             if not count and not self._grow_for(ending) and self._ends_here():
                 return
@@ -111,7 +111,7 @@ class _Scan:
     def _lay_out(self) -> tuple[int, int]:
         """Read the bytes at `position` and lay out the whole records in them: (records, ending)."""
         self._length = self._read(self._buffer, self.position)
-        count, ending = kernels.walk(
+        count, ending = column_kernels.walk(
             self._buffer,
             self._length,
             self._segment.start_offset + self.position,
@@ -123,7 +123,8 @@ class _Scan:
     def _step_over(self, count: int) -> Records:
         records = Records(self._buffer, self._layout[:, :count])
         self.position += int(
-            records.layout[kernels.POSITION, count - 1] + records.layout[kernels.SIZE, count - 1]
+            records.layout[column_kernels.POSITION, count - 1]
+            + records.layout[column_kernels.SIZE, count - 1]
         )
         return records
 
@@ -140,11 +141,13 @@ class _Scan:
 
     def _allocate(self, size_bytes: int) -> None:
         self._buffer = np.empty(size_bytes, np.uint8)
-        self._layout = np.empty((kernels.LAYOUT_FIELDS, size_bytes // kernels.MIN_RECORD_BYTES + 1), np.int32)
+        self._layout = np.empty(
+            (column_kernels.LAYOUT_FIELDS, size_bytes // column_kernels.MIN_RECORD_BYTES + 1), np.int32
+        )
 
     def _grow_for(self, ending: int) -> bool:
         """Whether a record begins at `position` that is longer than the buffer; makes room for it."""
-        if ending != kernels.ENDING_MORE or self._length < self._buffer.size:
+        if ending != column_kernels.ENDING_MORE or self._length < self._buffer.size:
             return False
         if not self._adds_up():
             return False
@@ -174,7 +177,7 @@ class _Scan:
         if self._segment.is_last and not self._record_follows():
             return True
         count, ending = self._lay_out()
-        self.damaged = not (count or ending == kernels.ENDING_BLANK or self._grow_for(ending))
+        self.damaged = not (count or ending == column_kernels.ENDING_BLANK or self._grow_for(ending))
         return self.damaged
 
     def _record_follows(self) -> bool:
@@ -185,5 +188,5 @@ class _Scan:
         buffer = np.empty(LOOK_AHEAD_BYTES, np.uint8)
         length = self._read(buffer, behind)
         room = self._segment.size_bytes - behind
-        found: int = kernels.find_record(buffer, length, self._segment.start_offset + behind, room)
+        found: int = column_kernels.find_record(buffer, length, self._segment.start_offset + behind, room)
         return found >= 0

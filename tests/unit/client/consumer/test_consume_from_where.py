@@ -1,10 +1,10 @@
-"""Where a new group begins: every row of the table in client/first_offset.py, on a scripted store."""
+"""Where a new group begins: every row of the table in consume_from_where.py, on a scripted store."""
 
 from typing import cast
 
 import pytest
 
-from mqstore.client.first_offset import ConsumeFromWhere, first_offset
+from mqstore.client.consumer.consume_from_where import ConsumeFromWhere, first_offset
 from mqstore.message_store import MessageStore
 
 MAX_OFFSET, BY_TIME = 9, 4

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
+from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
 
 SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from mqstore.client import push_consumer
-from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
-from mqstore.client.first_offset import ConsumeFromWhere
-from mqstore.client.push_consumer import PushConsumer
-from mqstore.client.received_message import ReceivedMessage
-from mqstore.index.get_message import GetMessageResult
+from mqstore.client.consumer import push_consumer
+from mqstore.client.consumer.consume_from_where import ConsumeFromWhere
+from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
+from mqstore.client.consumer.push_consumer import PushConsumer
+from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.index.pull.message_reader import GetMessageResult
 from mqstore.message_store import MessageStore
+from mqstore.metadata.topics import TopicConfig
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageNotFound, StoreClosed
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.message import Message
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.message.message import Message
 from mqstore.store.status import GetMessageStatus
-from mqstore.topics import TopicConfig
 from support.manual_clock import ManualClock
 
 GROUP = "billing"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.client.received_message import ReceivedMessage
+from mqstore.client.consumer.received_message import ReceivedMessage
 from mqstore.message_store import MessageStore
 from mqstore.store.config import StoreConfig
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.message import Message
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.message.message import Message
 
 SMALL = StoreConfig(mapped_file_size_commit_log=131_072, max_message_size=1_024)
 

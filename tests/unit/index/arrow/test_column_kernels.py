@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mqstore.index.columns import kernels
-from mqstore.index.columns.records import Bytes, Int32s, Records
+from mqstore.index.arrow import column_kernels
+from mqstore.index.arrow.record_columns import Bytes, Int32s, Records
 from support import plain_columns
 
 # With the marks, a zero, names that count, and bytes on which arithmetic with words may stumble.
@@ -57,8 +57,8 @@ def laid_out(pieces: list[bytes], *, room: int = 0) -> tuple[Bytes, Int32s, Int3
 def test_properties_are_split_as_the_twin_does(texts: list[bytes]) -> None:
     """All pairs, and the two that are columns of their own."""
     buffer, starts, lengths = laid_out(texts)
-    layout = np.zeros((kernels.LAYOUT_FIELDS, len(texts)), np.int32)
-    layout[kernels.PROPERTIES_START], layout[kernels.PROPERTIES_LENGTH] = starts, lengths
+    layout = np.zeros((column_kernels.LAYOUT_FIELDS, len(texts)), np.int32)
+    layout[column_kernels.PROPERTIES_START], layout[column_kernels.PROPERTIES_LENGTH] = starts, lengths
     records = Records(buffer, layout)
     expected = [plain_columns.split_pairs(text) for text in texts]
     bounds, pairs = records.pairs
@@ -82,8 +82,8 @@ def test_properties_are_split_as_the_twin_does(texts: list[bytes]) -> None:
 def test_a_record_of_very_many_properties_is_counted_first() -> None:
     """More than room is taken for unseen."""
     text = b"".join(b"%d\x01v\x02" % number for number in range(1_000))
-    layout = np.zeros((kernels.LAYOUT_FIELDS, 1), np.int32)
-    layout[kernels.PROPERTIES_LENGTH] = len(text)
+    layout = np.zeros((column_kernels.LAYOUT_FIELDS, 1), np.int32)
+    layout[column_kernels.PROPERTIES_LENGTH] = len(text)
     assert Records(np.frombuffer(text, np.uint8), layout).pairs.first_pairs.tolist() == [0, 1_000]
 
 
@@ -93,9 +93,9 @@ def test_pieces_are_copied_one_behind_the_other(pieces: list[bytes], room: int) 
     """Short and long ones, and nothing behind the room that is asked for."""
     buffer, starts, lengths = laid_out(pieces, room=room)
     total = int(lengths.sum())
-    data = np.full(total + kernels.PIECE_ROOM + 1, 7, np.uint8)
+    data = np.full(total + column_kernels.PIECE_ROOM + 1, 7, np.uint8)
     offsets = np.empty(len(pieces) + 1, np.int32)
-    kernels.take_bytes(buffer, starts, lengths, offsets, data[:-1])
+    column_kernels.take_bytes(buffer, starts, lengths, offsets, data[:-1])
     assert data[:total].tobytes() == b"".join(pieces)
     assert data[-1] == 7
     assert offsets.tolist() == [0, *np.cumsum(lengths).tolist()]
@@ -104,9 +104,9 @@ def test_pieces_are_copied_one_behind_the_other(pieces: list[bytes], room: int) 
 def test_pieces_of_negative_length_are_none() -> None:
     """As the value of a property that is not there."""
     offsets = np.empty(3, np.int32)
-    data = np.empty(3 + kernels.PIECE_ROOM, np.uint8)
+    data = np.empty(3 + column_kernels.PIECE_ROOM, np.uint8)
     lengths = np.array([-1, 3], np.int32)
-    kernels.take_bytes(np.frombuffer(b"abc", np.uint8), np.zeros(2, np.int32), lengths, offsets, data)
+    column_kernels.take_bytes(np.frombuffer(b"abc", np.uint8), np.zeros(2, np.int32), lengths, offsets, data)
     assert (offsets.tolist(), data[:3].tobytes()) == ([0, 0, 3], b"abc")
 
 
@@ -129,22 +129,22 @@ def test_texts_are_utf_8_each_for_itself(pieces: list[bytes]) -> None:
     """Also where a character is cut in two, and all together are UTF-8."""
     data = np.frombuffer(b"".join(pieces) + b"\x80\xff", np.uint8)
     offsets = np.cumsum([0, *map(len, pieces)], dtype=np.int32)
-    assert kernels.are_texts(data, data.size - 2, offsets) == all(map(is_text, pieces))
+    assert column_kernels.are_texts(data, data.size - 2, offsets) == all(map(is_text, pieces))
 
 
 def test_what_a_character_begins_with_says_what_may_follow() -> None:
     """As Python decodes them."""
     for character in map(chr, [*range(0xD800), *range(0xE000, 0x110000, 7), 0x10FFFF]):
         data = np.frombuffer(character.encode(), np.uint8)
-        assert kernels.are_texts(data, data.size, np.array([0, data.size], np.int32)), character
+        assert column_kernels.are_texts(data, data.size, np.array([0, data.size], np.int32)), character
     for first in range(0x80, 0x100):
         for second in (0x41, *range(0x7F, 0xC2)):
             for rest in (b"", b"\x80", b"\x80\x80", b"\x80A"):
                 piece = bytes((first, second)) + rest
                 offsets = np.array([0, len(piece)], np.int32)
-                assert kernels.are_texts(np.frombuffer(piece, np.uint8), len(piece), offsets) == is_text(
-                    piece
-                )
+                assert column_kernels.are_texts(
+                    np.frombuffer(piece, np.uint8), len(piece), offsets
+                ) == is_text(piece)
 
 
 hosts = st.one_of(st.binary(min_size=8, max_size=8), st.sampled_from([b"10.0.0.1", b"10.0.0.2", bytes(20)]))
@@ -154,6 +154,6 @@ hosts = st.one_of(st.binary(min_size=8, max_size=8), st.sampled_from([b"10.0.0.1
 def test_distinct_pieces_are_numbered_as_they_come(pieces: list[bytes]) -> None:
     """Runs of equal ones, and any mixture."""
     buffer, starts, lengths = laid_out(pieces)
-    records = Records(buffer, np.empty((kernels.LAYOUT_FIELDS, 0), np.int32))
+    records = Records(buffer, np.empty((column_kernels.LAYOUT_FIELDS, 0), np.int32))
     numbers, firsts = records.distinct(starts, lengths)
     assert (numbers.tolist(), firsts.tolist()) == plain_columns.number_distinct(pieces)

@@ -1,7 +1,7 @@
 """The queue table: each row says what the message at that place of the queue says, and no row is missing.
 
 Method: queues of any messages, over several segments and queue files, read as a table and pulled one by one
-by the reader that tests/unit/index/test_get_message.py holds to RocketMQ's rules.
+by the reader that tests/unit/index/pull/test_message_reader.py holds to RocketMQ's rules.
 """
 
 import threading
@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.columns import kernels, records, sent_bodies
-from mqstore.index.columns.queue_table import _records, queue_table, table_schema
-from mqstore.index.columns.records import SCHEMA, build_columns
-from mqstore.index.consume_queue_format import ENTRY
-from mqstore.store.compressed_body import MAX_BODY_BYTES
+from mqstore.index.arrow import column_kernels, record_columns, sent_bodies
+from mqstore.index.arrow.queue_table import _records, queue_table, table_schema
+from mqstore.index.arrow.record_columns import SCHEMA, build_columns
+from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.store.errors import BodyTooLarge, ConfigIllegal, CorruptBody, CorruptRecord
-from mqstore.store.file_system import FileSystem
-from mqstore.store.host import Host
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.message import Message
-from mqstore.store.stored_message import StoredMessage
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.message.compressed_body import MAX_BODY_BYTES
+from mqstore.store.message.message import Message
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.host import Host
 from support.filled_queues import FilledQueues
 from support.small_store import SmallStore, messages_of
 from support.zstd import zstd_compress
@@ -104,7 +104,7 @@ def test_bodies_that_are_copied_beside_the_rest_are_the_same(
     for number in range(50):
         filled.put(b"%d" % number * number, tags="created")
     expected = table(filled, 0, 50, *columns)
-    monkeypatch.setattr("mqstore.index.columns.records._BESIDE_BYTES", 0)
+    monkeypatch.setattr("mqstore.index.arrow.record_columns._BESIDE_BYTES", 0)
     assert table(filled, 0, 50, *columns).equals(expected)
 
 
@@ -120,9 +120,9 @@ def test_an_error_in_either_thread_is_told(
             raise IndexError("a column that cannot be")
         return build_column(name, *arguments)
 
-    build_column = records.build_column
-    monkeypatch.setattr(records, "_BESIDE_BYTES", 0)
-    monkeypatch.setattr(records, "build_column", build)
+    build_column = record_columns.build_column
+    monkeypatch.setattr(record_columns, "_BESIDE_BYTES", 0)
+    monkeypatch.setattr(record_columns, "build_column", build)
     # Either thread may be quicker, and take all.
     with pytest.raises(IndexError, match="a column that cannot be"):
         [table(filled) for _ in range(100)]
@@ -195,7 +195,7 @@ def test_messages_that_expire_meanwhile_take_no_others_along(
             filled.queues.correct_min_offset(puts[15].physical_offset)
         return view_from(offset, count)
 
-    monkeypatch.setattr("mqstore.index.columns.queue_table._BATCH_RECORDS", 10)
+    monkeypatch.setattr("mqstore.index.arrow.queue_table._BATCH_RECORDS", 10)
     patched = pytest.MonkeyPatch()
     patched.setattr(queue, "view_from", expire_before_the_second)
     assert table(filled)["queue_offset"].to_pylist() == [*range(10), *range(15, 50)]
@@ -213,11 +213,11 @@ def test_lent_bodies_outlive_their_segment(filled: FilledQueues) -> None:
 @pytest.mark.parametrize("size", [-1, 0, 91, 2**31 - 1])
 def test_an_entry_with_any_numbers_lays_out_nothing(physical_offset: int, size: int) -> None:
     """Offset and size together may exceed 63 bits: nothing is read outside the segment."""
-    layout = np.empty((kernels.LAYOUT_FIELDS, 1), np.int32)
+    layout = np.empty((column_kernels.LAYOUT_FIELDS, 1), np.int32)
     offsets, sizes = np.array([physical_offset]), np.array([size], np.int32)
     for start_offset in (0, 2**31):
         segment = np.zeros(1_000, np.uint8)
-        assert kernels.lay_out(segment, 1_000, start_offset, offsets, sizes, layout) == 0
+        assert column_kernels.lay_out(segment, 1_000, start_offset, offsets, sizes, layout) == 0
 
 
 @pytest.mark.parametrize(("shift", "longer"), [(1, 0), (0, 0), (0, -2), (-1, -1)])

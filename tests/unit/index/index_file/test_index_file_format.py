@@ -2,9 +2,9 @@
 
 import pytest
 
-from mqstore.index import index_file_format as index_file
-from mqstore.index.index_file_format import IndexEntry, IndexHeader
-from mqstore.store.java_hash import string_hash
+from mqstore.index.index_file import index_file_format as index_file
+from mqstore.index.index_file.index_file_format import IndexEntry, IndexHeader
+from mqstore.store.record.java_hash import string_hash
 
 STORE_TIME_MS = 1726740000123
 HEADER = IndexHeader(STORE_TIME_MS, STORE_TIME_MS, 0, 0, 2, 3)

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqstore.index import index_files
-from mqstore.index.index_file import IndexFile, IndexFileSize
-from mqstore.index.index_file_format import SLOT_BYTES
-from mqstore.index.index_files import IndexFiles
-from mqstore.index.index_recovery import Reached
+from mqstore.index.index_file import index_file_key_index
+from mqstore.index.index_file.index_file import IndexFile, IndexFileSize
+from mqstore.index.index_file.index_file_format import SLOT_BYTES
+from mqstore.index.index_file.index_file_key_index import IndexFiles
+from mqstore.index.index_file.index_file_recovery import Reached
 from mqstore.store.errors import SegmentSizeMismatch, StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
-from mqstore.store.file_system import BytesLike, FileSystem
-from mqstore.store.mapped_file import MappedFile
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.file_system import BytesLike, FileSystem
+from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.key_log import KeyLog
 from support.plain_index_files import index_contents, plain_index_files
 from support.watched_file_system import WatchedFileSystem
@@ -365,9 +365,9 @@ def test_goes_on_in_the_middle_of_a_record(indexed: IndexedLog, stored: list[str
     """A broker that dispatches a record again puts its keys again; those that follow are not missed."""
     offset = indexed.log.put(("a", "b"))
     index = indexed.open()
-    codes = {key: index_files.key_hash("T", key) for key in "ab"}
-    rows = index_files.np.array(
-        [(codes[key], indexed.log.clock.now_ms(), offset) for key in stored], index_files.np.int64
+    codes = {key: index_file_key_index.key_hash("T", key) for key in "ab"}
+    rows = index_file_key_index.np.array(
+        [(codes[key], indexed.log.clock.now_ms(), offset) for key in stored], index_file_key_index.np.int64
     ).reshape(-1, 3)
     if stored:
         index._file_with_room().put(rows)
@@ -496,7 +496,7 @@ def test_room_for_entries_is_reserved_in_windows() -> None:
     indexed.log.feed(index)
     # From behind the slots to the end of the window, and the header.
     assert file_system.free_bytes == 1_000 * SLOT_BYTES
-    rows = index_files.np.zeros((100_000, 3), index_files.np.int64)
+    rows = index_file_key_index.np.zeros((100_000, 3), index_file_key_index.np.int64)
     (file,) = index._row.files
     with pytest.raises(StoreFull):
         file.put(rows)
@@ -518,8 +518,8 @@ def test_a_few_keys_take_little_room() -> None:
     index.flush()
     taken = (100 << 20) - file_system.free_bytes
     assert 2 * GROUP_BYTES < taken < WINDOW_BYTES + 3 * GROUP_BYTES
-    rows = index_files.np.zeros((400, 3), index_files.np.int64)
-    rows[:, 0] = index_files.np.arange(400) * 12_345
+    rows = index_file_key_index.np.zeros((400, 3), index_file_key_index.np.int64)
+    rows[:, 0] = index_file_key_index.np.arange(400) * 12_345
     (file,) = index._row.files
     file.put(rows)
     file.write_back()
@@ -651,7 +651,7 @@ def test_flush_if_due_waits_for_much(indexed: IndexedLog, monkeypatch: pytest.Mo
     indexed.log.feed(index)
     index.flush_if_due()
     assert not indexed.file_system.exists(indexed.point_path)
-    monkeypatch.setattr(index_files, "_FLUSH_ENTRIES", 3)
+    monkeypatch.setattr(index_file_key_index, "_FLUSH_ENTRIES", 3)
     index.flush_if_due()
     assert indexed.file_system.exists(indexed.point_path)
     indexed.file_system.delete(indexed.point_path)
@@ -659,7 +659,7 @@ def test_flush_if_due_waits_for_much(indexed: IndexedLog, monkeypatch: pytest.Mo
     indexed.log.feed(index)
     index.flush_if_due()
     assert not indexed.file_system.exists(indexed.point_path)
-    monkeypatch.setattr(index_files, "_FLUSH_BYTES", 50)
+    monkeypatch.setattr(index_file_key_index, "_FLUSH_BYTES", 50)
     index.flush_if_due()
     assert indexed.file_system.exists(indexed.point_path)
     index.close()
@@ -697,9 +697,9 @@ def test_an_interrupt_behind_the_last_step_of_an_insertion(
     """The entries are in, and the index has not taken notice of it yet."""
     indexed.put_messages(20)
     index = indexed.open()
-    put: Callable[[IndexFile, index_files.Rows], int] = IndexFile.put
+    put: Callable[[IndexFile, index_file_key_index.Rows], int] = IndexFile.put
 
-    def interrupting(self: IndexFile, rows: index_files.Rows) -> int:
+    def interrupting(self: IndexFile, rows: index_file_key_index.Rows) -> int:
         put(self, rows)
         raise KeyboardInterrupt
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.index.index_file_format import IndexHeader
-from mqstore.index.index_point_file import IndexPointFile
-from mqstore.index.index_point_format import IndexPoint, decode_index_point, encode_index_point
-from mqstore.store.file_system import FileSystem
+from mqstore.index.index_file.index_file_format import IndexHeader
+from mqstore.index.index_file.index_point_file import IndexPointFile
+from mqstore.index.index_file.index_point_format import IndexPoint, decode_index_point, encode_index_point
+from mqstore.store.files.file_system import FileSystem
 from support.format_page import code_block, field_table
 from support.watched_file_system import WatchedFileSystem
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.key_buffer import KeyBuffer
-from mqstore.index.key_index_format import KeyIndexState
-from mqstore.index.keys import kernels
-from mqstore.store.sys_flag import TRANSACTION_MASK
+from mqstore.index.keys import key_kernels
+from mqstore.index.keys.key_buffer import KeyBuffer
+from mqstore.index.keys.key_index_format import KeyIndexState
+from mqstore.store.record.sys_flag import TRANSACTION_MASK
 from support.key_log import SEGMENT_BYTES, KeyLog, plain_key_rows
 
 WORDS = st.text(
@@ -56,8 +56,8 @@ def test_the_kernel_makes_the_rows_of_its_plain_twin(
     chunk = key_log.log.chunk(0, SEGMENT_BYTES)
     assert chunk is not None
     rows = np.empty((1 << 15, 3), np.int64)
-    consumed, count, last_at, last_time, ending = kernels.key_entries(chunk.data, 0, rows, 5)
-    assert (consumed, ending) == (key_log.log.max_offset, kernels.ENDING_NO_RECORD)
+    consumed, count, last_at, last_time, ending = key_kernels.key_entries(chunk.data, 0, rows, 5)
+    assert (consumed, ending) == (key_log.log.max_offset, key_kernels.ENDING_NO_RECORD)
     assert (last_at, last_time) == (offsets[-1], key_log.clock.now_ms())
     assert [tuple(row) for row in rows[5:count].tolist()] == plain_key_rows(key_log.log, offsets)
 
@@ -82,7 +82,7 @@ def test_the_kernel_stops_without_room() -> None:
     chunk = key_log.log.chunk(0, SEGMENT_BYTES)
     assert chunk is not None
     rows = np.full((4, 3), 9, np.int64)
-    assert kernels.key_entries(chunk.data, 0, rows, 3) == (0, 3, -1, -1, kernels.ENDING_NO_ROOM)
+    assert key_kernels.key_entries(chunk.data, 0, rows, 3) == (0, 3, -1, -1, key_kernels.ENDING_NO_ROOM)
     assert (rows == 9).all()
 
 

@@ -6,7 +6,8 @@ The page docs/format/key_index.md is read, so that neither it nor the code can c
 import numpy as np
 import pytest
 
-from mqstore.index.key_index_format import (
+from mqstore.index.keys.key_index import key_hash
+from mqstore.index.keys.key_index_format import (
     ENTRY_BYTES,
     RUN_HEADER_BYTES,
     KeyIndexState,
@@ -20,8 +21,7 @@ from mqstore.index.key_index_format import (
     is_run_key,
     run_key_offset,
 )
-from mqstore.index.key_lookup import key_hash
-from mqstore.index.key_run import KeyRun
+from mqstore.index.keys.sorted_run import KeyRun
 from support.sources import ROOT
 
 STORE_TIMESTAMP = 1_726_740_000_123

@@ -20,18 +20,25 @@ from typing import Any
 import lmdb
 import pytest
 
-from mqstore.index import key_buffer, key_environment, key_index, key_index_format, key_run, stored_runs
-from mqstore.index.key_environment import KeyEnvironment
-from mqstore.index.key_index import LmdbKeyIndex
-from mqstore.index.key_index_format import STATE_KEY
-from mqstore.index.keys import kernels
+from mqstore.index.keys import (
+    key_buffer,
+    key_index_format,
+    key_kernels,
+    lmdb_environment,
+    lmdb_key_index,
+    lmdb_runs,
+    sorted_run,
+)
+from mqstore.index.keys.key_index_format import STATE_KEY
+from mqstore.index.keys.lmdb_environment import KeyEnvironment
+from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
-from mqstore.store.file_system import DiskUsage
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.file_system import DiskUsage
+from mqstore.store.files.os_file_system import OsFileSystem
 from support.interrupts import interrupted_at
 from support.key_log import KeyLog
 
-PROGRAM = Path(__file__).parents[2] / "support" / "key_index_process.py"
+PROGRAM = Path(__file__).parents[3] / "support" / "key_index_process.py"
 
 
 @pytest.fixture
@@ -188,7 +195,7 @@ def _damage(keys: Path, damage: str) -> None:
 
 def test_the_map_grows_by_itself(monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path) -> None:
     """From a map of 64 KiB, no entry is lost on the way."""
-    monkeypatch.setattr(key_environment, "_FIRST_MAP_BYTES", 1 << 16)
+    monkeypatch.setattr(lmdb_environment, "_FIRST_MAP_BYTES", 1 << 16)
     index = LmdbKeyIndex(keys, key_log.log)
     put: list[int] = []
     for _ in range(5):
@@ -215,7 +222,7 @@ def test_a_full_disk_loses_nothing(
     key_log.feed(index)
     with monkeypatch.context() as full:
         full.setattr(OsFileSystem, "disk_usage", lambda self, path: DiskUsage(1 << 30, 4096))
-        full.setattr(key_index.stored_runs, "store", _raising(error))
+        full.setattr(lmdb_key_index.lmdb_runs, "store", _raising(error))
         with pytest.raises(StoreFull, match="keys"):
             index.flush()
         assert_complete(index, put)
@@ -234,7 +241,7 @@ def test_another_failure_is_no_full_disk(
     put_numbers(key_log, 10)
     key_log.feed(index)
     with monkeypatch.context() as failing:
-        failing.setattr(key_index.stored_runs, "store", _raising(error))
+        failing.setattr(lmdb_key_index.lmdb_runs, "store", _raising(error))
         with pytest.raises(StoreError, match="Input/output error") as caught:
             index.flush()
     assert not isinstance(caught.value, StoreFull)
@@ -251,7 +258,7 @@ def test_stores_by_itself_when_much_is_waiting(
     monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, index: LmdbKeyIndex
 ) -> None:
     """Memory is bounded: nobody has to call flush."""
-    monkeypatch.setattr(key_index, "_COMMIT_ENTRIES", 100)
+    monkeypatch.setattr(lmdb_key_index, "_COMMIT_ENTRIES", 100)
     put = put_numbers(key_log, 1_000)
     key_log.feed(index, limit_bytes=4_096)
     assert 0 < key_log.log.max_offset - index.stored_offset < 20_000
@@ -308,15 +315,15 @@ def test_colliding_hashes_are_told_apart(
     monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path
 ) -> None:
     """With one hash for all keys every answer is still exact, only slower."""
-    key_entries = kernels.key_entries
+    key_entries = key_kernels.key_entries
 
     def colliding(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
         result = key_entries(data, base_offset, rows, row_count)
         rows[row_count : result[1], 0] = 7
         return result
 
-    monkeypatch.setattr(kernels, "key_entries", colliding)
-    monkeypatch.setattr(key_index, "key_hash", lambda topic, key: 7)
+    monkeypatch.setattr(key_kernels, "key_entries", colliding)
+    monkeypatch.setattr(lmdb_key_index, "key_hash", lambda topic, key: 7)
     put = put_numbers(key_log, 300)
     index = LmdbKeyIndex(keys, key_log.log)
     key_log.feed(index, limit_bytes=20_000)
@@ -357,7 +364,7 @@ def test_a_second_process_follows_a_map_that_grew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: Path
 ) -> None:
     """A reader whose map has become too small takes over the size of the writer's."""
-    monkeypatch.setattr(key_environment, "_FIRST_MAP_BYTES", 1 << 16)
+    monkeypatch.setattr(lmdb_environment, "_FIRST_MAP_BYTES", 1 << 16)
     key_log = KeyLog(OsFileSystem(), tmp_path / "log")
     put_numbers(key_log, 500)
     index = LmdbKeyIndex(keys, key_log.log)
@@ -542,7 +549,7 @@ def test_no_snapshot_is_kept_when_the_writer_has_gone(
     key_log.feed(writer)
     writer.flush()
     reader = LmdbKeyIndex(keys, key_log.log, read_only=True)
-    lend = stored_runs.lend_runs
+    lend = lmdb_runs.lend_runs
 
     def writer_goes(transaction: Any) -> Any:
         monkeypatch.undo()
@@ -552,7 +559,7 @@ def test_no_snapshot_is_kept_when_the_writer_has_gone(
 
     environment = reader._environment
     assert environment is not None
-    monkeypatch.setattr(stored_runs, "lend_runs", writer_goes)
+    monkeypatch.setattr(lmdb_runs, "lend_runs", writer_goes)
     assert offsets(reader, "k3") == put[3:4]
     assert environment._kept is None
     writer.close()
@@ -612,7 +619,7 @@ def test_an_interrupt_loses_no_key_and_stores_none_twice(
 ) -> None:
     """Ctrl-C at each place of a step, with few rows, so that runs are sorted and merged in all of them."""
     monkeypatch.setattr(key_buffer, "_ROWS", 1 << 14)
-    modules = (key_buffer, key_index, key_run, stored_runs, key_environment, key_index_format)
+    modules = (key_buffer, lmdb_key_index, sorted_run, lmdb_runs, lmdb_environment, key_index_format)
     key_log = KeyLog()
     place, was_interrupted, put = 0, True, []
     with contextlib.closing(LmdbKeyIndex(keys, key_log.log)) as index:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.index.key_index_format import RunHeader
-from mqstore.index.key_run import MAX_RUN_ENTRIES, KeyRun, merge_count
+from mqstore.index.keys.key_index_format import RunHeader
+from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, KeyRun, merge_count
 
 Row = tuple[int, int, int]
 

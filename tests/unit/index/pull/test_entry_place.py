@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.store.host import Host
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.record.host import Host
 from support.manual_clock import ManualClock
 from support.small_store import SmallStore
 from support.watched_file_system import WatchedFileSystem

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index import get_message
-from mqstore.index.consume_queue_format import ENTRY
-from mqstore.index.get_message import GetMessageResult, MessageReader
+from mqstore.index.pull import message_reader
+from mqstore.index.pull.message_reader import GetMessageResult, MessageReader
+from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.store.errors import CorruptRecord
-from mqstore.store.file_system import FileSystem
-from mqstore.store.java_hash import string_hash
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.record.java_hash import string_hash
 from mqstore.store.status import GetMessageStatus
 from support.filled_queues import FilledQueues
 from support.small_log import SEGMENT_BYTES
@@ -382,7 +382,7 @@ def test_a_pull_goes_on_in_the_next_segments(
     for at in range(40):
         filled.put(bytes([at]) * (15_000 if at % 3 else 30_000))
     compiled = [filled.get(offset, count) for offset in range(0, 40, 3)]
-    monkeypatch.setattr(get_message, "_FEW", 1_000)
+    monkeypatch.setattr(message_reader, "_FEW", 1_000)
     plain = [filled.get(offset, count) for offset in range(0, 40, 3)]
     for one, other in zip(compiled, plain, strict=True):
         assert one.status == other.status

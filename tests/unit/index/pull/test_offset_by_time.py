@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.offset_by_time import Boundary, offset_in_queue_by_time
+from mqstore.index.pull.offset_by_time import Boundary, offset_in_queue_by_time
+from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.store.errors import ConfigIllegal
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.filled_queues import FilledQueues
 from support.manual_clock import ManualClock
 

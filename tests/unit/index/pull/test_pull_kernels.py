@@ -11,13 +11,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY
-from mqstore.index.key_run import KeyRun
-from mqstore.index.message_filter import TagFilter
-from mqstore.index.search import kernels
-from mqstore.store.java_hash import string_hash
-from mqstore.store.record_format import HEADER_BYTES
-from mqstore.store.stored_message import StoredMessage
+from mqstore.index.keys.sorted_run import KeyRun
+from mqstore.index.pull import pull_kernels
+from mqstore.index.pull.tag_filter import TagFilter
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.java_hash import string_hash
+from mqstore.store.record.record_format import HEADER_BYTES
 from support.plain_records import V1, V2, host_bytes, record
 
 START_OFFSET = 1 << 30
@@ -87,7 +87,7 @@ def test_tagged_records(
     entries = spoil(segment, replaced)
     tag_filter = TagFilter(frozenset(wanted))
     places = np.full((4, max_count), -1, np.int64)
-    examined, found, taken_bytes = kernels.locate_tagged(
+    examined, found, taken_bytes = pull_kernels.locate_tagged(
         packed(entries),
         segment.array,
         START_OFFSET,
@@ -144,7 +144,7 @@ def test_narrowing_by_time(
     segment = Segment(drawn)
     entries = spoil(segment, replaced)
     low, high = 0, len(entries) + behind
-    narrowed = kernels.narrow_by_time(
+    narrowed = pull_kernels.narrow_by_time(
         packed(entries), segment.array, START_OFFSET, len(segment.data), timestamp_ms, is_upper, low, high
     )
     while low < high:

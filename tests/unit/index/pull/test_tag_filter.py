@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.index.message_filter import TagFilter, parse_subscription
+from mqstore.index.pull.tag_filter import TagFilter, parse_subscription
 from mqstore.store.errors import SubscriptionIllegal
-from mqstore.store.java_hash import string_hash
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.java_hash import string_hash
 from mqstore.store.status import ResponseCode
-from mqstore.store.stored_message import StoredMessage
 from support.plain_records import V1, V2, host_bytes, record
 
 

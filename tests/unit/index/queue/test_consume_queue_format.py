@@ -6,7 +6,7 @@ tests/architecture/test_documented_formats.py.
 
 import numpy as np
 
-from mqstore.index.consume_queue_format import (
+from mqstore.index.queue.consume_queue_format import (
     BLANK_SIZE,
     ENTRY,
     ENTRY_BYTES,

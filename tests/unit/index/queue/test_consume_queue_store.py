@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mqstore.index import consume_queue, consume_queue_store
-from mqstore.index.consume_queue_format import ENTRY
-from mqstore.index.queue_names_format import decode_queue_names, encode_queue_names
-from mqstore.store.commit_log import LogChunk
+from mqstore.index.queue import consume_queue, consume_queue_store
+from mqstore.index.queue.consume_queue_format import ENTRY
+from mqstore.index.queue.queue_manifest_format import decode_queue_names, encode_queue_names
 from mqstore.store.errors import SegmentSizeMismatch
-from mqstore.store.file_system import FileSystem
-from mqstore.store.java_hash import string_hash
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.log.commit_log import LogChunk
+from mqstore.store.record.java_hash import string_hash
+from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from support.filled_queues import FilledQueues
 from support.interrupts import interrupted_at
 from support.plain_records import V2, record

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index import kernels
-from mqstore.index.search import kernels as search_kernels
-from mqstore.store.java_hash import string_hash
+from mqstore.index.pull import pull_kernels as search_kernels
+from mqstore.index.queue import entry_kernels
+from mqstore.store.record.java_hash import string_hash
 from support import index_kernels as plain
 from support.plain_records import BLANK, V1, V2, host_bytes, record
 
@@ -56,7 +56,7 @@ def as_array(data: bytes) -> np.ndarray:
 
 def replay(data: bytes, base_offset: int = 0) -> tuple[Replayed, int, bool, int]:
     """The kernel's output with each entry beside the queue and the offset that its run gives it."""
-    entries, runs, consumed, at_blank, timestamp = kernels.consume_queue_entries(
+    entries, runs, consumed, at_blank, timestamp = entry_kernels.consume_queue_entries(
         as_array(data), base_offset, np.array(TABLES)
     )
     packed = entries.tobytes()
@@ -113,13 +113,13 @@ def test_any_number_of_queues_is_told_apart(queues: int) -> None:
     rows = [{"topic": f"topic-{at % queues}", "queue_offset": at // queues} for at in range(3 * queues)]
     data = build(rows, 0)  # type: ignore[arg-type]
     assert replay(data) == expected(data)
-    assert len(kernels.consume_queue_entries(as_array(data), 0, np.array(TABLES))[1]) == queues
+    assert len(entry_kernels.consume_queue_entries(as_array(data), 0, np.array(TABLES))[1]) == queues
 
 
 def test_a_jump_in_queue_offsets_begins_a_run() -> None:
     """Offsets 0 1 5 6 6 are three runs, each consecutive."""
     rows = [{"queue_offset": offset} for offset in (0, 1, 5, 6, 6)]
-    runs = kernels.consume_queue_entries(as_array(build(rows, 0)), 0, np.array(TABLES))[1]  # type: ignore[arg-type]
+    runs = entry_kernels.consume_queue_entries(as_array(build(rows, 0)), 0, np.array(TABLES))[1]  # type: ignore[arg-type]
     assert runs[:, :3].tolist() == [[0, 2, 0], [2, 2, 5], [4, 1, 6]]
 
 
@@ -146,16 +146,16 @@ def test_the_schedule_topic_has_deliver_times(delay: bytes, code: int) -> None:
 @settings(deadline=None)
 def test_java_hash_reads_utf_8_as_java_does(text: bytes) -> None:
     """Malformed bytes too: the twin was compared with a Java runtime on 22,000 texts."""
-    assert kernels.java_hash(as_array(text), 0, len(text)) == plain.java_hash(text)
+    assert entry_kernels.java_hash(as_array(text), 0, len(text)) == plain.java_hash(text)
 
 
 @given(st.text())
 @settings(deadline=None)
 def test_java_hash_of_text_is_that_of_the_store(text: str) -> None:
-    """What readers compute from a tag (store/java_hash.py) is what the queue holds."""
+    """What readers compute from a tag (store/record/java_hash.py) is what the queue holds."""
     encoded = text.encode("utf-8", "surrogatepass").replace(b"\xed", b"x")
     decoded = encoded.decode("utf-8", "replace")
-    assert kernels.java_hash(as_array(encoded), 0, len(encoded)) == string_hash(decoded)
+    assert entry_kernels.java_hash(as_array(encoded), 0, len(encoded)) == string_hash(decoded)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_java_hash_of_text_is_that_of_the_store(text: str) -> None:
 def test_find_property(stored: bytes, value: bytes) -> None:
     """RocketMQ's rules of parsing, one by one."""
     around = b"??" + stored + b"TAGS\x01!"
-    at, length = kernels.find_property(as_array(around), 2, len(stored), as_array(b"TAGS"))
+    at, length = entry_kernels.find_property(as_array(around), 2, len(stored), as_array(b"TAGS"))
     assert around[at : at + length] == value == plain.find_property(around, 2, len(stored), b"TAGS")
 
 
@@ -184,7 +184,7 @@ def test_find_property(stored: bytes, value: bytes) -> None:
 @settings(deadline=None)
 def test_find_property_is_its_twin(stored: bytes, name: bytes) -> None:
     """Any string, also one that is no list of pairs."""
-    at, length = kernels.find_property(as_array(stored), 0, len(stored), as_array(name))
+    at, length = entry_kernels.find_property(as_array(stored), 0, len(stored), as_array(name))
     assert stored[at : at + length] == plain.find_property(stored, 0, len(stored), name)
 
 

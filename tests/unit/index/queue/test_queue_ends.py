@@ -21,16 +21,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mqstore.index import consume_queue_store, kernels
-from mqstore.index.consume_queue import ConsumeQueue, QueueOffsetConflict
-from mqstore.index.consume_queue_format import ENTRY
-from mqstore.index.consume_queue_store import ConsumeQueueStore
-from mqstore.index.queue_ends import ADDRESS, COLUMNS, MAX_OFFSET, MAX_PHYSICAL_OFFSET, QueueEnds
-from mqstore.store.commit_log import LogChunk
+from mqstore.index.queue import consume_queue_store, entry_kernels
+from mqstore.index.queue.consume_queue import ConsumeQueue, QueueOffsetConflict
+from mqstore.index.queue.consume_queue_format import ENTRY
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
+from mqstore.index.queue.queue_ends import ADDRESS, COLUMNS, MAX_OFFSET, MAX_PHYSICAL_OFFSET, QueueEnds
 from mqstore.store.errors import StoreError
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.log.commit_log import LogChunk
 from support import index_kernels as plain
 from support.plain_records import record
 from support.small_log import small_config
@@ -337,9 +337,9 @@ def test_any_number_of_names_leads_to_its_row(count: int) -> None:
         ends.adopt(queue)
     for row, queue in enumerate(queues):
         topic = np.frombuffer(queue.topic.encode(), np.uint8)
-        assert kernels.find_row(topic, queue.queue_id, ends.names, ends.slots, ends.rows) == row
+        assert entry_kernels.find_row(topic, queue.queue_id, ends.names, ends.slots, ends.rows) == row
     nobody = np.frombuffer(b"nobody", np.uint8)
-    assert kernels.find_row(nobody, 0, ends.names, ends.slots, ends.rows) == -1
+    assert entry_kernels.find_row(nobody, 0, ends.names, ends.slots, ends.rows) == -1
     assert repr(ends) == f"QueueEnds({count} queues)"
 
 
@@ -364,7 +364,7 @@ def test_the_loop_is_its_twin(
 ) -> None:
     """The same runs are written, to the same places, and the same are left."""
     data = np.frombuffer(chunk_of(rows, 0), np.uint8)
-    entries, runs, *_ = kernels.consume_queue_entries(data, 0, np.zeros((1, 1), np.int64))
+    entries, runs, *_ = entry_kernels.consume_queue_entries(data, 0, np.zeros((1, 1), np.int64))
     table = np.zeros((8, COLUMNS), np.int64)
     names = np.frombuffer(b"".join(topic for topic, _ in ends) + b"end", np.uint8)
     files = []
@@ -375,9 +375,9 @@ def test_the_loop_is_its_twin(
         address = file.__array_interface__["data"][0] if end.file is not None else 0
         table[row, :8] = name_at, len(topic), queue_id, address, *end[1:]
         name_at += len(topic)
-    slots = kernels.slots_of(names, table, len(ends), 64)
+    slots = entry_kernels.slots_of(names, table, len(ends), 64)
     before = table.copy()
-    appended, new_ends, left = kernels.append_runs(data, entries, runs, names, slots, table)
+    appended, new_ends, left = entry_kernels.append_runs(data, entries, runs, names, slots, table)
     plain_runs = [
         (
             data[topic_at : topic_at + length].tobytes(),

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.index.consume_queue_store import ConsumeQueueStore
-from mqstore.index.rebuild import bring_up_to_date, rebuild_consume_queues
-from mqstore.schedule.delay_history import DelayHistory
-from mqstore.schedule.delay_levels import DelayLevels
+from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
+from mqstore.index.queue.queue_recovery import bring_up_to_date, rebuild_consume_queues
+from mqstore.schedule.delay.delay_history import DelayHistory
+from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.store.clock import SystemClock
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreFull
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.recovery import recover
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.recovery import recover
 from support.filled_queues import FilledQueues
 from support.golden_manifest import GOLDEN_NAMES
 from support.small_log import SEGMENT_BYTES

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.administration import DeletedTopic
-from mqstore.rebuilding import rebuild
-from mqstore.repair import plan_repair
+from mqstore.administration.administration import DeletedTopic
+from mqstore.metadata.topics import TopicConfig
+from mqstore.repair.rebuild import rebuild
+from mqstore.repair.repair_plan import plan_repair
 from mqstore.store.errors import (
     QueueIllegal,
     StoreClosed,
@@ -19,11 +20,16 @@ from mqstore.store.errors import (
     TopicIllegal,
     TopicNotExist,
 )
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, dead_letter_topic, retry_topic
-from mqstore.topics import TopicConfig
-from mqstore.verify import verify
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.message.topic_names import (
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    TRANS_HALF_TOPIC,
+    dead_letter_topic,
+    retry_topic,
+)
+from mqstore.verify.verification import verify
 from support.manual_clock import ManualClock
 from support.medium import Medium, choose
 from support.simulated_disk import SimulatedDisk

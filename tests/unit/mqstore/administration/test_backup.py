@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.backup import BackupReport
+from mqstore.administration.backup import BackupReport
 from mqstore.store.errors import (
     BackupFull,
     BackupRefused,
@@ -28,9 +28,9 @@ from mqstore.store.errors import (
     StoreFull,
     StoreLocked,
 )
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.verify import verify
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.verify.verification import verify
 from support.manual_clock import ManualClock
 
 SIZES: dict[str, Any] = {
@@ -257,7 +257,7 @@ PROGRAM = """
 import os, sys, signal
 from pathlib import Path
 from mqstore import MessageStore
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 
 class Dying(OsFileSystem):
     left = int(sys.argv[3])

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mqstore.consumer_offsets import (
+from mqstore.metadata.consumer_offsets import (
     CONSUMER_OFFSET_FILE_NAME,
     NO_OFFSET,
     ConsumerOffset,
     ConsumerOffsets,
 )
-from mqstore.store import state_file_format
+from mqstore.metadata.subscription_groups import SubscriptionGroups
+from mqstore.metadata.topics import TopicConfigs
 from mqstore.store.errors import (
     QueueIllegal,
     StateFileCorrupt,
@@ -25,11 +26,10 @@ from mqstore.store.errors import (
     TopicIllegal,
     TopicNotExist,
 )
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.subscription_groups import SubscriptionGroups
-from mqstore.topics import TopicConfigs
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.state import state_file_format
 from support.manual_clock import ManualClock
 
 # The specification's sample; mqstore writes the topics of a group in alphabetical order, RocketMQ in none.

@@ -16,7 +16,7 @@ from mqstore.store.errors import (
     SubscriptionGroupNotExist,
     SubscriptionIllegal,
 )
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.small_store import SmallStore
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mqstore.store.bean import Bean
+from mqstore.metadata.state_record import Bean
 
 
 class Wheel(Bean, frozen=True, kw_only=True):

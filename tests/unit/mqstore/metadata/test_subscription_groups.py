@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from mqstore.store import state_file_format
-from mqstore.store.errors import GroupIllegal, StateFileCorrupt, StoreReadOnly, SubscriptionGroupNotExist
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.subscription_groups import (
+from mqstore.metadata.subscription_groups import (
     SUBSCRIPTION_GROUP_FILE_NAME,
     SubscriptionGroupConfig,
     SubscriptionGroups,
 )
+from mqstore.store.errors import GroupIllegal, StateFileCorrupt, StoreReadOnly, SubscriptionGroupNotExist
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.state import state_file_format
 from support.manual_clock import ManualClock
 from support.state_file_samples import STATE_FILES
 

@@ -11,9 +11,9 @@ import pytest
 
 from mqstore import Message, MessageStore
 from mqstore.store.errors import AttributeIllegal, TopicNotSupported
-from mqstore.store.file_tree import delete_tree
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.verify import verify
+from mqstore.store.files.file_tree import delete_tree
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.verify.verification import verify
 from support.small_store import SmallStore
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store import state_file_format
+from mqstore.metadata.topics import TOPICS_FILE_NAME, Perm, TopicConfig, TopicConfigs
 from mqstore.store.errors import (
     QueueIllegal,
     StateFileCorrupt,
@@ -15,10 +15,10 @@ from mqstore.store.errors import (
     TopicIllegal,
     TopicNotExist,
 )
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.state import state_file_format
 from mqstore.store.status import ResponseCode
-from mqstore.topics import TOPICS_FILE_NAME, Perm, TopicConfig, TopicConfigs
 from support.manual_clock import ManualClock
 from support.state_file_samples import STATE_FILES
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mqstore import arrivals as arrivals_module
-from mqstore.arrivals import Arrival, Arrivals
-from mqstore.store.stored_message import StoredMessage
+from mqstore.put import arrivals as arrivals_module
+from mqstore.put.arrivals import Arrival, Arrivals
+from mqstore.store.message.stored_message import StoredMessage
 from support.interrupts import interrupted_at
 from support.plain_records import record
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.covering import Cover, plan_covers
-from mqstore.index.queue_check import LostMessage
-from mqstore.store import kernels
-from mqstore.store.log_scan import DamagedStretch, LogScan
-from mqstore.store.stored_message import StoredMessage
+from mqstore.repair.fill_plan import Cover, plan_covers
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record import record_kernels
+from mqstore.verify.log_scan import DamagedStretch, LogScan
+from mqstore.verify.queue_check import LostMessage
 
 SEGMENT_BYTES = 1 << 20
 
@@ -59,7 +59,7 @@ def test_a_stretch_that_cost_no_message_gets_fillers(length: int) -> None:
     """Several, where it is long."""
     cover, _ = covered(100, 100 + length)
     data = bytes_of(cover)
-    assert kernels.scan(data, 0, len(data), 100)[0] == len(data) == length
+    assert record_kernels.scan(data, 0, len(data), 100)[0] == len(data) == length
 
 
 def test_messages_in_known_places_get_stand_ins_there() -> None:
@@ -67,7 +67,7 @@ def test_messages_in_known_places_get_stand_ins_there() -> None:
     cover, _ = covered(1_000, 1_900, lost(1, 5, 1_400, 500), lost(0, 8, 1_000, 400))
     assert [(each.offset, each.size_bytes) for each in cover.places] == [(1_000, 400), (1_400, 500)]
     data = bytes_of(cover)
-    assert kernels.scan(data, 0, len(data), 1_000)[:2] == (900, 2)
+    assert record_kernels.scan(data, 0, len(data), 1_000)[:2] == (900, 2)
 
 
 def test_a_rest_that_is_too_short_for_a_filler_goes_to_a_stand_in() -> None:
@@ -75,15 +75,15 @@ def test_a_rest_that_is_too_short_for_a_filler_goes_to_a_stand_in() -> None:
     for rest in range(1, 100):
         cover, _ = covered(0, 400 + rest, lost(0, 8, 0, 400))
         data = bytes_of(cover)
-        assert kernels.scan(data, 0, len(data), 0)[0] == 400 + rest
+        assert record_kernels.scan(data, 0, len(data), 0)[0] == 400 + rest
 
 
 def test_the_end_of_a_segment_becomes_a_blank() -> None:
     """Behind the stand-ins; the BLANK is as long as what is left."""
     cover, _ = covered(SEGMENT_BYTES - 5_000, SEGMENT_BYTES, lost(0, 8, SEGMENT_BYTES - 5_000, 400))
     data = bytes_of(cover)
-    position, records, _, why = kernels.scan(data, 0, len(data), SEGMENT_BYTES - 5_000)
-    assert (position, records, why) == (400, 1, kernels.BLANK_FOUND)
+    position, records, _, why = record_kernels.scan(data, 0, len(data), SEGMENT_BYTES - 5_000)
+    assert (position, records, why) == (400, 1, record_kernels.BLANK_FOUND)
     assert int.from_bytes(bytes(data[400:404]), "big") == 4_600
 
 
@@ -111,7 +111,7 @@ def test_every_stretch_is_filled_in_the_order_of_its_queues(seed: int) -> None:
     cover, left_out = covered(start, at, *messages)
     assert left_out == ()
     data = bytes_of(cover)
-    assert kernels.scan(data, 0, len(data), start)[0] == at - start
+    assert record_kernels.scan(data, 0, len(data), start)[0] == at - start
     found = queue_offsets(cover)
     assert found == {queue: sorted(offsets) for queue, offsets in found.items()}
     assert sum(map(len, found.values())) == len(messages)

@@ -6,12 +6,12 @@ Method: each is given to the check that names what is wrong, to the compiled sca
 import numpy as np
 import pytest
 
-from mqstore.store import kernels
-from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.record_format import check_record
-from mqstore.store.stand_in import LOST, MIN_FILLER_BYTES, filler, least_bytes, stand_in
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import takes_queue_offset
+from mqstore.repair.placeholder import LOST, MIN_FILLER_BYTES, filler, least_bytes, stand_in
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.record import record_kernels
+from mqstore.store.record.record_format import check_record
+from mqstore.store.record.sys_flag import takes_queue_offset
 
 BASE = 1_000_000
 TOPICS = ("T", "orders", SCHEDULE_TOPIC, "%RETRY%" + "g" * 140, "x" * 127)
@@ -20,7 +20,7 @@ TOPICS = ("T", "orders", SCHEDULE_TOPIC, "%RETRY%" + "g" * 140, "x" * 127)
 def is_whole(record: bytes) -> bool:
     header = check_record(memoryview(record), BASE)
     data = np.frombuffer(record, np.uint8)
-    return header.total_size == len(record) and kernels.scan(data, 0, len(data), BASE)[1] == 1
+    return header.total_size == len(record) and record_kernels.scan(data, 0, len(data), BASE)[1] == 1
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -60,8 +60,8 @@ def test_a_delayed_stand_in_says_where_it_goes() -> None:
 
 def test_a_filler_takes_exactly_the_room_it_is_given() -> None:
     """It gets no entry in a queue and no key."""
-    from mqstore.index import kernels as index_kernels
-    from mqstore.index.keys import kernels as key_kernels
+    from mqstore.index.keys import key_kernels
+    from mqstore.index.queue import entry_kernels as index_kernels
 
     for size in [*range(MIN_FILLER_BYTES, MIN_FILLER_BYTES + 60), 4_096, 1 << 20]:
         record = filler(BASE, size, 1)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.directory_config import tool_config
-from mqstore.rebuilding import rebuild
+from mqstore.repair.rebuild import rebuild
+from mqstore.settings.directory_config import tool_config
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import CorruptRecord, StoreLocked, StoreNotFound
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.verify import verify
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.verify.verification import verify
 from support.damaged_store import CONFIG, disk_of, intact, segment_path, with_bytes
 from support.simulated_disk import Image
 from support.witness import ROOT

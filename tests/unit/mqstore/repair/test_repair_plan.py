@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore import MessageStore
-from mqstore.directory_config import tool_config
-from mqstore.repair import RepairPlan, RepairRefused, plan_repair, repair_in_place, repair_into
+from mqstore.repair.placeholder import LOST
+from mqstore.repair.repair_plan import RepairPlan, RepairRefused, plan_repair, repair_in_place, repair_into
+from mqstore.settings.directory_config import tool_config
 from mqstore.store.errors import StoreLocked, StoreNotFound
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.record_format import BLANK, BLANK_MAGIC_CODE
-from mqstore.store.stand_in import LOST
-from mqstore.verify import verify
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.record.record_format import BLANK, BLANK_MAGIC_CODE
+from mqstore.verify.verification import verify
 from support.damaged_store import (
     CONFIG,
     SEGMENT_BYTES,

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from mqstore.directory_config import tool_config
+from mqstore.settings.directory_config import tool_config
 from mqstore.store.config import StoreConfig
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.small_log import SEGMENT_BYTES
 from support.small_store import SmallStore
 

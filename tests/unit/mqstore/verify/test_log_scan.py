@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store import log_scan
-from mqstore.store.file_system import FileSystem
-from mqstore.store.log_scan import LogOutline, LogScan, scan_segments
-from mqstore.store.segment_files import list_segments
+from mqstore.store.files.file_system import FileSystem
+from mqstore.verify import log_scan
+from mqstore.verify.log_scan import LogOutline, LogScan, scan_segments
+from mqstore.verify.raw_segments import list_segments
 from support.small_log import SEGMENT_BYTES, SmallLog
 
 

@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.directory_config import tool_config
-from mqstore.index import stored_runs
-from mqstore.index.key_environment import acquire_writable, release
-from mqstore.index.key_run import KeyRun
+from mqstore.index.keys import lmdb_runs
+from mqstore.index.keys.lmdb_environment import acquire_writable, release
+from mqstore.index.keys.sorted_run import KeyRun
+from mqstore.settings.directory_config import tool_config
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreLocked, StoreNotFound, UnknownVersion
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.record_format import check_record
-from mqstore.store.recovery_point_format import RecoveryPoint, encode_recovery_point
-from mqstore.store.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-from mqstore.verify import VerifyReport, verify
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.record.record_format import check_record
+from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
+from mqstore.verify.verification import VerifyReport, verify
 from support.damaged_store import CONFIG, SEGMENT_BYTES, disk_of, intact, segment_path, with_bytes
 from support.log_walk import LogRecord
 from support.simulated_disk import Image
@@ -457,7 +457,7 @@ def test_a_key_index_that_differs_is_found(tmp_path: Path, kind: str) -> None:
     environment = acquire_writable(OsFileSystem(), tmp_path / "mqstore" / "keys", "a writer")
 
     def change(transaction):  # type: ignore[no-untyped-def]
-        ((key, value),) = [(bytes(key), bytes(value)) for key, value in stored_runs._newest_runs(transaction)]
+        ((key, value),) = [(bytes(key), bytes(value)) for key, value in lmdb_runs._newest_runs(transaction)]
         rows = KeyRun.decode(value).rows.astype("int64")
         rows = rows[5:] if kind == "key-missing" else rows + np.array([0, 0, 7])
         transaction.put(key, KeyRun(rows).encode())
@@ -505,7 +505,8 @@ def test_a_writer_in_another_process_is_named(tmp_path: Path) -> None:
     """By its pid."""
     config = store_with_keys(tmp_path)
     program = (
-        "import sys, time\nfrom pathlib import Path\nfrom mqstore.store.os_file_system import OsFileSystem\n"
+        "import sys, time\nfrom pathlib import Path\n"
+        "from mqstore.store.files.os_file_system import OsFileSystem\n"
         "lock = OsFileSystem().lock(Path(sys.argv[1]))\nprint('locked', flush=True)\ntime.sleep(60)\n"
     )
     with subprocess.Popen(

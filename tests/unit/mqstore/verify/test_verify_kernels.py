@@ -10,8 +10,8 @@ import zlib
 import numpy as np
 import pytest
 
-from mqstore.kernels import survey
-from mqstore.store.record_format import encode_record, encode_topic
+from mqstore.store.record.record_format import encode_record, encode_topic
+from mqstore.verify.verify_kernels import survey
 
 HOSTS = (bytes(8), bytes(20))
 

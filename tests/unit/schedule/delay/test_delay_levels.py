@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mqstore.schedule.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import ConfigIllegal, DelayLevelIllegal
 

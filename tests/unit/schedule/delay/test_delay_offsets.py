@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.schedule.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
-from mqstore.store.data_version import DataVersion
+from mqstore.schedule.delay.delay_offsets import DELAY_OFFSET_FILE_NAME, DelayOffsets
 from mqstore.store.errors import StateFileCorrupt
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.state.data_version import DataVersion
 from support.manual_clock import ManualClock
 
 SAMPLE = (

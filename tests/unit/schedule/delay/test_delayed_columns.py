@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from mqstore.schedule.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
-from mqstore.schedule.delayed_columns import readdress
+from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from mqstore.schedule.delay.delayed_columns import readdress
 from mqstore.store.bulk.message_columns import read_columns
-from mqstore.store.names import SCHEDULE_TOPIC
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 
 
 def test_a_high_queue_id_costs_no_more_than_a_low_one() -> None:

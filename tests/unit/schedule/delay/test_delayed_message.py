@@ -5,8 +5,8 @@ Plain calls; stored records are encoded by hand, without a log.
 
 import pytest
 
-from mqstore.schedule.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
-from mqstore.schedule.delayed_message import (
+from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from mqstore.schedule.delay.delayed_message import (
     TIMER_REQUESTS,
     is_half_message,
     level_of_queue,
@@ -15,13 +15,13 @@ from mqstore.schedule.delayed_message import (
     rewrite,
 )
 from mqstore.store.errors import MessageIllegal, TimerNotEnabled
-from mqstore.store.host import Host
-from mqstore.store.message import Message
-from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.properties_format import encode_properties
-from mqstore.store.record_format import encode_record, encode_topic
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import (
+from mqstore.store.message.message import Message
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.record.host import Host
+from mqstore.store.record.properties_format import encode_properties
+from mqstore.store.record.record_format import encode_record, encode_topic
+from mqstore.store.record.sys_flag import (
     COMPRESSED,
     TRANSACTION_COMMIT,
     TRANSACTION_PREPARED,

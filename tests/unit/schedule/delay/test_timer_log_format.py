@@ -1,8 +1,8 @@
 """The timer log and wheel: the specification's sample bytes, both ways, and the ends of a file."""
 
-from mqstore.schedule import timer_log_format as timer_log
-from mqstore.schedule.timer_log_format import TimerUnit, WheelSlot
-from mqstore.store.java_hash import string_hash
+from mqstore.schedule.delay import timer_log_format as timer_log
+from mqstore.schedule.delay.timer_log_format import TimerUnit, WheelSlot
+from mqstore.store.record.java_hash import string_hash
 
 UNIT = TimerUnit(-1, 1, 1726740000000, 10000, 4096, 300, string_hash("TopicTest"))
 UNIT_BYTES = bytes.fromhex(

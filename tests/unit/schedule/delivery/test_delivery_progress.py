@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.schedule.delivery_progress import DeliveryProgress
+from mqstore.schedule.delivery.delivery_progress import DeliveryProgress
 
 
 def test_the_durable_offset_waits_for_the_copies() -> None:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.consume_queue import ConsumeQueue
-from mqstore.index.consume_queue_format import BLANK_SIZE, ENTRY_DTYPE
-from mqstore.schedule import delivery_service
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_DTYPE
+from mqstore.schedule.delivery import delivery_service
 from mqstore.store.errors import MessageIllegal, StoreFull
-from mqstore.store.message import Message
-from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.message.message import Message
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.status import PutMessageStatus
 from support.delayed_store import DelayedStore
 from support.interrupts import interrupted_at

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.schedule.due_block import DueBlocks
-from mqstore.store.host import Host
-from mqstore.store.message import Message
-from mqstore.store.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.properties_format import DELAY, REAL_QID, REAL_TOPIC
+from mqstore.schedule.delivery.due_block import DueBlocks
+from mqstore.store.message.message import Message
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from mqstore.store.record.host import Host
+from mqstore.store.record.properties_format import DELAY, REAL_QID, REAL_TOPIC
 from support.delayed_store import DelayedStore
 from support.manual_clock import ManualClock
 

@@ -6,8 +6,8 @@ Entries are made by hand; store times come from a dictionary.
 import numpy as np
 import pytest
 
-from mqstore.index.consume_queue_format import ENTRY_DTYPE
-from mqstore.schedule.due_entries import DueEntries, Entries, due_prefix
+from mqstore.index.queue.consume_queue_format import ENTRY_DTYPE
+from mqstore.schedule.delivery.due_entries import DueEntries, Entries, due_prefix
 
 DELAY_MS = 10_000
 

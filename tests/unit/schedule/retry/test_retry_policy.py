@@ -2,8 +2,8 @@
 
 import pytest
 
-from mqstore.schedule.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
-from mqstore.schedule.retry_policy import (
+from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from mqstore.schedule.retry.retry_policy import (
     DEFAULT_RETRY_POLICY,
     CustomizedRetryPolicy,
     ExponentialRetryPolicy,

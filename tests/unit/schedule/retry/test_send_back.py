@@ -11,9 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mqstore.schedule.delay_levels import DEFAULT_DELAY_LEVELS
-from mqstore.schedule.delayed_message import rewrite
-from mqstore.schedule.send_back import SendBack, SendBackResult, divert_exhausted_retry
+from mqstore.metadata.subscription_groups import SubscriptionGroupConfig, SubscriptionGroups
+from mqstore.metadata.topics import TopicConfigs
+from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS
+from mqstore.schedule.delay.delayed_message import rewrite
+from mqstore.schedule.retry.send_back import SendBack, SendBackResult, divert_exhausted_retry
 from mqstore.store.errors import (
     MessageIllegal,
     MessageNotFound,
@@ -22,14 +24,12 @@ from mqstore.store.errors import (
     StoreFull,
     SubscriptionGroupNotExist,
 )
-from mqstore.store.message import Message
-from mqstore.store.names import SCHEDULE_TOPIC
-from mqstore.store.put_result import PutMessageResult
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.record.sys_flag import COMPRESSED, TRANSACTION_COMMIT
 from mqstore.store.status import Disposition, PutMessageStatus, ResponseCode
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import COMPRESSED, TRANSACTION_COMMIT
-from mqstore.subscription_groups import SubscriptionGroupConfig, SubscriptionGroups
-from mqstore.topics import TopicConfigs
 from support.delayed_store import DelayedStore
 
 RETRY, DEAD_LETTER, DISCARDED = Disposition.RETRY, Disposition.DEAD_LETTER, Disposition.DISCARDED

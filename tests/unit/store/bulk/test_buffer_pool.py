@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from mqstore.store.bulk.spare_buffers import SpareBuffers
+from mqstore.store.bulk.buffer_pool import SpareBuffers
 
 
 def test_what_was_given_back_is_taken_again() -> None:

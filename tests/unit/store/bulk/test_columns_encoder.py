@@ -5,7 +5,7 @@ import numpy as np
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import read_columns
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.record_format import HEADER_BYTES, body_crc, decode_header
+from mqstore.store.record.record_format import HEADER_BYTES, body_crc, decode_header
 from support.small_log import small_config
 
 

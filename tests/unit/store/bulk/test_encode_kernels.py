@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.bulk import kernels
-from mqstore.store.bulk.texts import Texts, read_texts
+from mqstore.store.bulk import encode_kernels
+from mqstore.store.bulk.text_column import Texts, read_texts
 from support.plain_rows import plain_groups, plain_join, plain_values
 
 TEXTS = st.text("ab\x01\x02", max_size=5).map(str.encode)
@@ -26,7 +26,7 @@ def test_values_are_found_as_in_plain_python(rows: list[bytes], name: bytes) -> 
     count = len(rows)
     starts, stops = np.empty(count, np.int64), np.empty(count, np.int64)
     stored = texts(rows)
-    found = kernels.find_values(*stored, np.frombuffer(name, np.uint8), starts, stops)
+    found = encode_kernels.find_values(*stored, np.frombuffer(name, np.uint8), starts, stops)
     values = [stored.data[start:stop].tobytes() for start, stop in zip(starts, stops, strict=True)]
     assert values == plain_values(rows, name)
     assert found == sum(map(bool, values))
@@ -40,7 +40,7 @@ def test_pairs_are_joined_as_in_plain_python(rows: list[list[tuple[bytes, bytes]
     ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     target = np.empty(names.total_bytes + values.total_bytes + 2 * len(pairs), np.uint8)
     starts = np.empty(len(rows) + 1, np.int64)
-    illegal = kernels.join_pairs(ends[:-1], ends[1:], *names, *values, target, starts)
+    illegal = encode_kernels.join_pairs(ends[:-1], ends[1:], *names, *values, target, starts)
     joined = [target[starts[row] : starts[row + 1]].tobytes() for row in range(len(rows))]
     expected = plain_join(rows)
     assert (joined if illegal < 0 else illegal) == expected
@@ -61,5 +61,5 @@ def check_groups(queues: list[tuple[int, int]]) -> None:
     topics = np.array([topic for topic, _ in queues], np.int32)
     queue_ids = np.array([queue_id for _, queue_id in queues], np.int32)
     groups, first_rows = np.empty(len(queues), np.int32), np.empty(len(queues), np.int64)
-    count = kernels.group_rows(topics, queue_ids, groups, first_rows)
+    count = encode_kernels.group_rows(topics, queue_ids, groups, first_rows)
     assert (groups.tolist(), first_rows[:count].tolist()) == plain_groups(queues)

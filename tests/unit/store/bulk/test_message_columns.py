@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from mqstore.store.bulk.message_columns import MessageColumns, read_columns
-from mqstore.store.bulk.texts import Texts
+from mqstore.store.bulk.text_column import Texts
 from mqstore.store.errors import MessageIllegal, PropertiesIllegal, QueueIllegal, StoreError, TopicIllegal
 
 BODIES = [b"one", b"", b"three"]

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mqstore import Host, Message
+from mqstore.store.bulk import msgpack_kernels
 from mqstore.store.bulk.message_list import columns_of_messages
-from mqstore.store.bulk.packed import kernels
 from support.message_rows import MESSAGES
 from support.plain_rows import plain_messages
 
@@ -48,12 +48,12 @@ def read(messages: list[Message]) -> tuple[list[tuple[bytes, int, int, int]], bo
     packed = msgspec.msgpack.encode(messages)
     starts, stops = np.empty((2, len(messages)), np.int64)
     numbers = np.empty((3, len(messages)), np.int32)
-    found = kernels.read_messages(np.frombuffer(packed, np.uint8), starts, stops, *numbers)
-    if found == kernels.OUT_OF_THE_ORDINARY:
+    found = msgpack_kernels.read_messages(np.frombuffer(packed, np.uint8), starts, stops, *numbers)
+    if found == msgpack_kernels.OUT_OF_THE_ORDINARY:
         return None
     bodies = [packed[start:stop] for start, stop in zip(starts, stops, strict=True)]
     rows = list(zip(bodies, *numbers.tolist(), strict=True))
-    return rows, bool(found & kernels.KEYS_FOUND), bool(found & kernels.PROPERTIES_FOUND)
+    return rows, bool(found & msgpack_kernels.KEYS_FOUND), bool(found & msgpack_kernels.PROPERTIES_FOUND)
 
 
 @given(LISTS)

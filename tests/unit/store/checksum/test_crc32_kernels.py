@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.checksum import kernels
+from mqstore.store.checksum import crc32_kernels
 
 FOLDED = pytest.param(
-    kernels.folded_crc32,
+    crc32_kernels.folded_crc32,
     id="folded",
-    marks=pytest.mark.skipif(not kernels.CAN_FOLD, reason="needs a processor with PCLMULQDQ"),
+    marks=pytest.mark.skipif(not crc32_kernels.CAN_FOLD, reason="needs a processor with PCLMULQDQ"),
 )
 WIDELY_FOLDED = pytest.param(
-    kernels.widely_folded_crc32,
+    crc32_kernels.widely_folded_crc32,
     id="widely folded",
-    marks=pytest.mark.skipif(not kernels.CAN_FOLD_WIDELY, reason="needs a processor with VPCLMULQDQ"),
+    marks=pytest.mark.skipif(not crc32_kernels.CAN_FOLD_WIDELY, reason="needs a processor with VPCLMULQDQ"),
 )
-BY_TABLES = pytest.param(kernels.table_crc32, id="by tables")
+BY_TABLES = pytest.param(crc32_kernels.table_crc32, id="by tables")
 KINDS = pytest.mark.parametrize("crc32", [WIDELY_FOLDED, FOLDED, BY_TABLES])
 Crc32 = Callable[[np.ndarray, int, int], int]
 
@@ -59,12 +59,14 @@ def test_long_and_uniform(crc32: Crc32, byte: int) -> None:
 
 def test_the_faster_one_is_taken() -> None:
     """`crc32` folds where the processor can, and widely where it can do that."""
-    folded = kernels.widely_folded_crc32 if kernels.CAN_FOLD_WIDELY else kernels.folded_crc32
-    assert kernels.crc32 is (folded if kernels.CAN_FOLD else kernels.table_crc32)
-    assert kernels.CAN_FOLD or not kernels.CAN_FOLD_WIDELY
+    folded = (
+        crc32_kernels.widely_folded_crc32 if crc32_kernels.CAN_FOLD_WIDELY else crc32_kernels.folded_crc32
+    )
+    assert crc32_kernels.crc32 is (folded if crc32_kernels.CAN_FOLD else crc32_kernels.table_crc32)
+    assert crc32_kernels.CAN_FOLD or not crc32_kernels.CAN_FOLD_WIDELY
 
 
 def test_zlib_agrees_with_the_format() -> None:
     """The spec's examples."""
     for text, crc in ((b"hello", 907060870), (b"123456789", 1274296614), (b"", 0)):
-        assert kernels.crc32(np.frombuffer(text, np.uint8), 0, len(text)) == crc
+        assert crc32_kernels.crc32(np.frombuffer(text, np.uint8), 0, len(text)) == crc

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from mqstore.store.file_system import FileSystem
-from mqstore.store.file_tree import copy_file, copy_tree, delete_tree, zero_range
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.file_tree import copy_file, copy_tree, delete_tree, zero_range
 
 
 def test_a_tree_is_copied_and_deleted(file_system: FileSystem, root: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
-from mqstore.store.file_system import FileSystem
-from mqstore.store.mapped_file import file_name
-from mqstore.store.mapped_file_queue import MappedFileQueue
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import file_name
+from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from support.watched_file_system import WatchedFileSystem
 
 SIZE = 4_096

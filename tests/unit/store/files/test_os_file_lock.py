@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store import os_file_lock
 from mqstore.store.errors import StoreLocked
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files import os_file_lock
+from mqstore.store.files.os_file_system import OsFileSystem
 
 # What Java's FileChannel.tryLock(0, 1) does: a POSIX record lock on byte 0.
 BROKER = """
@@ -35,7 +35,7 @@ OPENER = """
 import sys
 from pathlib import Path
 from mqstore.store.errors import StoreLocked
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 try:
     lock = OsFileSystem().lock(Path(sys.argv[1]))
 except StoreLocked as error:

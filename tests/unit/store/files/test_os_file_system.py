@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from mqstore.store import kernels
 from mqstore.store.errors import StoreFull
-from mqstore.store.os_file_system import OsFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.record import record_kernels
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_an_interrupt_does_not_hide_a_failed_sync(
         arguments[-1][:] = 7, error_number
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(kernels, "sync_files", interrupted)
+    monkeypatch.setattr(record_kernels, "sync_files", interrupted)
     with pytest.raises(expected) as caught:
         file_system.sync_all(regions)
     assert error_number == 0 or str(tmp_path / "7") in str(caught.value)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.os_file_system import OsFileSystem
-from mqstore.store.room_promise import _upper_of, keeps_reserved_room
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.files.room_promise import _upper_of, keeps_reserved_room
 from support.loop_disk import LoopDisk, why_not
 
 

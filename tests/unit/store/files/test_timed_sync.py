@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.store import timed_sync
-from mqstore.store.timed_sync import TimedSync
+from mqstore.store.files import timed_sync
+from mqstore.store.files.timed_sync import TimedSync
 
 OK, TIME_UP = 1, 0
 

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned
-from mqstore.store.file_system import FileSystem
-from mqstore.store.flusher import Flusher
-from mqstore.store.host import Host
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.put_result import PutMessageResult
-from mqstore.store.record_format import (
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.flusher import Flusher
+from mqstore.store.log.recovery import recover
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.record.host import Host
+from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,
     BLANK_MIN_BYTES,
     HEADER_BYTES,
@@ -28,7 +29,6 @@ from mqstore.store.record_format import (
     RecordIllegal,
     decode_layout,
 )
-from mqstore.store.recovery import recover
 from support.manual_clock import ManualClock
 from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem

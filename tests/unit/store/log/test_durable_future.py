@@ -20,12 +20,12 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store import durable_future as durable_future_module
-from mqstore.store import flusher as flusher_module
-from mqstore.store.durable_future import DurableFuture
 from mqstore.store.errors import StoreFull, StorePoisoned
-from mqstore.store.flusher import Flusher
-from mqstore.store.service import Service
+from mqstore.store.log import durable_future as durable_future_module
+from mqstore.store.log import flusher as flusher_module
+from mqstore.store.log.durable_future import DurableFuture
+from mqstore.store.log.flusher import Flusher
+from mqstore.store.threads.service import Service
 from support.interrupts import interrupted_at
 from support.small_log import SmallLog
 from support.watched_file_system import WatchedFileSystem

@@ -13,11 +13,11 @@ from types import FrameType
 
 import pytest
 
-from mqstore.store import flusher as flusher_module
-from mqstore.store import sync_waiters as sync_waiters_module
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import StoreError, StorePoisoned
-from mqstore.store.flusher import Flusher
+from mqstore.store.log import flusher as flusher_module
+from mqstore.store.log import sync_waiters as sync_waiters_module
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.flusher import Flusher
 from support.interrupts import interrupted_at
 from support.small_log import SEGMENT_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem

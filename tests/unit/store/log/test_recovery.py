@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mqstore.store import recovery
-from mqstore.store.checkpoint_format import Checkpoint
 from mqstore.store.errors import CorruptRecord
-from mqstore.store.file_system import FileSystem
-from mqstore.store.mapped_file import file_name
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.put_result import PutMessageResult
-from mqstore.store.record_format import encode_blank
-from mqstore.store.recovery import RecoveryReport, find_start, recover
-from mqstore.store.recovery_point_format import RecoveryPoint
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import file_name
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.log import recovery
+from mqstore.store.log.recovery import RecoveryReport, find_start, recover
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.record.record_format import encode_blank
+from mqstore.store.state.checkpoint_format import Checkpoint
+from mqstore.store.state.recovery_point_format import RecoveryPoint
 from support.small_log import SEGMENT_BYTES, SmallLog
 
 

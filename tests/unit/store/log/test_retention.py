@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import StoreFull
-from mqstore.store.file_system import FileSystem
-from mqstore.store.retention import Retention
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.log.retention import Retention
 from support.manual_clock import ManualClock
 from support.small_log import SEGMENT_BYTES, SmallLog
 from support.watched_file_system import WatchedFileSystem

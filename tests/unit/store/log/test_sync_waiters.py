@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mqstore.store import sync_waiters as sync_waiters_module
-from mqstore.store.sync_waiters import SyncWaiter, SyncWaiters
+from mqstore.store.log import sync_waiters as sync_waiters_module
+from mqstore.store.log.sync_waiters import SyncWaiter, SyncWaiters
 from support.interrupts import interrupted_at
 
 

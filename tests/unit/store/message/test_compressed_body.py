@@ -15,8 +15,8 @@ from typing import Any
 import lz4.frame
 import pytest
 
-from mqstore.store.compressed_body import MAX_BODY_BYTES, compression_of, decompress
 from mqstore.store.errors import BodyTooLarge, CorruptBody, StoreError
+from mqstore.store.message.compressed_body import MAX_BODY_BYTES, compression_of, decompress
 from support.zstd import zstd_compress
 
 SAMPLES = json.loads(

@@ -11,16 +11,16 @@ import msgspec
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.client.consume_status import ConsumeContext, ConsumeStatus
-from mqstore.client.push_consumer import PushConsumer
-from mqstore.client.received_message import ReceivedMessage
-from mqstore.index.message_filter import TagFilter
-from mqstore.store import message_encoder
-from mqstore.store.batch_format import BatchElement, encode_batch
+from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
+from mqstore.client.consumer.push_consumer import PushConsumer
+from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.index.pull.tag_filter import TagFilter
 from mqstore.store.errors import MessageIllegal
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.properties_format import encode_properties
-from mqstore.store.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.message import message_encoder
+from mqstore.store.record.batch_format import BatchElement, encode_batch
+from mqstore.store.record.properties_format import encode_properties
+from mqstore.store.record.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 from support.small_store import SmallStore
 
 ELEMENTS = [

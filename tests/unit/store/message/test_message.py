@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.host import Host
-from mqstore.store.message import Message
+from mqstore.store.message.message import Message
+from mqstore.store.record.host import Host
 
 
 def test_repr_shows_what_differs_from_the_defaults() -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import (
     MessageIllegal,
     MessageTooLarge,
@@ -19,12 +18,13 @@ from mqstore.store.errors import (
     StoreError,
     TopicIllegal,
 )
-from mqstore.store.host import Host
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.message import Message
-from mqstore.store.message_encoder import MessageEncoder
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import MessageEncoder
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.host import Host
 from mqstore.store.status import PutMessageStatus, ResponseCode
-from mqstore.store.stored_message import StoredMessage
 from support.manual_clock import ManualClock
 from support.small_log import SmallLog, small_config
 

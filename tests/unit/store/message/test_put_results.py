@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from mqstore.store.put_result import PutMessageResult
-from mqstore.store.put_results import PutMessageResults
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.put_results import PutMessageResults
 from mqstore.store.status import PutMessageStatus
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import BodyTooLarge, CorruptBody
-from mqstore.store.host import Host
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.message import Message
-from mqstore.store.message_encoder import MessageEncoder
-from mqstore.store.record_format import RecordIllegal
-from mqstore.store.stored_message import StoredMessage
-from mqstore.store.sys_flag import BORN_HOST_V6, COMPRESSED, MULTI_TAGS
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import MessageEncoder
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.host import Host
+from mqstore.store.record.record_format import RecordIllegal
+from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED, MULTI_TAGS
 from support.small_log import SmallLog
 
 MESSAGE = Message(

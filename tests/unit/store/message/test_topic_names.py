@@ -2,17 +2,17 @@
 
 import pytest
 
-from mqstore.store import names
 from mqstore.store.errors import GroupIllegal, TopicIllegal
+from mqstore.store.message import topic_names
 
 
 @pytest.mark.parametrize(
     "topic",
-    ["a", "A|b_c-9%", "x" * 127, "%RETRY%" + "g" * 248, "%DLQ%" + "g" * 122, names.SCHEDULE_TOPIC],
+    ["a", "A|b_c-9%", "x" * 127, "%RETRY%" + "g" * 248, "%DLQ%" + "g" * 122, topic_names.SCHEDULE_TOPIC],
 )
 def test_a_legal_topic_passes(topic: str) -> None:
     """RocketMQ's characters, up to 127 of them, and 255 for a retry topic."""
-    names.check_topic(topic)
+    topic_names.check_topic(topic)
 
 
 @pytest.mark.parametrize(
@@ -36,18 +36,18 @@ def test_a_legal_topic_passes(topic: str) -> None:
 def test_an_illegal_topic_is_named_with_its_limit(topic: str, limit: int, words: str) -> None:
     """The error has the topic, the limit and what is wrong."""
     with pytest.raises(TopicIllegal, match=words) as caught:
-        names.check_topic(topic)
+        topic_names.check_topic(topic)
     assert (caught.value.value, caught.value.limit) == (topic, limit)
 
 
 def test_a_group_has_at_most_120_characters() -> None:
     """So that its retry topic still fits a V1 record."""
-    names.check_group("g" * 120)
-    assert len(names.retry_topic("g" * 120)) == names.MAX_TOPIC_LENGTH
-    names.check_topic(names.retry_topic("g" * 120))
-    names.check_topic(names.dead_letter_topic("g" * 120))
+    topic_names.check_group("g" * 120)
+    assert len(topic_names.retry_topic("g" * 120)) == topic_names.MAX_TOPIC_LENGTH
+    topic_names.check_topic(topic_names.retry_topic("g" * 120))
+    topic_names.check_topic(topic_names.dead_letter_topic("g" * 120))
     with pytest.raises(GroupIllegal, match="at most 120") as caught:
-        names.check_group("g" * 121)
+        topic_names.check_group("g" * 121)
     assert caught.value.limit == 120
 
 
@@ -55,15 +55,15 @@ def test_a_group_has_at_most_120_characters() -> None:
 def test_an_illegal_group_is_refused(group: str) -> None:
     """As a topic is."""
     with pytest.raises(GroupIllegal):
-        names.check_group(group)
+        topic_names.check_group(group)
 
 
 def test_retry_and_dead_letter_topics() -> None:
     """Each is recognised, and only as what it is."""
-    assert names.is_retry_topic(names.retry_topic("g"))
-    assert names.is_dead_letter_topic(names.dead_letter_topic("g"))
-    assert not names.is_retry_topic(names.dead_letter_topic("g"))
-    assert not names.is_dead_letter_topic("g")
+    assert topic_names.is_retry_topic(topic_names.retry_topic("g"))
+    assert topic_names.is_dead_letter_topic(topic_names.dead_letter_topic("g"))
+    assert not topic_names.is_retry_topic(topic_names.dead_letter_topic("g"))
+    assert not topic_names.is_dead_letter_topic("g")
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_retry_and_dead_letter_topics() -> None:
 )
 def test_system_topics(topic: str, is_system: bool, is_refused: bool) -> None:
     """Those that a broker owns, and those among them that it takes from no client."""
-    assert names.is_system_topic(topic) is is_system
-    assert names.is_not_allowed_send_topic(topic) is is_refused
+    assert topic_names.is_system_topic(topic) is is_system
+    assert topic_names.is_not_allowed_send_topic(topic) is is_refused
 
 
 def test_system_groups() -> None:
     """Groups of the broker begin with one prefix."""
-    assert names.is_system_group("CID_RMQ_SYS_TRANS")
-    assert not names.is_system_group("billing")
+    assert topic_names.is_system_group("CID_RMQ_SYS_TRANS")
+    assert not topic_names.is_system_group("billing")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.batch_format import BatchElement, decode_batch, encode_batch
 from mqstore.store.errors import MessageIllegal
+from mqstore.store.record.batch_format import BatchElement, decode_batch, encode_batch
 
 ELEMENTS = st.lists(
     st.builds(BatchElement, st.binary(max_size=50), st.binary(max_size=30), st.integers(-(2**31), 2**31 - 1)),

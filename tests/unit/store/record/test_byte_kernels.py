@@ -5,23 +5,23 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.machine import kernels
+from mqstore.store.record import byte_kernels
 
 
 @numba.njit
 def _word_at(data: np.ndarray, at: int) -> int:
-    kernels.prefetch(data, at + 1_000_000_000)
-    return kernels.load_word(data, at)
+    byte_kernels.prefetch(data, at + 1_000_000_000)
+    return byte_kernels.load_word(data, at)
 
 
 @numba.njit
 def _copy(target: np.ndarray, at: int, source: np.ndarray, start: int, length: int) -> None:
-    kernels.copy_bytes(target, at, source, start, length)
+    byte_kernels.copy_bytes(target, at, source, start, length)
 
 
 @numba.njit
 def _zeros(word: int) -> int:
-    return kernels.trailing_zeros(np.uint64(word))
+    return byte_kernels.trailing_zeros(np.uint64(word))
 
 
 @given(st.binary(min_size=8), st.data())
@@ -54,5 +54,5 @@ def test_bytes_are_the_same_if_their_slices_are(one: bytes, other: bytes, skip: 
     other = one if equal else other
     length = min(len(one), len(other))
     shifted = np.frombuffer(bytes(skip) + other, np.uint8)
-    found = kernels.same_bytes(np.frombuffer(one, np.uint8), 0, shifted, skip, length)
+    found = byte_kernels.same_bytes(np.frombuffer(one, np.uint8), 0, shifted, skip, length)
     assert found == (one[:length] == other[:length])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.host import Host
+from mqstore.store.record.host import Host
 
 HOSTS = st.builds(
     Host,

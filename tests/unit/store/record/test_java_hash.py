@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.java_hash import string_hash
+from mqstore.store.record.java_hash import string_hash
 
 
 @pytest.mark.parametrize(

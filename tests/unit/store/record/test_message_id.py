@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.host import Host
-from mqstore.store.message_id import decode_message_id, encode_message_id
+from mqstore.store.record.host import Host
+from mqstore.store.record.message_id import decode_message_id, encode_message_id
 
 
 @given(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.errors import PropertiesIllegal
-from mqstore.store.properties_format import encode_properties, parse_properties, refuse_separators
+from mqstore.store.record.properties_format import encode_properties, parse_properties, refuse_separators
 
 WORDS = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=12

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store import record_format
-from mqstore.store.record_format import (
+from mqstore.store.record import record_format
+from mqstore.store.record.record_format import (
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
     RecordIllegal,

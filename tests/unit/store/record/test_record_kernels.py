@@ -13,8 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.store import kernels
-from mqstore.store.record_format import RecordIllegal, check_record, encode_blank, encode_record, encode_topic
+from mqstore.store.record import record_kernels
+from mqstore.store.record.record_format import (
+    RecordIllegal,
+    check_record,
+    encode_blank,
+    encode_record,
+    encode_topic,
+)
 from support.plain_records import V1, V2, host_bytes, record
 from support.record_scan import plain_find, plain_scan, plain_whole_record_size
 
@@ -88,7 +94,7 @@ def test_scan_is_the_plain_scan(log: tuple[bytes, int], data: st.DataObject) -> 
     start = data.draw(st.integers(0, len(content)))
     end = data.draw(st.integers(start, len(content)))
     for begin, stop in ((0, len(content)), (0, end), (start, end)):
-        assert kernels.scan(array(content), begin, stop, base_offset) == plain_scan(
+        assert record_kernels.scan(array(content), begin, stop, base_offset) == plain_scan(
             content, begin, stop, base_offset
         )
 
@@ -100,7 +106,7 @@ def test_find_record_is_the_plain_search(log: tuple[bytes, int], data: st.DataOb
     content, base_offset = log
     start = data.draw(st.integers(0, len(content)))
     end = data.draw(st.integers(start, len(content)))
-    found = kernels.find_record(array(content), start, end, base_offset)
+    found = record_kernels.find_record(array(content), start, end, base_offset)
     assert found == plain_find(content, start, end, base_offset)
 
 
@@ -111,7 +117,7 @@ def test_the_kernel_and_check_record_agree(log: tuple[bytes, int]) -> None:
     content, base_offset = log
     for at in range(len(content)):
         size = plain_whole_record_size(content, at, base_offset)
-        assert kernels.whole_record_size(array(content), at, len(content), base_offset) == size
+        assert record_kernels.whole_record_size(array(content), at, len(content), base_offset) == size
         try:
             checked = check_record(memoryview(content)[at:], base_offset + at).total_size
         except RecordIllegal:
@@ -122,15 +128,15 @@ def test_the_kernel_and_check_record_agree(log: tuple[bytes, int]) -> None:
 @given(st.binary(max_size=400))
 def test_random_bytes_are_no_records(content: bytes) -> None:
     """Nothing is read beyond the end, whatever the lengths in them say."""
-    assert kernels.scan(array(content), 0, len(content), 0) == plain_scan(content, 0, len(content), 0)
-    assert kernels.find_record(array(content), 0, len(content), 0) == -1
+    assert record_kernels.scan(array(content), 0, len(content), 0) == plain_scan(content, 0, len(content), 0)
+    assert record_kernels.find_record(array(content), 0, len(content), 0) == -1
 
 
 @pytest.mark.parametrize("name", ["read_int", "read_long"])
 def test_integers_are_signed_and_big_endian(name: str) -> None:
     """As Java reads them."""
     width = {"read_int": 4, "read_long": 8}[name]
-    read = getattr(kernels, name)
+    read = getattr(record_kernels, name)
     for value in (0, 1, -1, 2 ** (8 * width - 1) - 1, -(2 ** (8 * width - 1)), 0x0102_0304):
         assert read(array(b"x" + value.to_bytes(width, "big", signed=True)), 1) == value
 
@@ -149,13 +155,13 @@ def test_record_layout_finds_topic_and_properties(magic: int, hosts: tuple[bytes
         store_host=hosts[1],
     )
     data = b"xyz" + row + b"more"
-    layout = kernels.record_layout(array_of(data), 3, len(data))
+    layout = record_kernels.record_layout(array_of(data), 3, len(data))
     total, body_at, body_length, topic_at, topic_length, properties_at, properties_length = layout
     assert total == len(row)
     assert data[body_at : body_at + body_length] == b"b"
     assert data[topic_at : topic_at + topic_length] == b"T"
     assert data[properties_at : properties_at + properties_length] == b"A\x01b\x02"
-    assert kernels.record_layout(array_of(data), 3, 3 + len(row) - 1)[0] == kernels.NO_LAYOUT
+    assert record_kernels.record_layout(array_of(data), 3, 3 + len(row) - 1)[0] == record_kernels.NO_LAYOUT
 
 
 def test_lengths_that_do_not_add_up_are_no_record() -> None:
@@ -171,10 +177,10 @@ def test_lengths_that_do_not_add_up_are_no_record() -> None:
         (body_at + 4, b"\xff"),
         (body_at + 6, b"\xff\xff"),
     ]
-    check: Callable[[bytes], int] = lambda data: kernels.record_layout(array_of(data), 0, len(data))[0]  # noqa: E731
+    check: Callable[[bytes], int] = lambda data: record_kernels.record_layout(array_of(data), 0, len(data))[0]  # noqa: E731
     assert check(row) == len(row)
     for at, change in changes:
-        assert check(row[:at] + change + row[at + len(change) :]) == kernels.NO_LAYOUT
+        assert check(row[:at] + change + row[at + len(change) :]) == record_kernels.NO_LAYOUT
 
 
 class CFiles:
@@ -222,6 +228,6 @@ def test_files_are_synced_one_after_the_other(
     files = CFiles(failures)
     paths = (ctypes.c_char_p * 3)(b"a", b"b", b"c")
     outcome = np.full(2, 99, np.int64)
-    kernels.sync_files(files.functions, np.frombuffer(paths, np.int64), os.O_RDWR, outcome)
+    record_kernels.sync_files(files.functions, np.frombuffer(paths, np.int64), os.O_RDWR, outcome)
     assert tuple(outcome.tolist()) == answer
     assert files.calls == calls.split(", ")

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from mqstore.store.abort_file import AbortFile
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.state.abort_file import AbortFile
 from support.watched_file_system import WatchedFileSystem
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.checkpoint_file import CheckpointFile
-from mqstore.store.checkpoint_format import CHECKPOINT_FILE_BYTES, Checkpoint, encode_checkpoint
-from mqstore.store.file_system import FileSystem
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.state.checkpoint_file import CheckpointFile
+from mqstore.store.state.checkpoint_format import CHECKPOINT_FILE_BYTES, Checkpoint, encode_checkpoint
 from support.watched_file_system import WatchedFileSystem
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.checkpoint_format import (
+from mqstore.store.state.checkpoint_format import (
     CHECKPOINT_FILE_BYTES,
     Checkpoint,
     decode_checkpoint,

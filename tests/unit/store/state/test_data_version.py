@@ -2,7 +2,7 @@
 
 import pytest
 
-from mqstore.store.data_version import DataVersion
+from mqstore.store.state.data_version import DataVersion
 
 
 def test_next_counts_and_stamps() -> None:

@@ -7,9 +7,9 @@ import crcmod.predefined
 import pytest
 
 from mqstore.store.errors import UnknownVersion
-from mqstore.store.file_system import FileSystem
-from mqstore.store.recovery_point_file import RecoveryPointFile
-from mqstore.store.recovery_point_format import RecoveryPoint
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.state.recovery_point_file import RecoveryPointFile
+from mqstore.store.state.recovery_point_format import RecoveryPoint
 from support.watched_file_system import WatchedFileSystem
 
 

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.recovery_point_format import RecoveryPoint, decode_recovery_point, encode_recovery_point
+from mqstore.store.state.recovery_point_format import (
+    RecoveryPoint,
+    decode_recovery_point,
+    encode_recovery_point,
+)
 
 OFFSETS = st.integers(0, 2**63 - 1)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import StateFileCorrupt
-from mqstore.store.file_system import FileSystem
-from mqstore.store.memory_file_system import MemoryFileSystem
-from mqstore.store.state_file import StateFile
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.state.state_file import StateFile
 from support.forgetful_directory import ForgetfulDirectory
 
 

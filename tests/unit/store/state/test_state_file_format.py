@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.state_file_format import decode, encode, whole_number
+from mqstore.store.state.state_file_format import decode, encode, whole_number
 from support.state_file_samples import STATE_FILES
 
 SAMPLES = [

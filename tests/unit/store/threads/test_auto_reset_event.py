@@ -3,7 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from mqstore.store.bell import Bell
+from mqstore.store.threads.auto_reset_event import Bell
 
 
 def test_a_ring_is_kept_until_somebody_sleeps() -> None:

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mqstore.store.beside import beside
+from mqstore.store.threads.run_in_thread import beside
 
 
 def test_the_result_comes_from_another_thread() -> None:

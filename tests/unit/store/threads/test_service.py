@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from mqstore.store import service as service_module
-from mqstore.store.service import Service
+from mqstore.store.threads import service as service_module
+from mqstore.store.threads.service import Service
 from support.interrupts import interrupted_at
 
 LONG_MS = 3_600_000

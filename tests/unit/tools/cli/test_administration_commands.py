@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.message_store import MessageStore
-from mqstore.store.message import Message
-from mqstore.verify import verify
+from mqstore.store.message.message import Message
+from mqstore.verify.verification import verify
 from support.command_line import ORDER_CONFIG, json_lines, run
 
 

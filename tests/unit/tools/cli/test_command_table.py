@@ -130,7 +130,7 @@ def test_main_says_what_to_install(
 ) -> None:
     """Without Typer the entry point ends in a sentence, not in a traceback."""
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "mqstore.tools.cli.commands", raising=False)
+    monkeypatch.delitem(sys.modules, "mqstore.tools.cli.command_table", raising=False)
     with pytest.raises(SystemExit) as ended:
         entry_point.main()
     assert ended.value.code == 1

@@ -68,7 +68,7 @@ def test_what_cannot_be_checked(tmp_path: Path, orders: Path) -> None:
     assert "could not be checked" in result.stderr
     assert not (tmp_path / "missing").exists()
     point = orders / "mqstore" / "recovery-point"
-    from mqstore.store import recovery_point_format as point_format
+    from mqstore.store.state import recovery_point_format as point_format
 
     content = point_format._CONTENT.pack(point_format.MAGIC, 99, 0, 0)
     point.write_bytes(content + point_format._CRC.pack(point_format._crc32c()(content)))

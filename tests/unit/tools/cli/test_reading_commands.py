@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.message_store import MessageStore
-from mqstore.store.message import Message
+from mqstore.store.message.message import Message
+from mqstore.tools.cli.messages.tail import Follower
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.tail import Follower
 from support.command_line import ORDER_CONFIG, json_lines, run
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mqstore.tools.flights import Arrival, Flight, flight_key, flight_message, read_flights
-from mqstore.tools.spark.flights_csv import flights_csv_path
+from mqstore.tools.demo.flights import Arrival, Flight, flight_key, flight_message, read_flights
+from mqstore.tools.spark.jobs.flights_csv import flights_csv_path
 
 
 def test_the_first_flight() -> None:

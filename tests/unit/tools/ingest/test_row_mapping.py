@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.tools.row_messages import FieldMissing, RowMapping
+from mqstore.tools.ingest.row_mapping import FieldMissing, RowMapping
 
 ROW = {
     "id": 7,

@@ -1,6 +1,6 @@
 """`mqstore backup`: what it prints and answers; and that another process copies beside a live writer.
 
-What a copy holds is tested in tests/unit/mqstore/test_backup.py.
+What a copy holds is tested in tests/unit/mqstore/administration/test_backup.py.
 """
 
 import subprocess

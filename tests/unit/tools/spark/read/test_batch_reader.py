@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 
 from mqstore.store.errors import CorruptBody, CorruptRecord
 from mqstore.tools.spark.options import ReadOptions
-from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition, plan_segments
-from mqstore.tools.spark.reader import FilteringReader, MqstoreReader
+from mqstore.tools.spark.read.batch_reader import FilteringReader, MqstoreReader
+from mqstore.tools.spark.read.segment_plan import SegmentMissing, SegmentPartition, plan_segments
+from mqstore.tools.spark.read.segment_reader import _Scan, read_segment
 from mqstore.tools.spark.schema import SCHEMA
-from mqstore.tools.spark.segment import _Scan, read_segment
 from support.golden_manifest import GOLDEN_NAMES, manifest_rows
 from support.plain_records import V2, Row, host_bytes, read_rows, record, write_segment
 from support.zstd import zstd_compress

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import StoreNotFound
-from mqstore.tools.spark.partitions import SegmentMissing, SegmentPartition, plan_segments
+from mqstore.tools.spark.read.segment_plan import SegmentMissing, SegmentPartition, plan_segments
 from support.plain_records import record, write_segment
 
 SIZE = 256

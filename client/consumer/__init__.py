@@ -1,0 +1,1 @@
+"""Consumers: what a listener answers, where a group begins, the push consumer."""

@@ -1,0 +1,1 @@
+"""A range of a queue as Arrow columns."""

@@ -1,0 +1,1 @@
+"""RocketMQ's hash index files, used as a key index."""

@@ -1,0 +1,1 @@
+"""What a reader asks of a queue: messages from an offset on, by tag, by time."""

@@ -1,0 +1,1 @@
+"""Consume queues: their entries, their files, where each one ends, which ones were lost."""

@@ -1,0 +1,1 @@
+"""What an operator asks for: deletions, offsets that are moved, retention at once, a backup."""

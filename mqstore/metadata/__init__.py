@@ -1,0 +1,1 @@
+"""Topics, subscription groups and consumer offsets: RocketMQ's JSON tables."""

@@ -1,0 +1,1 @@
+"""Makes a damaged directory sound, or rebuilds what is derived from the log."""

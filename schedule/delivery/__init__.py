@@ -1,0 +1,1 @@
+"""Finds the messages that are due and puts them back."""

@@ -1,0 +1,1 @@
+"""Send-back of failed messages, retry policies, dead letters."""

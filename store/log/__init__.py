@@ -1,0 +1,1 @@
+"""The commit log: append, flush, recover, expire."""

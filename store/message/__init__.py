@@ -1,0 +1,1 @@
+"""What producers hand in and readers get back, and the checks in between."""

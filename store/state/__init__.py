@@ -1,0 +1,1 @@
+"""Small files that are replaced whole: RocketMQ's JSON tables, checkpoint, recovery point, abort."""

@@ -1,0 +1,1 @@
+"""Commands that change what there is: topics, groups, offsets, retain, backup."""

@@ -1,0 +1,1 @@
+"""Commands about a directory: verify, repair, rebuild, dump, stats."""

@@ -1,0 +1,1 @@
+"""Ready Spark programs: the flights report."""

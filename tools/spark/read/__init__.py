@@ -1,0 +1,1 @@
+"""Batch reads of segments: which ones, in which pieces, and their rows."""
