@@ -17,8 +17,8 @@ from mqstore.index.index_file.index_file_format import ENTRY_BYTES, HEADER_BYTES
 from mqstore.index.index_file.index_file_size import find_slot_count
 from mqstore.index.index_file.index_point_format import NO_FILE, IndexPoint
 from mqstore.store.errors import SegmentSizeMismatch
+from mqstore.store.files.file_names import row_file_bytes
 from mqstore.store.files.file_system import FileEntry, FileSystem
-from mqstore.verify.raw_segments import row_file_bytes
 
 __all__ = ["IndexFileRow", "file_name"]
 

@@ -26,11 +26,11 @@ from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.queue_ends import QueueEnds
 from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles
 from mqstore.store.config import StoreConfig
+from mqstore.store.files.file_names import row_entries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.foreign_error import is_foreign
 from mqstore.store.log.commit_log import CommitLog, LogChunk
-from mqstore.verify.raw_segments import row_entries
 
 __all__ = ["ConsumeQueueStore", "is_queue_name"]
 

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.store.files.file_names import file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import file_name
 from mqstore.verify.finding import Finding
-from mqstore.verify.raw_segments import row_entries
 
 __all__ = ["QueueEntries"]
 

@@ -31,11 +31,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mqstore.store.errors import BackupFull, BackupRefused, StoreFull
+from mqstore.store.files.file_names import row_entries
 from mqstore.store.files.file_system import FileLock, FileSystem, MappedRegion
 from mqstore.store.files.file_tree import copy_data, delete_tree
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
 from mqstore.store_layout import StoreLayout
-from mqstore.verify.raw_segments import row_entries
 
 if TYPE_CHECKING:
     from mqstore.message_store import MessageStore

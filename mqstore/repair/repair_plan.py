@@ -33,9 +33,9 @@ from mqstore.settings.directory_config import remember
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StoreNotFound
+from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem, MappedRegion
 from mqstore.store.files.file_tree import copy_file, copy_range, copy_tree, delete_tree, zero_range
-from mqstore.store.files.mapped_file import file_name
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile

@@ -32,10 +32,10 @@ from mqstore.settings.directory_settings_format import DirectorySettings
 from mqstore.settings.waiting_delays import levels_of_waiting
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import SegmentSizeMismatch, SettingContradicted, StateFileCorrupt
+from mqstore.store.files.file_names import row_entries, row_file_bytes
 from mqstore.store.files.file_system import FileEntry, FileSystem
 from mqstore.store.record.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store_layout import StoreLayout
-from mqstore.verify.raw_segments import row_entries, row_file_bytes
 
 __all__ = [
     "DirectoryConfig",

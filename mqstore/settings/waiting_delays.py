@@ -14,8 +14,8 @@ from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.index.queue.raw_queue import QueueEntries
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delayed_message import level_of_queue
+from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import file_name
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.record_format import HEADER_BYTES, RecordIllegal, decode_header

@@ -8,19 +8,18 @@ Read with `read_at` and not mapped, so that a bad sector is an error and no SIGB
 counts as zeros, and is noted. Nothing is changed. Threads: any; a reader is of one thread.
 """
 
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.files.file_system import FileEntry, FileSystem
-from mqstore.store.files.mapped_file import is_file_name
+from mqstore.store.files.file_names import row_entries
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.record.record_format import HEADER_BYTES, RecordIllegal, decode_header
 
-__all__ = ["SegmentFile", "SegmentReader", "list_segments", "row_entries", "row_file_bytes"]
+__all__ = ["SegmentFile", "SegmentReader", "list_segments"]
 
 _SECTOR_BYTES = 4096
 
@@ -40,19 +39,6 @@ class SegmentFile(NamedTuple):
     def is_misnamed(self) -> bool:
         """Whether its records belong elsewhere than its name says."""
         return int(self.path.name) != self.start_offset
-
-
-def row_entries(file_system: FileSystem, directory: Path) -> list[FileEntry]:
-    """The files of a row, those of length zero included, by name."""
-    return [
-        entry for entry in file_system.list(directory) if not entry.is_directory and is_file_name(entry.name)
-    ]
-
-
-def row_file_bytes(entries: list[FileEntry]) -> int | None:
-    """How long the files of a row are meant to be: as most of them are, the longer where that is open."""
-    sizes = Counter(entry.size_bytes for entry in entries if entry.size_bytes)
-    return max(sizes, key=lambda size: (sizes[size], size)) if sizes else None
 
 
 def list_segments(file_system: FileSystem, directory: Path, segment_bytes: int) -> list[SegmentFile]:

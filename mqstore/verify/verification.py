@@ -28,8 +28,8 @@ from mqstore.settings.directory_config import DirectoryConfig, tool_config
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StateFileCorrupt, StoreNotFound
+from mqstore.store.files.file_names import file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import file_name
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
@@ -41,7 +41,7 @@ from mqstore.verify.index_file_check import IndexFileCheck
 from mqstore.verify.key_index_check import KeyIndexCheck
 from mqstore.verify.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
 from mqstore.verify.queue_check import LostMessage, QueueCheck, Run
-from mqstore.verify.raw_segments import SegmentFile, list_segments, row_entries
+from mqstore.verify.raw_segments import SegmentFile, list_segments
 from mqstore.verify.state_file_check import StateCheck
 
 __all__ = ["ScanProgress", "VerifyReport", "nobody_writes", "verify", "verify_locked"]

@@ -13,7 +13,6 @@ Durability: none until `sync` returns.
 """
 
 import contextlib
-import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,28 +23,11 @@ import numpy.typing as npt
 from mqstore.store.errors import StoreFull
 from mqstore.store.files.file_system import BytesLike, FileSystem, MappedRegion
 
-__all__ = ["MappedFile", "file_name", "is_file_name"]
-
-# Beyond 8 * 10**18 there is no room for a file before the numbers end.
-_NAME = re.compile(r"0[0-7][0-9]{18}")
+__all__ = ["MappedFile"]
 
 _CHUNK_BYTES = 1 << 20
 # The piece in which a file system gives room, or a part of it.
 _BLOCK_BYTES = 4096
-
-
-def file_name(start_offset: int) -> str:
-    """The 20-digit name of the file that begins at `start_offset`.
-
-    >>> file_name(1073741824)
-    '00000000001073741824'
-    """
-    return f"{start_offset:020d}"
-
-
-def is_file_name(name: str) -> bool:
-    """Whether a file of this name may be one of a row."""
-    return _NAME.fullmatch(name) is not None
 
 
 class MappedFile:

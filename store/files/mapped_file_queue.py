@@ -13,8 +13,9 @@ import threading
 from pathlib import Path
 
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
+from mqstore.store.files.file_names import file_name, is_file_name
 from mqstore.store.files.file_system import FileEntry, FileSystem
-from mqstore.store.files.mapped_file import MappedFile, file_name, is_file_name
+from mqstore.store.files.mapped_file import MappedFile
 
 __all__ = ["MappedFileQueue"]
 

@@ -37,7 +37,7 @@ from mqstore.store.record.batch_format import BatchElement, decode_batch, encode
 from mqstore.store.state.checkpoint_format import Checkpoint, decode_checkpoint, encode_checkpoint
 from mqstore.store.record.host import Host
 from mqstore.store.record.java_hash import string_hash
-from mqstore.store.files.mapped_file import file_name
+from mqstore.store.files.file_names import file_name
 from mqstore.store.record.message_id import decode_message_id, encode_message_id
 from mqstore.store.record.properties_format import encode_properties, parse_properties
 from mqstore.store.record.record_format import (

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import InputPartition
 
 from mqstore.store.errors import StoreError, StoreNotFound
 from mqstore.store.files.file_kind import open_regular
-from mqstore.store.files.mapped_file import is_file_name
+from mqstore.store.files.file_names import file_name, is_file_name
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
 
@@ -96,5 +96,5 @@ def _refuse_holes(segments: list[SegmentPartition]) -> None:
     for segment, following in itertools.pairwise(segments):
         end_offset = segment.start_offset + segment.size_bytes
         if end_offset != following.start_offset:
-            missing = Path(segment.path).with_name(f"{end_offset:020d}")
+            missing = Path(segment.path).with_name(file_name(end_offset))
             raise SegmentMissing(missing, end_offset, following.start_offset)

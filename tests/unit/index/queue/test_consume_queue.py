@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mqstore.index.queue.consume_queue import ConsumeQueue, QueueOffsetConflict
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY, PRE_BLANK_ENTRY
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch, StoreFull
+from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import file_name
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.watched_file_system import WatchedFileSystem
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import StoreFull
+from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import MappedFile, file_name
+from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.watched_file_system import WatchedFileSystem
 

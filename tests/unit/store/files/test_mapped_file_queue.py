@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
+from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import file_name
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from support.watched_file_system import WatchedFileSystem
 

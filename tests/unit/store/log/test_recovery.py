@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mqstore.store.errors import CorruptRecord
+from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import file_name
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.log import recovery
 from mqstore.store.log.recovery import RecoveryReport, find_start, recover

@@ -1,0 +1,43 @@
+"""Names of the files of a row: 20 decimal digits, the offset of the file's first byte in the row.
+
+The commit log and each consume queue are such rows. Source: RocketMQ's UtilAll#offset2FileName.
+Pure functions, but for `row_entries`, which lists a directory. Threads: any.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from mqstore.store.files.file_system import FileEntry, FileSystem
+
+__all__ = ["file_name", "is_file_name", "row_entries", "row_file_bytes"]
+
+# Beyond 8 * 10**18 there is no room for a file before the numbers end.
+_NAME = re.compile(r"0[0-7][0-9]{18}")
+
+
+def file_name(start_offset: int) -> str:
+    """The 20-digit name of the file that begins at `start_offset`.
+
+    >>> file_name(1073741824)
+    '00000000001073741824'
+    """
+    return f"{start_offset:020d}"
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a file of this name may be one of a row."""
+    return _NAME.fullmatch(name) is not None
+
+
+def row_entries(file_system: FileSystem, directory: Path) -> list[FileEntry]:
+    """The files of the row in `directory`, those of length zero included, by name."""
+    return [
+        entry for entry in file_system.list(directory) if not entry.is_directory and is_file_name(entry.name)
+    ]
+
+
+def row_file_bytes(entries: list[FileEntry]) -> int | None:
+    """The length that the files of a row are meant to have: that of most of them, the longer one at a tie."""
+    sizes = Counter(entry.size_bytes for entry in entries if entry.size_bytes)
+    return max(sizes, key=lambda size: (sizes[size], size)) if sizes else None
