@@ -8,7 +8,10 @@ Threads: `now_ms` may be called from any thread.
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["END_OF_TIME_MS", "Clock", "SystemClock"]
+
+END_OF_TIME_MS = 2**63 - 1
+"""A time that no clock reaches: what `no upper bound` means, and the most that a stored time can be."""
 
 
 class Clock(Protocol):

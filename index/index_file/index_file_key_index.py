@@ -33,8 +33,8 @@ from mqstore.index.index_file.index_file_list import IndexFileRow
 from mqstore.index.index_file.index_file_recovery import IndexRecovery, Reached
 from mqstore.index.index_file.index_point_file import IndexPointFile
 from mqstore.index.index_file.index_point_format import IndexPoint
-from mqstore.index.keys.key_index import END_OF_TIME_MS, message_with_key
-from mqstore.store.clock import Clock
+from mqstore.index.keys.key_index import message_with_key
+from mqstore.store.clock import END_OF_TIME_MS, Clock
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import is_foreign, raise_foreign

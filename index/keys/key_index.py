@@ -13,12 +13,12 @@ Threads: every method may be called from any thread.
 from pathlib import Path
 from typing import Protocol
 
+from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.log.commit_log import CommitLog, LogChunk
 from mqstore.store.message.stored_message import StoredMessage
 
-__all__ = ["END_OF_TIME_MS", "KeyLookup", "has_key", "key_hash", "message_with_key"]
+__all__ = ["KeyLookup", "has_key", "key_hash", "message_with_key"]
 
-END_OF_TIME_MS = 2**63 - 1
 """The latest store time there is: no upper bound."""
 
 _FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325

@@ -31,7 +31,7 @@ import numpy as np
 
 from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.key_buffer import KeyBuffer
-from mqstore.index.keys.key_index import END_OF_TIME_MS, key_hash, message_with_key
+from mqstore.index.keys.key_index import key_hash, message_with_key
 from mqstore.index.keys.key_index_format import KeyIndexState
 from mqstore.index.keys.lmdb_environment import (
     KeyEnvironment,
@@ -42,6 +42,7 @@ from mqstore.index.keys.lmdb_environment import (
     release,
 )
 from mqstore.index.keys.lmdb_runs import END_OF_LOG
+from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.errors import StoreClosed, StoreFull, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem

@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.keys.key_index import END_OF_TIME_MS
 from mqstore.index.keys.key_index_format import (
     HASH,
     PHYSICAL_OFFSET,
@@ -25,6 +24,7 @@ from mqstore.index.keys.key_index_format import (
     decode_entries,
     encode_run,
 )
+from mqstore.store.clock import END_OF_TIME_MS
 
 __all__ = ["MAX_RUN_ENTRIES", "KeyRun", "merge_count"]
 

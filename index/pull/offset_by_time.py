@@ -18,9 +18,9 @@ from typing import Literal
 
 import numpy as np
 
-from mqstore.index.keys.key_index import END_OF_TIME_MS
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import ENTRY, ENTRY_BYTES
+from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.log.commit_log import CommitLog

@@ -2,9 +2,10 @@
 
 from datetime import UTC, datetime
 
-__all__ = ["END_OF_TIME_MS", "local_time", "parse_time_ms"]
+from mqstore.store.clock import END_OF_TIME_MS
 
-END_OF_TIME_MS = 2**63 - 1
+__all__ = ["local_time", "parse_time_ms"]
+
 """What is later cannot be stored."""
 
 

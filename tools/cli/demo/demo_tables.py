@@ -11,7 +11,8 @@ from mqstore.tools.demo.demo_directory import DemoDirectory
 from mqstore.tools.demo.flights import FLIGHTS_TOPIC
 from mqstore.tools.demo.flights_audit import Audit, Check
 from mqstore.tools.demo.flights_run import DEAD_LETTER_TOPIC
-from mqstore.tools.spark.jobs.flights_report import FlightsReport, ReportRow
+from mqstore.tools.spark.jobs.flights_chart import ReportRow
+from mqstore.tools.spark.jobs.flights_report import FlightsReport
 
 __all__ = ["report_problems", "show_audit", "show_commands", "show_end"]
 

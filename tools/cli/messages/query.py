@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from mqstore.message_store import MessageStore
+from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.errors import MessageNotFound
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.message_id import decode_message_id
@@ -19,7 +20,7 @@ from mqstore.tools.cli.messages.message_row import FOUND_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument
 from mqstore.tools.cli.output import Output
-from mqstore.tools.cli.times import END_OF_TIME_MS, parse_time_ms
+from mqstore.tools.cli.times import parse_time_ms
 
 __all__ = ["query"]
 

@@ -6,24 +6,33 @@ Matplotlib is imported when a chart is drawn; it opens no window.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from mqstore.tools.spark.jobs.flights_report import ReportRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_chart"]
+__all__ = ["ReportRow", "draw_chart"]
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _COLORS = "YlOrRd"
 _BAR_COLOR = "#b10026"
 _DARK_SHARE = 9.0  # percent; figures on darker cells are white
 _DARKEST_SHARE = 15.0  # percent; one bad month of a small carrier must not make all others pale
+
+
+class ReportRow(NamedTuple):
+    """One carrier in one month. `missing` is what the CSV says; the three before it, what Spark found."""
+
+    carrier: str
+    month: int
+    flights: int
+    retry_deliveries: int
+    dead_letters: int
+    missing: int
 
 
 def draw_chart(rows: Sequence[ReportRow], carrier_names: Mapping[str, str], chart_path: Path) -> None:

@@ -15,29 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from mqstore.tools.spark.jobs.flights_chart import ReportRow, draw_chart
 from mqstore.tools.spark.jobs.flights_csv import CarrierMonth, FlightsCounted, carrier_names, count_flights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FlightsReport", "ReportRow", "run_report"]
+__all__ = ["FlightsReport", "run_report"]
 
 FLIGHTS_TOPIC = "flights"
 RETRY_TOPIC = "%RETRY%arrivals"
 DEAD_LETTER_TOPIC = "%DLQ%arrivals"
 _TOPICS = (FLIGHTS_TOPIC, RETRY_TOPIC, DEAD_LETTER_TOPIC)
 RETRIES_PER_MISSING_FLIGHT = 3
-
-
-class ReportRow(NamedTuple):
-    """One carrier in one month. `missing` is what the CSV says; the three before it, what Spark found."""
-
-    carrier: str
-    month: int
-    flights: int
-    retry_deliveries: int
-    dead_letters: int
-    missing: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +77,6 @@ def run_report(
     JavaNotFound, SparkNotInstalled and what reading raises; a result that is wrong is no error but
     `matches_csv` false.
     """
-    from mqstore.tools.spark.jobs.flights_chart import draw_chart
-
     on_progress("counting the flights of the CSV")
     counted = count_flights(csv_path, limit)
     on_progress("starting Spark")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.tools.spark.jobs.flights_chart import draw_chart
+from mqstore.tools.spark.jobs.flights_chart import ReportRow, draw_chart
 from mqstore.tools.spark.jobs.flights_csv import (
     FlightsCounted,
     carrier_names,
     count_flights,
     flights_csv_path,
 )
-from mqstore.tools.spark.jobs.flights_report import FlightsReport, ReportRow, _Found, _report
+from mqstore.tools.spark.jobs.flights_report import FlightsReport, _Found, _report
 
 CSV = """year,month,day,carrier,arr_delay
 2013,1,1,UA,11
