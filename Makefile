@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types crash fuzz powercut bench storm clean
+.PHONY: help setup demo test interop lint types crash fuzz powercut bench storm docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -90,6 +90,9 @@ bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/, an
 	@$(if $(ARGS),true,$(BIN)/python benchmarks/scale.py)
 	@$(BIN)/python benchmarks/report.py $(RESULTS).json --chart $(RESULTS).png \
 	    $(if $(ARGS),,--documents --beside benchmarks/results/slower_disk.json)
+
+docs: setup ## write the tables that pages take from the code: the rooms in ARCHITECTURE.md
+	@$(BIN)/python tests/support/room_table.py
 
 clean: ## take away everything that make made, .venv too
 	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -611,8 +611,9 @@ class MessageStore:
         self._check_open()
         if self.recovery.damage is not None:
             raise self.recovery.damage
-        source = Source(self._settle, self._cut, self._copy_keys)
-        return copy_store(self, Path(directory), self._file_system, source, on_progress)
+        segment_bytes = self.config.mapped_file_size_commit_log
+        source = Source(self.path, segment_bytes, self._settle, self._cut, self._copy_keys, self._open_once)
+        return copy_store(source, Path(directory), self._file_system, on_progress)
 
     def _settle(self) -> None:
         if not self.read_only:
@@ -636,6 +637,10 @@ class MessageStore:
     def _copy_keys(self, directory: Path) -> None:
         for feed in self._parts.key_feeds:
             feed.index.copy_to(directory)
+
+    def _open_once(self, copy_path: Path) -> tuple[int, int, int]:
+        with MessageStore.open(copy_path, self.config, file_system=self._file_system, start=False) as copy:
+            return copy.min_offset, copy.max_offset, len(copy.commit_log.files.files)
 
     def refresh(self) -> None:
         """Reading only: take notice of what the writer has added since."""

@@ -15,8 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.compiled import compiled, compiled_into_caller
-from mqstore.store.record.byte_kernels import (
+from mqstore.store.byte_kernels import (
     WORD_BYTES,
     copy_bytes,
     load_word,
@@ -24,6 +23,7 @@ from mqstore.store.record.byte_kernels import (
     same_bytes,
     trailing_zeros,
 )
+from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.record.properties_format import CRC32
 from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,

@@ -168,7 +168,7 @@ class IndexFile:
 
     def put(self, rows: Rows) -> int:
         """Insert as many of `rows` as fit; returns how many. Raises StoreFull; then none was."""
-        from mqstore.index.keys import key_kernels
+        from mqstore.index.index_file import index_file_kernels
 
         number = self.header.index_count
         rows = rows[: self._size.entry_count - number]
@@ -177,7 +177,7 @@ class IndexFile:
         header = np.array(self.header, np.int64)
         entries = np.empty(ENTRY_BYTES * len(rows), np.uint8)
         try:
-            key_kernels.insert_index_entries(rows, header, self._slots, self._touched, entries)
+            index_file_kernels.insert_index_entries(rows, header, self._slots, self._touched, entries)
             self._file.write(self._position_of(number), entries.data)
             self.header = IndexHeader(*header.tolist())
         except BaseException:
@@ -268,11 +268,11 @@ class IndexFile:
 
     def forget_from(self, header: IndexHeader) -> None:
         """Go back, in memory, to the entries that were there under `header`; the slots follow from them."""
-        from mqstore.index.keys import key_kernels
+        from mqstore.index.index_file import index_file_kernels
 
         slots = np.zeros(SLOT_BYTES * self._size.slot_count, np.uint8)
         entries = self._file.array[self._position_of(0) :]
-        hash_slot_count = key_kernels.index_slots(entries, header.index_count, slots)
+        hash_slot_count = index_file_kernels.index_slots(entries, header.index_count, slots)
         # All that are in use are written again, though they be there: a sync that failed may have lost them.
         in_use = np.bitwise_or.reduceat(slots | self._mapped_slots(), np.arange(0, len(slots), _GROUP_BYTES))
         self._touched = (in_use != 0).astype(np.uint8)

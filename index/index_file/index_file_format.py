@@ -47,7 +47,6 @@ __all__ = [
     "HEADER_BYTES",
     "NO_ENTRY",
     "SLOT_BYTES",
-    "TAGS_PREFIX",
     "IndexEntry",
     "IndexHeader",
     "chain",
@@ -88,8 +87,6 @@ DEFAULT_SLOT_COUNT: Final = 5_000_000
 """RocketMQ's maxHashSlotNum."""
 DEFAULT_ENTRY_COUNT: Final = 20_000_000
 """RocketMQ's maxIndexNum; one less is usable."""
-TAGS_PREFIX: Final = "T#"
-"""What brokers from 5.5.0 on put before a message's tags to index them like a key."""
 GROUP_SHIFT: Final = 10
 """Slots are written back in groups of 2 to the power of this: 4 KiB. Not a property of the file."""
 NO_ENTRY: Final = 0

@@ -73,10 +73,10 @@ def _offsets(words: Words, entries_at: Slots) -> npt.NDArray[np.int64]:
 
 def _are_of(data: memoryview, header: IndexHeader, slot_count: int) -> bool:
     """Whether the slots are what inserting the entries leaves, under this number of slots."""
-    from mqstore.index.keys import key_kernels
+    from mqstore.index.index_file import index_file_kernels
 
     slot_bytes = SLOT_BYTES * slot_count
     content = np.frombuffer(data, np.uint8, offset=HEADER_BYTES)
     slots = np.zeros(slot_bytes, np.uint8)
-    used = key_kernels.index_slots(content[slot_bytes:], header.index_count, slots)
+    used = index_file_kernels.index_slots(content[slot_bytes:], header.index_count, slots)
     return bool(used == header.hash_slot_count and np.array_equal(slots, content[:slot_bytes]))

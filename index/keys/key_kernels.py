@@ -1,20 +1,19 @@
-"""Compiled walks from the log to keys, and from keys into RocketMQ's index files.
+"""Compiled walks from the log to keys.
 
 Two hashes of `topic#key`: FNV-1a of 64 bits for our own key index (index/keys/lmdb_key_index.py), Java's
 String#hashCode for the index files (index/index_file/index_file_key_index.py). The walk is that of
 index/queue/entry_kernels.py: the same rules for arrays, bounds and what counts as a record. Nothing is
 written but the arrays that the caller gives to be filled. Callers hold no lock: the kernels release the GIL.
 Import this module inside the function that first needs it.
-Source: IndexService#buildIndex, IndexFile#putKey. The plain twins are in tests/support/plain_index_files.py
+Source: IndexService#buildIndex. The plain twins are in tests/support/plain_index_files.py
 and index/keys/memory_key_index.py.
 """
 
 import numpy as np
 
-from mqstore.index.index_file import index_file_format
-from mqstore.index.queue.entry_kernels import java_hash_on, matches, write_big_endian
+from mqstore.index.queue.entry_kernels import java_hash_on, matches
 from mqstore.store.compiled import compiled
-from mqstore.store.record.properties_format import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
+from mqstore.store.record.properties_format import KEY_SEPARATOR, KEYS, TAGS, TAGS_PREFIX, UNIQ_KEY
 from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
 from mqstore.store.record.record_kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
 from mqstore.store.record.sys_flag import BORN_HOST_V6, TRANSACTION_MASK, TRANSACTION_ROLLBACK
@@ -23,13 +22,9 @@ __all__ = [
     "ENDING_BLANK",
     "ENDING_NO_RECORD",
     "ENDING_NO_ROOM",
-    "index_slots",
-    "insert_index_entries",
     "java_key_entries",
     "key_entries",
 ]
-
-# -- keys -----------------------------------------------------------------------------------------------
 
 ENDING_NO_RECORD = 0
 """`key_entries` stopped where no whole record begins: behind the last one, or at damage."""
@@ -44,7 +39,7 @@ _KEY_SEPARATOR = ord(KEY_SEPARATOR)
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
 _TOPIC_SEPARATOR = np.frombuffer(b"#", np.uint8)
 # Stands between `topic#` and the tags.
-_TAGS_SEPARATOR = np.frombuffer(index_file_format.TAGS_PREFIX.encode(), np.uint8)
+_TAGS_SEPARATOR = np.frombuffer(TAGS_PREFIX.encode(), np.uint8)
 _FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325
 _FNV_PRIME = 0x100_0000_01B3
 
@@ -188,7 +183,7 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
 
     base_offset: physical offset of data[0]. rows: int64[n, 3], filled from row `row_count` on; at least
     16,384 of them must be free, more than the keys of any record, or nothing may be walked over.
-    Half records have keys, rollback records have none. The hash is that of key_lookup.key_hash. The walk
+    Half records have keys, rollback records have none. The hash is that of key_index.key_hash. The walk
     ends as that of consume_queue_entries, and before a record whose keys might not fit.
 
     Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
@@ -206,70 +201,3 @@ def java_key_entries(data, base_offset, rows, row_count, with_tags):  # type: ig
     """
     data, rows = borrowed((data, rows))
     return _walk_keys(data, base_offset, rows, row_count, True, with_tags)
-
-
-# -- index files ----------------------------------------------------------------------------------------
-
-_INDEX_ENTRY_BYTES = index_file_format.ENTRY_BYTES
-_SLOT_BYTES = index_file_format.SLOT_BYTES
-_MAX_INT = 0x7FFF_FFFF
-
-_GROUP_SHIFT = index_file_format.GROUP_SHIFT
-
-
-@compiled
-def _seconds_since(begin_ms, store_timestamp):  # type: ignore[no-untyped-def]
-    if begin_ms <= 0 or store_timestamp < begin_ms:
-        return np.int64(0)
-    return min((store_timestamp - begin_ms) // 1000, np.int64(_MAX_INT))
-
-
-@compiled
-def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore[no-untyped-def]
-    """Insert keys into an index file of RocketMQ, as IndexFile#putKey does one by one.
-
-    rows: int64[n, 3], of java_key_entries; the caller has seen to it that so many entries fit the file.
-    header: int64[6], the fields of index_file_format.IndexHeader, brought up to date. slots: uint8, the slots
-    as they are on disk, changed. touched: uint8[number of slots >> GROUP_SHIFT, rounded up], 1 where slots
-    were changed. entries: uint8[20 * n], filled with the entries to append.
-    """
-    slot_count = len(slots) // _SLOT_BYTES
-    for row in range(len(rows)):
-        code, store_timestamp, physical_offset = rows[row, 0], rows[row, 1], rows[row, 2]
-        number = header[5]
-        slot = code % slot_count
-        slot_at = slot * _SLOT_BYTES
-        previous = read_int(slots, slot_at)
-        if previous <= 0 or previous >= number:
-            previous = np.int64(0)
-            header[4] += 1
-        at = row * _INDEX_ENTRY_BYTES
-        write_big_endian(entries, at, code, 4)
-        write_big_endian(entries, at + 4, physical_offset, 8)
-        # Of the first entry, too, from the begin time that the header has so far: that of the file before.
-        write_big_endian(entries, at + 12, _seconds_since(header[0], store_timestamp), 4)
-        write_big_endian(entries, at + 16, previous, 4)
-        write_big_endian(slots, slot_at, number, _SLOT_BYTES)
-        touched[slot >> _GROUP_SHIFT] = 1
-        if number <= 1:
-            header[0] = store_timestamp
-            header[2] = physical_offset
-        header[1] = store_timestamp
-        header[3] = physical_offset
-        header[5] = number + 1
-
-
-@compiled
-def index_slots(entries, index_count, slots):  # type: ignore[no-untyped-def]
-    """Fill `slots`, all zero, as inserting entries 1 to index_count - 1 did; returns how many are in use.
-
-    entries: uint8, from entry 0 on. Both arrays as on disk.
-    """
-    slot_count = len(slots) // _SLOT_BYTES
-    used = 0
-    for number in range(1, index_count):
-        slot_at = read_int(entries, number * _INDEX_ENTRY_BYTES) % slot_count * _SLOT_BYTES
-        if read_int(slots, slot_at) == 0:
-            used += 1
-        write_big_endian(slots, slot_at, number, _SLOT_BYTES)
-    return used

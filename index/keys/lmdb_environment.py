@@ -12,7 +12,7 @@ while no transaction is open, so reads go one at a time; they are short. The map
 not fit is aborted, the map doubled, and the work done again. A reader in another process shares the lock
 file, the one file that it writes to, unless it may not.
 
-What the pairs mean: lmdb_runs.py. The only module that imports lmdb.
+What the pairs mean: lmdb_runs.py, which hands in `Contents`. The only module that imports lmdb.
 Threads: any read; writers exclude each other above. A forked child forgets them, and opens its own.
 """
 
@@ -23,11 +23,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, cast
 
-from mqstore.index.keys.key_index_format import ENTRY_BYTES
-from mqstore.index.keys.lmdb_runs import is_usable
-from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import suppress_system_error
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
     Transaction: TypeAlias = lmdb.Transaction[memoryview]
 
 __all__ = [
+    "Contents",
     "KeyEnvironment",
     "KeyIndexDamaged",
     "KeyIndexUnusable",
@@ -52,8 +50,6 @@ __all__ = [
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 _FIRST_MAP_BYTES: Final = 1 << 24
-# What one commit writes at most, generously: a run of the greatest length, and LMDB's own pages.
-_MAX_COMMIT_BYTES: Final = 2 * ENTRY_BYTES * MAX_RUN_ENTRIES
 # How long a fork waits for a transaction.
 _FORK_WAIT_S: Final = 2.0
 # LMDB's lock file with its default of 126 readers.
@@ -68,6 +64,16 @@ class KeyIndexUnusable(StoreError):
     """LMDB cannot use the files now, for a reason that is not in them."""
 
 
+class Contents(NamedTuple):
+    """What is kept in an environment. is_usable: whether this version can go on with what is there.
+
+    max_commit_bytes: what one commit writes at most, LMDB's own pages included.
+    """
+
+    is_usable: "Callable[[Transaction], bool]"
+    max_commit_bytes: int
+
+
 class KeyEnvironment:
     """One LMDB environment of this process, shared by all who have its folder open."""
 
@@ -75,8 +81,11 @@ class KeyEnvironment:
     _opened: ClassVar[dict[Path, "KeyEnvironment"]] = {}
     _open_guard: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, file_system: FileSystem, directory: Path, *, writable: bool) -> None:
+    def __init__(
+        self, file_system: FileSystem, directory: Path, contents: Contents, *, writable: bool
+    ) -> None:
         self.path = directory.resolve()
+        self._max_commit_bytes = contents.max_commit_bytes
         # Under _open_guard.
         self.has_writer = writable
         self.holders: set[object] = set()
@@ -285,7 +294,7 @@ class KeyEnvironment:
             yield
         except lmdb.Error as error:
             if self._is_full(error):
-                raise StoreFull(self.path, _MAX_COMMIT_BYTES, str(error)) from error
+                raise StoreFull(self.path, self._max_commit_bytes, str(error)) from error
             damages = (
                 lmdb.CorruptedError,
                 lmdb.InvalidError,
@@ -303,7 +312,7 @@ class KeyEnvironment:
         code = getattr(error, "code", 0)
         if code == errno.EIO:
             # What LMDB makes of a write that ended early, as the last one before a full disk does.
-            return self._file_system.disk_usage(self.path).free_bytes < _MAX_COMMIT_BYTES
+            return self._file_system.disk_usage(self.path).free_bytes < self._max_commit_bytes
         return code in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -351,7 +360,9 @@ os.register_at_fork(
 )
 
 
-def acquire_writable(file_system: FileSystem, directory: Path, holder: object) -> KeyEnvironment:
+def acquire_writable(
+    file_system: FileSystem, directory: Path, holder: object, contents: Contents
+) -> KeyEnvironment:
     """The environment for the one writer, made if need be. Raises StoreLocked, StoreFull.
 
     holder: who gives it back, with `release`; or with `give_up` when this raised, be it an interrupt's error.
@@ -365,25 +376,27 @@ def acquire_writable(file_system: FileSystem, directory: Path, holder: object) -
             known.become_writable()
             return known
         file_system.make_directories(directory)
-        return _register(_open_or_begin_anew(file_system, directory), holder)
+        return _register(_open_or_begin_anew(file_system, directory, contents), holder)
 
 
-def _open_or_begin_anew(file_system: FileSystem, directory: Path) -> KeyEnvironment:
-    environment = _open_usable(file_system, directory, writable=True)
+def _open_or_begin_anew(file_system: FileSystem, directory: Path, contents: Contents) -> KeyEnvironment:
+    environment = _open_usable(file_system, directory, contents, writable=True)
     if environment is None:
         # Nothing is lost with it: all of it comes from the log.
         delete_files(file_system, directory)
-        environment = KeyEnvironment(file_system, directory, writable=True)
+        environment = KeyEnvironment(file_system, directory, contents, writable=True)
     file_system.sync_directory(directory)
     return environment
 
 
-def _open_usable(file_system: FileSystem, directory: Path, *, writable: bool) -> KeyEnvironment | None:
+def _open_usable(
+    file_system: FileSystem, directory: Path, contents: Contents, *, writable: bool
+) -> KeyEnvironment | None:
     """The environment in a folder; None when it is damaged or of another version, or cannot be read."""
     environment = None
     try:
-        environment = KeyEnvironment(file_system, directory, writable=writable)
-        if environment.is_whole() and environment.read(is_usable):
+        environment = KeyEnvironment(file_system, directory, contents, writable=writable)
+        if environment.is_whole() and environment.read(contents.is_usable):
             return environment
     except KeyIndexDamaged:
         pass
@@ -401,7 +414,9 @@ def _open_usable(file_system: FileSystem, directory: Path, *, writable: bool) ->
     return None
 
 
-def acquire_readable(file_system: FileSystem, directory: Path, holder: object) -> KeyEnvironment | None:
+def acquire_readable(
+    file_system: FileSystem, directory: Path, holder: object, contents: Contents
+) -> KeyEnvironment | None:
     """The environment for a reader; None where there is none that it can use. holder: see above."""
     with KeyEnvironment._open_guard:
         known = KeyEnvironment._opened.get(directory.resolve())
@@ -410,7 +425,7 @@ def acquire_readable(file_system: FileSystem, directory: Path, holder: object) -
             return known
         if not file_system.exists(directory / "data.mdb"):
             return None
-        environment = _open_usable(file_system, directory, writable=False)
+        environment = _open_usable(file_system, directory, contents, writable=False)
         return _register(environment, holder) if environment is not None else None
 
 

@@ -82,7 +82,7 @@ class LmdbKeyIndex:
         self._is_closed = False
         try:
             acquire = acquire_readable if read_only else acquire_writable
-            self._environment = acquire(self._file_system, directory, self)
+            self._environment = acquire(self._file_system, directory, self, lmdb_runs.CONTENTS)
             self._stored = (
                 self._environment.read(lmdb_runs.read_state)
                 if self._environment is not None

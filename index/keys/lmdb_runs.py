@@ -24,12 +24,14 @@ from mqstore.index.keys.key_index_format import (
     is_run_key,
     run_key_offset,
 )
+from mqstore.index.keys.lmdb_environment import Contents
 from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, KeyRun, merge_count
 
 if TYPE_CHECKING:
     from mqstore.index.keys.lmdb_environment import Transaction
 
 __all__ = [
+    "CONTENTS",
     "END_OF_LOG",
     "StoredRun",
     "count_entries",
@@ -72,6 +74,10 @@ def is_usable(transaction: "Transaction") -> bool:
 def _is_run(key: memoryview, value: memoryview) -> bool:
     entries_bytes = len(value) - RUN_HEADER_BYTES
     return is_run_key(key) and entries_bytes > 0 and entries_bytes % ENTRY_BYTES == 0
+
+
+CONTENTS: Final = Contents(is_usable, max_commit_bytes=2 * ENTRY_BYTES * MAX_RUN_ENTRIES)
+"""Sorted runs, and how far they reach. A commit writes a run of the greatest length at most."""
 
 
 def read_state(transaction: "Transaction") -> KeyIndexState:

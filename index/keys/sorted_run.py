@@ -86,7 +86,7 @@ class KeyRun:
         self, code: int, begin_ms: int, end_ms: int, least_offset: int, below_offset: int
     ) -> npt.NDArray[np.int64]:
         """Offsets of the records with this hash in the ranges of time and of offset, ascending. Copies."""
-        from mqstore.index.pull.pull_kernels import run_offsets
+        from mqstore.index.keys.run_kernels import run_offsets
 
         packed, is_big_endian = self._packed
         # A caller may name times beyond those that a record can have.

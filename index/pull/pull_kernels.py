@@ -1,17 +1,16 @@
-"""Compiled loops that look for something: a queue's records, those with a tag, a time in it, a key in a run.
+"""Compiled loops that look for something: a queue's records, those with a tag, a time in it.
 
 Arrays: `entries` is uint8, packed queue entries; `data` uint8, one segment, whose first byte has physical
 offset `start_offset` and whose bytes before `end` may be read. Nothing outside is read, whatever stands in
 an entry, and nothing is written but what a kernel says it fills.
 What is out of the ordinary (a blank entry, one of another segment, a record that is not what its entry says)
 ends a loop: the caller, in plain Python, decides about it and goes on. So each loop here has its plain twin
-beside its call: offset_by_time.py, sorted_run.py, message_reader.py.
+beside its call: offset_by_time.py, message_reader.py.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs it.
 """
 
 import numpy as np
 
-from mqstore.index.keys.key_index_format import ENTRY_BYTES as ROW_BYTES
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.index.queue.entry_kernels import find_property
 from mqstore.store.compiled import compiled
@@ -27,7 +26,7 @@ from mqstore.store.record.record_format import (
 from mqstore.store.record.record_kernels import borrowed, read_int, read_long, record_layout
 from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED, INNER_BATCH
 
-__all__ = ["locate_records", "locate_tagged", "narrow_by_time", "run_offsets"]
+__all__ = ["locate_records", "locate_tagged", "narrow_by_time"]
 
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
 # A tags code below the least 32-bit integer is the address of an extension entry: it tells no hash.
@@ -62,60 +61,6 @@ def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low
         else:
             low = middle + 1
     return low, high
-
-
-# -- by key -------------------------------------------------------------------------------------------
-
-
-@compiled
-def _row_long(rows, index, column, is_big_endian):  # type: ignore[no-untyped-def]
-    at = index * ROW_BYTES + column * 8
-    if is_big_endian:
-        return read_long(rows, at)
-    value = np.uint64(0)
-    for byte in range(7, -1, -1):
-        value = value << np.uint64(8) | np.uint64(rows[np.uint64(at + byte)])
-    return np.int64(value)
-
-
-@compiled
-def _first_row(rows, count, code, is_big_endian):  # type: ignore[no-untyped-def]
-    """The first of the rows, which ascend by hash, whose hash is not below `code`."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if _row_long(rows, middle, 0, is_big_endian) < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def run_offsets(  # type: ignore[no-untyped-def]
-    rows, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset, offsets
-):
-    """Offsets of the records with hash `code` in the ranges of time (both included) and of offset; how many.
-
-    rows: uint8, the rows of a key run (sorted_run.py), their longs big-endian or little. offsets: int64, to
-    be filled. Where there is not room in it for all with this hash, how many those are, negative.
-    """
-    rows, offsets = borrowed((rows, offsets))
-    count = len(rows) // ROW_BYTES
-    first = _first_row(rows, count, code, is_big_endian)
-    stop = first
-    while stop < count and _row_long(rows, stop, 0, is_big_endian) == code:
-        stop += 1
-    if stop - first > len(offsets):
-        return first - stop
-    taken = 0
-    for index in range(first, stop):
-        store_timestamp = _row_long(rows, index, 1, is_big_endian)
-        offset = _row_long(rows, index, 2, is_big_endian)
-        if begin_ms <= store_timestamp <= end_ms and least_offset <= offset < below_offset:
-            offsets[taken] = offset
-            taken += 1
-    return taken
 
 
 # -- records of a queue -----------------------------------------------------------------------------------

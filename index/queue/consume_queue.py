@@ -33,7 +33,7 @@ from mqstore.index.queue.consume_queue_format import (
     ENTRY_DTYPE,
     blank_entries,
 )
-from mqstore.index.queue.queue_ends import (
+from mqstore.index.queue.queue_end_row import (
     FLUSHED_OFFSET,
     MAX_OFFSET,
     MAX_PHYSICAL_OFFSET,

@@ -23,7 +23,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
-from mqstore.index.queue.queue_ends import (
+from mqstore.index.queue.queue_end_row import (
     ADDRESS,
     FIRST_OFFSET,
     MAX_OFFSET,
@@ -33,9 +33,9 @@ from mqstore.index.queue.queue_ends import (
     TOPIC_AT,
     TOPIC_LENGTH,
 )
+from mqstore.store.byte_kernels import address_of_bytes, same_bytes
 from mqstore.store.compiled import CHECKS_BOUNDS, compiled, compiled_holding_gil
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
-from mqstore.store.record.byte_kernels import address_of_bytes, same_bytes
 from mqstore.store.record.properties_format import DELAY, TAGS
 from mqstore.store.record.record_format import FIXED_BYTES, PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
 from mqstore.store.record.record_kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout

@@ -11,67 +11,27 @@ Threads: one at a time changes anything, under the lock of consume_queue_store.p
 Durability: none; made anew when the store is opened. Rebuilt from the files by ConsumeQueue.load.
 """
 
-import struct
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.queue_end_row import (
+    ADDRESS,
+    COLUMNS,
+    FIRST_OFFSET,
+    FLUSHED_OFFSET,
+    MAX_OFFSET,
+    MAX_PHYSICAL_OFFSET,
+    QUEUE_ID,
+    ROOM_END,
+    end_of_no_queue,
+    set_end,
+)
 
-__all__ = [
-    "ADDRESS",
-    "CAPACITY",
-    "COLUMNS",
-    "FIRST_OFFSET",
-    "FLUSHED_OFFSET",
-    "MAX_OFFSET",
-    "MAX_PHYSICAL_OFFSET",
-    "QUEUE_ID",
-    "ROOM_END",
-    "TOPIC_AT",
-    "TOPIC_LENGTH",
-    "QueueEnds",
-    "end_of_no_queue",
-    "set_end",
-    "set_room",
-]
-
-# The columns of a row. The first three are its name: bytes of `names`, and a number.
-TOPIC_AT, TOPIC_LENGTH, QUEUE_ID = 0, 1, 2
-# Where the file that is being written lies in memory, 0 when only Python may write; queue offset of its first
-# entry; queue offset up to which the disk has promised room in it.
-ADDRESS, FIRST_OFFSET, ROOM_END = 3, 4, 5
-# Queue offset that the next message will get; end in the commit log of the last message with an entry, -1
-# without. Neighbours, for they change together.
-MAX_OFFSET, MAX_PHYSICAL_OFFSET = 6, 7
-# Entries before this queue offset are durable.
-FLUSHED_OFFSET = 8
-COLUMNS = 9
+__all__ = ["CAPACITY", "QueueEnds"]
 
 CAPACITY = 1 << 17
 """Rows that a table has room for; only those in use take memory."""
-
-_TWO, _THREE = struct.Struct("2q"), struct.Struct("3q")
-_LONG_BYTES = 8
-
-
-def end_of_no_queue() -> memoryview:
-    """A row that belongs to no table: an empty queue without a file."""
-    row = np.zeros(COLUMNS, np.int64)
-    row[MAX_PHYSICAL_OFFSET] = -1
-    return row.data
-
-
-def set_end(row: memoryview, max_offset: int, max_physical_offset: int) -> None:
-    """Both at once: an interrupt between them would pass for a message that has its entry."""
-    _TWO.pack_into(row, MAX_OFFSET * _LONG_BYTES, max_offset, max_physical_offset)
-
-
-def set_room(row: memoryview, address: int, first_offset: int, room_end: int) -> None:
-    """All at once: half of it would lead outside the file."""
-    _THREE.pack_into(row, ADDRESS * _LONG_BYTES, address, first_offset, room_end)
 
 
 class QueueEnds:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.store.files.file_names import file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
-from mqstore.verify.finding import Finding
+from mqstore.store.files.finding import Finding
 
 __all__ = ["QueueEntries"]
 

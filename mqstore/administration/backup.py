@@ -28,7 +28,7 @@ Threads: any; several backups of one store may be made at a time.
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from mqstore.store.errors import BackupFull, BackupRefused, StoreFull
 from mqstore.store.files.file_names import row_entries
@@ -36,9 +36,6 @@ from mqstore.store.files.file_system import FileLock, FileSystem, MappedRegion
 from mqstore.store.files.file_tree import copy_data, delete_tree
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
 from mqstore.store_layout import StoreLayout
-
-if TYPE_CHECKING:
-    from mqstore.message_store import MessageStore
 
 __all__ = ["BackupProgress", "BackupReport", "Cut", "Source", "copy_store", "read_state_files"]
 
@@ -70,13 +67,18 @@ class Cut(NamedTuple):
 class Source(NamedTuple):
     """What an open store does for its backup.
 
+    path, segment_bytes: where the store lies, and how long its segments are.
     settle: makes what is derived durable, as far as this process may. cut: makes a cut. copy_keys: copies the
-    key index into a new directory.
+    key index into a new directory. open_once: opens a copy, which recovers it, and closes it; returns its
+    least and greatest offset, and the number of its segments.
     """
 
+    path: Path
+    segment_bytes: int
     settle: Callable[[], None]
     cut: Callable[[], Cut]
     copy_keys: Callable[[Path], None]
+    open_once: Callable[[Path], tuple[int, int, int]]
 
 
 def read_state_files(file_system: FileSystem, layout: StoreLayout) -> dict[Path, bytes]:
@@ -97,24 +99,22 @@ def _read_small_files(file_system: FileSystem, layout: StoreLayout, directory: P
 
 
 def copy_store(
-    store: "MessageStore",
+    source: Source,
     target: Path,
     file_system: FileSystem,
-    source: Source,
     on_progress: BackupProgress | None,
 ) -> BackupReport:
     """Copy an open store; see the head of this file. Raises BackupRefused, BackupFull, StoreLocked."""
     target = target.absolute()
-    _refuse_unfit(file_system, store.path, target)
+    _refuse_unfit(file_system, source.path, target)
     unfinished = StoreLayout(target.with_name(target.name + _UNFINISHED))
     mark = _begin(file_system, unfinished)
     try:
-        segment_bytes = store.config.mapped_file_size_commit_log
-        copy = _Copy(file_system, StoreLayout(store.path), unfinished, segment_bytes, on_progress)
+        copy = _Copy(file_system, StoreLayout(source.path), unfinished, source.segment_bytes, on_progress)
         copy.run(source)
         file_system.delete(unfinished.unfinished_backup)
         file_system.sync_directory(unfinished.root)
-        report = _open_once(store, unfinished, file_system)
+        report = _open_once(source, unfinished, file_system)
         file_system.rename(unfinished.root, target)
         file_system.sync_directory(target.parent)
         return BackupReport(target, *report, copy.files, copy.copied_bytes)
@@ -157,13 +157,9 @@ def _begin(file_system: FileSystem, unfinished: StoreLayout) -> FileLock:
     return mark
 
 
-def _open_once(
-    store: "MessageStore", unfinished: StoreLayout, file_system: FileSystem
-) -> tuple[int, int, int]:
+def _open_once(source: Source, unfinished: StoreLayout, file_system: FileSystem) -> tuple[int, int, int]:
     """Recover the copy and close it; its least and greatest offset, and its number of segments."""
-    opened = type(store).open(unfinished.root, store.config, file_system=file_system, start=False)
-    with opened:
-        offsets = opened.min_offset, opened.max_offset, len(opened.commit_log.files.files)
+    offsets = source.open_once(unfinished.root)
     if file_system.exists(unfinished.abort):
         # It was closed all the same, with the warning in the program's log that a full disk gets.
         raise StoreFull(unfinished.root, 0, "no room for what is derived from the log")

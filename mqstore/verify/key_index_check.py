@@ -15,8 +15,8 @@ from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
 from mqstore.index.keys.lmdb_environment import acquire_readable, release
 from mqstore.index.keys.sorted_run import KeyRun
 from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.finding import Finding
 from mqstore.verify.expected_keys import key_rows
-from mqstore.verify.finding import Finding
 from mqstore.verify.log_scan import DamagedStretch, LogScan, Piece
 
 __all__ = ["KeyIndexCheck"]
@@ -30,7 +30,9 @@ class KeyIndexCheck:
     def __init__(self, file_system: FileSystem, directory: Path) -> None:
         self._path = directory / "data.mdb"
         self._is_there = file_system.exists(self._path)
-        self._environment = acquire_readable(file_system, directory, self) if self._is_there else None
+        self._environment = (
+            acquire_readable(file_system, directory, self, lmdb_runs.CONTENTS) if self._is_there else None
+        )
         self._state = (
             self._environment.read(lmdb_runs.read_state)
             if self._environment is not None

@@ -31,8 +31,8 @@ from mqstore.index.queue.consume_queue_store import is_queue_name
 from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.raw_queue import QueueEntries
 from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.finding import Finding
 from mqstore.store.record.record_format import FIXED_BYTES
-from mqstore.verify.finding import Finding
 from mqstore.verify.log_scan import DamagedStretch, LogScan, Piece
 
 __all__ = ["LostMessage", "QueueCheck", "Run"]

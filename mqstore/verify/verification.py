@@ -30,13 +30,13 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StateFileCorrupt, StoreNotFound
 from mqstore.store.files.file_names import file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.finding import Finding
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
-from mqstore.verify.finding import Finding
 from mqstore.verify.index_file_check import IndexFileCheck
 from mqstore.verify.key_index_check import KeyIndexCheck
 from mqstore.verify.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments

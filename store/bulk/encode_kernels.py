@@ -16,9 +16,9 @@ it; compiled code is cached on disk. The plain twins are in tests/support/plain_
 import numpy as np
 from numba.core import types
 
+from mqstore.store.byte_kernels import copy_bytes, same_bytes
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled, compiled_into_caller
-from mqstore.store.record.byte_kernels import copy_bytes, same_bytes
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
 from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, STORE_TIMESTAMP_POSITION, crc_property
 from mqstore.store.record.record_kernels import borrowed, read_int

@@ -19,8 +19,8 @@ from numba.core import cgutils, config, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
+from mqstore.store.byte_kernels import address_of_bytes
 from mqstore.store.compiled import compiled
-from mqstore.store.record.byte_kernels import address_of_bytes
 
 __all__ = ["CAN_FOLD", "CAN_FOLD_WIDELY", "crc32", "folded_crc32", "table_crc32", "widely_folded_crc32"]
 

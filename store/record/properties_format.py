@@ -27,6 +27,7 @@ __all__ = [
     "RECONSUME_TIME",
     "RETRY_TOPIC",
     "TAGS",
+    "TAGS_PREFIX",
     "TIMER_OUT_MS",
     "TIMER_REQUESTS",
     "UNIQ_KEY",
@@ -51,6 +52,8 @@ REAL_TOPIC = "REAL_TOPIC"
 RECONSUME_TIME = "RECONSUME_TIME"
 RETRY_TOPIC = "RETRY_TOPIC"
 TAGS = "TAGS"
+# What brokers from 5.5.0 on put before a message's tags to index them like a key.
+TAGS_PREFIX = "T#"
 TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_REQUESTS = ("TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS")
 UNIQ_KEY = "UNIQ_KEY"

@@ -6,6 +6,8 @@ each checker is shown to object to a bad file without there being one.
 
 import ast
 import functools
+import io
+import tokenize
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -49,6 +51,20 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
+    @property
+    def docstring(self) -> str | None:
+        """The docstring of the module."""
+        return ast.get_docstring(self.tree)
+
+    @functools.cached_property
+    def prose(self) -> tuple[str, ...]:
+        """The docstrings, those of functions and classes too, and the comments."""
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        docstrings = [ast.get_docstring(node) for node in ast.walk(self.tree) if isinstance(node, kinds)]
+        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
+        comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
+        return (*(text for text in docstrings if text), *comments)
+
     @functools.cached_property
     def imports(self) -> tuple[Use, ...]:
         """Every module imported, at the top or inside a function, and by importlib.import_module("...")."""
@@ -75,7 +91,7 @@ class Source:
         return tuple(found)
 
     def at(self, line: int) -> str:
-        """Where, and what stands there: `store/x.py:12: import mmap`."""
+        """Where, and what stands there: the path, the line's number and its text."""
         return f"{self.path}:{line}: {self.text.splitlines()[line - 1].strip()}"
 
     def _originals(self) -> dict[str, str]:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.message_store import MessageStore
-from mqstore.settings.directory_config import check_sizes, config_that_fits
+from mqstore.settings.directory_config import check_sizes, config_that_fits, tool_config
 from mqstore.store.config import StoreConfig, read_toml
 from mqstore.store.errors import ConfigIllegal, StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.progress import Work, WorkBoard, progress
 
-__all__ = ["open_for_reading", "open_for_writing", "read_settings"]
+__all__ = ["open_for_reading", "open_for_writing", "read_settings", "settings_of"]
 
 # What is less is over before it could be read.
 _WORTH_SHOWING_BYTES = 64 << 20
@@ -94,3 +94,9 @@ def _setting_value(key: str, text: str) -> object:
     except (KeyError, ValueError):
         name = "true or false" if wanted is bool else "a whole number"
         raise ConfigIllegal(f"-o {key}={text}: give {name}", key=key, value=text) from None
+
+
+def settings_of(store: Path, config_file: Path | None, settings: list[str] | None) -> StoreConfig:
+    """The given settings, and those of the directory. Raises ConfigIllegal."""
+    given = config_that_fits(read_settings(config_file, settings or ()))
+    return tool_config(OsFileSystem(), store, given).config

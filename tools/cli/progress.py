@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from mqstore.opening import OpeningProgress
 from mqstore.tools.cli.output import Output
+from mqstore.verify.verification import ScanProgress
 
-__all__ = ["Work", "WorkBoard", "progress"]
+__all__ = ["Work", "WorkBoard", "opening_progress", "progress", "scan_progress"]
 
 _LINES_OF_ONE_WORK = 5
 _ROWS_A_LINE_OF_UNKNOWN_TOTAL = 100_000
@@ -66,3 +68,27 @@ def progress(output: Output) -> Iterator[WorkBoard]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bars:
         yield WorkBoard(output, bars)
+
+
+def scan_progress(board: WorkBoard, name: str) -> ScanProgress:
+    """Progress in MiB of a pass over the log."""
+    works: list[Work] = []
+
+    def show(done_bytes: int, total_bytes: int) -> None:
+        if not works:
+            works.append(board.begin(f"{name} MiB", total_bytes >> 20))
+        works[0].done(done_bytes >> 20)
+
+    return show
+
+
+def opening_progress(board: WorkBoard) -> OpeningProgress:
+    """Progress in MiB of what an opening does."""
+    works: dict[str, Work] = {}
+
+    def show(what: str, done_bytes: int, total_bytes: int) -> None:
+        if what not in works:
+            works[what] = board.begin(f"{what} MiB", total_bytes >> 20)
+        works[what].done(done_bytes >> 20)
+
+    return show

@@ -12,11 +12,10 @@ from typing import Annotated
 
 import typer
 
-from mqstore.tools.cli.maintenance.findings_table import scan_progress
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row
-from mqstore.tools.cli.progress import progress
+from mqstore.tools.cli.progress import progress, scan_progress
 
 __all__ = ["backup"]
 

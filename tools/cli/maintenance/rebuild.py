@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from mqstore.repair.rebuild import rebuild as rebuild_store
-from mqstore.tools.cli.maintenance.findings_table import opening_progress, settings_of
+from mqstore.tools.cli.open_store import settings_of
 from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row
-from mqstore.tools.cli.progress import progress
+from mqstore.tools.cli.progress import opening_progress, progress
 
 __all__ = ["rebuild"]
 

@@ -14,17 +14,12 @@ import typer
 from mqstore.repair.repair_plan import RepairPlan, plan_repair, repair_in_place, repair_into
 from mqstore.store.errors import StoreNotFound
 from mqstore.tools.cli.exit_codes import ExitCode
-from mqstore.tools.cli.maintenance.findings_table import (
-    finding_rows,
-    opening_progress,
-    scan_progress,
-    settings_of,
-    show_findings,
-)
+from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
 from mqstore.tools.cli.maintenance.verify import WorkersOption
+from mqstore.tools.cli.open_store import settings_of
 from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row
-from mqstore.tools.cli.progress import progress
+from mqstore.tools.cli.progress import opening_progress, progress, scan_progress
 
 __all__ = ["repair"]
 

@@ -13,15 +13,11 @@ import typer
 
 from mqstore.store.errors import StoreError, StoreLocked
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
-from mqstore.tools.cli.maintenance.findings_table import (
-    finding_rows,
-    scan_progress,
-    settings_of,
-    show_findings,
-)
+from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
+from mqstore.tools.cli.open_store import settings_of
 from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row
-from mqstore.tools.cli.progress import progress
+from mqstore.tools.cli.progress import progress, scan_progress
 from mqstore.verify.verification import VerifyReport
 from mqstore.verify.verification import verify as verify_store
 

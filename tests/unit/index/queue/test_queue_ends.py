@@ -25,7 +25,8 @@ from mqstore.index.queue import consume_queue_store, entry_kernels
 from mqstore.index.queue.consume_queue import ConsumeQueue, QueueOffsetConflict
 from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
-from mqstore.index.queue.queue_ends import ADDRESS, COLUMNS, MAX_OFFSET, MAX_PHYSICAL_OFFSET, QueueEnds
+from mqstore.index.queue.queue_end_row import ADDRESS, COLUMNS, MAX_OFFSET, MAX_PHYSICAL_OFFSET
+from mqstore.index.queue.queue_ends import QueueEnds
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem

@@ -454,7 +454,9 @@ def test_a_store_with_both_key_indexes_is_sound(tmp_path: Path) -> None:
 def test_a_key_index_that_differs_is_found(tmp_path: Path, kind: str) -> None:
     """Entries taken out of a stored run, or pointing elsewhere."""
     config = store_with_keys(tmp_path)
-    environment = acquire_writable(OsFileSystem(), tmp_path / "mqstore" / "keys", "a writer")
+    environment = acquire_writable(
+        OsFileSystem(), tmp_path / "mqstore" / "keys", "a writer", lmdb_runs.CONTENTS
+    )
 
     def change(transaction):  # type: ignore[no-untyped-def]
         ((key, value),) = [(bytes(key), bytes(value)) for key, value in lmdb_runs._newest_runs(transaction)]

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.record import byte_kernels
+from mqstore.store import byte_kernels
 
 
 @numba.njit
