@@ -10,8 +10,8 @@ from hypothesis import settings
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
-from support.golden_archive import unpack
-from support.golden_manifest import GOLDEN
+from support.golden.archive import unpack
+from support.golden.manifest import GOLDEN
 from support.manual_clock import ManualClock
 
 # No test asserts a wall-clock time, and the first call of a compiled loop takes its time.

@@ -5,7 +5,7 @@
 `buffer`, and its sys flag. `walk` and `lay_out` fill it and check every length in it, so the other kernels
 trust it and check nothing.
 All numbers in `buffer` are big-endian. The caller makes the output arrays large enough: their sizes are
-said at each kernel. The plain-Python twin is tests/support/plain_records.py.
+said at each kernel. The plain-Python twin is tests/support/twins/plain_records.py.
 
 Imported only when a segment is read (compiling takes about a second, once per machine).
 """

@@ -2,7 +2,7 @@
 
 Arrays as each function says; nothing is written but those that the caller gives to be filled. Callers hold no
 lock: the kernels release the GIL. Import this module inside the function that first needs it.
-Source: IndexFile#putKey. The plain twin is tests/support/plain_index_files.py.
+Source: IndexFile#putKey. The plain twin is tests/support/twins/plain_index_files.py.
 """
 
 import numpy as np

@@ -5,7 +5,7 @@ String#hashCode for the index files (index/index_file/index_file_key_index.py). 
 index/queue/entry_kernels.py: the same rules for arrays, bounds and what counts as a record. Nothing is
 written but the arrays that the caller gives to be filled. Callers hold no lock: the kernels release the GIL.
 Import this module inside the function that first needs it.
-Source: IndexService#buildIndex. The plain twins are in tests/support/plain_index_files.py
+Source: IndexService#buildIndex. The plain twins are in tests/support/twins/plain_index_files.py
 and index/keys/memory_key_index.py.
 """
 

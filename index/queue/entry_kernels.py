@@ -11,8 +11,9 @@ whose magic is right and whose lengths add up; its callers also compare the stor
 checked by recovery (store/record/record_kernels.py), not here.
 
 Callers hold no lock: the kernels release the GIL, all but raise_ends. Import this module inside the function
-that first needs it; compiled code is cached on disk. The plain twins are in tests/support/index_kernels.py.
-From the log to keys: index/keys/key_kernels.py. What is asked of queues and keys: index/pull/pull_kernels.py.
+that first needs it; compiled code is cached on disk. The plain twins are in
+tests/support/twins/index_kernels.py. From the log to keys: index/keys/key_kernels.py. What is asked of queues
+and keys: index/pull/pull_kernels.py.
 Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties.
 """
 

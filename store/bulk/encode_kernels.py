@@ -10,7 +10,7 @@ Two steps, as in record_format.py: `encode_rows` does what can be done before th
 mapped file copies into the log.
 
 Callers need not hold the GIL: the kernels release it. Import this module inside the function that first needs
-it; compiled code is cached on disk. The plain twins are in tests/support/plain_rows.py.
+it; compiled code is cached on disk. The plain twins are in tests/support/twins/plain_rows.py.
 """
 
 import numpy as np

@@ -6,7 +6,7 @@ the numbers; texts are stepped over. The caller has checked that all are of the 
 are as msgspec made them; but values can still be of any type.
 
 Arrays: packed uint8, the others int64 or int32, one element a message, filled; C-contiguous.
-The caller need not hold the GIL. The plain twin is in tests/support/plain_rows.py.
+The caller need not hold the GIL. The plain twin is in tests/support/twins/plain_rows.py.
 Source: the MessagePack specification, "Formats".
 """
 

@@ -5,7 +5,7 @@ never reads at or beyond `end`, which must not exceed len(data); it writes nothi
 files: it makes many system calls without the interpreter between them.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs
 it; compiled code is cached on disk. CRCs: store/checksum/crc32_kernels.py. The plain twins are in
-tests/support/record_scan.py.
+tests/support/twins/record_scan.py.
 Source of the rules: CommitLog#checkMessageAndReturnSize; layout: record_format.py.
 """
 

@@ -14,7 +14,7 @@ from mqstore.store.errors import StoreLocked
 from mqstore.store.files.file_system import FileEntry, FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
 
 FILE_SYSTEMS: dict[str, Callable[[], FileSystem]] = {
     "disk": OsFileSystem,

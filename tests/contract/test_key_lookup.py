@@ -20,7 +20,7 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from support.key_log import SEGMENT_BYTES, KeyLog, keys_of
+from support.stores.key_log import SEGMENT_BYTES, KeyLog, keys_of
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from support.crash_campaign import Campaign  # noqa: E402
-from support.crash_explorer import Violation, replay  # noqa: E402
-from support.crash_figures import figures_table, with_figures  # noqa: E402
-from support.planted_bugs import PLANTED_BUGS  # noqa: E402
+from support.crash.campaign import Campaign  # noqa: E402
+from support.crash.explorer import Violation, replay  # noqa: E402
+from support.crash.figures import figures_table, with_figures  # noqa: E402
+from support.crash.planted_bugs import PLANTED_BUGS  # noqa: E402
 
 FULL_STATES, FULL_KILLS = 20_000, 1_000
 

@@ -1,4 +1,4 @@
-"""`make storm`: the interrupt storm at full length; see tests/support/interrupt_storm.py.
+"""`make storm`: the interrupt storm at full length; see tests/support/crash/interrupt_storm.py.
 
 usage: storm.py [--stride 1] [--strikes 2000] [--seed 1] [OPERATION ...]
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.interrupt_storm import OPERATIONS, StormyStore, storm, sweep
+from support.crash.interrupt_storm import OPERATIONS, StormyStore, storm, sweep
 
 
 def main() -> int:

@@ -17,8 +17,8 @@ import pytest
 from mqstore import Message, MessageStore, PutMessageResult, StoreConfig
 from mqstore.store.errors import ConfigIllegal, StoreFull
 from mqstore.store.files.os_file_system import OsCalledRegion, OsFileSystem
-from support.loop_disk import LoopDisk, why_not
-from support.small_store import messages_of
+from support.disks.loop_disk import LoopDisk, why_not
+from support.stores.small_store import messages_of
 
 _MIB = 1 << 20
 _PATIENCE_S = 60

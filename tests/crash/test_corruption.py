@@ -16,11 +16,11 @@ from mqstore import Message, MessageStore
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.record import record_kernels
 from mqstore.store.record.record_format import RecordIllegal, check_record
-from support.log_walk import walk_log
+from support.crash.witness import ROOT, Witness, crash_config
+from support.disks.simulated_disk import SimulatedDisk
 from support.manual_clock import ManualClock
-from support.reference_store import SEGMENT, changed, flipped, opened, reference, walked_from_its_start
-from support.simulated_disk import SimulatedDisk
-from support.witness import ROOT, Witness, crash_config
+from support.stores.reference_store import SEGMENT, changed, flipped, opened, reference, walked_from_its_start
+from support.twins.log_walk import walk_log
 
 
 def test_every_single_bit_flip_in_a_live_record_is_detected() -> None:

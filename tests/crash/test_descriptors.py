@@ -16,7 +16,7 @@ import pytest
 from mqstore import Message, MessageStore, StoreConfig
 from mqstore.store.errors import LimitReached, StoreFull
 from mqstore.store.files import os_file_system
-from support.small_store import messages_of
+from support.stores.small_store import messages_of
 
 
 def config(flush_disk_type: str) -> StoreConfig:

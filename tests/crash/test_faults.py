@@ -2,13 +2,13 @@
 
 Goal: no acknowledged message is lost, every error has its type, and the directory opens again. Method: a
 small life of
-a store (support/fault_runs.py), here with every 13th operation failing; `make crash` takes every one.
+a store (support/disks/fault_runs.py), here with every 13th operation failing; `make crash` takes every one.
 """
 
 import pytest
 
-from support.crash_campaign import sweep_faults
-from support.faults import FAULT_KINDS
+from support.crash.campaign import sweep_faults
+from support.disks.faults import FAULT_KINDS
 
 
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for-good"])

@@ -17,12 +17,12 @@ from mqstore.store.state.recovery_point_format import (
     decode_recovery_point,
     encode_recovery_point,
 )
-from support.crash_oracle import judge
+from support.crash.oracle import judge
+from support.crash.promises import Promises
+from support.crash.witness import ROOT, Witness, crash_config
+from support.disks.medium import Medium, choose
+from support.disks.simulated_disk import Image, SimulatedDisk
 from support.manual_clock import ManualClock
-from support.medium import Medium, choose
-from support.promises import Promises
-from support.simulated_disk import Image, SimulatedDisk
-from support.witness import ROOT, Witness, crash_config
 
 LOG = ROOT / "commitlog"
 SEGMENT = LOG / f"{0:020d}"

@@ -31,9 +31,16 @@ from mqstore.store.state import state_file_format
 from mqstore.store.state.checkpoint_format import decode_checkpoint
 from mqstore.store.state.recovery_point_format import decode_recovery_point
 from mqstore.verify.verification import verify
-from support.reference_store import SEGMENT, changed, opened, reference, replaced, walked_from_its_start
-from support.simulated_disk import Image, SimulatedDisk
-from support.witness import ROOT, crash_config
+from support.crash.witness import ROOT, crash_config
+from support.disks.simulated_disk import Image, SimulatedDisk
+from support.stores.reference_store import (
+    SEGMENT,
+    changed,
+    opened,
+    reference,
+    replaced,
+    walked_from_its_start,
+)
 
 quickly = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 CLOSED, END = reference()

@@ -14,10 +14,10 @@ import pytest
 
 from mqstore.index.index_file.index_file import IndexFileSize
 from mqstore.index.index_file.index_file_key_index import IndexFiles
-from support.key_log import KeyLog
-from support.medium import Medium, choose
-from support.plain_index_files import index_contents, plain_index_files
-from support.simulated_disk import SimulatedDisk
+from support.disks.medium import Medium, choose
+from support.disks.simulated_disk import SimulatedDisk
+from support.stores.key_log import KeyLog
+from support.twins.plain_index_files import index_contents, plain_index_files
 
 ROOT = Path("/store")
 SMALL = IndexFileSize(slot_count=5, entry_count=12)

@@ -1,4 +1,4 @@
-"""The interrupt storm in short: see tests/support/interrupt_storm.py. `make storm` strikes everywhere.
+"""The interrupt storm in short: see tests/support/crash/interrupt_storm.py. `make storm` strikes everywhere.
 
 Each operation is struck at places some way apart, first with every message durable before it is acknowledged,
 then without; signals that strike anywhere follow. The store must hold all its promises then.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.interrupt_storm import OPERATIONS, StormyStore, storm, sweep
+from support.crash.interrupt_storm import OPERATIONS, StormyStore, storm, sweep
 
 SEED = 20261122
 STRIKES = 150

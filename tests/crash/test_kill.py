@@ -20,8 +20,8 @@ import pytest
 
 from mqstore import MessageStore, StoredMessage
 from mqstore.store.record.record_format import check_record
-from support import killed_putter
-from support.killed_putter import CONFIG
+from support.crash import killed_putter
+from support.crash.killed_putter import CONFIG
 
 SEED = 20240919
 ROUNDS = 12

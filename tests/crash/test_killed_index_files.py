@@ -21,8 +21,8 @@ from mqstore.index.index_file.index_file_format import (
 )
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.state.checkpoint_format import decode_checkpoint
+from support.disks.watched_file_system import WatchedFileSystem
 from support.manual_clock import ManualClock
-from support.watched_file_system import WatchedFileSystem
 
 ROOT = Path("/store")
 SLOTS, ENTRIES = 40, 90

@@ -14,10 +14,10 @@ from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles
 from mqstore.index.queue.queue_recovery import bring_up_to_date
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.recovery_point_format import decode_recovery_point
-from support.filled_queues import FilledQueues
+from support.disks.simulated_disk import SimulatedDisk
 from support.manual_clock import ManualClock
-from support.simulated_disk import SimulatedDisk
-from support.small_log import SEGMENT_BYTES, small_config
+from support.stores.filled_queues import FilledQueues
+from support.stores.small_log import SEGMENT_BYTES, small_config
 
 ROOT = Path("/store")
 SEGMENTS = 6

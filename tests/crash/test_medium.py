@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.medium import Medium, choose
-from support.simulated_disk import Image, SimulatedDisk
+from support.disks.medium import Medium, choose
+from support.disks.simulated_disk import Image, SimulatedDisk
 
 FOLDER = Path("/d")
 FILE = FOLDER / "f"

@@ -1,14 +1,14 @@
 """The planted bugs: each defect must be given away by some state, or the crash tests prove nothing.
 
-Method: one decision of the store is changed for the time of a test (support/planted_bugs.py), and the
+Method: one decision of the store is changed for the time of a test (support/crash/planted_bugs.py), and the
 same explorer and oracle as everywhere else are let loose on it. Here those that show within moments;
 `make crash` hunts all.
 """
 
 import pytest
 
-from support.crash_campaign import hunt
-from support.planted_bugs import PLANTED_BUGS
+from support.crash.campaign import hunt
+from support.crash.planted_bugs import PLANTED_BUGS
 
 QUICK = (
     "no-fdatasync",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.crash_explorer import Figures, explore, workload_steps
-from support.crash_figures import figures_table
-from support.crash_workloads import WORKLOADS
+from support.crash.explorer import Figures, explore, workload_steps
+from support.crash.figures import figures_table
+from support.crash.workloads import WORKLOADS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

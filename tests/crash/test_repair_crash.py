@@ -12,10 +12,10 @@ import pytest
 from mqstore.repair.rebuild import rebuild
 from mqstore.repair.repair_plan import repair_in_place, repair_into
 from mqstore.verify.verification import verify
-from support.damaged_store import CONFIG, disk_of, intact, random_damage, survivors, wrong_in
-from support.medium import Medium, choose
-from support.simulated_disk import Image, SimulatedDisk
-from support.witness import ROOT
+from support.crash.witness import ROOT
+from support.disks.medium import Medium, choose
+from support.disks.simulated_disk import Image, SimulatedDisk
+from support.stores.damaged_store import CONFIG, disk_of, intact, random_damage, survivors, wrong_in
 
 NEW = ROOT.parent / "new"
 STRIDE = 7

@@ -18,11 +18,11 @@ from mqstore import Message, MessageStore
 from mqstore.settings.directory_config import tool_config
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.verify.verification import verify
-from support.crash_explorer import recorded_states
-from support.crash_workloads import WORKLOADS
+from support.crash.explorer import recorded_states
+from support.crash.witness import ROOT, crash_config
+from support.crash.workloads import WORKLOADS
+from support.disks.simulated_disk import SimulatedDisk
 from support.manual_clock import ManualClock
-from support.simulated_disk import SimulatedDisk
-from support.witness import ROOT, crash_config
 
 STRIDE = 23
 

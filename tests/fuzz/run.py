@@ -19,8 +19,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
-from support.fuzz_figures import fuzz_table, with_fuzz_figures  # noqa: E402
-from support.hostile_campaign import CaseResult, run_cases  # noqa: E402
+from support.fuzz.campaign import CaseResult, run_cases  # noqa: E402
+from support.fuzz.figures import fuzz_table, with_fuzz_figures  # noqa: E402
 
 FULL_CASES = 20_000
 

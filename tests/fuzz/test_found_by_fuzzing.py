@@ -1,7 +1,7 @@
 """What hostile files once did: each change that the fuzzers, or an attacker, made a store fall over with.
 
 Method: a sound store, one crafted number, name or kind of file; everything is asked of it
-(support/hostile_calls.py), and what it must answer is looked at where that is more than "no failure".
+(support/fuzz/calls.py), and what it must answer is looked at where that is more than "no failure".
 """
 
 import json
@@ -23,9 +23,9 @@ from mqstore.store.files.file_kind import open_regular
 from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
 from mqstore.verify.verification import verify
 from support.command_line import run
-from support.hostile_bases import CONFIG, make_bases, opened
-from support.hostile_calls import Failures, run_calls
-from support.hostile_changes import with_right_crcs
+from support.fuzz.bases import CONFIG, make_bases, opened
+from support.fuzz.calls import Failures, run_calls
+from support.fuzz.changes import with_right_crcs
 
 QUEUE_OFFSET_AT, BODY_LENGTH_AT = 20, 84
 

@@ -1,6 +1,6 @@
 """Hostile stores: a slice of what `make fuzz` asks of 20,000, and the same with all bounds checked.
 
-Method: support/hostile_campaign.py, in processes with limits. A failure says its case; `make fuzz SEED=7
+Method: support/fuzz/campaign.py, in processes with limits. A failure says its case; `make fuzz SEED=7
 CASE=...` runs that again.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from support.fuzz_figures import fuzz_table
-from support.hostile_bases import make_bases
-from support.hostile_campaign import run_cases
-from support.hostile_changes import CHANGES, make_hostile
+from support.fuzz.bases import make_bases
+from support.fuzz.campaign import run_cases
+from support.fuzz.changes import CHANGES, make_hostile
+from support.fuzz.figures import fuzz_table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIGURES = REPOSITORY / "docs" / "fuzz_figures.json"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mqstore.index.index_file import index_file_format as index_file
-from support.golden_manifest import GOLDEN_NAMES, manifest_rows
+from support.golden.manifest import GOLDEN_NAMES, manifest_rows
 
 SLOT_COUNT, ENTRY_COUNT = 500, 2_000
 

@@ -4,7 +4,7 @@ import pytest
 
 from mqstore.index.index_file import index_file_format as index_file
 from mqstore.index.index_file.index_file_format import IndexEntry, IndexHeader
-from support.format_page import field_table, table
+from support.golden.format_page import field_table, table
 
 PAGE = "index_file.md"
 

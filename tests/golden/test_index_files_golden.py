@@ -19,10 +19,10 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.log.recovery import recover
-from support.golden_manifest import GOLDEN_NAMES, VERSION_NAMES
-from support.interop_golden import SETTINGS
+from support.golden.manifest import GOLDEN_NAMES, VERSION_NAMES
+from support.interop.golden import SETTINGS
 from support.manual_clock import ManualClock
-from support.plain_index_files import index_contents
+from support.twins.plain_index_files import index_contents
 
 
 class Broker(NamedTuple):

@@ -16,7 +16,7 @@ from mqstore.index.keys.memory_key_index import MemoryKeyIndex
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
 from mqstore.store.files.os_file_system import OsFileSystem
-from support.golden_manifest import GOLDEN_NAMES, manifest_rows
+from support.golden.manifest import GOLDEN_NAMES, manifest_rows
 from support.manual_clock import ManualClock
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1_048_576, max_message_size=65_536)

@@ -23,7 +23,7 @@ from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.properties_format import encode_properties
 from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, check_record, encode_record, encode_topic
 from mqstore.store.message.stored_message import StoredMessage
-from support.golden_manifest import GOLDEN_NAMES, ExpectedRecord, expected_records, manifest_rows
+from support.golden.manifest import GOLDEN_NAMES, ExpectedRecord, expected_records, manifest_rows
 from support.manual_clock import ManualClock
 
 CONFIG = StoreConfig(

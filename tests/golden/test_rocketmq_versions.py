@@ -1,7 +1,7 @@
 """Small directories of each RocketMQ version: mqstore finds in them what RocketMQ itself found.
 
-Made by support/interop_golden.py with 5.5.0, 5.1.4 and 4.9.7, closed or killed: 400 messages in small files,
-of every shape that support/interop_messages.py knows. Method: each is opened as it is, reading only, and as a
+Made by support/interop/golden.py with 5.5.0, 5.1.4 and 4.9.7, closed or killed: 400 messages in small files,
+of every shape that support/interop/messages.py knows. Method: each is opened as it is, reading only, and as a
 copy that is recovered for writing; every queue entry, every field of every message, every consumer offset and
 the range of the log are compared with the manifest. The same without Java as tests/interop/ does with it.
 """
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.golden_manifest import VERSION_NAMES, manifest
-from support.interop_golden import SETTINGS
-from support.interop_mqstore import Operations
+from support.golden.manifest import VERSION_NAMES, manifest
+from support.interop.golden import SETTINGS
+from support.interop.mqstore import Operations
 
 
 @pytest.fixture(params=VERSION_NAMES)

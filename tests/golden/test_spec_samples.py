@@ -52,7 +52,7 @@ from mqstore.store.record.record_format import (
     encode_topic,
 )
 from mqstore.store.message.stored_message import StoredMessage
-from support.state_file_samples import STATE_FILES
+from support.stores.state_file_samples import STATE_FILES
 
 BORN, STORED = 1_726_740_000_000, 1_726_740_000_123
 

@@ -1,7 +1,7 @@
 """The text of state files as each RocketMQ version writes it: read, and written again byte for byte.
 
 4.9.7 and 5.1.4 write with fastjson, as mqstore does; 5.5.0 with fastjson2, every item on a line of its own.
-Source: config/*.json in the golden directories (support/interop_golden.py).
+Source: config/*.json in the golden directories (support/interop/golden.py).
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.state.state_file_format import decode, encode
-from support.golden_manifest import VERSION_NAMES, manifest
+from support.golden.manifest import VERSION_NAMES, manifest
 
 FILES = ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"]
 STRING_OR_SPACE = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|\s+')

@@ -11,7 +11,7 @@ from mqstore.metadata.state_record import Bean
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.metadata.subscription_groups import SubscriptionGroupConfig
 from mqstore.metadata.topics import TopicConfig
-from support.format_page import code_block, table
+from support.golden.format_page import code_block, table
 from support.manual_clock import ManualClock
 
 VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 1726740000000}

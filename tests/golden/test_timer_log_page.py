@@ -3,7 +3,7 @@
 from mqstore.schedule.delay import timer_log_format as timer_log
 from mqstore.schedule.delay.timer_log_format import TimerUnit, WheelSlot
 from mqstore.store.record.java_hash import string_hash
-from support.format_page import FieldRow, code_block, field_table
+from support.golden.format_page import FieldRow, code_block, field_table
 
 PAGE = "timer_log.md"
 UNIT = TimerUnit(1, 2, 3, 4, 5, 6, 7, 8)

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from support.interop_process import ROCKETMQ_VERSIONS, Mqstore, RocketMq, prepared_versions
+from support.interop.process import ROCKETMQ_VERSIONS, Mqstore, RocketMq, prepared_versions
 
 SEED = int(os.environ.get("SEED", "1"))
 

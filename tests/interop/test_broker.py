@@ -3,7 +3,7 @@
 Method: mqstore writes a directory with messages not yet consumed, failed once, and waiting. Over one copy the
 real client consumes from a real broker, and what it fails on goes through the broker's own retries to its
 dead letters; over another one mqstore's consumer does the same. The records of each message must be equal
-(support/interop_chain.py says but for what). Then the broker stops, by itself or by kill -9, and mqstore goes
+(support/interop/chain.py says but for what). Then the broker stops, by itself or by kill -9, and mqstore goes
 on in its directory: no attempt may be missing and none be made twice.
 """
 
@@ -18,10 +18,10 @@ import pytest
 
 from mqstore.store.errors import StoreError
 from mqstore.store.message.stored_message import StoredMessage
-from support import interop_chain as chain
-from support.interop_broker import BrokerRun, broker_port, eventually, running_broker
-from support.interop_picture import differences
-from support.interop_process import ROCKETMQ_VERSIONS, prepared_versions, rocketmq_settings
+from support.interop import chain
+from support.interop.broker import BrokerRun, broker_port, eventually, running_broker
+from support.interop.picture import differences
+from support.interop.process import ROCKETMQ_VERSIONS, prepared_versions, rocketmq_settings
 
 # What a RocketMQ producer and its broker add to a message of their own accord.
 _ADDED_ON_THE_WAY = {"UNIQ_KEY", "WAIT", "CLUSTER", "MSG_REGION", "TRACE_ON", "REAL_TOPIC", "REAL_QID"}

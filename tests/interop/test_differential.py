@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from support.interop_messages import GROUPS, MAX_BODY_BYTES, QUEUES, TAGS, Traffic
-from support.interop_picture import differences, take_picture
-from support.interop_process import Mqstore, RocketMq, StoreProcess
-from support.interop_stores import SETTINGS, create_topics_and_groups
+from support.interop.messages import GROUPS, MAX_BODY_BYTES, QUEUES, TAGS, Traffic
+from support.interop.picture import differences, take_picture
+from support.interop.process import Mqstore, RocketMq, StoreProcess
+from support.interop.stores import SETTINGS, create_topics_and_groups
 
 Json = dict[str, Any]
 

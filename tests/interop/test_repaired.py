@@ -17,11 +17,11 @@ from mqstore.repair.repair_plan import repair_in_place
 from mqstore.settings.directory_config import tool_config
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.verify.verification import verify
-from support.interop_messages import Traffic
-from support.interop_picture import Picture, differences, directory_bytes, take_picture
-from support.interop_process import Mqstore, RocketMq
-from support.interop_stores import SETTINGS, create_topics_and_groups, put_all
-from support.log_walk import walk_log
+from support.interop.messages import Traffic
+from support.interop.picture import Picture, differences, directory_bytes, take_picture
+from support.interop.process import Mqstore, RocketMq
+from support.interop.stores import SETTINGS, create_topics_and_groups, put_all
+from support.twins.log_walk import walk_log
 
 MESSAGES = 5_000
 SEGMENT_BYTES = SETTINGS["mapped_file_size_commit_log"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from support.interop_messages import Traffic
-from support.interop_picture import differences
-from support.interop_process import Mqstore, RocketMq, StoreProcess
-from support.interop_stores import SETTINGS, put_all
+from support.interop.messages import Traffic
+from support.interop.picture import differences
+from support.interop.process import Mqstore, RocketMq, StoreProcess
+from support.interop.stores import SETTINGS, put_all
 
 # Level 3 does not come due while a test runs.
 DELAYS = SETTINGS | {"message_delay_level": "1s 1s 1h"}

@@ -1,7 +1,7 @@
 """They write, we read: a directory of Apache RocketMQ's holds the same for mqstore as for RocketMQ itself.
 
 Method: RocketMQ puts 10,000 messages made from a seed and stops, by itself or by kill -9; then it opens the
-directory again, mqstore opens a copy, and both are asked for everything (interop_picture.py).
+directory again, mqstore opens a copy, and both are asked for everything (tests/support/interop/picture.py).
 """
 
 import shutil
@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from support.interop_messages import Traffic
-from support.interop_picture import (
+from support.interop.messages import Traffic
+from support.interop.picture import (
     Questions,
     answers_of,
     assert_same_answers,
     differences,
     take_picture,
 )
-from support.interop_process import Mqstore, RocketMq
-from support.interop_stores import SETTINGS, create_topics_and_groups, put_all
+from support.interop.process import Mqstore, RocketMq
+from support.interop.stores import SETTINGS, create_topics_and_groups, put_all
 
 MESSAGES = 10_000
 # Reading only, with their index files; writing, with an index of our own beside theirs.

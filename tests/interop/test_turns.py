@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from support.interop_messages import Traffic
-from support.interop_picture import (
+from support.interop.messages import Traffic
+from support.interop.picture import (
     Picture,
     Questions,
     answers_of,
@@ -17,8 +17,8 @@ from support.interop_picture import (
     differences,
     take_picture,
 )
-from support.interop_process import Mqstore, RocketMq, StoreProcess
-from support.interop_stores import SETTINGS, create_topics_and_groups, put_all
+from support.interop.process import Mqstore, RocketMq, StoreProcess
+from support.interop.stores import SETTINGS, create_topics_and_groups, put_all
 
 Json = dict[str, Any]
 

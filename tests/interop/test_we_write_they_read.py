@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.interop_messages import Traffic
-from support.interop_picture import (
+from support.interop.messages import Traffic
+from support.interop.picture import (
     Questions,
     answers_of,
     assert_same_answers,
@@ -19,8 +19,8 @@ from support.interop_picture import (
     directory_bytes,
     take_picture,
 )
-from support.interop_process import Mqstore, RocketMq
-from support.interop_stores import SETTINGS, create_topics_and_groups, put_all
+from support.interop.process import Mqstore, RocketMq
+from support.interop.stores import SETTINGS, create_topics_and_groups, put_all
 
 MESSAGES = 10_000
 IPV6_STORE_HOST = "[2001:db8::2]:10911"

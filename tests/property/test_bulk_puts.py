@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from mqstore import Host, Message, MessageStore
 from mqstore.store.errors import MessageIllegal, StoreError
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.message_rows import MESSAGES, as_arrow, as_buffers, as_values
-from support.small_store import SmallStore, messages_of
+from support.stores.small_store import SmallStore, messages_of
+from support.twins.message_rows import MESSAGES, as_arrow, as_buffers, as_values
 
 HOSTS = st.sampled_from(["127.0.0.1:10911", "[2001:db8::7]:4711"])
 # A long list goes another way than a short one.

@@ -23,7 +23,7 @@ from mqstore import Disposition, GetMessageStatus, Message, MessageStore, Stored
 from mqstore.store.errors import MessageIllegal, QueueIllegal
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.manual_clock import ManualClock
-from support.small_store import SmallStore, kill
+from support.stores.small_store import SmallStore, kill
 
 TOPICS = st.sampled_from(["orders", "events"])
 QUEUES = st.integers(0, 2)

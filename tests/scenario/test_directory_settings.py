@@ -28,10 +28,10 @@ from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.record_format import decode_header
 from mqstore.verify.verification import verify
+from support.disks.medium import Medium, choose
+from support.disks.simulated_disk import SimulatedDisk
 from support.manual_clock import ManualClock
-from support.medium import Medium, choose
-from support.simulated_disk import SimulatedDisk
-from support.small_store import directory_content, messages_of
+from support.stores.small_store import directory_content, messages_of
 
 OWN = StoreConfig(
     mapped_file_size_commit_log=131_072,

@@ -11,7 +11,7 @@ from mqstore import Message, MessageStore, PutMessageResult
 from mqstore.metadata.topics import Perm
 from mqstore.store.errors import MessageIllegal, SubscriptionGroupNotExist, TopicNotExist
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.small_store import SmallStore, messages_of
+from support.stores.small_store import SmallStore, messages_of
 
 RETRY, DEAD = "%RETRY%billing", "%DLQ%billing"
 MANY = [Message("orders", b"")] * 40

@@ -11,7 +11,7 @@ from mqstore import Message, MessageStore, message_store
 from mqstore.store.errors import StoreClosed
 from mqstore.store.files import os_file_lock
 from mqstore.store.state import state_file
-from support.interrupts import interrupted_at
+from support.disks.interrupts import interrupted_at
 
 
 class Struck(Exception):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 
 OPEN = """
 import gc, sys
@@ -19,7 +19,7 @@ from pathlib import Path
 from mqstore import Message, MessageStore
 from mqstore.store.errors import CorruptRecord
 from mqstore.index import get_message
-from support.interrupts import interrupt_at
+from support.disks.interrupts import interrupt_at
 
 def pull(store, count):
     try:

@@ -11,8 +11,8 @@ import pytest
 from mqstore import Message, MessageStore
 from mqstore.store.files.file_system import FileSystem
 from support.manual_clock import ManualClock
-from support.small_log import small_config
-from support.small_store import SmallStore, messages_of
+from support.stores.small_log import small_config
+from support.stores.small_store import SmallStore, messages_of
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from mqstore import Message, MessageStore, ResponseCode
 from mqstore.store.errors import GroupIllegal, QueueIllegal, StoreError, TopicIllegal
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.small_store import SmallStore, messages_of
+from support.stores.small_store import SmallStore, messages_of
 
 Put = Callable[[MessageStore, Message], object]
 COUNT = 60

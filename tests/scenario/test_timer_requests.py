@@ -14,7 +14,7 @@ from mqstore.store.errors import TimerNotEnabled
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.record.properties_format import encode_properties
 from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from support.small_store import SmallStore
+from support.stores.small_store import SmallStore
 
 GOOD = Message("orders", b"good", properties={"colour": "blue"})
 NAMES = ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"]

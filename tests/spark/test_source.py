@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mqstore.tools.spark.jobs.flights_report import run_report
 from mqstore.tools.spark.schema import SCHEMA
 from mqstore.tools.spark.session import local_session
-from support.plain_records import read_rows, record, write_segment
+from support.twins.plain_records import read_rows, record, write_segment
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

@@ -1,6 +1,6 @@
 """The campaign behind `make crash`: all the crash tests at full length, on all cores, and what came of them.
 
-    states      workloads of ever new runs are explored until so many states were opened (crash_explorer.py)
+    states      workloads of ever new runs are explored until so many states were opened (explorer.py)
     faults      every operation of a small life fails once, and from then on (fault_runs.py)
     planted     each planted bug is hunted until a state gives it away (planted_bugs.py)
     kills       two loops of fork and SIGKILL on real files (kill_loop.py)
@@ -18,12 +18,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from support.crash_explorer import Figures, Violation, explore, open_on_reused_space
-from support.crash_workloads import WORKLOADS
-from support.fault_runs import run_with_fault
-from support.faults import FAULT_KINDS
-from support.kill_loop import KillFigures, kill_again_and_again
-from support.planted_bugs import PLANTED_BUGS
+from support.crash.explorer import Figures, Violation, explore, open_on_reused_space
+from support.crash.kill_loop import KillFigures, kill_again_and_again
+from support.crash.planted_bugs import PLANTED_BUGS
+from support.crash.workloads import WORKLOADS
+from support.disks.fault_runs import run_with_fault
+from support.disks.faults import FAULT_KINDS
 
 __all__ = ["Campaign", "Outcome", "hunt", "sweep_faults"]
 

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mqstore import MessageStore
-from support.crash_oracle import judge, judge_afterwards
-from support.crash_workloads import WORKLOADS
+from support.crash.oracle import judge, judge_afterwards
+from support.crash.promises import Promises
+from support.crash.witness import ROOT, Witness, crash_config
+from support.crash.workloads import WORKLOADS
+from support.disks.medium import Medium, choose
+from support.disks.simulated_disk import Image, SimulatedDisk
 from support.manual_clock import ManualClock
-from support.medium import Medium, choose
-from support.promises import Promises
-from support.simulated_disk import Image, SimulatedDisk
-from support.witness import ROOT, Witness, crash_config
 
 __all__ = [
     "Figures",
@@ -149,7 +149,7 @@ def explore(workload_name: str, run_number: int, states_per_step: int, *, stride
 
 
 def _acknowledged(run: _Run) -> int:
-    from support.promises import Acknowledged
+    from support.crash.promises import Acknowledged
 
     return sum(isinstance(event, Acknowledged) for _, event in run.witness.events)
 

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable
 from contextlib import suppress
 
-from support.simulated_disk import SimulatedDisk, Step
+from support.disks.simulated_disk import SimulatedDisk, Step
 
 __all__ = ["run_in_child"]
 

@@ -28,7 +28,7 @@ from mqstore import Message, MessageStore, StoreConfig
 from mqstore.repair.repair_plan import repair_in_place
 from mqstore.store.errors import StoreClosed
 from mqstore.verify.verification import verify
-from support.small_log import small_config
+from support.stores.small_log import small_config
 
 __all__ = ["OPERATIONS", "StormyStore", "Strike", "Struck", "storm", "struck", "sweep"]
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from mqstore import MessageStore
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
-from support import killed_putter
-from support.log_walk import SCHEDULE_TOPIC, LogRecord, walk_log
+from support.crash import killed_putter
+from support.twins.log_walk import SCHEDULE_TOPIC, LogRecord, walk_log
 
 __all__ = ["KillFigures", "kill_again_and_again"]
 

@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 from mqstore import Message, MessageStore
 from mqstore.schedule.delay.delay_levels import DelayLevels
-from support.log_walk import SCHEDULE_TOPIC, LogEnd, LogRecord, java_hash, walk_log
+from support.crash.promises import Acknowledged, Promises
+from support.crash.witness import ROOT, body_of
+from support.disks.simulated_disk import SimulatedDisk
 from support.manual_clock import ManualClock
-from support.promises import Acknowledged, Promises
-from support.simulated_disk import SimulatedDisk
-from support.witness import ROOT, body_of
+from support.twins.log_walk import SCHEDULE_TOPIC, LogEnd, LogRecord, java_hash, walk_log
 
 __all__ = ["judge", "judge_afterwards"]
 

@@ -31,9 +31,9 @@ from mqstore.store.state.abort_file import AbortFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store.state.state_file import StateFile
-from support.record_scan import BLANK, DATA_ENDS, NO_RECORD, lenient_record_size
-from support.simulated_disk import SimulatedDisk, SimulatedRegion
-from support.simulated_lock import SimulatedLock
+from support.disks.simulated_disk import SimulatedDisk, SimulatedRegion
+from support.disks.simulated_lock import SimulatedLock
+from support.twins.record_scan import BLANK, DATA_ENDS, NO_RECORD, lenient_record_size
 
 __all__ = ["PLANTED_BUGS", "PlantedBug"]
 

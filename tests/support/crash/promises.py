@@ -1,7 +1,7 @@
 """The promises of a store: what it has said up to a moment, and hence what must be true after a crash there.
 
 Kept outside of the store, by the witness of a workload (witness.py), as events with the number of the
-disk's steps at that time. `Promises` is their sum. What follows from it is judged by crash_oracle.py.
+disk's steps at that time. `Promises` is their sum. What follows from it is judged by oracle.py.
 """
 
 import copy

@@ -13,10 +13,7 @@ from mqstore import Message, MessageStore, PutMessageResult, StoreConfig
 from mqstore.schedule.retry.send_back import SendBackResult
 from mqstore.store.message.put_result import PutColumnsResult
 from mqstore.store.status import PutMessageStatus
-from support.log_walk import SCHEDULE_TOPIC, walk_log
-from support.manual_clock import ManualClock
-from support.message_rows import as_values
-from support.promises import (
+from support.crash.promises import (
     Acknowledged,
     Committed,
     Event,
@@ -29,7 +26,10 @@ from support.promises import (
     TimeIs,
     TopicCreated,
 )
-from support.simulated_disk import SimulatedDisk
+from support.disks.simulated_disk import SimulatedDisk
+from support.manual_clock import ManualClock
+from support.twins.log_walk import SCHEDULE_TOPIC, walk_log
+from support.twins.message_rows import as_values
 
 __all__ = ["ROOT", "Witness", "body_of", "crash_config"]
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from mqstore import Host
 from support.baton import Baton, BatonLock, BatonWaiters
-from support.crash_workloads_of_two import forked_children, lost_lock
-from support.witness import Witness
+from support.crash.witness import Witness
+from support.crash.workloads_of_two import forked_children, lost_lock
 
 __all__ = ["WORKLOADS", "Workload"]
 

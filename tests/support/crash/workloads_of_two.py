@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from mqstore import StoreError
-from support.forked_child import run_in_child
-from support.witness import ROOT, Witness
+from support.crash.forked_child import run_in_child
+from support.crash.witness import ROOT, Witness
 
 __all__ = ["forked_children", "lost_lock"]
 

@@ -14,14 +14,14 @@ import random
 from collections.abc import Callable
 
 from mqstore import MessageStore, StoreError
-from support.crash_explorer import Violation
-from support.crash_oracle import judge, judge_afterwards
-from support.faults import Fault, FaultKind
+from support.crash.explorer import Violation
+from support.crash.oracle import judge, judge_afterwards
+from support.crash.promises import Promises
+from support.crash.witness import ROOT, Witness, crash_config
+from support.disks.faults import Fault, FaultKind
+from support.disks.medium import Medium, choose
+from support.disks.simulated_disk import SimulatedDisk
 from support.manual_clock import ManualClock
-from support.medium import Medium, choose
-from support.promises import Promises
-from support.simulated_disk import SimulatedDisk
-from support.witness import ROOT, Witness, crash_config
 
 __all__ = ["run_with_fault"]
 

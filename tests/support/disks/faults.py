@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mqstore.store.errors import LimitReached, StoreFull
-from support.simulated_disk import ShortWrite, SimulatedDisk
+from support.disks.simulated_disk import ShortWrite, SimulatedDisk
 
 __all__ = ["FAULT_KINDS", "Fault", "FaultKind"]
 

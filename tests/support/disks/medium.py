@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from support.simulated_disk import Image, SimulatedDisk, Step
+from support.disks.simulated_disk import Image, SimulatedDisk, Step
 
 __all__ = ["Medium", "choose"]
 

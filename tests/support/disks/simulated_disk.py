@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from mqstore.store.clock import Clock
 from mqstore.store.files.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
+from support.disks.simulated_lock import SimulatedLock
 from support.manual_clock import ManualClock
-from support.simulated_lock import SimulatedLock
 
 __all__ = ["Image", "ShortWrite", "SimulatedDisk", "SimulatedRegion", "Step"]
 

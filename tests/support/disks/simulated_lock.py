@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mqstore.store.errors import StoreLocked
 
 if TYPE_CHECKING:
-    from support.simulated_disk import SimulatedDisk
+    from support.disks.simulated_disk import SimulatedDisk
 
 __all__ = ["SimulatedLock"]
 

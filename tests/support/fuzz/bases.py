@@ -15,9 +15,9 @@ from pathlib import Path
 from mqstore import Message, MessageStore
 from mqstore.store.config import StoreConfig
 from mqstore.store.record.host import Host
+from support.crash.witness import crash_config
 from support.manual_clock import ManualClock
-from support.small_store import kill, messages_of
-from support.witness import crash_config
+from support.stores.small_store import kill, messages_of
 
 __all__ = ["BASES", "CONFIG", "NOW_MS", "make_bases", "opened"]
 

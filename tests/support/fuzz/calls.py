@@ -25,7 +25,7 @@ from mqstore import Message, MessageStore, StoredMessage, StoreError
 from mqstore.repair.rebuild import rebuild
 from mqstore.repair.repair_plan import repair_in_place, repair_into
 from mqstore.verify.verification import verify
-from support.hostile_bases import CONFIG, NOW_MS, opened
+from support.fuzz.bases import CONFIG, NOW_MS, opened
 from support.manual_clock import ManualClock
 
 __all__ = ["Failures", "run_calls"]

@@ -1,7 +1,7 @@
 """Runs hostile cases, each in a process of its own: forked off one that is warm, within limits, and judged.
 
-A case is a copy of a sound store (hostile_bases.py), changed (hostile_changes.py) by the chance of its seed
-and number, and asked everything (hostile_calls.py). It fails if a call fails, and if its process
+A case is a copy of a sound store (bases.py), changed (changes.py) by the chance of its seed
+and number, and asked everything (calls.py). It fails if a call fails, and if its process
 
     dies by a signal            SIGSEGV, SIGBUS, an abort: with the call that it was in
     works too long              10 s of processor time for all calls together (RLIMIT_CPU), or 30 s by clock:
@@ -35,9 +35,9 @@ from pathlib import Path
 
 import msgspec
 
-from support.hostile_bases import BASES, make_bases
-from support.hostile_calls import Failures, run_calls
-from support.hostile_changes import make_hostile
+from support.fuzz.bases import BASES, make_bases
+from support.fuzz.calls import Failures, run_calls
+from support.fuzz.changes import make_hostile
 
 __all__ = ["Campaign", "CaseResult", "run_cases"]
 

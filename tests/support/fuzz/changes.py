@@ -29,7 +29,7 @@ from mqstore.index.index_file.index_point_format import encode_index_point
 from mqstore.index.keys.key_index_format import encode_state
 from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles, encode_queue_names
 from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
-from support.hostile_bases import CONFIG
+from support.fuzz.bases import CONFIG
 
 __all__ = ["CHANGES", "hostile_names", "make_hostile", "with_right_crcs"]
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 __all__ = ["FieldRow", "code_block", "field_table", "table"]
 
-_PAGES = Path(__file__).resolve().parents[2] / "docs" / "format"
+_PAGES = Path(__file__).resolve().parents[3] / "docs" / "format"
 
 
 class FieldRow(NamedTuple):

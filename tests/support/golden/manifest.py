@@ -1,6 +1,6 @@
 """What RocketMQ said of each golden directory: `tests/golden/<name>.manifest.jsonl.zst`, line by line.
 
-Each object has one key, its kind. Directories of 5.5.0, 5.1.4 and 4.9.7 (interop_golden.py) have `log`,
+Each object has one key, its kind. Directories of 5.5.0, 5.1.4 and 4.9.7 (golden.py) have `log`,
 `state`, `queue` and `message`: what that version found when it opened the directory again. Directories of
 5.3.3 have `put`: what it answered to each put. A put of kind `batch` stands for five records, of which it
 gives the ids, the sum of the sizes, the first queue offset, and length and CRC of the client's batch body;
@@ -30,7 +30,7 @@ __all__ = [
     "write_manifest",
 ]
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 GOLDEN_NAMES = ("rocketmq-5.3.3-clean", "rocketmq-5.3.3-killed", "rocketmq-5.3.3-propcrc")
 """Directories of 1,995 records."""
 VERSION_NAMES = tuple(

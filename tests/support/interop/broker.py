@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from support.interop_process import BUILD, Refused, java_command
+from support.interop.process import BUILD, Refused, java_command
 
 __all__ = ["BrokerRun", "Client", "broker_port", "eventually", "running_broker"]
 

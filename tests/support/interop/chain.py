@@ -25,8 +25,8 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, dead_letter_topic, retry_topic
 from mqstore.store.record.host import Host
 from mqstore.store.status import Disposition
-from support.interop_mqstore import encode_host
-from support.interop_stores import SETTINGS
+from support.interop.mqstore import encode_host
+from support.interop.stores import SETTINGS
 from support.manual_clock import ManualClock
 
 __all__ = [

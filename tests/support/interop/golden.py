@@ -1,9 +1,9 @@
 """Makes the golden directories of each RocketMQ version: tests/golden/rocketmq-<version>-{clean,killed}.
 
-    make interop ARGS=--collect-only && PYTHONPATH=tests .venv/bin/python -m support.interop_golden
+    make interop ARGS=--collect-only && PYTHONPATH=tests .venv/bin/python -m support.interop.golden
 
 Each is a small store, closed or killed, without the databases and metrics of the broker around it
-(golden_archive.py), and what RocketMQ itself found in it when it opened it again (golden_manifest.py): a line
+(archive.py), and what RocketMQ itself found in it when it opened it again (manifest.py): a line
 for the log, for the state files, for each queue and for each message. They are made again only where a
 version is added, for every run gives other times.
 tests/golden/test_rocketmq_versions.py reads them, without Java.
@@ -13,12 +13,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from support.golden_archive import pack
-from support.golden_manifest import GOLDEN, write_manifest
-from support.interop_messages import Traffic
-from support.interop_picture import take_picture
-from support.interop_process import ROCKETMQ_VERSIONS, RocketMq
-from support.interop_stores import create_topics_and_groups, put_all
+from support.golden.archive import pack
+from support.golden.manifest import GOLDEN, write_manifest
+from support.interop.messages import Traffic
+from support.interop.picture import take_picture
+from support.interop.process import ROCKETMQ_VERSIONS, RocketMq
+from support.interop.stores import create_topics_and_groups, put_all
 
 __all__ = ["SETTINGS", "main"]
 

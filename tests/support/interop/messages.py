@@ -1,6 +1,6 @@
 """Messages to put, made from a seed: every shape that a broker's producers and its own services give them.
 
-A message is a dict of JSON values, so that it can go to either store (interop_process.py). Generated are
+A message is a dict of JSON values, so that it can go to either store (process.py). Generated are
 topics from 1 to 255 bytes, tags that are missing, not ASCII, or of negative hash, several keys, user
 properties, flags, hosts of both families, empty and largest bodies, compressed ones, all delay levels and
 some beyond, half, commit and rollback records, and batches.

@@ -1,4 +1,4 @@
-"""mqstore as tests/interop/ talks to it: `python -m support.interop_mqstore`, one JSON object a line.
+"""mqstore as tests/interop/ talks to it: `python -m support.interop.mqstore`, one JSON object a line.
 
 The twin of tests/interop/driver/: the same operations, the same fields, so that what both answer can be
 compared as it is.

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
-from support.interop_messages import QUEUES, TAGS
-from support.interop_process import StoreProcess
+from support.interop.messages import QUEUES, TAGS
+from support.interop.process import StoreProcess
 
 __all__ = [
     "Picture",
@@ -70,7 +70,7 @@ def take_picture(
 
 @dataclass(frozen=True)
 class Questions:
-    """Requests to be answered alike; see interop_mqstore.py for their fields."""
+    """Requests to be answered alike; see mqstore.py for their fields."""
 
     pulls: list[list[Any]]
     times: list[list[Any]]

@@ -1,6 +1,6 @@
 """Two stores to compare, each in a process of its own: Apache RocketMQ's, of some version, and mqstore.
 
-Both take the same requests, one JSON object a line (tests/interop/driver/, interop_mqstore.py), so that a
+Both take the same requests, one JSON object a line (tests/interop/driver/, mqstore.py), so that a
 test reads the same whoever writes and whoever reads. A process serves many stores one after another, and is
 started again by itself after it was killed. `make interop` puts RocketMQ's classes where they are looked for.
 """
@@ -25,7 +25,7 @@ __all__ = [
     "rocketmq_settings",
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BUILD = ROOT / "build" / "interop"
 
 ROCKETMQ_VERSIONS = ("5.5.0", "5.1.4", "4.9.7")
@@ -140,7 +140,7 @@ class StoreProcess(abc.ABC):
             process.communicate()
 
     def put(self, messages: list[dict[str, Any]], at_once: int = 500) -> list[dict[str, Any]]:
-        """Put messages (interop_messages.py); what became of each."""
+        """Put messages (messages.py); what became of each."""
         results: list[dict[str, Any]] = []
         for at in range(0, len(messages), at_once):
             results += self.ask("put", messages=messages[at : at + at_once])
@@ -160,7 +160,7 @@ class Mqstore(StoreProcess):
         return answer
 
     def _command(self) -> list[str]:
-        return [sys.executable, "-P", "-m", "support.interop_mqstore"]
+        return [sys.executable, "-P", "-m", "support.interop.mqstore"]
 
     def _environment(self) -> dict[str, str]:
         path = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from support.interop_messages import GROUPS, MAX_BODY_BYTES, QUEUES
-from support.interop_process import StoreProcess
+from support.interop.messages import GROUPS, MAX_BODY_BYTES, QUEUES
+from support.interop.process import StoreProcess
 
 __all__ = ["SETTINGS", "create_topics_and_groups", "put_all"]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from support.crash_figures import with_text_between
+from support.crash.figures import with_text_between
 
 __all__ = ["BEGIN", "END", "power_cut_table", "with_power_cuts"]
 

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from support.log_walk import SCHEDULE_TOPIC, LogRecord, java_hash
 from support.powercut.plain_reader import PlainStore, QueueEntry
 from support.powercut.sent import DELAY_MS, GROUP, sent
+from support.twins.log_walk import SCHEDULE_TOPIC, LogRecord, java_hash
 
 __all__ = ["Acknowledged", "Promises", "Violation", "judge_as_left", "judge_reopened", "read_promises"]
 

@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from support.log_walk import LogEnd, LogRecord, walk_log
+from support.twins.log_walk import LogEnd, LogRecord, walk_log
 
 __all__ = ["PlainStore", "QueueEntry", "read_store"]
 

@@ -121,7 +121,7 @@ def main() -> None:
     settings = Settings(**json.loads(sys.stdin.read()))
     with contextlib.ExitStack() as stack:
         if settings.plant:
-            from support.planted_bugs import PLANTED_BUGS
+            from support.crash.planted_bugs import PLANTED_BUGS
 
             stack.enter_context(PLANTED_BUGS[settings.plant].plant())
         seen = look_and_go_on(settings)

@@ -300,7 +300,7 @@ def main() -> None:
     worker = Worker(settings)
     with contextlib.ExitStack() as stack:
         if settings.plant:
-            from support.planted_bugs import PLANTED_BUGS
+            from support.crash.planted_bugs import PLANTED_BUGS
 
             stack.enter_context(PLANTED_BUGS[settings.plant].plant())
         stack.enter_context(announced_retention(worker))

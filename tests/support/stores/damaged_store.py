@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mqstore import Message, MessageStore
-from support.log_walk import LogRecord, walk_log
+from support.crash.witness import ROOT, Witness, crash_config
+from support.disks.simulated_disk import Image, SimulatedDisk
 from support.manual_clock import ManualClock
-from support.simulated_disk import Image, SimulatedDisk
-from support.small_store import messages_of
-from support.witness import ROOT, Witness, crash_config
+from support.stores.small_store import messages_of
+from support.twins.log_walk import LogRecord, walk_log
 
 __all__ = [
     "CONFIG",

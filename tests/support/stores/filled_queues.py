@@ -11,7 +11,7 @@ from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.message.put_result import PutMessageResult
 from support.manual_clock import ManualClock
-from support.small_log import SmallLog
+from support.stores.small_log import SmallLog
 
 __all__ = ["FilledQueues"]
 

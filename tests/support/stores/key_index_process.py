@@ -43,9 +43,9 @@ def _tell(*numbers: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from support.key_log import KeyLog, open_log
+    sys.path.insert(0, str(Path(__file__).parents[2]))
     from support.manual_clock import ManualClock
+    from support.stores.key_log import KeyLog, open_log
 
     lmdb_environment._FIRST_MAP_BYTES = int(os.environ.get("KEY_INDEX_MAP_BYTES", "16777216"))
     role, log_directory, key_directory = sys.argv[1:]

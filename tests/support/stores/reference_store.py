@@ -5,9 +5,9 @@ from pathlib import Path
 
 from mqstore import MessageStore
 from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
+from support.crash.witness import ROOT, Witness, crash_config
+from support.disks.simulated_disk import Image, SimulatedDisk
 from support.manual_clock import ManualClock
-from support.simulated_disk import Image, SimulatedDisk
-from support.witness import ROOT, Witness, crash_config
 
 __all__ = [
     "RECOVERY_POINT",

@@ -13,7 +13,7 @@ from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
 from mqstore.store.config import StoreConfig
 from mqstore.store.files.file_system import FileSystem
 from support.manual_clock import ManualClock
-from support.small_log import small_config
+from support.stores.small_log import small_config
 
 __all__ = ["SmallStore", "directory_content", "messages_of"]
 

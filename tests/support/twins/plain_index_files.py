@@ -11,7 +11,7 @@ from mqstore.index.index_file.index_file import IndexFileSize
 from mqstore.index.index_file.index_file_format import key_hash
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.log.commit_log import CommitLog
-from support.key_log import keys_of
+from support.stores.key_log import keys_of
 
 __all__ = ["index_contents", "plain_index_files"]
 

@@ -12,8 +12,8 @@ from mqstore.index.dispatcher import Dispatcher
 from mqstore.store.errors import CorruptRecord, StoreFull
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.log.commit_log import LogChunk
-from support.index_kernels import walk
-from support.small_log import SEGMENT_BYTES, SmallLog
+from support.stores.small_log import SEGMENT_BYTES, SmallLog
+from support.twins.index_kernels import walk
 
 
 class NotingSink:

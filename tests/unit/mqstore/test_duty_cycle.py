@@ -7,8 +7,8 @@ import pytest
 from mqstore import Message, MessageStore
 from mqstore.duty_cycle import LONGEST_PAUSE_S, Pace
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.small_log import small_config
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
+from support.stores.small_log import small_config
 
 
 class Clock:

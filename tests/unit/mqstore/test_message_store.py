@@ -52,10 +52,10 @@ from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from mqstore.store.state.checkpoint_format import decode_checkpoint
+from support.disks.watched_file_system import WatchedFileSystem
 from support.manual_clock import ManualClock
-from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, small_config
-from support.small_store import SmallStore, kill, messages_of
-from support.watched_file_system import WatchedFileSystem
+from support.stores.small_log import SEGMENT_BYTES, WINDOW_BYTES, small_config
+from support.stores.small_store import SmallStore, kill, messages_of
 
 
 @pytest.fixture

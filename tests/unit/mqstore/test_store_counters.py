@@ -9,9 +9,9 @@ from mqstore import Message, MessageStore
 from mqstore import store_counters as counters
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store_stats import ConsumerLag
+from support.disks.watched_file_system import WatchedFileSystem
 from support.manual_clock import ManualClock
-from support.small_store import SmallStore
-from support.watched_file_system import WatchedFileSystem
+from support.stores.small_store import SmallStore
 
 HOUR_MS = 3_600_000
 

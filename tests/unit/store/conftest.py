@@ -6,8 +6,8 @@ import pytest
 
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.log.flusher import Flusher
-from support.small_log import SmallLog
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
+from support.stores.small_log import SmallLog
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mqstore.index.arrow import column_kernels
 from mqstore.index.arrow.record_columns import Bytes, Int32s, Records
-from support import plain_columns
+from support.twins import plain_columns
 
 # With the marks, a zero, names that count, and bytes on which arithmetic with words may stumble.
 properties = st.lists(

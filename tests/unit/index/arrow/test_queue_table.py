@@ -27,9 +27,9 @@ from mqstore.store.message.compressed_body import MAX_BODY_BYTES
 from mqstore.store.message.message import Message
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.host import Host
-from support.filled_queues import FilledQueues
-from support.small_store import SmallStore, messages_of
-from support.zstd import zstd_compress
+from support.golden.zstd import zstd_compress
+from support.stores.filled_queues import FilledQueues
+from support.stores.small_store import SmallStore, messages_of
 
 text = st.text(st.characters(exclude_characters="\x00\x01\x02 ", exclude_categories=["Cs"]), min_size=1)
 COMPRESSORS = {0x1: zlib.compress, 0x101: lz4.frame.compress, 0x201: zstd_compress, 0x301: zlib.compress}

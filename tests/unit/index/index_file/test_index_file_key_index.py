@@ -2,8 +2,8 @@
 
 Small logs are indexed into tiny files (so that rolling is met all the time), something happens, and the files
 are opened again. In the end their bytes must be those that a broker would have written behind the same log
-(support/plain_index_files.py), so that no key is missed and none is there twice. What every key index must do
-is tested in tests/contract/test_key_lookup.py; crashes in test_index_files_crash.py.
+(support/twins/plain_index_files.py), so that no key is missed and none is there twice. What every key index
+must do is tested in tests/contract/test_key_lookup.py; crashes in test_index_files_crash.py.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from mqstore.store.errors import SegmentSizeMismatch, StoreClosed, StoreFull, St
 from mqstore.store.files.file_system import BytesLike, FileSystem
 from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.key_log import KeyLog
-from support.plain_index_files import index_contents, plain_index_files
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
+from support.stores.key_log import KeyLog
+from support.twins.plain_index_files import index_contents, plain_index_files
 
 SIZE = IndexFileSize(slot_count=7, entry_count=6)
 

@@ -15,7 +15,7 @@ from mqstore.index.index_file.index_file import IndexFile, IndexFileSize
 from mqstore.index.index_file.index_file_size import find_slot_count
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.golden_manifest import GOLDEN_NAMES, VERSION_NAMES
+from support.golden.manifest import GOLDEN_NAMES, VERSION_NAMES
 
 PATH = Path("/20260101000000000")
 

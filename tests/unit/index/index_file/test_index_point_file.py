@@ -8,8 +8,8 @@ from mqstore.index.index_file.index_file_format import IndexHeader
 from mqstore.index.index_file.index_point_file import IndexPointFile
 from mqstore.index.index_file.index_point_format import IndexPoint, decode_index_point, encode_index_point
 from mqstore.store.files.file_system import FileSystem
-from support.format_page import code_block, field_table
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
+from support.golden.format_page import code_block, field_table
 
 STORED_MS = 1_726_740_000_123
 POINT = IndexPoint(137, 0, STORED_MS, 20_240_919_100_000_000, IndexHeader(STORED_MS, STORED_MS, 0, 0, 2, 3))

@@ -1,6 +1,6 @@
 """The key buffer and its kernel: every key of every record, however the rows run out.
 
-The kernel is compared with its plain twin (tests/support/key_log.py), which decodes each message.
+The kernel is compared with its plain twin (tests/support/stores/key_log.py), which decodes each message.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from mqstore.index.keys import key_kernels
 from mqstore.index.keys.key_buffer import KeyBuffer
 from mqstore.index.keys.key_index_format import KeyIndexState
 from mqstore.store.record.sys_flag import TRANSACTION_MASK
-from support.key_log import SEGMENT_BYTES, KeyLog, plain_key_rows
+from support.stores.key_log import SEGMENT_BYTES, KeyLog, plain_key_rows
 
 WORDS = st.text(
     st.characters(exclude_characters="\x01\x02 ", exclude_categories=["Cs"]), min_size=1, max_size=8

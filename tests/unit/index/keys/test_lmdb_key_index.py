@@ -35,10 +35,10 @@ from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from mqstore.store.files.file_system import DiskUsage
 from mqstore.store.files.os_file_system import OsFileSystem
-from support.interrupts import interrupted_at
-from support.key_log import KeyLog
+from support.disks.interrupts import interrupted_at
+from support.stores.key_log import KeyLog
 
-PROGRAM = Path(__file__).parents[3] / "support" / "key_index_process.py"
+PROGRAM = Path(__file__).parents[3] / "support" / "stores" / "key_index_process.py"
 
 
 @pytest.fixture

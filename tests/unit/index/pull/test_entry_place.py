@@ -8,9 +8,9 @@ import pytest
 from mqstore import Message, MessageStore
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.record.host import Host
+from support.disks.watched_file_system import WatchedFileSystem
 from support.manual_clock import ManualClock
-from support.small_store import SmallStore
-from support.watched_file_system import WatchedFileSystem
+from support.stores.small_store import SmallStore
 
 HOUR_MS = 3_600_000
 

@@ -20,8 +20,8 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.status import GetMessageStatus
-from support.filled_queues import FilledQueues
-from support.small_log import SEGMENT_BYTES
+from support.stores.filled_queues import FilledQueues
+from support.stores.small_log import SEGMENT_BYTES
 
 FOUND = GetMessageStatus.FOUND
 NO_MATCHED_MESSAGE = GetMessageStatus.NO_MATCHED_MESSAGE

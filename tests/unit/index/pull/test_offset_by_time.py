@@ -14,8 +14,8 @@ from mqstore.index.pull.offset_by_time import Boundary, offset_in_queue_by_time
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.filled_queues import FilledQueues
 from support.manual_clock import ManualClock
+from support.stores.filled_queues import FilledQueues
 
 T1, T2, T3 = 1000, 1010, 1020
 

@@ -18,7 +18,7 @@ from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.record.record_format import HEADER_BYTES
-from support.plain_records import V1, V2, host_bytes, record
+from support.twins.plain_records import V1, V2, host_bytes, record
 
 START_OFFSET = 1 << 30
 TAGS = ("Aa", "BB", "", "other")

@@ -13,7 +13,7 @@ from mqstore.store.errors import SubscriptionIllegal
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.status import ResponseCode
-from support.plain_records import V1, V2, host_bytes, record
+from support.twins.plain_records import V1, V2, host_bytes, record
 
 
 @pytest.mark.parametrize("expression", ["*", "", None])

@@ -17,7 +17,7 @@ from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch, StoreFull
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
 
 FILE_BYTES = 200
 ROOT = Path("/store/consumequeue/orders/0")

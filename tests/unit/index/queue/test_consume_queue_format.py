@@ -15,7 +15,7 @@ from mqstore.index.queue.consume_queue_format import (
     PRE_BLANK_ENTRY,
     blank_entries,
 )
-from support.format_page import code_block
+from support.golden.format_page import code_block
 
 SAMPLE_A = bytes.fromhex("0000000000000000 00000089 000000000027a807")
 

@@ -19,10 +19,10 @@ from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.log.commit_log import LogChunk
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from support.filled_queues import FilledQueues
-from support.interrupts import interrupted_at
-from support.plain_records import V2, record
-from support.watched_file_system import WatchedFileSystem
+from support.disks.interrupts import interrupted_at
+from support.disks.watched_file_system import WatchedFileSystem
+from support.stores.filled_queues import FilledQueues
+from support.twins.plain_records import V2, record
 
 
 @pytest.fixture

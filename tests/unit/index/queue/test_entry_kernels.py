@@ -2,7 +2,8 @@
 
 Method: hypothesis builds segments out of records (both versions, both kinds of host, half and rollback
 messages, properties that are no pairs, duplicate names, tags in any UTF-8), then damages some; kernel and
-twin (tests/support/index_kernels.py) must agree in every output. hypothesis prints what replays a failure.
+twin (tests/support/twins/index_kernels.py) must agree in every output. hypothesis prints what replays a
+failure.
 """
 
 import struct
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from mqstore.index.pull import pull_kernels as search_kernels
 from mqstore.index.queue import entry_kernels
 from mqstore.store.record.java_hash import string_hash
-from support import index_kernels as plain
-from support.plain_records import BLANK, V1, V2, host_bytes, record
+from support.twins import index_kernels as plain
+from support.twins.plain_records import BLANK, V1, V2, host_bytes, record
 
 # The second holds from the middle of most logs on.
 TABLES = [[0, 1_000, 5_000, -1, 30_000], [600, 2_000, 0, 9_000, -1]]

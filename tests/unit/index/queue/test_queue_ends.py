@@ -32,10 +32,10 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.log.commit_log import LogChunk
-from support import index_kernels as plain
-from support.plain_records import record
-from support.small_log import small_config
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
+from support.stores.small_log import small_config
+from support.twins import index_kernels as plain
+from support.twins.plain_records import record
 
 ROOT = Path("/store/consumequeue")
 QUEUES = [("orders", 0), ("orders", 1), ("order", 0), ("s", 0), ("标签", 7)]

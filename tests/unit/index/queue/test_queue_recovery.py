@@ -22,9 +22,9 @@ from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import recover
-from support.filled_queues import FilledQueues
-from support.golden_manifest import GOLDEN_NAMES
-from support.small_log import SEGMENT_BYTES
+from support.golden.manifest import GOLDEN_NAMES
+from support.stores.filled_queues import FilledQueues
+from support.stores.small_log import SEGMENT_BYTES
 
 
 @pytest.fixture

@@ -30,11 +30,11 @@ from mqstore.store.message.topic_names import (
     retry_topic,
 )
 from mqstore.verify.verification import verify
+from support.disks.medium import Medium, choose
+from support.disks.simulated_disk import SimulatedDisk
 from support.manual_clock import ManualClock
-from support.medium import Medium, choose
-from support.simulated_disk import SimulatedDisk
-from support.small_log import small_config
-from support.small_store import SmallStore, directory_content, messages_of
+from support.stores.small_log import small_config
+from support.stores.small_store import SmallStore, directory_content, messages_of
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from mqstore.store.errors import (
     SubscriptionIllegal,
 )
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.small_store import SmallStore
+from support.stores.small_store import SmallStore
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mqstore.store.errors import AttributeIllegal, TopicNotSupported
 from mqstore.store.files.file_tree import delete_tree
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.verify.verification import verify
-from support.small_store import SmallStore
+from support.stores.small_store import SmallStore
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.state import state_file_format
 from mqstore.store.status import ResponseCode
 from support.manual_clock import ManualClock
-from support.state_file_samples import STATE_FILES
+from support.stores.state_file_samples import STATE_FILES
 
 # The specification's sample, in a whole file.
 SAMPLE = STATE_FILES["topics.json"][0].encode()

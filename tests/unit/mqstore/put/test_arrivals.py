@@ -9,8 +9,8 @@ import pytest
 from mqstore.put import arrivals as arrivals_module
 from mqstore.put.arrivals import Arrival, Arrivals
 from mqstore.store.message.stored_message import StoredMessage
-from support.interrupts import interrupted_at
-from support.plain_records import record
+from support.disks.interrupts import interrupted_at
+from support.twins.plain_records import record
 
 
 class OneMessage:

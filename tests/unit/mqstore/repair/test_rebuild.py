@@ -15,9 +15,9 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.errors import CorruptRecord, StoreLocked, StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.verify.verification import verify
-from support.damaged_store import CONFIG, disk_of, intact, segment_path, with_bytes
-from support.simulated_disk import Image
-from support.witness import ROOT
+from support.crash.witness import ROOT
+from support.disks.simulated_disk import Image
+from support.stores.damaged_store import CONFIG, disk_of, intact, segment_path, with_bytes
 
 KEYED = StoreConfig(
     mapped_file_size_commit_log=131_072,

@@ -22,7 +22,10 @@ from mqstore.store.errors import StoreLocked, StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.record.record_format import BLANK, BLANK_MAGIC_CODE
 from mqstore.verify.verification import verify
-from support.damaged_store import (
+from support.crash.witness import ROOT
+from support.disks.simulated_disk import Image, SimulatedDisk
+from support.manual_clock import ManualClock
+from support.stores.damaged_store import (
     CONFIG,
     SEGMENT_BYTES,
     disk_of,
@@ -33,11 +36,8 @@ from support.damaged_store import (
     with_bytes,
     wrong_in,
 )
-from support.log_walk import SCHEDULE_TOPIC, walk_log
-from support.manual_clock import ManualClock
-from support.simulated_disk import Image, SimulatedDisk
-from support.small_store import messages_of
-from support.witness import ROOT
+from support.stores.small_store import messages_of
+from support.twins.log_walk import SCHEDULE_TOPIC, walk_log
 
 NEW = Path("/new")
 ASIDE = ROOT / "mqstore" / "repaired-0001"

@@ -6,8 +6,8 @@ from mqstore.settings.directory_config import tool_config
 from mqstore.store.config import StoreConfig
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.small_log import SEGMENT_BYTES
-from support.small_store import SmallStore
+from support.stores.small_log import SEGMENT_BYTES
+from support.stores.small_store import SmallStore
 
 
 def test_lengths_are_read_off(file_system: FileSystem, root: Path) -> None:

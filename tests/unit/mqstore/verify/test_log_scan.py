@@ -12,7 +12,7 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.verify import log_scan
 from mqstore.verify.log_scan import LogOutline, LogScan, scan_segments
 from mqstore.verify.raw_segments import list_segments
-from support.small_log import SEGMENT_BYTES, SmallLog
+from support.stores.small_log import SEGMENT_BYTES, SmallLog
 
 
 def scanned(

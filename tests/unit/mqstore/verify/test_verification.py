@@ -29,10 +29,10 @@ from mqstore.store.record.record_format import check_record
 from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
 from mqstore.verify.verification import VerifyReport, verify
-from support.damaged_store import CONFIG, SEGMENT_BYTES, disk_of, intact, segment_path, with_bytes
-from support.log_walk import LogRecord
-from support.simulated_disk import Image
-from support.witness import ROOT, Witness
+from support.crash.witness import ROOT, Witness
+from support.disks.simulated_disk import Image
+from support.stores.damaged_store import CONFIG, SEGMENT_BYTES, disk_of, intact, segment_path, with_bytes
+from support.twins.log_walk import LogRecord
 
 Change = Callable[[Image], Image]
 QUEUE_A0 = ROOT / "consumequeue" / "a" / "0" / f"{0:020d}"

@@ -1,7 +1,7 @@
 """The delivery service: never early, never skipped, one level's trouble its own, nothing lost in a power cut.
 
 A real log and real queues in memory, with a clock moved by hand and puts that fail on demand
-(support/delayed_store.py). Time passes only where a test says so.
+(support/stores/delayed_store.py). Time passes only where a test says so.
 """
 
 import threading
@@ -18,8 +18,8 @@ from mqstore.store.errors import MessageIllegal, StoreFull
 from mqstore.store.message.message import Message
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.status import PutMessageStatus
-from support.delayed_store import DelayedStore
-from support.interrupts import interrupted_at
+from support.disks.interrupts import interrupted_at
+from support.stores.delayed_store import DelayedStore
 
 
 def delay_offset_text(*offsets: tuple[int, int]) -> bytes:

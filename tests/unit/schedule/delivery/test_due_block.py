@@ -16,8 +16,8 @@ from mqstore.store.message.message import Message
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.host import Host
 from mqstore.store.record.properties_format import DELAY, REAL_QID, REAL_TOPIC
-from support.delayed_store import DelayedStore
 from support.manual_clock import ManualClock
+from support.stores.delayed_store import DelayedStore
 
 START_MS = 1_700_000_000_000
 text = st.text(

@@ -1,7 +1,7 @@
 """Send-back: every row of the table in the spec's section 8, and what the copies carry from hop to hop.
 
-A real log in memory (support/delayed_store.py); groups and topics are the real tables; deliveries happen
-when a test says so. The copies are compared field by field with the record that failed.
+A real log in memory (support/stores/delayed_store.py); groups and topics are the real tables; deliveries
+happen when a test says so. The copies are compared field by field with the record that failed.
 """
 
 import random
@@ -30,7 +30,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.sys_flag import COMPRESSED, TRANSACTION_COMMIT
 from mqstore.store.status import Disposition, PutMessageStatus, ResponseCode
-from support.delayed_store import DelayedStore
+from support.stores.delayed_store import DelayedStore
 
 RETRY, DEAD_LETTER, DISCARDED = Disposition.RETRY, Disposition.DEAD_LETTER, Disposition.DISCARDED
 RETRY_TOPIC, DEAD_LETTER_TOPIC = "%RETRY%billing", "%DLQ%billing"

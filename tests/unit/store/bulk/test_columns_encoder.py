@@ -6,7 +6,7 @@ from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import read_columns
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.record.record_format import HEADER_BYTES, body_crc, decode_header
-from support.small_log import small_config
+from support.stores.small_log import small_config
 
 
 def test_a_body_that_changes_while_it_is_read_gets_the_crc_of_what_was_stored() -> None:

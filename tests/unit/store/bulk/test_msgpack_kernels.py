@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mqstore import Host, Message
 from mqstore.store.bulk import msgpack_kernels
 from mqstore.store.bulk.message_list import columns_of_messages
-from support.message_rows import MESSAGES
-from support.plain_rows import plain_messages
+from support.twins.message_rows import MESSAGES
+from support.twins.plain_rows import plain_messages
 
 NUMBERS = st.one_of(
     st.integers(-(2**64) + 1, 2**64 - 1).filter(lambda number: number >= -(2**63)),

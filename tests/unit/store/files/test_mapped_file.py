@@ -12,7 +12,7 @@ from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
 
 SIZE = 65_536
 WINDOW = 8_192

@@ -8,7 +8,7 @@ from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
 
 SIZE = 4_096
 

@@ -8,7 +8,7 @@ import pytest
 
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.files.room_promise import _upper_of, keeps_reserved_room
-from support.loop_disk import LoopDisk, why_not
+from support.disks.loop_disk import LoopDisk, why_not
 
 
 def keeps(path: Path) -> bool:

@@ -29,9 +29,9 @@ from mqstore.store.record.record_format import (
     RecordIllegal,
     decode_layout,
 )
+from support.disks.watched_file_system import WatchedFileSystem
 from support.manual_clock import ManualClock
-from support.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
-from support.watched_file_system import WatchedFileSystem
+from support.stores.small_log import SEGMENT_BYTES, WINDOW_BYTES, SmallLog
 
 AppendAll = Callable[..., list[PutMessageResult]]
 IN_BULK = pytest.mark.parametrize(

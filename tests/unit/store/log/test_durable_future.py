@@ -26,9 +26,9 @@ from mqstore.store.log import flusher as flusher_module
 from mqstore.store.log.durable_future import DurableFuture
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.threads.service import Service
-from support.interrupts import interrupted_at
-from support.small_log import SmallLog
-from support.watched_file_system import WatchedFileSystem
+from support.disks.interrupts import interrupted_at
+from support.disks.watched_file_system import WatchedFileSystem
+from support.stores.small_log import SmallLog
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from mqstore.store.log import flusher as flusher_module
 from mqstore.store.log import sync_waiters as sync_waiters_module
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.flusher import Flusher
-from support.interrupts import interrupted_at
-from support.small_log import SEGMENT_BYTES, SmallLog
-from support.watched_file_system import WatchedFileSystem
+from support.disks.interrupts import interrupted_at
+from support.disks.watched_file_system import WatchedFileSystem
+from support.stores.small_log import SEGMENT_BYTES, SmallLog
 
 THREADS = 8
 

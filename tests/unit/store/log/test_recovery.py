@@ -21,7 +21,7 @@ from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.record.record_format import encode_blank
 from mqstore.store.state.checkpoint_format import Checkpoint
 from mqstore.store.state.recovery_point_format import RecoveryPoint
-from support.small_log import SEGMENT_BYTES, SmallLog
+from support.stores.small_log import SEGMENT_BYTES, SmallLog
 
 
 class Crashed:

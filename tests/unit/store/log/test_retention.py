@@ -9,9 +9,9 @@ import pytest
 from mqstore.store.errors import StoreFull
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.log.retention import Retention
+from support.disks.watched_file_system import WatchedFileSystem
 from support.manual_clock import ManualClock
-from support.small_log import SEGMENT_BYTES, SmallLog
-from support.watched_file_system import WatchedFileSystem
+from support.stores.small_log import SEGMENT_BYTES, SmallLog
 
 HOUR_MS = 3_600_000
 SEGMENTS = 5

@@ -9,7 +9,7 @@ import pytest
 
 from mqstore.store.log import sync_waiters as sync_waiters_module
 from mqstore.store.log.sync_waiters import SyncWaiter, SyncWaiters
-from support.interrupts import interrupted_at
+from support.disks.interrupts import interrupted_at
 
 
 def woken(waiters: SyncWaiters, *sleeping: SyncWaiter) -> list[int]:

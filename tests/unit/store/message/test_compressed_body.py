@@ -17,10 +17,10 @@ import pytest
 
 from mqstore.store.errors import BodyTooLarge, CorruptBody, StoreError
 from mqstore.store.message.compressed_body import MAX_BODY_BYTES, compression_of, decompress
-from support.zstd import zstd_compress
+from support.golden.zstd import zstd_compress
 
 SAMPLES = json.loads(
-    (Path(__file__).parents[2] / "golden" / "rocketmq-5.3.3-compressed-bodies.json").read_text("utf-8")
+    (Path(__file__).parents[3] / "golden" / "rocketmq-5.3.3-compressed-bodies.json").read_text("utf-8")
 )
 
 

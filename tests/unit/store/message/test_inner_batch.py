@@ -21,7 +21,7 @@ from mqstore.store.message import message_encoder
 from mqstore.store.record.batch_format import BatchElement, encode_batch
 from mqstore.store.record.properties_format import encode_properties
 from mqstore.store.record.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
-from support.small_store import SmallStore
+from support.stores.small_store import SmallStore
 
 ELEMENTS = [
     BatchElement(b"one", encode_properties({"UNIQ_KEY": "u1", "TAGS": "a"}), 7),

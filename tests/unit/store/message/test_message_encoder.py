@@ -26,7 +26,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.host import Host
 from mqstore.store.status import PutMessageStatus, ResponseCode
 from support.manual_clock import ManualClock
-from support.small_log import SmallLog, small_config
+from support.stores.small_log import SmallLog, small_config
 
 PROPERTIES_LIMIT = 32_767
 

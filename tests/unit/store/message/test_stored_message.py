@@ -13,7 +13,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.host import Host
 from mqstore.store.record.record_format import RecordIllegal
 from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED, MULTI_TAGS
-from support.small_log import SmallLog
+from support.stores.small_log import SmallLog
 
 MESSAGE = Message(
     "orders",

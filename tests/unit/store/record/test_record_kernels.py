@@ -21,8 +21,8 @@ from mqstore.store.record.record_format import (
     encode_record,
     encode_topic,
 )
-from support.plain_records import V1, V2, host_bytes, record
-from support.record_scan import plain_find, plain_scan, plain_whole_record_size
+from support.twins.plain_records import V1, V2, host_bytes, record
+from support.twins.record_scan import plain_find, plain_scan, plain_whole_record_size
 
 RECORDS = st.fixed_dictionaries(
     {

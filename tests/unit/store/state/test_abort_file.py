@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.abort_file import AbortFile
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
 
 
 def test_it_is_there_between_create_and_delete(file_system: FileSystem, root: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.checkpoint_format import CHECKPOINT_FILE_BYTES, Checkpoint, encode_checkpoint
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
 
 
 @pytest.fixture

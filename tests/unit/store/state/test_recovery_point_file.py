@@ -10,7 +10,7 @@ from mqstore.store.errors import UnknownVersion
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
-from support.watched_file_system import WatchedFileSystem
+from support.disks.watched_file_system import WatchedFileSystem
 
 
 @pytest.fixture

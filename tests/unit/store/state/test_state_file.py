@@ -11,7 +11,7 @@ from mqstore.store.errors import StateFileCorrupt
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.state.state_file import StateFile
-from support.forgetful_directory import ForgetfulDirectory
+from support.disks.forgetful_directory import ForgetfulDirectory
 
 
 def decode(text: bytes) -> str:

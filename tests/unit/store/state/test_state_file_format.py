@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.state.state_file_format import decode, encode, whole_number
-from support.state_file_samples import STATE_FILES
+from support.stores.state_file_samples import STATE_FILES
 
 SAMPLES = [
     *(pytest.param(state, text, id=name) for name, (text, state) in STATE_FILES.items()),

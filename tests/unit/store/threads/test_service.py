@@ -6,7 +6,7 @@ import pytest
 
 from mqstore.store.threads import service as service_module
 from mqstore.store.threads.service import Service
-from support.interrupts import interrupted_at
+from support.disks.interrupts import interrupted_at
 
 LONG_MS = 3_600_000
 

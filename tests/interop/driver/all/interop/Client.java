@@ -33,7 +33,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * Apache RocketMQ's own client, which does what it is told, one JSON object a line, as Driver does.
  *
  * What its listener answers for a message stands in the message: it fails while it was retried less than
- * "fails" times, and asks for the delay level "level" (tests/support/interop_chain.py has the twin).
+ * "fails" times, and asks for the delay level "level" (tests/support/interop/chain.py has the twin).
  */
 @SuppressWarnings("deprecation")
 public final class Client {

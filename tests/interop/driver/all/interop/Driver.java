@@ -15,7 +15,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  * A process that keeps one of Apache RocketMQ's stores and does what it is told, one JSON object a line.
  *
  * Each line on standard input is {"op": name, ...}; each answer is {"answer": ...} or {"error": text}. The
- * names and fields are those of tests/support/interop_mqstore.py, which does the same with mqstore.
+ * names and fields are those of tests/support/interop/mqstore.py, which does the same with mqstore.
  * One store at a time; the process serves many of them one after another, for a JVM is slow to start.
  */
 public final class Driver {

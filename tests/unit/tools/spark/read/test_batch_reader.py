@@ -1,7 +1,7 @@
 """Goal: every column of every record is what its bytes say; a read ends where the log ends, and only there.
 
 Method: segments built by hand, by hypothesis and by RocketMQ, read as Spark's worker reads them (without
-Spark), against the plain-Python twin in tests/support/plain_records.py and RocketMQ's manifests.
+Spark), against the plain-Python twin in tests/support/twins/plain_records.py and RocketMQ's manifests.
 """
 
 import pickle
@@ -23,9 +23,9 @@ from mqstore.tools.spark.read.batch_reader import FilteringReader, MqstoreReader
 from mqstore.tools.spark.read.segment_plan import SegmentMissing, SegmentPartition, plan_segments
 from mqstore.tools.spark.read.segment_reader import _Scan, read_segment
 from mqstore.tools.spark.schema import SCHEMA
-from support.golden_manifest import GOLDEN_NAMES, manifest_rows
-from support.plain_records import V2, Row, host_bytes, read_rows, record, write_segment
-from support.zstd import zstd_compress
+from support.golden.manifest import GOLDEN_NAMES, manifest_rows
+from support.golden.zstd import zstd_compress
+from support.twins.plain_records import V2, Row, host_bytes, read_rows, record, write_segment
 
 SIZE = 64 * 1024
 

@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.store.errors import StoreNotFound
 from mqstore.tools.spark.read.segment_plan import SegmentMissing, SegmentPartition, plan_segments
-from support.plain_records import record, write_segment
+from support.twins.plain_records import record, write_segment
 
 SIZE = 256
 

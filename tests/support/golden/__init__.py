@@ -1,0 +1,1 @@
+"""The golden directories of Apache RocketMQ, and the pages that describe their bytes."""

@@ -1,0 +1,1 @@
+"""Stores and logs that tests begin with: small, filled, delayed, damaged."""

@@ -1,0 +1,1 @@
+"""Plain twins: what compiled loops and fast paths do, written the obvious way."""
