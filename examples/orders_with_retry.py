@@ -10,10 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.client.consumer.consume_from_where import ConsumeFromWhere
-from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
-from mqstore.client.consumer.push_consumer import PushConsumer
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client import ConsumeContext, ConsumeFromWhere, ConsumeStatus, PushConsumer, ReceivedMessage
 
 ORDERS = {"o-1": b"42.00", "o-2": b"card expired", "o-3": b"13.50"}
 dead = threading.Event()

@@ -8,7 +8,7 @@
 A committed offset always wins over this table. A RocketMQ broker answers 0 instead of "never consumed"
 while a queue still begins at 0 and is in memory, so a new group there may begin at 0 despite
 LAST_OFFSET; here the table holds always.
-Source: spec/client_consume.md section 6; RebalancePushImpl#computePullFromWhereWithException.
+Source: docs/spec/client_consume.md section 6; RebalancePushImpl#computePullFromWhereWithException.
 """
 
 import enum

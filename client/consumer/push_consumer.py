@@ -16,7 +16,7 @@ records match a subscription (index/pull/message_reader.py).
 Threads: `run_once` by one thread at a time. `start` makes a thread that calls it; `stop` ends it after
 the batch at hand.
 Durability: offsets are as durable as `store.consumer_offsets` makes them.
-Source: spec/client_consume.md; DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService.
+Source: docs/spec/client_consume.md; DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService.
 """
 
 import logging

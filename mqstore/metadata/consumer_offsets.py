@@ -12,7 +12,7 @@ memory keeps the real one. What is lost then is progress: those messages are con
 Threads: any; one lock guards the table, and `persist` writes outside of it, so that a commit never
 waits for the disk.
 Durability: a commit lasts after the next `persist`, up to the bound.
-Source: spec/schedule_and_retry.md section 7; ConsumerOffsetManager of Apache RocketMQ.
+Source: docs/spec/schedule_and_retry.md section 7; ConsumerOffsetManager of Apache RocketMQ.
 """
 
 import operator

@@ -6,7 +6,7 @@ group has consumed is in consumer_offsets.py; who is consuming just now is not k
 Threads: any; lookups take no lock (state_table.py).
 Durability: `create` is durable on return; a group that came to be at its first use (`find`) is durable
 after the next `persist`.
-Source: spec/schedule_and_retry.md section 7; SubscriptionGroupConfig and SubscriptionGroupManager.
+Source: docs/spec/schedule_and_retry.md section 7; SubscriptionGroupConfig and SubscriptionGroupManager.
 """
 
 from collections.abc import Container, Mapping

@@ -6,7 +6,7 @@ hold messages is for index/queue/consume_queue_store.py to know: a topic can be 
 Threads: any; lookups take no lock (state_table.py).
 Durability: `create` is durable on return. A topic that came to be by itself (`find`, `ensure`) is
 durable after the next `persist`; after a crash before that, the same rules make it again.
-Source: spec/schedule_and_retry.md section 7; TopicConfig and TopicConfigManager of Apache RocketMQ.
+Source: docs/spec/schedule_and_retry.md section 7; TopicConfig and TopicConfigManager of Apache RocketMQ.
 """
 
 import enum

@@ -2,7 +2,7 @@
 
 Parsed once from `message_delay_level`, "1s 5s 10s 30s 1m ... 2h" by default; immutable, any thread.
 It does not know where the waiting messages are (delayed_message.py) nor which are due (due_entries.py).
-Source: spec/schedule_and_retry.md section 1; ScheduleMessageService#parseDelayLevel.
+Source: docs/spec/schedule_and_retry.md section 1; ScheduleMessageService#parseDelayLevel.
 """
 
 import re

@@ -7,7 +7,7 @@ again: whoever delivers puts restored messages past the rewrite (delivery_servic
 
 Pure functions of their arguments: any thread, no I/O. When a message is due is not known here; the
 dispatcher writes store time + delay into the consume queue.
-Source: spec/schedule_and_retry.md sections 3 and 5; HookUtils#handleScheduleMessage,
+Source: docs/spec/schedule_and_retry.md sections 3 and 5; HookUtils#handleScheduleMessage,
 ScheduleMessageService#messageTimeUp.
 """
 

@@ -16,7 +16,7 @@ after a flush of the log, and once more when all is stopped.
 Threads: it makes none. `run_once` may be called from any, and runs one at a time; the questions (`status`,
 `pending`, ...) never wait for a delivery. What stops it: `stop`, between two batches.
 Durability: none of its own; the delivered copies are puts like any other.
-Source: spec/schedule_and_retry.md section 4; ScheduleMessageService.
+Source: docs/spec/schedule_and_retry.md section 4; ScheduleMessageService.
 """
 
 import logging

@@ -12,7 +12,7 @@ or a clock that was set back. RocketMQ delivers it at once in both cases (correc
    early, and never for as long as the clock was wrong.
 
 Threads: the delivery service's, under its lock. No I/O but the store time that it asks for.
-Source: spec/schedule_and_retry.md section 4; ScheduleMessageService#correctDeliverTimestamp.
+Source: docs/spec/schedule_and_retry.md section 4; ScheduleMessageService#correctDeliverTimestamp.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 `retry_or_dead_letter` is the rule that send-back follows (send_back.py): delay levels. The two policies
 below it give durations instead; RocketMQ's proxy uses them for its newer clients and keeps their settings
 in subscriptionGroup.json (`groupRetryPolicy`). Values and pure functions: any thread, no I/O.
-Source: spec/schedule_and_retry.md sections 7 and 8; GroupRetryPolicy, CustomizedRetryPolicy,
+Source: docs/spec/schedule_and_retry.md sections 7 and 8; GroupRetryPolicy, CustomizedRetryPolicy,
 ExponentialRetryPolicy, AbstractSendMessageProcessor#consumerSendMsgBack.
 """
 

@@ -7,7 +7,7 @@ A copy is a new record with reconsume times + 1; the failed one stays where it i
 ORIGIN_MESSAGE_ID keep the first topic and the first id through all attempts.
 
 It does not know how topics, groups and puts work; they are handed in. The put that it is given does the
-delay rewrite. Every row of the table in spec/schedule_and_retry.md section 8 is in
+delay rewrite. Every row of the table in docs/spec/schedule_and_retry.md section 8 is in
 `consumer_send_msg_back`, in its order, but that a retry topic is created only after the record was found.
 
 Threads: any. Durability: the copy is a put like any other and waits for the disk in SYNC_FLUSH, although

@@ -3,7 +3,7 @@
 It knows nothing of which topics and groups exist (mqstore/metadata/topics.py,
 mqstore/metadata/subscription_groups.py). Pure functions: any thread, no I/O. The checks are for names that
 enter; names read back from a broker's directory are taken as they are.
-Source: spec/commitlog.md section 11; TopicValidator, Validators and MixAll of Apache RocketMQ.
+Source: docs/spec/commitlog.md section 11; TopicValidator, Validators and MixAll of Apache RocketMQ.
 """
 
 import re

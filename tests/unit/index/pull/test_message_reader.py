@@ -1,7 +1,7 @@
 """The pull: every status with its next offset, the limits, both steps of the tag filter, and removed records.
 
 Method: a real small log with its queues. The loop is also compared, for any queue contents and any limits,
-with a plain transcription of the rules of spec/consumequeue.md section 10.
+with a plain transcription of the rules of docs/spec/consumequeue.md section 10.
 """
 
 from collections.abc import Callable
