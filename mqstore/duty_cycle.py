@@ -1,14 +1,14 @@
-"""A pace: lets costly work that is repeated take a tenth of the time at most.
+"""A duty-cycle limiter: repeated expensive work gets at most 10 % of the time.
 
-Syncing the files of ten thousand queues takes a second where the disk is quick; once a second, it would take
-half of the disk from the log. What is done quickly is never held back. It does not run anything by itself.
-Threads: the caller lets one work at a time.
+Syncing the files of ten thousand queues takes a second even on a quick disk. Done once a second, it would take
+half of the disk from the log. Quick work is never delayed. The limiter runs nothing by itself.
+Threads: the caller lets one thread work at a time.
 """
 
 import time
 from collections.abc import Callable
 
-__all__ = ["LONGEST_PAUSE_S", "Pace"]
+__all__ = ["LONGEST_PAUSE_S", "DutyCycle"]
 
 LONGEST_PAUSE_S = 60.0
 """However long it took: as long as RocketMQ may leave queues unsynced (flushConsumeQueueThoroughInterval)."""
@@ -16,7 +16,7 @@ LONGEST_PAUSE_S = 60.0
 _PAUSE_FOR_WORK = 9
 
 
-class Pace:
+class DutyCycle:
     """Measures work, and says when it may be done again. `now_s`: a clock that only goes forward."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -28,12 +28,12 @@ class Pace:
         """Whether the pause after the last work is over."""
         return self._now_s() >= self._due_s
 
-    def work(self, do: Callable[[], None]) -> None:
+    def run(self, work: Callable[[], None]) -> None:
         """Do it, due or not. Work that fails may be tried again at once."""
         begun_s = self._now_s()
-        do()
+        work()
         ended_s = self._now_s()
         self._due_s = ended_s + min(_PAUSE_FOR_WORK * (ended_s - begun_s), LONGEST_PAUSE_S)
 
     def __repr__(self) -> str:
-        return f"Pace(is_due={self.is_due})"
+        return f"DutyCycle(is_due={self.is_due})"

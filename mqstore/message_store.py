@@ -31,7 +31,7 @@ from mqstore.lock_watch import LockWatch
 from mqstore.metadata.consumer_offsets import ConsumerOffset
 from mqstore.metadata.pull_permission import refuse_pull, refuse_without_queues
 from mqstore.metadata.topics import MAX_QUEUE_NUMS
-from mqstore.opening import OpenedParts, OpeningProgress, open_parts, refresh_parts
+from mqstore.opening import OpeningProgress, StoreParts, open_parts, refresh_parts
 from mqstore.persistence import Persistence
 from mqstore.put.arrivals import ArrivalListener, Arrivals
 from mqstore.put.put_path import PutPath
@@ -72,7 +72,7 @@ _logger = logging.getLogger(__name__)
 # How often is it looked whether the lock is still there.
 _LOCK_INTERVAL_MS = 1_000
 # Parts of a store that are values, and stay good in a forked child.
-_HARMLESS = (OpenedParts, StoreConfig, StoreLayout, DelayLevels, RecoveryReport)
+_HARMLESS = (StoreParts, StoreConfig, StoreLayout, DelayLevels, RecoveryReport)
 
 
 class MessageStore:
@@ -85,7 +85,7 @@ class MessageStore:
 
     def __init__(
         self,
-        parts: OpenedParts,
+        parts: StoreParts,
         path: Path,
         config: StoreConfig,
         *,
@@ -582,7 +582,7 @@ class MessageStore:
     def flush(self) -> None:
         """Make all durable: log, queues, keys, and the state files. Raises StorePoisoned, StoreFull."""
         self._check_writable()
-        self._flusher.settle_kept()
+        self._flusher.complete_pending()
         # What is dispatched is durable: without this, offsets in queues would not be kept up to their ends.
         self._flusher.flush()
         self._dispatch()
@@ -732,10 +732,10 @@ class MessageStore:
             self._lock_watch.check()
         log.refuse(lambda: StoreClosed(self.path))
         if log.is_poisoned:
-            self._flusher.settle_kept()
+            self._flusher.complete_pending()
             return
         self._flusher.flush()
-        self._flusher.settle_kept()
+        self._flusher.complete_pending()
         persistence = self._persistence
         derived = (
             self._dispatch,

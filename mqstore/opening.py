@@ -20,15 +20,15 @@ from pathlib import Path
 
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.index_file.index_file import IndexFileSize
-from mqstore.index.index_file.index_file_key_index import IndexFiles
-from mqstore.index.index_file.index_file_list import IndexFileRow
-from mqstore.index.keys.key_index import KeyLookup
+from mqstore.index.index_file.index_file_key_index import IndexFileKeyIndex
+from mqstore.index.index_file.index_file_list import IndexFileList
+from mqstore.index.keys.key_index import KeyIndex
 from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
 from mqstore.index.keys.memory_key_index import MemoryKeyIndex
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.index.queue.queue_leftovers import delete_leftovers
-from mqstore.index.queue.queue_manifest_file import QueueNamesFile
-from mqstore.index.queue.queue_manifest_format import KnownQueues
+from mqstore.index.queue.queue_manifest_file import QueueManifestFile
+from mqstore.index.queue.queue_manifest_format import QueueManifest
 from mqstore.index.queue.queue_recovery import DISPATCHER_NAME, bring_up_to_date
 from mqstore.metadata.consumer_offsets import ConsumerOffsets
 from mqstore.metadata.subscription_groups import SubscriptionGroups
@@ -51,10 +51,10 @@ from mqstore.store.state.abort_file import AbortFile
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
-from mqstore.store.threads.run_in_thread import beside
+from mqstore.store.threads.run_in_thread import run_in_thread
 from mqstore.store_layout import StoreLayout
 
-__all__ = ["KeyFeed", "OpenedParts", "OpeningProgress", "open_parts", "refresh_parts"]
+__all__ = ["KeyFeed", "OpeningProgress", "StoreParts", "open_parts", "refresh_parts"]
 
 _logger = logging.getLogger(__name__)
 
@@ -66,14 +66,14 @@ OpeningProgress = Callable[[str, int, int], None]
 class KeyFeed:
     """A key index, and the dispatcher that brings it the log."""
 
-    index: KeyLookup
+    index: KeyIndex
     dispatcher: Dispatcher
     flush_in_background: Callable[[], None]
     """Makes durable what should be by now, at each round of persistence; `index.flush` does all."""
 
 
 @dataclass(frozen=True)
-class OpenedParts:
+class StoreParts:
     """The parts of an open store, recovered and caught up.
 
     config: the settings in force. key_feeds: queries ask the first. index_files: the one of them that is
@@ -88,9 +88,9 @@ class OpenedParts:
     consume_queues: ConsumeQueueStore
     dispatcher: Dispatcher
     key_feeds: tuple[KeyFeed, ...]
-    index_files: IndexFiles | None
+    index_files: IndexFileKeyIndex | None
     checkpoint: CheckpointFile
-    queue_names: QueueNamesFile
+    queue_names: QueueManifestFile
     recovery_point: RecoveryPointFile
     delay_levels: DelayLevels
     topics: TopicConfigs
@@ -125,7 +125,7 @@ def open_parts(
     clock: Clock,
     file_system: FileSystem,
     on_progress: OpeningProgress | None,
-) -> OpenedParts:
+) -> StoreParts:
     """Open the store at `path`; see the head of this file. Raises what MessageStore.open raises."""
     DelayLevels.parse(config.message_delay_level)
     layout = StoreLayout(path)
@@ -194,14 +194,14 @@ class _Opening:
         self.file_system = file_system
         self.delay_levels = DelayLevels.parse(self.config.message_delay_level)
         self.on_progress = on_progress
-        self._key_indexes: list[KeyLookup] = []
+        self._key_indexes: list[KeyIndex] = []
 
     def give_back_keys(self) -> None:
         """After an opening that failed: LMDB's files may be open once in a process."""
         for index in self._key_indexes:
             index.close()
 
-    def run(self, lock: FileLock | None) -> OpenedParts:
+    def run(self, lock: FileLock | None) -> StoreParts:
         """All steps."""
         layout, file_system = self.layout, self.file_system
         topics, groups, consumer_offsets = self._load_state_files()
@@ -221,7 +221,7 @@ class _Opening:
         consume_queues = self._load_consume_queues(commit_log.min_offset, topics, clean=clean)
         if self._keeps_index_files:
             self._adopt_index_files()
-        queue_names = QueueNamesFile(file_system, layout.queue_names)
+        queue_names = QueueManifestFile(file_system, layout.queue_names)
         queue_names.load()
         start_offset = find_start(commit_log, recovery_point.point, checkpoint.checkpoint, clean=clean)
         report = self._recover(commit_log, recovery_point, start_offset)
@@ -238,7 +238,7 @@ class _Opening:
         key_feeds = self._feed_keys(commit_log, index_files)
         self._agree_with_queues(topics, consumer_offsets, consume_queues)
         commit_log.first_queue_offset = consume_queues.next_queue_offset
-        return OpenedParts(
+        return StoreParts(
             layout,
             self.config,
             lock,
@@ -312,7 +312,7 @@ class _Opening:
             else lambda done, total: on_progress("recover", done, total),
             on_settled=lambda offset: recovery_point.save(RecoveryPoint(offset, start_offset)),
             # It takes the interpreter, which the walk needs little of.
-            on_walk=lambda: beside(_load_compiled_code),
+            on_walk=lambda: run_in_thread(_load_compiled_code),
         )
 
     def _remember(self, commit_log: CommitLog, consume_queues: ConsumeQueueStore) -> None:
@@ -338,7 +338,7 @@ class _Opening:
         self,
         commit_log: CommitLog,
         consume_queues: ConsumeQueueStore,
-        queue_names: QueueNamesFile,
+        queue_names: QueueManifestFile,
         recovery_point: RecoveryPointFile,
         start_offset: int,
         *,
@@ -355,7 +355,7 @@ class _Opening:
         def begin_anew() -> None:
             # In this order: a name is missed until the point says that all is to be dispatched.
             save(commit_log.min_offset)
-            queue_names.save(KnownQueues(commit_log.min_offset, {}))
+            queue_names.save(QueueManifest(commit_log.min_offset, {}))
 
         def go_on_from(queues_offset: int) -> None:
             queue_names.save(consume_queues.settled)
@@ -417,7 +417,7 @@ class _Opening:
 
     def _adopt_index_files(self) -> None:
         """Go on with the sizes of the index files that are there. Raises SegmentSizeMismatch."""
-        row = IndexFileRow(self.file_system, self.layout.index, self._index_file_size, writable=False)
+        row = IndexFileList(self.file_system, self.layout.index, self._index_file_size, writable=False)
         row.load()
         self.config = dataclasses.replace(
             self.config, max_hash_slot_num=row.size.slot_count, max_index_num=row.size.entry_count
@@ -425,10 +425,10 @@ class _Opening:
 
     def _open_index_files(
         self, commit_log: CommitLog, checkpoint: CheckpointFile, *, clean: bool
-    ) -> IndexFiles | None:
+    ) -> IndexFileKeyIndex | None:
         if not self._keeps_index_files:
             return None
-        return IndexFiles(
+        return IndexFileKeyIndex(
             self.file_system,
             self.layout.index,
             self.layout.index_point,
@@ -441,7 +441,7 @@ class _Opening:
             with_tags=self.config.index_tags,
         )
 
-    def _feed_keys(self, commit_log: CommitLog, index_files: IndexFiles | None) -> tuple[KeyFeed, ...]:
+    def _feed_keys(self, commit_log: CommitLog, index_files: IndexFileKeyIndex | None) -> tuple[KeyFeed, ...]:
         feeds = []
         if self.config.key_index_enable and self.config.key_index != "index_file":
             index = self._open_own_key_index(commit_log)
@@ -453,10 +453,10 @@ class _Opening:
         return tuple(feeds)
 
     @staticmethod
-    def _key_dispatcher(commit_log: CommitLog, index: KeyLookup, name: str) -> Dispatcher:
+    def _key_dispatcher(commit_log: CommitLog, index: KeyIndex, name: str) -> Dispatcher:
         return Dispatcher(commit_log, index, index.dispatched_offset, name)
 
-    def _open_own_key_index(self, commit_log: CommitLog) -> KeyLookup:
+    def _open_own_key_index(self, commit_log: CommitLog) -> KeyIndex:
         if isinstance(self.file_system, OsFileSystem):
             return LmdbKeyIndex(
                 self.layout.keys, commit_log, read_only=self.read_only, file_system=self.file_system
@@ -464,7 +464,7 @@ class _Opening:
         return MemoryKeyIndex(commit_log)
 
 
-def refresh_parts(parts: OpenedParts) -> None:
+def refresh_parts(parts: StoreParts) -> None:
     """Take notice of what a live writer has added to a store that was opened for reading only.
 
     Raises FilesVanished.

@@ -24,9 +24,9 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from mqstore.duty_cycle import Pace
+from mqstore.duty_cycle import DutyCycle
 from mqstore.lock_watch import LockWatch
-from mqstore.opening import OpenedParts
+from mqstore.opening import StoreParts
 from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.state.recovery_point_format import RecoveryPoint
@@ -40,14 +40,14 @@ class Persistence:
     """Writes down how far everything has come."""
 
     def __init__(
-        self, parts: OpenedParts, flusher: Flusher, delivery: DeliveryService, lock_watch: LockWatch
+        self, parts: StoreParts, flusher: Flusher, delivery: DeliveryService, lock_watch: LockWatch
     ) -> None:
         self._parts = parts
         self._flusher = flusher
         self._delivery = delivery
         self._lock_watch = lock_watch
         self._lock = threading.Lock()
-        self._queue_pace = Pace()
+        self._queue_duty_cycle = DutyCycle()
         # How far the queues had been dispatched when they were last made durable: physical offset, and store
         # time of the last message. None before the first time. Under _lock.
         self._durable_queues: tuple[int, int] | None = None
@@ -62,7 +62,7 @@ class Persistence:
 
     def flush_in_background(self) -> None:
         """`flush_derived`, without the queues where their turn has not come. Raises as `flush_all`."""
-        self.flush_derived(with_queues=self._queue_pace.is_due)
+        self.flush_derived(with_queues=self._queue_duty_cycle.is_due)
 
     def flush_derived(self, *, thoroughly: bool = False, with_queues: bool = True) -> None:
         """Steps 1 to 5; keys as each index thinks right, or `thoroughly`. Raises as `flush_all`.
@@ -75,7 +75,7 @@ class Persistence:
             dispatched = parts.dispatcher.dispatched_offset, parts.consume_queues.last_store_timestamp
             log_offset = self._flusher.flush()
             if with_queues or self._durable_queues is None:
-                self._queue_pace.work(parts.consume_queues.flush)
+                self._queue_duty_cycle.run(parts.consume_queues.flush)
                 self._durable_queues = dispatched
             dispatched_offset, dispatched_timestamp = self._durable_queues
             for feed in parts.key_feeds:

@@ -33,7 +33,7 @@ from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.store.errors import StoreClosed, StoreError
 from mqstore.store.message import topic_names
 from mqstore.store.status import GetMessageStatus, ResponseCode
-from mqstore.store.threads.auto_reset_event import Bell
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
 
 __all__ = ["DEFAULT_MAX_RECONSUME_TIMES", "MessageListener", "PushConsumer", "SendBackRefused"]
 
@@ -122,9 +122,9 @@ class PushConsumer:
         self._consume_timestamp_ms = consume_timestamp_ms
         # Written by the thread in run_once.
         self._next_offsets: dict[QueueKey, int] = {}
-        # Written by `stop`; the bell ends a pause.
+        # Written by `stop`; the event ends a pause.
         self._is_stopping = False
-        self._bell = Bell()
+        self._event = AutoResetEvent()
         self._thread: threading.Thread | None = None
         self.last_error: Exception | None = None
         """Why the thread of `start` is pausing, or has ended; None while all goes well."""
@@ -263,7 +263,7 @@ class PushConsumer:
     def stop(self) -> None:
         """End the thread once its batch is done, and wait for it; a listener that calls this need not."""
         self._is_stopping = True
-        self._bell.ring()
+        self._event.set()
         if self._thread is threading.current_thread():
             return
         if self._thread is not None:
@@ -281,7 +281,7 @@ class PushConsumer:
                 return
             except Exception as error:  # noqa: BLE001 - a round that fails must not end the thread
                 self.last_error = error
-                self._bell.sleep(_PAUSE_AFTER_ERROR_SECONDS)
+                self._event.wait(_PAUSE_AFTER_ERROR_SECONDS)
                 continue
             if not handed_out:
-                self._bell.sleep(_PAUSE_WHEN_IDLE_SECONDS)
+                self._event.wait(_PAUSE_WHEN_IDLE_SECONDS)

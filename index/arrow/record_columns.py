@@ -22,7 +22,7 @@ from mqstore.store.record.host import Host
 from mqstore.store.record.properties_format import KEYS, TAGS
 from mqstore.store.record.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
 from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED
-from mqstore.store.threads.run_in_thread import beside
+from mqstore.store.threads.run_in_thread import run_in_thread
 
 __all__ = ["SCHEMA", "Records", "SentBodies", "build_column", "build_columns"]
 
@@ -246,7 +246,7 @@ def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
             columns[field.name] = build_column(field.name, records, field.type)
 
     if len(schema) > 1 and _copied_bytes(records, schema) >= _BESIDE_BYTES:
-        other = beside(build_waiting)
+        other = run_in_thread(build_waiting)
         build_waiting()
         other.result()
     build_waiting()

@@ -29,7 +29,7 @@ import numpy as np
 
 from mqstore.index.index_file.index_file import IndexFile, IndexFileSize, Rows
 from mqstore.index.index_file.index_file_format import key_hash
-from mqstore.index.index_file.index_file_list import IndexFileRow
+from mqstore.index.index_file.index_file_list import IndexFileList
 from mqstore.index.index_file.index_file_recovery import IndexRecovery, Reached
 from mqstore.index.index_file.index_point_file import IndexPointFile
 from mqstore.index.index_file.index_point_format import IndexPoint
@@ -41,7 +41,7 @@ from mqstore.store.foreign_error import is_foreign, raise_foreign
 from mqstore.store.log.commit_log import CommitLog, LogChunk
 from mqstore.store.message.stored_message import StoredMessage
 
-__all__ = ["IndexFiles"]
+__all__ = ["IndexFileKeyIndex"]
 
 _HASH, _PHYSICAL_OFFSET = 0, 2
 # More rows than any record has keys; see kernels.key_entries.
@@ -52,7 +52,7 @@ _FLUSH_BYTES: Final = 1 << 30
 _FLUSH_SEGMENTS: Final = 4
 
 
-class IndexFiles:
+class IndexFileKeyIndex:
     """The keys of one store, in RocketMQ's index files; see key_index.py for what the methods promise."""
 
     def __init__(
@@ -85,7 +85,7 @@ class IndexFiles:
         # Called before a file is made to end later: makes that time durable, and the log up to now.
         self.vouch: Callable[[int], None] = _vouch_for_nothing
         # All of these under _lock.
-        self._row = IndexFileRow(file_system, directory, size, writable=not read_only)
+        self._row = IndexFileList(file_system, directory, size, writable=not read_only)
         self._recovery = IndexRecovery(self._row, commit_log, with_tags=with_tags)
         self._point_file = IndexPointFile(file_system, point_path)
         self._is_closed = False
@@ -339,7 +339,7 @@ class IndexFiles:
             raise StoreReadOnly(self._row.directory)
 
     def __repr__(self) -> str:
-        return f"IndexFiles({str(self._row.directory)!r}, dispatched_offset={self._reached.offset})"
+        return f"IndexFileKeyIndex({str(self._row.directory)!r}, dispatched_offset={self._reached.offset})"
 
 
 def _vouch_for_nothing(_timestamp: int) -> None:

@@ -20,7 +20,7 @@ from mqstore.store.errors import SegmentSizeMismatch
 from mqstore.store.files.file_names import row_file_bytes
 from mqstore.store.files.file_system import FileEntry, FileSystem
 
-__all__ = ["IndexFileRow", "file_name"]
+__all__ = ["IndexFileList", "file_name"]
 
 # As in "open the directory with the ... that it was written with".
 _SIZE_KEY = "length by max_hash_slot_num and max_index_num"
@@ -40,7 +40,7 @@ def file_name(now_ms: int, last_name: int) -> str:
     return f"{max(name, last_name + 1):017d}"
 
 
-class IndexFileRow:
+class IndexFileList:
     """The files of one directory, oldest first."""
 
     def __init__(
@@ -218,4 +218,4 @@ class IndexFileRow:
             self._file_system.delete_directory(self.directory)
 
     def __repr__(self) -> str:
-        return f"IndexFileRow({str(self.directory)!r}, files={len(self.files)})"
+        return f"IndexFileList({str(self.directory)!r}, files={len(self.files)})"

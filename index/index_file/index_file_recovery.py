@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mqstore.index.index_file.index_file import Rows
-from mqstore.index.index_file.index_file_list import IndexFileRow
+from mqstore.index.index_file.index_file_list import IndexFileList
 from mqstore.index.index_file.index_point_format import IndexPoint
 from mqstore.store.log.commit_log import CommitLog
 
@@ -56,7 +56,7 @@ class Reached(NamedTuple):
 class IndexRecovery:
     """Brings the files of `row` into agreement with a log."""
 
-    def __init__(self, row: IndexFileRow, commit_log: CommitLog, *, with_tags: bool) -> None:
+    def __init__(self, row: IndexFileList, commit_log: CommitLog, *, with_tags: bool) -> None:
         """with_tags: whether tags are put in too. Files that lack them count as complete all the same."""
         self._with_tags = with_tags
         self._row = row

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
-from mqstore.index.keys.sorted_run import KeyRun, merge_count
+from mqstore.index.keys.sorted_run import SortedRun, merge_count
 from mqstore.store.log.commit_log import LogChunk
 
 __all__ = ["KeyBuffer"]
@@ -83,13 +83,13 @@ class KeyBuffer:
         held = self._held
         if not held.row_count:
             return
-        run, runs = KeyRun.of_rows(self._rows[: held.row_count]), held.runs
+        run, runs = SortedRun.of_rows(self._rows[: held.row_count]), held.runs
         merged = merge_count(map(len, reversed(runs)), len(run))
         if merged:
-            run, runs = KeyRun.merged([*runs[-merged:], run]), runs[:-merged]
+            run, runs = SortedRun.merged([*runs[-merged:], run]), runs[:-merged]
         self._held = _Held((*runs, run), 0, held.state)
 
-    def runs(self) -> tuple[KeyRun, ...]:
+    def runs(self) -> tuple[SortedRun, ...]:
         """All entries, sorted into runs, the oldest first."""
         self._settle()
         return self._held.runs
@@ -111,6 +111,6 @@ class KeyBuffer:
 class _Held(NamedTuple):
     """What a buffer holds: sorted runs, so many of its rows behind them, and how far they reach."""
 
-    runs: tuple[KeyRun, ...]
+    runs: tuple[SortedRun, ...]
     row_count: int
     state: KeyIndexState

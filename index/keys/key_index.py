@@ -17,7 +17,7 @@ from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.log.commit_log import CommitLog, LogChunk
 from mqstore.store.message.stored_message import StoredMessage
 
-__all__ = ["KeyLookup", "has_key", "key_hash", "message_with_key"]
+__all__ = ["KeyIndex", "has_key", "key_hash", "message_with_key"]
 
 """The latest store time there is: no upper bound."""
 
@@ -26,7 +26,7 @@ _FNV_PRIME = 0x100_0000_01B3
 _64_BITS = 2**64 - 1
 
 
-class KeyLookup(Protocol):
+class KeyIndex(Protocol):
     """From (topic, key) to messages."""
 
     @property

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Contents",
-    "KeyEnvironment",
     "KeyIndexDamaged",
     "KeyIndexUnusable",
+    "LmdbEnvironment",
     "acquire_readable",
     "acquire_writable",
     "delete_files",
@@ -74,11 +74,11 @@ class Contents(NamedTuple):
     max_commit_bytes: int
 
 
-class KeyEnvironment:
+class LmdbEnvironment:
     """One LMDB environment of this process, shared by all who have its folder open."""
 
     # The environments of this process, by resolved path. Guarded by _open_guard.
-    _opened: ClassVar[dict[Path, "KeyEnvironment"]] = {}
+    _opened: ClassVar[dict[Path, "LmdbEnvironment"]] = {}
     _open_guard: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(
@@ -325,15 +325,15 @@ class _Fork:
     """
 
     # Held for the time of the fork, under `_open_guard`.
-    _still: ClassVar[list[KeyEnvironment]] = []
+    _still: ClassVar[list[LmdbEnvironment]] = []
     _is_guarded = False
 
     @classmethod
     def before(cls) -> None:
         """Wait for those who read, write, open or close; some seconds at most."""
-        cls._is_guarded = KeyEnvironment._open_guard.acquire(timeout=_FORK_WAIT_S)
+        cls._is_guarded = LmdbEnvironment._open_guard.acquire(timeout=_FORK_WAIT_S)
         if cls._is_guarded:
-            cls._still = [each for each in KeyEnvironment._opened.values() if each.be_still()]
+            cls._still = [each for each in LmdbEnvironment._opened.values() if each.be_still()]
 
     @classmethod
     def after_in_parent(cls) -> None:
@@ -342,17 +342,17 @@ class _Fork:
             environment.go_on()
         cls._still = []
         if cls._is_guarded:
-            KeyEnvironment._open_guard.release()
+            LmdbEnvironment._open_guard.release()
 
     @classmethod
     def after_in_child(cls) -> None:
         """Close what is still, leave the others alone for good, and begin without any."""
-        leave_to_parent(KeyEnvironment._opened)
+        leave_to_parent(LmdbEnvironment._opened)
         for environment in cls._still:
             environment.close_in_child()
         cls._still = []
-        KeyEnvironment._opened = {}
-        KeyEnvironment._open_guard = threading.Lock()
+        LmdbEnvironment._opened = {}
+        LmdbEnvironment._open_guard = threading.Lock()
 
 
 os.register_at_fork(
@@ -362,13 +362,13 @@ os.register_at_fork(
 
 def acquire_writable(
     file_system: FileSystem, directory: Path, holder: object, contents: Contents
-) -> KeyEnvironment:
+) -> LmdbEnvironment:
     """The environment for the one writer, made if need be. Raises StoreLocked, StoreFull.
 
     holder: who gives it back, with `release`; or with `give_up` when this raised, be it an interrupt's error.
     """
-    with KeyEnvironment._open_guard:
-        known = KeyEnvironment._opened.get(directory.resolve())
+    with LmdbEnvironment._open_guard:
+        known = LmdbEnvironment._opened.get(directory.resolve())
         if known is not None:
             if known.has_writer:
                 raise StoreLocked(directory, known.process_id)
@@ -379,23 +379,23 @@ def acquire_writable(
         return _register(_open_or_begin_anew(file_system, directory, contents), holder)
 
 
-def _open_or_begin_anew(file_system: FileSystem, directory: Path, contents: Contents) -> KeyEnvironment:
+def _open_or_begin_anew(file_system: FileSystem, directory: Path, contents: Contents) -> LmdbEnvironment:
     environment = _open_usable(file_system, directory, contents, writable=True)
     if environment is None:
         # Nothing is lost with it: all of it comes from the log.
         delete_files(file_system, directory)
-        environment = KeyEnvironment(file_system, directory, contents, writable=True)
+        environment = LmdbEnvironment(file_system, directory, contents, writable=True)
     file_system.sync_directory(directory)
     return environment
 
 
 def _open_usable(
     file_system: FileSystem, directory: Path, contents: Contents, *, writable: bool
-) -> KeyEnvironment | None:
+) -> LmdbEnvironment | None:
     """The environment in a folder; None when it is damaged or of another version, or cannot be read."""
     environment = None
     try:
-        environment = KeyEnvironment(file_system, directory, contents, writable=writable)
+        environment = LmdbEnvironment(file_system, directory, contents, writable=writable)
         if environment.is_whole() and environment.read(contents.is_usable):
             return environment
     except KeyIndexDamaged:
@@ -416,10 +416,10 @@ def _open_usable(
 
 def acquire_readable(
     file_system: FileSystem, directory: Path, holder: object, contents: Contents
-) -> KeyEnvironment | None:
+) -> LmdbEnvironment | None:
     """The environment for a reader; None where there is none that it can use. holder: see above."""
-    with KeyEnvironment._open_guard:
-        known = KeyEnvironment._opened.get(directory.resolve())
+    with LmdbEnvironment._open_guard:
+        known = LmdbEnvironment._opened.get(directory.resolve())
         if known is not None:
             known.holders.add(holder)
             return known
@@ -429,31 +429,31 @@ def acquire_readable(
         return _register(environment, holder) if environment is not None else None
 
 
-def _register(environment: KeyEnvironment, holder: object) -> KeyEnvironment:
+def _register(environment: LmdbEnvironment, holder: object) -> LmdbEnvironment:
     environment.holders.add(holder)
-    KeyEnvironment._opened[environment.path] = environment
+    LmdbEnvironment._opened[environment.path] = environment
     return environment
 
 
-def release(environment: KeyEnvironment, holder: object, *, writable: bool) -> None:
+def release(environment: LmdbEnvironment, holder: object, *, writable: bool) -> None:
     """Give back what `acquire_writable` or `acquire_readable` gave; the last one closes it.
 
     May be done again where an interrupt came in between: the holder is forgotten last.
     """
-    with KeyEnvironment._open_guard:
+    with LmdbEnvironment._open_guard:
         if holder not in environment.holders:
             return
         if writable:
             environment.end_writing()
         if len(environment.holders) == 1:
             environment.close()
-            KeyEnvironment._opened.pop(environment.path, None)
+            LmdbEnvironment._opened.pop(environment.path, None)
         environment.holders.discard(holder)
 
 
 def give_up(directory: Path, holder: object, *, writable: bool) -> None:
     """As `release`, for one who may not have been given anything."""
-    environment = KeyEnvironment._opened.get(directory.resolve())
+    environment = LmdbEnvironment._opened.get(directory.resolve())
     if environment is not None:
         release(environment, holder, writable=writable)
 

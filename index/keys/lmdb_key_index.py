@@ -34,7 +34,7 @@ from mqstore.index.keys.key_buffer import KeyBuffer
 from mqstore.index.keys.key_index import key_hash, message_with_key
 from mqstore.index.keys.key_index_format import KeyIndexState
 from mqstore.index.keys.lmdb_environment import (
-    KeyEnvironment,
+    LmdbEnvironment,
     acquire_readable,
     acquire_writable,
     delete_files,
@@ -78,7 +78,7 @@ class LmdbKeyIndex:
         self._read_only = read_only
         self._lock = threading.Lock()
         # All of these under _lock. No environment: a reader that found none, or closed.
-        self._environment: KeyEnvironment | None = None
+        self._environment: LmdbEnvironment | None = None
         self._is_closed = False
         try:
             acquire = acquire_readable if read_only else acquire_writable
@@ -222,7 +222,7 @@ class LmdbKeyIndex:
                 self._writer.write(lambda transaction: lmdb_runs.drop_runs(transaction, min_physical_offset))
 
     @property
-    def _writer(self) -> KeyEnvironment:
+    def _writer(self) -> LmdbEnvironment:
         """The environment, for writing. Raises StoreReadOnly."""
         if self._read_only:
             raise StoreReadOnly(self._directory)

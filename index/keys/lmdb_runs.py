@@ -25,7 +25,7 @@ from mqstore.index.keys.key_index_format import (
     run_key_offset,
 )
 from mqstore.index.keys.lmdb_environment import Contents
-from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, KeyRun, merge_count
+from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, SortedRun, merge_count
 
 if TYPE_CHECKING:
     from mqstore.index.keys.lmdb_environment import Transaction
@@ -55,7 +55,7 @@ class StoredRun(NamedTuple):
 
     oldest_offset: int
     header: RunHeader
-    run: KeyRun
+    run: SortedRun
 
 
 def is_usable(transaction: "Transaction") -> bool:
@@ -98,24 +98,24 @@ def _newest_runs(transaction: "Transaction") -> Iterator[tuple[memoryview, memor
 
 def count_entries(transaction: "Transaction") -> int:
     """Entries of all stored runs."""
-    return sum(len(KeyRun.decode(value)) for _, value in _newest_runs(transaction))
+    return sum(len(SortedRun.decode(value)) for _, value in _newest_runs(transaction))
 
 
-def rows_between(transaction: "Transaction", least_offset: int, below_offset: int) -> KeyRun:
+def rows_between(transaction: "Transaction", least_offset: int, below_offset: int) -> SortedRun:
     """All stored entries of records in a range of the log."""
-    pieces = [KeyRun(np.empty((0, 3), np.int64))]
+    pieces = [SortedRun(np.empty((0, 3), np.int64))]
     for key, value in _newest_runs(transaction):
         if run_key_offset(key) < below_offset:
-            pieces.append(KeyRun.decode(value).between(least_offset, below_offset))
+            pieces.append(SortedRun.decode(value).between(least_offset, below_offset))
         if decode_run_header(value).newest_offset < least_offset:
             break
-    return KeyRun.merged(pieces[::-1])
+    return SortedRun.merged(pieces[::-1])
 
 
 def lend_runs(transaction: "Transaction") -> list[StoredRun]:
     """The runs, the newest first; lent until the transaction ends or writes."""
     return [
-        StoredRun(run_key_offset(key), decode_run_header(value), KeyRun.decode(value))
+        StoredRun(run_key_offset(key), decode_run_header(value), SortedRun.decode(value))
         for key, value in _newest_runs(transaction)
     ]
 
@@ -145,24 +145,24 @@ def offsets_in(
     return pieces
 
 
-def store(transaction: "Transaction", runs: Sequence[KeyRun], state: KeyIndexState) -> None:
+def store(transaction: "Transaction", runs: Sequence[SortedRun], state: KeyIndexState) -> None:
     """Add runs, and the state that holds with them. What is stored already is passed over."""
     reached = read_state(transaction).dispatched_offset
     if runs and runs[0].oldest_offset < reached:
         kept = (run.between(reached, END_OF_LOG) for run in runs)
         runs = [run for run in kept if len(run)]
     if runs and sum(map(len, runs)) <= MAX_RUN_ENTRIES:
-        runs = [KeyRun.merged(runs)]
+        runs = [SortedRun.merged(runs)]
     for run in runs:
         _store_run(transaction, run)
     transaction.put(STATE_KEY, encode_state(state))
 
 
-def _store_run(transaction: "Transaction", run: KeyRun) -> None:
+def _store_run(transaction: "Transaction", run: SortedRun) -> None:
     """Add the newest run, merged with older ones by the rule of `merge_count`."""
-    stored = [(bytes(key), KeyRun.decode(value)) for key, value in _newest_runs(transaction)]
+    stored = [(bytes(key), SortedRun.decode(value)) for key, value in _newest_runs(transaction)]
     joining = stored[: merge_count((len(older) for _, older in stored), len(run))]
-    merged = KeyRun.merged([*(older for _, older in reversed(joining)), run])
+    merged = SortedRun.merged([*(older for _, older in reversed(joining)), run])
     for key, _ in joining:
         transaction.delete(key)
     transaction.put(encode_run_key(merged.oldest_offset), merged.encode())
@@ -171,14 +171,14 @@ def _store_run(transaction: "Transaction", run: KeyRun) -> None:
 def cut(transaction: "Transaction", state: KeyIndexState) -> None:
     """Forget all records at or above the offset of `state`."""
     end_offset = state.dispatched_offset
-    kept: KeyRun | None = None
+    kept: SortedRun | None = None
     doomed: list[bytes] = []
     for run_key, value in _newest_runs(transaction):
         if decode_run_header(value).newest_offset < end_offset:
             break
         doomed.append(bytes(run_key))
         # Of the runs that reach beyond, the oldest alone can have entries below.
-        kept = KeyRun.decode(value).between(0, end_offset)
+        kept = SortedRun.decode(value).between(0, end_offset)
     for doomed_key in doomed:
         transaction.delete(doomed_key)
     if kept is not None and len(kept):

@@ -26,7 +26,7 @@ from mqstore.index.keys.key_index_format import (
 )
 from mqstore.store.clock import END_OF_TIME_MS
 
-__all__ = ["MAX_RUN_ENTRIES", "KeyRun", "merge_count"]
+__all__ = ["MAX_RUN_ENTRIES", "SortedRun", "merge_count"]
 
 MAX_RUN_ENTRIES = 1 << 20
 """Runs are not merged beyond this (24 MiB): a longer one would be copied for ever fewer searches saved."""
@@ -35,14 +35,14 @@ MAX_RUN_ENTRIES = 1 << 20
 _FEW = 64
 
 
-class KeyRun:
+class SortedRun:
     """Sorted entries of one stretch of the log. `rows` may be big-endian and lent."""
 
     def __init__(self, rows: Entries) -> None:
         self.rows = rows
 
     @classmethod
-    def of_rows(cls, rows: Entries) -> "KeyRun":
+    def of_rows(cls, rows: Entries) -> "SortedRun":
         """Sort rows that come in the order of the log. Copies them."""
         # Stable, so that equal hashes stay in the order of the log.
         rows = rows[np.argsort(rows[:, HASH], kind="stable")].astype(np.int64, copy=False)
@@ -53,14 +53,14 @@ class KeyRun:
         return cls(rows)
 
     @classmethod
-    def merged(cls, runs: Sequence["KeyRun"]) -> "KeyRun":
+    def merged(cls, runs: Sequence["SortedRun"]) -> "SortedRun":
         """One run of all entries of `runs`, which follow each other in the log. Copies them."""
         if len(runs) == 1:
             return cls(runs[0].rows.astype(np.int64))
         return cls.of_rows(np.concatenate([run.rows for run in runs]))
 
     @classmethod
-    def decode(cls, value: bytes | memoryview) -> "KeyRun":
+    def decode(cls, value: bytes | memoryview) -> "SortedRun":
         """The run that LMDB keeps as `value`, lent."""
         return cls(decode_entries(value))
 
@@ -104,13 +104,13 @@ class KeyRun:
         """The rows as bytes, and whether their longs are big-endian."""
         return self.rows.reshape(-1).view(np.uint8), self.rows.dtype.byteorder == ">"
 
-    def between(self, least_offset: int, below_offset: int) -> "KeyRun":
+    def between(self, least_offset: int, below_offset: int) -> "SortedRun":
         """The entries whose records begin in a range of the log. Copies."""
         offsets = self.rows[:, PHYSICAL_OFFSET]
-        return KeyRun(self.rows[(offsets >= least_offset) & (offsets < below_offset)].astype(np.int64))
+        return SortedRun(self.rows[(offsets >= least_offset) & (offsets < below_offset)].astype(np.int64))
 
     def __repr__(self) -> str:
-        return f"KeyRun(entries={len(self)})"
+        return f"SortedRun(entries={len(self)})"
 
 
 def merge_count(older_counts: Iterable[int], entry_count: int) -> int:

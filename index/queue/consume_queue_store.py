@@ -24,7 +24,7 @@ from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.queue_ends import QueueEnds
-from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles
+from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest
 from mqstore.store.config import StoreConfig
 from mqstore.store.files.file_names import row_entries
 from mqstore.store.files.file_system import FileSystem
@@ -87,7 +87,7 @@ class ConsumeQueueStore:
         # Of the queues that were appended to. Under _moving.
         self._ends = QueueEnds()
         # Queues whose entries, or the first of them, are on the disk, and their files. Replaced under _guard.
-        self.settled = KnownQueues(0, {})
+        self.settled = QueueManifest(0, {})
         # The first sync that failed: what it lost is unknown, so no later flush may claim success.
         self._sync_error: OSError | None = None
 
@@ -106,7 +106,7 @@ class ConsumeQueueStore:
             loaded = tuple(self._queues.values())
             if self._writable:
                 found = {queue: files for queue in self._unloaded if (files := self._files_of(queue))}
-                self.settled = KnownQueues(commit_log_min_offset, found)
+                self.settled = QueueManifest(commit_log_min_offset, found)
         for queue in loaded:
             if self._writable or queue.is_same_on_disk():
                 queue.load(commit_log_min_offset)
@@ -338,7 +338,7 @@ class ConsumeQueueStore:
             for name, queue in self._queues.items()
             if queue.max_offset and queue.files
         }
-        self.settled = KnownQueues(self._commit_log_min_offset, files)
+        self.settled = QueueManifest(self._commit_log_min_offset, files)
 
     def correct_min_offset(self, commit_log_min_offset: int) -> None:
         """Tell all queues where the log begins now; those not loaded learn it when they are."""
@@ -359,7 +359,7 @@ class ConsumeQueueStore:
                 name: files._replace(first=firsts.get(name, files.first))
                 for name, files in self.settled.files.items()
             }
-            self.settled = KnownQueues(commit_log_min_offset, files)
+            self.settled = QueueManifest(commit_log_min_offset, files)
         return count
 
     def delete_topic(self, topic: str, end_offset: int = 0) -> int:
@@ -384,7 +384,7 @@ class ConsumeQueueStore:
     def destroy(self) -> None:
         """Delete all queues."""
         topics = set()
-        self.settled = KnownQueues(self._commit_log_min_offset, {})
+        self.settled = QueueManifest(self._commit_log_min_offset, {})
         for topic, queue_id in self.queues():
             self._destroy(topic, queue_id)
             topics.add(topic)

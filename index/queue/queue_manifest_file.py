@@ -9,16 +9,16 @@ Durability: when `save` returns. Threads: one saver at a time.
 
 from pathlib import Path
 
-from mqstore.index.queue.queue_manifest_format import KnownQueues, decode_queue_names, encode_queue_names
+from mqstore.index.queue.queue_manifest_format import QueueManifest, decode_queue_names, encode_queue_names
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign
 
-__all__ = ["QueueNamesFile"]
+__all__ = ["QueueManifestFile"]
 
-_NOTHING = KnownQueues(0, {})
+_NOTHING = QueueManifest(0, {})
 
 
-class QueueNamesFile:
+class QueueManifestFile:
     """`<root>/mqstore/queue-names`."""
 
     def __init__(self, file_system: FileSystem, path: Path) -> None:
@@ -27,7 +27,7 @@ class QueueNamesFile:
         # As on disk; empty when there is no file to trust.
         self.known = _NOTHING
 
-    def load(self) -> KnownQueues:
+    def load(self) -> QueueManifest:
         """What the file says."""
         try:
             decoded = decode_queue_names(self._file_system.read(self._path))
@@ -37,7 +37,7 @@ class QueueNamesFile:
         self.known = decoded or _NOTHING
         return self.known
 
-    def save(self, known: KnownQueues) -> None:
+    def save(self, known: QueueManifest) -> None:
         """Replace the file; nothing is written when nothing changed. Raises StoreFull, OSError."""
         # Asked every second, and there may be ten thousand.
         if known is self.known or known == self.known:
@@ -51,4 +51,4 @@ class QueueNamesFile:
         self.known = known
 
     def __repr__(self) -> str:
-        return f"QueueNamesFile({str(self._path)!r}, queues={len(self.known.files)})"
+        return f"QueueManifestFile({str(self._path)!r}, queues={len(self.known.files)})"

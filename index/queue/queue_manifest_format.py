@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-__all__ = ["FIELDS", "VERSION", "KnownQueues", "QueueFiles", "decode_queue_names", "encode_queue_names"]
+__all__ = ["FIELDS", "VERSION", "QueueFiles", "QueueManifest", "decode_queue_names", "encode_queue_names"]
 
 # (1 had the queue ids alone. One of that version tells nothing.)
 VERSION: Final = 2
@@ -44,13 +44,13 @@ class QueueFiles(NamedTuple):
     last: int
 
 
-class KnownQueues(NamedTuple):
+class QueueManifest(NamedTuple):
     """The files of each queue (topic, queue id), of a log that began at `log_min_offset`."""
 
     log_min_offset: int
     files: Mapping[tuple[str, int], QueueFiles]
 
-    def has_all_of(self, earlier: "KnownQueues") -> bool:
+    def has_all_of(self, earlier: "QueueManifest") -> bool:
         """Whether no file is missing that was there earlier, but for those that retention takes.
 
         Rows grow at their end; at their beginning they shrink with the log only.
@@ -68,10 +68,10 @@ class _Content(msgspec.Struct, rename="camel"):
     queues: dict[str, dict[int, tuple[int, int]]]
 
 
-def encode_queue_names(known: KnownQueues) -> bytes:
+def encode_queue_names(known: QueueManifest) -> bytes:
     """The bytes of the file.
 
-    >>> encode_queue_names(KnownQueues(0, {("orders", 0): QueueFiles(0, 6000000)}))[8:-4]
+    >>> encode_queue_names(QueueManifest(0, {("orders", 0): QueueFiles(0, 6000000)}))[8:-4]
     b'{"logMinOffset":0,"queues":{"orders":{"0":[0,6000000]}}}'
     """
     queues: dict[str, dict[int, tuple[int, int]]] = {}
@@ -81,7 +81,7 @@ def encode_queue_names(known: KnownQueues) -> bytes:
     return content + _CRC.pack(_crc32c()(content))
 
 
-def decode_queue_names(data: bytes) -> KnownQueues | None:
+def decode_queue_names(data: bytes) -> QueueManifest | None:
     """The queues; None when these are not the bytes of this version: then nothing is known to be missing."""
     if len(data) < _HEAD.size + _CRC.size or _HEAD.unpack_from(data) != (_MAGIC, VERSION):
         return None
@@ -97,4 +97,4 @@ def decode_queue_names(data: bytes) -> KnownQueues | None:
         for topic, queues in decoded.queues.items()
         for queue_id, first_and_last in queues.items()
     }
-    return KnownQueues(decoded.log_min_offset, files)
+    return QueueManifest(decoded.log_min_offset, files)

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.queue.consume_queue import QueueOffsetConflict
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
-from mqstore.index.queue.queue_manifest_format import KnownQueues
+from mqstore.index.queue.queue_manifest_format import QueueManifest
 from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["DISPATCHER_NAME", "DURABLE_BYTES", "bring_up_to_date", "rebuild_consume_queues"]
@@ -46,7 +46,7 @@ def bring_up_to_date(
     start_offset: int,
     *,
     clean: bool,
-    expected: KnownQueues | None = None,
+    expected: QueueManifest | None = None,
     on_rebuild: Callable[[], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
     on_durable: Callable[[int], None] | None = None,

@@ -28,13 +28,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from mqstore.opening import OpenedParts
+from mqstore.opening import StoreParts
 from mqstore.persistence import Persistence
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.errors import QueueIllegal, SubscriptionGroupNotExist, TopicIllegal, TopicNotExist
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_system_topic
-from mqstore.store.threads.run_in_thread import beside
+from mqstore.store.threads.run_in_thread import run_in_thread
 
 __all__ = ["Administration", "DeletedTopic"]
 
@@ -53,7 +53,7 @@ class Administration:
 
     def __init__(
         self,
-        parts: OpenedParts,
+        parts: StoreParts,
         flusher: Flusher,
         persistence: Persistence,
         offset_by_time: Callable[[str, int, int], int],
@@ -88,7 +88,7 @@ class Administration:
             # So that little of the log before the deletion's offset can be lost.
             self._flusher.flush()
             # In a thread of its own: Ctrl-C must not end it between two steps.
-            queues = beside(lambda: self._delete_queues(topic)).result()
+            queues = run_in_thread(lambda: self._delete_queues(topic)).result()
             self._persistence.flush_derived()
             self._forget_offsets(topic)
         return DeletedTopic(topic, queues, offsets, had_settings)
@@ -136,7 +136,7 @@ class Administration:
                     if (row.topic, row.queue_id) in expired:
                         self._parts.consumer_offsets.move(row._replace(offset=0))
                 self._persistence.persist_state()
-                beside(lambda: self._delete_if_expired(expired)).result()
+                run_in_thread(lambda: self._delete_if_expired(expired)).result()
                 self._persistence.flush_derived()
             return expired
 

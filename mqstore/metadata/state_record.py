@@ -1,4 +1,4 @@
-"""A bean: one record of a state file, under Java's field names, in alphabetical order.
+"""A state record: one entry of a state file, under Java's field names, in alphabetical order.
 
 Fields that are missing take the default that RocketMQ gives them; fields that this release does not
 know are kept and written back, so that a newer broker's settings survive a visit.
@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import msgspec
 
-__all__ = ["Bean"]
+__all__ = ["StateRecord"]
 
 
-class Bean(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class StateRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the records; a subclass declares the fields in snake_case."""
 
     unknown: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -50,6 +50,6 @@ class Bean(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return dict(sorted(state.items()))
 
 
-def _field_names(bean: type[Bean]) -> frozenset[str]:
+def _field_names(bean: type[StateRecord]) -> frozenset[str]:
     """Names in the file of the fields that `bean` declares."""
     return frozenset(field.encode_name for field in msgspec.structs.fields(bean) if field.name != "unknown")

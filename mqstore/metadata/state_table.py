@@ -2,7 +2,7 @@
 
 It does not know what the settings mean or which names are legal (topics.py, subscription_groups.py).
 
-Threads: any. Changes take one lock; lookups take none, for a bean is immutable and the table is a dict
+Threads: any. Changes take one lock; lookups take none, for a record is immutable and the table is a dict
 whose values are replaced one at a time.
 Durability: `replace` and `remove` are durable on return; what `add` added after the next `persist`.
 """
@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from mqstore.metadata.state_record import Bean
+from mqstore.metadata.state_record import StateRecord
 from mqstore.store.clock import Clock
 from mqstore.store.errors import StoreError, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
@@ -22,12 +22,12 @@ from mqstore.store.state import state_file_format
 from mqstore.store.state.data_version import DataVersion
 from mqstore.store.state.state_file import StateFile
 
-__all__ = ["BeanTable"]
+__all__ = ["StateTable"]
 
-BeanT = TypeVar("BeanT", bound=Bean)
+RecordT = TypeVar("RecordT", bound=StateRecord)
 
 
-class BeanTable(Generic[BeanT]):
+class StateTable(Generic[RecordT]):
     """Beans by name, in memory and in a state file."""
 
     def __init__(
@@ -35,7 +35,7 @@ class BeanTable(Generic[BeanT]):
         file_system: FileSystem,
         path: Path,
         clock: Clock,
-        bean: type[BeanT],
+        record: type[RecordT],
         *,
         field: str,
         read_only: bool,
@@ -43,15 +43,15 @@ class BeanTable(Generic[BeanT]):
         """`field` is the table's name in the file. With `read_only` the file is never written."""
         self._file = StateFile(file_system, path)
         self._clock = clock
-        self._bean = bean
+        self._record_type = record
         self._field = field
         self._read_only = read_only
         self._lock = threading.Lock()
         # Written under the lock. The dict itself is never replaced, so that `lookup` stays bound to it.
-        self._table: dict[str, BeanT] = {}
+        self._table: dict[str, RecordT] = {}
         self._other_fields: dict[str, Any] = {}
         self._data_version = DataVersion(timestamp_ms=clock.now_ms())
-        self.lookup: Callable[[str], BeanT | None] = self._table.get
+        self.lookup: Callable[[str], RecordT | None] = self._table.get
         """`get` without a call in between: the table's own dict.get, for hot paths."""
 
     def load(self) -> None:
@@ -60,21 +60,21 @@ class BeanTable(Generic[BeanT]):
         if state is not None:
             with self._lock:
                 table, self._data_version, other_fields = state
-                for name, bean in table.items():
-                    self._set(name, bean)
+                for name, record in table.items():
+                    self._set(name, record)
                 self._other_fields.update(other_fields)
 
-    def get(self, name: str) -> BeanT | None:
+    def get(self, name: str) -> RecordT | None:
         """The settings under `name`; None when there are none."""
         return self._table.get(name)
 
-    def add(self, name: str, bean: BeanT) -> BeanT:
-        """`bean`, now under `name`; or what was there already."""
+    def add(self, name: str, record: RecordT) -> RecordT:
+        """`record`, now under `name`; or what was there already."""
         with self._lock:
-            return self._table.get(name) or self._put(name, bean)
+            return self._table.get(name) or self._put(name, record)
 
-    def replace(self, name: str, bean: BeanT) -> BeanT:
-        """Put `bean` under `name`, durably.
+    def replace(self, name: str, record: RecordT) -> RecordT:
+        """Put `record` under `name`, durably.
 
         Raises StoreReadOnly, StoreClosed, StoreFull, OSError: nothing changed.
         """
@@ -82,16 +82,16 @@ class BeanTable(Generic[BeanT]):
             raise StoreReadOnly(self._file.path)
         with self._lock:
             before = self._table.get(name)
-            if before != bean:
-                self._put(name, bean)
+            if before != record:
+                self._put(name, record)
         try:
             self.persist()
         except BaseException:
-            self._take_back(name, bean, before)
+            self._take_back(name, record, before)
             raise
-        return bean
+        return record
 
-    def remove(self, name: str) -> BeanT | None:
+    def remove(self, name: str) -> RecordT | None:
         """Take what is under `name` out, durably; returns it, or None when there was nothing.
 
         Raises as `replace`; nothing changed then.
@@ -119,41 +119,41 @@ class BeanTable(Generic[BeanT]):
         """From now on write nothing more: `replace` and `persist` raise what `reason` makes."""
         self._file.refuse(reason)
 
-    def _set(self, name: str, bean: BeanT | None) -> None:
+    def _set(self, name: str, record: RecordT | None) -> None:
         """Every change of the table, under the lock. Who keeps something beside it overrides this."""
-        if bean is None:
+        if record is None:
             del self._table[name]
         else:
-            self._table[name] = bean
+            self._table[name] = record
 
-    def _put(self, name: str, bean: BeanT) -> BeanT:
-        self._set(name, bean)
+    def _put(self, name: str, record: RecordT) -> RecordT:
+        self._set(name, record)
         self._data_version = self._data_version.next(self._clock.now_ms())
-        return bean
+        return record
 
-    def _take_back(self, name: str, bean: BeanT, before: BeanT | None) -> None:
+    def _take_back(self, name: str, record: RecordT, before: RecordT | None) -> None:
         with self._lock:
-            if self._table.get(name) is bean:
+            if self._table.get(name) is record:
                 self._set(name, before)
 
     def _encode(self) -> bytes:
         with self._lock:
             table = sorted(self._table.items())
             state = self._other_fields | {"dataVersion": self._data_version.encode()}
-        state[self._field] = {name: bean.encode() for name, bean in table}
+        state[self._field] = {name: record.encode() for name, record in table}
         return state_file_format.encode(dict(sorted(state.items())))
 
-    def _decode(self, text: bytes) -> tuple[dict[str, BeanT], DataVersion, dict[str, Any]]:
+    def _decode(self, text: bytes) -> tuple[dict[str, RecordT], DataVersion, dict[str, Any]]:
         state = state_file_format.decode(text)
         table = state.pop(self._field, None) or {}
         version = DataVersion.decode(state.pop("dataVersion", None))
         if not isinstance(table, dict):
             raise ValueError(f"{self._field} is {table!r}, not an object")
-        return {name: self._decode_bean(name, bean) for name, bean in table.items()}, version, state
+        return {name: self._decode_record(name, record) for name, record in table.items()}, version, state
 
-    def _decode_bean(self, name: str, state: object) -> BeanT:
+    def _decode_record(self, name: str, state: object) -> RecordT:
         try:
-            return self._bean.decode(state)
+            return self._record_type.decode(state)
         except msgspec.ValidationError as error:
             raise ValueError(f"{self._field}.{name}: {error}") from error
 
@@ -165,11 +165,11 @@ class BeanTable(Generic[BeanT]):
     def __contains__(self, name: object) -> bool:
         return name in self._table
 
-    def __iter__(self) -> Iterator[BeanT]:
+    def __iter__(self) -> Iterator[RecordT]:
         """Beans in the order of their names, as they are now."""
         with self._lock:
-            beans = sorted(self._table.items())
-        return iter([bean for _, bean in beans])
+            records = sorted(self._table.items())
+        return iter([record for _, record in records])
 
     def __len__(self) -> int:
         return len(self._table)

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mqstore.metadata.state_record import Bean
-from mqstore.metadata.state_table import BeanTable
+from mqstore.metadata.state_record import StateRecord
+from mqstore.metadata.state_table import StateTable
 from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.store.clock import Clock
 from mqstore.store.errors import GroupIllegal, SubscriptionGroupNotExist
@@ -29,7 +29,7 @@ SUBSCRIPTION_GROUP_FILE_NAME: Final = "subscriptionGroup.json"
 _MAX_COUNTS: Final = {"retry_max_times": 2**31 - 1, "retry_queue_nums": MAX_QUEUE_NUMS}
 
 
-class SubscriptionGroupConfig(Bean, frozen=True, kw_only=True):
+class SubscriptionGroupConfig(StateRecord, frozen=True, kw_only=True):
     """Settings of one consumer group; the defaults are RocketMQ's."""
 
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
@@ -51,7 +51,7 @@ class SubscriptionGroupConfig(Bean, frozen=True, kw_only=True):
     which_broker_when_consume_slowly: int = 1
 
 
-class SubscriptionGroups(BeanTable[SubscriptionGroupConfig]):
+class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
     """All consumer groups by name, in memory and in subscriptionGroup.json."""
 
     def __init__(

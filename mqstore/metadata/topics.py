@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from mqstore.metadata.state_record import Bean
-from mqstore.metadata.state_table import BeanTable
+from mqstore.metadata.state_record import StateRecord
+from mqstore.metadata.state_table import StateTable
 from mqstore.metadata.topic_attributes import altered, has_queues_of_brokers, unsupported
 from mqstore.store.clock import Clock
 from mqstore.store.errors import (
@@ -58,7 +58,7 @@ _READ_WRITE: Final = int(Perm.READ | Perm.WRITE)
 _MAX_PERM: Final = int(Perm.PRIORITY) - 1
 
 
-class TopicConfig(Bean, frozen=True, kw_only=True):
+class TopicConfig(StateRecord, frozen=True, kw_only=True):
     """Settings of one topic; the defaults are RocketMQ's."""
 
     attributes: dict[str, str] = msgspec.field(default_factory=dict)
@@ -100,7 +100,7 @@ class TopicConfig(Bean, frozen=True, kw_only=True):
         return bool(self.perm & Perm.WRITE)
 
 
-class TopicConfigs(BeanTable[TopicConfig]):
+class TopicConfigs(StateTable[TopicConfig]):
     """All topics by name, in memory and in topics.json."""
 
     def __init__(

@@ -20,7 +20,7 @@ import msgspec
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.record.sys_flag import takes_queue_offset
-from mqstore.store.threads.auto_reset_event import Bell
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
 
 __all__ = ["Arrival", "ArrivalListener", "Arrivals"]
 
@@ -95,8 +95,8 @@ class Arrivals:
         self._closed = False
         # Held to replace one of the next two, which are read without it. Re-entrant for a handler's put.
         self._lock = threading.RLock()
-        # Weak: an interrupt may keep a thread from taking its bell back.
-        self._bells: tuple[weakref.ref[Bell], ...] = ()
+        # Weak: an interrupt may keep a thread from taking its event back.
+        self._events: tuple[weakref.ref[AutoResetEvent], ...] = ()
         self._listeners: tuple[ArrivalListener, ...] = ()
 
     def add_listener(self, listener: ArrivalListener) -> None:
@@ -129,9 +129,9 @@ class Arrivals:
     def wait(self, arrived: Callable[[], bool], timeout_ms: int) -> bool:
         """Wait until `arrived()` holds, asked anew after each arrival; False when time is up or closed."""
         deadline_s = time.monotonic() + timeout_ms / 1000
-        bell = Bell()
+        event = AutoResetEvent()
         with self._lock:
-            self._bells = (*self._bells, weakref.ref(bell))
+            self._events = (*self._events, weakref.ref(event))
             self.wanted = True
         try:
             while not arrived():
@@ -139,10 +139,10 @@ class Arrivals:
                 remaining_s = min(deadline_s - time.monotonic(), _LONGEST_SLEEP_S)
                 if remaining_s <= 0 or self._closed:
                     return False
-                bell.sleep(remaining_s)
+                event.wait(remaining_s)
             return True
         finally:
-            self._forget(bell)
+            self._forget(event)
 
     def close(self) -> None:
         """Let all waiting threads go."""
@@ -150,19 +150,19 @@ class Arrivals:
         self._ring()
 
     def _ring(self) -> None:
-        bells = self._bells
-        for known in bells:
-            bell = known()
-            if bell is None:
+        events = self._events
+        for known in events:
+            event = known()
+            if event is None:
                 self._forget(None)
             else:
-                bell.ring()
-        if not bells and not self._listeners:
+                event.set()
+        if not events and not self._listeners:
             # An interrupt came before this was noted.
             self._forget(None)
 
-    def _forget(self, bell: Bell | None) -> None:
-        """Forget the bell of a thread that does not wait any more, and those of threads that are gone."""
+    def _forget(self, event: AutoResetEvent | None) -> None:
+        """Forget the event of a thread that does not wait any more, and those of threads that are gone."""
         with self._lock:
-            self._bells = tuple([known for known in self._bells if known() not in (None, bell)])
-            self.wanted = bool(self._bells or self._listeners)
+            self._events = tuple([known for known in self._events if known() not in (None, event)])
+            self.wanted = bool(self._events or self._listeners)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
 from mqstore.index.keys.lmdb_environment import acquire_readable, release
-from mqstore.index.keys.sorted_run import KeyRun
+from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.finding import Finding
 from mqstore.verify.expected_keys import key_rows
@@ -44,7 +44,7 @@ class KeyIndexCheck:
         if self._environment is None:
             return []
         below_offset = min(piece.end_offset, self._state.dispatched_offset)
-        wanted = KeyRun.of_rows(key_rows(piece)).between(0, below_offset).rows
+        wanted = SortedRun.of_rows(key_rows(piece)).between(0, below_offset).rows
         stored = self._stored(piece.base_offset, below_offset)
         if np.array_equal(wanted, stored):
             return []

@@ -12,7 +12,7 @@ from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delayed_message import parse_level, timer_not_enabled
 from mqstore.store.bulk.columns_encoder import removed
 from mqstore.store.bulk.message_columns import MessageColumns
-from mqstore.store.bulk.text_column import Longs, Texts
+from mqstore.store.bulk.text_column import Longs, TextColumn
 from mqstore.store.errors import MessageIllegal
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.record.properties_format import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMER_REQUESTS
@@ -43,15 +43,15 @@ def readdress(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
     queue_texts = [b"%d" % number for number in queue_ids.tolist()]
     overrides = (
         *((name, removed(is_delayed)) for name in TIMER_REQUESTS),
-        (DELAY, Texts.chosen(level_texts, np.where(is_delayed, level - 1, _NONE))),
+        (DELAY, TextColumn.chosen(level_texts, np.where(is_delayed, level - 1, _NONE))),
         (
             REAL_TOPIC,
-            Texts.chosen(
+            TextColumn.chosen(
                 [topic.encode() for topic in columns.topics],
                 np.where(is_delayed, columns.topic_indices, _NONE),
             ),
         ),
-        (REAL_QID, Texts.chosen(queue_texts, np.where(is_delayed, queue_indices, _NONE))),
+        (REAL_QID, TextColumn.chosen(queue_texts, np.where(is_delayed, queue_indices, _NONE))),
     )
     return dataclasses.replace(
         columns,
@@ -96,10 +96,10 @@ def _refuse_times(columns: MessageColumns, levels: Longs) -> None:
         raise timer_not_enabled(name, value, row)
 
 
-def _values(columns: MessageColumns, name: str) -> Texts:
+def _values(columns: MessageColumns, name: str) -> TextColumn:
     """The value of a property in each row; empty where it is not there."""
     from mqstore.store.bulk import encode_kernels
 
     starts, stops = np.empty((2, len(columns)), np.int64)
     encode_kernels.find_values(*columns.properties, np.frombuffer(name.encode(), np.uint8), starts, stops)
-    return Texts(columns.properties.data, starts, stops)
+    return TextColumn(columns.properties.data, starts, stops)

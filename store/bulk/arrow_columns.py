@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mqstore.store.bulk.text_column import Texts, mistyped
+from mqstore.store.bulk.text_column import TextColumn, mistyped
 from mqstore.store.errors import MessageIllegal, PropertiesIllegal
 
 __all__ = [
@@ -79,24 +79,24 @@ def topics_of(name: str, array: Any) -> tuple[npt.NDArray[np.integer[Any]], list
     return array.indices.to_numpy(zero_copy_only=False), array.dictionary.to_pylist()
 
 
-def texts_of(name: str, array: Any) -> Texts:
+def texts_of(name: str, array: Any) -> TextColumn:
     """Strings or binaries of any width, or a dictionary of them."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         values = texts_of(name, array.dictionary)
         indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        return _without_nulls(Texts(values.data, values.starts[indices], values.stops[indices]), array)
+        return _without_nulls(TextColumn(values.data, values.starts[indices], values.stops[indices]), array)
     if pa.types.is_string_view(kind):
         array = array.cast(pa.large_string())
     elif pa.types.is_binary_view(kind):
         array = array.cast(pa.large_binary())
     elif pa.types.is_null(kind):
-        return Texts.repeated(b"", len(array))
+        return TextColumn.repeated(b"", len(array))
     if pa.types.is_fixed_size_binary(array.type):
         stops = (
             np.arange(array.offset + 1, array.offset + len(array) + 1, dtype=np.int64) * array.type.byte_width
         )
-        texts = Texts(_buffer(array.buffers()[1], np.uint8), stops - array.type.byte_width, stops)
+        texts = TextColumn(_buffer(array.buffers()[1], np.uint8), stops - array.type.byte_width, stops)
     elif pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         texts = _variable(name, array, np.int32)
     elif pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
@@ -106,16 +106,16 @@ def texts_of(name: str, array: Any) -> Texts:
     return _without_nulls(texts, array)
 
 
-def _variable(name: str, array: Any, width: type) -> Texts:
+def _variable(name: str, array: Any, width: type) -> TextColumn:
     if len(array) == 0:
-        return Texts.repeated(b"", 0)
+        return TextColumn.repeated(b"", 0)
     _, offsets, data = array.buffers()
     places = _buffer(offsets, width)[array.offset : array.offset + len(array) + 1].astype(
         np.int64, copy=False
     )
     text = _buffer(data, np.uint8)
     _check_places(name, places, len(text))
-    return Texts(text, places[:-1], places[1:])
+    return TextColumn(text, places[:-1], places[1:])
 
 
 def _check_places(name: str, places: npt.NDArray[np.int64], end: int) -> None:
@@ -134,13 +134,13 @@ def _buffer(buffer: Any, kind: type) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, kind) if buffer is not None else np.empty(0, kind)
 
 
-def _without_nulls(texts: Texts, array: Any) -> Texts:
+def _without_nulls(texts: TextColumn, array: Any) -> TextColumn:
     if not array.null_count:
         return texts
     return texts._replace(stops=np.where(_is_valid(array), texts.stops, texts.starts))
 
 
-def stored_properties_of(name: str, array: Any) -> Texts:
+def stored_properties_of(name: str, array: Any) -> TextColumn:
     """Properties as they are stored, out of a column of maps, or of strings in the stored form."""
     if not pa.types.is_map(array.type):
         return texts_of(name, array)
@@ -163,4 +163,4 @@ def stored_properties_of(name: str, array: Any) -> Texts:
             limit="no empty text, no 0x01 and no 0x02",
             row=row,
         )
-    return Texts(target, starts[:-1], starts[1:])
+    return TextColumn(target, starts[:-1], starts[1:])

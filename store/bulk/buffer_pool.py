@@ -12,14 +12,14 @@ import numpy as np
 
 from mqstore.store.bulk.text_column import Bytes
 
-__all__ = ["SpareBuffers"]
+__all__ = ["BufferPool"]
 
 _MAX_BUFFERS: Final = 2
 _MAX_BYTES: Final = 16 << 20
 """Larger ones are not kept: they are rare, and would be held for ever."""
 
 
-class SpareBuffers:
+class BufferPool:
     """The few buffers that are kept."""
 
     def __init__(self) -> None:

@@ -11,10 +11,10 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.bulk.buffer_pool import SpareBuffers
+from mqstore.store.bulk.buffer_pool import BufferPool
 from mqstore.store.bulk.message_columns import MessageColumns
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.bulk.text_column import Bytes, Longs, Texts
+from mqstore.store.bulk.text_column import Bytes, Longs, TextColumn
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal
 from mqstore.store.message.topic_names import check_topic
@@ -27,10 +27,10 @@ __all__ = ["ColumnsEncoder", "removed"]
 _CACHE_ENTRIES = 16_384
 
 
-def removed(mask: npt.NDArray[np.bool_]) -> Texts:
+def removed(mask: npt.NDArray[np.bool_]) -> TextColumn:
     """The override that takes a property out of the rows where `mask` is true."""
     places = np.where(mask, np.int64(-1), np.int64(0))
-    return Texts(np.empty(0, np.uint8), places, places)
+    return TextColumn(np.empty(0, np.uint8), places, places)
 
 
 class ColumnsEncoder:
@@ -43,7 +43,7 @@ class ColumnsEncoder:
         sys_flag = BORN_HOST_V6 | STORE_HOST_V6 if config.store_host.is_ipv6 else 0
         # Bytes and magic of topics; a plain dict whose entries are never wrong.
         self._topics: dict[str, tuple[bytes, int]] = {}
-        self._buffers = SpareBuffers()
+        self._buffers = BufferPool()
         self._header = np.frombuffer(header_template(sys_flag, host, host), np.uint8)
 
     def encode(self, columns: MessageColumns) -> RecordBlock:
@@ -113,7 +113,7 @@ class ColumnsEncoder:
         self._topics[topic] = encoded = encode_topic(topic)
         return encoded
 
-    def _overrides(self, columns: MessageColumns) -> tuple[list[str], list[Texts]]:
+    def _overrides(self, columns: MessageColumns) -> tuple[list[str], list[TextColumn]]:
         """Names and texts, in the order in which `put_message` appends them."""
         overrides = [*columns.overrides]
         if len(columns.properties.data):
@@ -165,8 +165,8 @@ class ColumnsEncoder:
         return PropertiesIllegal(f"the properties of row {row} {complaint}", value=given, limit=rule, row=row)
 
 
-def _side_by_side(columns: list[Texts], count: int) -> tuple[Bytes, Longs, Longs]:
-    """Texts of several columns in one buffer: (data, starts[column, row], stops[column, row])."""
+def _side_by_side(columns: list[TextColumn], count: int) -> tuple[Bytes, Longs, Longs]:
+    """TextColumn of several columns in one buffer: (data, starts[column, row], stops[column, row])."""
     if len(columns) == 1:
         texts = columns[0]
         return texts.data, texts.starts.reshape(1, count), texts.stops.reshape(1, count)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from mqstore.store.bulk.text_column import (
     Ints,
     Longs,
-    Texts,
+    TextColumn,
     check_utf8,
     mistyped,
     read_ints,
@@ -55,14 +55,14 @@ class MessageColumns:
     topics: list[str]
     topic_indices: Ints
     queue_ids: Ints
-    bodies: Texts
-    tags: Texts
-    keys: Texts
-    properties: Texts
+    bodies: TextColumn
+    tags: TextColumn
+    keys: TextColumn
+    properties: TextColumn
     delay_levels: Longs
     flags: Ints
     born_timestamps: Longs | None
-    overrides: tuple[tuple[str, Texts], ...] = ()
+    overrides: tuple[tuple[str, TextColumn], ...] = ()
 
     def __len__(self) -> int:
         return self.bodies.row_count
@@ -160,15 +160,15 @@ def _from_arrow(arrow: ModuleType, name: str, array: Any) -> object:
         raise MessageIllegal(f"{name} of type {array.type} cannot be read: {reason}", value=name) from error
 
 
-def _texts(name: str, value: object, count: int | None = None) -> Texts:
-    if isinstance(value, Texts):
+def _texts(name: str, value: object, count: int | None = None) -> TextColumn:
+    if isinstance(value, TextColumn):
         if count is not None and value.row_count != count:
             raise wrong_count(name, value.row_count, count)
         return value
     return read_texts(name, value, count)
 
 
-def _checked_texts(columns: Mapping[str, object], name: str, count: int) -> Texts:
+def _checked_texts(columns: Mapping[str, object], name: str, count: int) -> TextColumn:
     value = columns.get(name)
     if name == "properties" and isinstance(value, Mapping):
         value = encode_properties(value)

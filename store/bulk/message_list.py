@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from mqstore.store.bulk.message_columns import MessageColumns
-from mqstore.store.bulk.text_column import Ints, Texts
+from mqstore.store.bulk.text_column import Ints, TextColumn
 from mqstore.store.message.message import Message
 from mqstore.store.message.message_encoder import checked_properties, join_keys
 
@@ -55,12 +55,12 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
         if found & bit and {*map(type, map(attrgetter(field), messages))} != _INT:
             return None
     topic_names, topic_indices = _numbered(topics)
-    nothing = Texts.repeated(b"", count)
+    nothing = TextColumn.repeated(b"", count)
     return MessageColumns(
         topic_names,
         topic_indices,
         queue_ids,
-        Texts(packed, body_starts, body_stops),
+        TextColumn(packed, body_starts, body_stops),
         _repeated_texts(tags),
         _keys([message.keys for message in messages]) if found & msgpack_kernels.KEYS_FOUND else nothing,
         _stored([message.properties for message in messages])
@@ -79,10 +79,10 @@ def _are_all(types: set[Any], values: Sequence[object]) -> bool:
     return type(first) in types and (values.count(first) == len(values) or {*map(type, values)} <= types)
 
 
-def _texts(values: Sequence[bytes]) -> Texts:
+def _texts(values: Sequence[bytes]) -> TextColumn:
     offsets = np.zeros(len(values) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])
-    return Texts(np.frombuffer(b"".join(values), np.uint8), offsets[:-1], offsets[1:])
+    return TextColumn(np.frombuffer(b"".join(values), np.uint8), offsets[:-1], offsets[1:])
 
 
 def _numbered(values: Sequence[str]) -> tuple[list[str], Ints]:
@@ -94,15 +94,15 @@ def _numbered(values: Sequence[str]) -> tuple[list[str], Ints]:
     return list(numbers), np.array(indices, np.int32)
 
 
-def _repeated_texts(values: Sequence[str | None]) -> Texts:
+def _repeated_texts(values: Sequence[str | None]) -> TextColumn:
     """Of values of which many are the same."""
     if values.count(values[0]) == len(values):
-        return Texts.repeated((values[0] or "").encode(), len(values))
+        return TextColumn.repeated((values[0] or "").encode(), len(values))
     texts, indices = _numbered([value or "" for value in values])
-    return Texts.chosen([text.encode() for text in texts], indices)
+    return TextColumn.chosen([text.encode() for text in texts], indices)
 
 
-def _keys(values: Sequence[str | Sequence[str]]) -> Texts:
+def _keys(values: Sequence[str | Sequence[str]]) -> TextColumn:
     return _texts([_joined(keys).encode() for keys in values])
 
 
@@ -116,6 +116,6 @@ def _joined(keys: str | Sequence[str]) -> str:
     return joined
 
 
-def _stored(values: Sequence[Mapping[str, str]]) -> Texts:
+def _stored(values: Sequence[Mapping[str, str]]) -> TextColumn:
     """Properties in the stored form."""
     return _texts([checked_properties(dict(properties)) for properties in values])

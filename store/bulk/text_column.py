@@ -1,4 +1,4 @@
-"""Texts: one run of bytes for each row of a column, in a shared buffer.
+"""TextColumn: one run of bytes for each row of a column, in a shared buffer.
 
 `read_texts` takes what callers hand in as a column of texts or bodies, and copies only what is in Python
 objects already. Arrow's arrays come in by arrow_columns.py. Shapes and places are checked here, so that the
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mqstore.store.errors import MessageIllegal, PropertiesIllegal
 
-__all__ = ["Bytes", "Ints", "Longs", "Texts", "check_utf8", "read_ints", "read_texts", "wrong_count"]
+__all__ = ["Bytes", "Ints", "Longs", "TextColumn", "check_utf8", "read_ints", "read_texts", "wrong_count"]
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int32]
@@ -27,7 +27,7 @@ _ACCEPTED = (
 )
 
 
-class Texts(NamedTuple):
+class TextColumn(NamedTuple):
     """The text of row `r` is data[starts[r] : stops[r]]; rows may share bytes."""
 
     data: Bytes
@@ -55,20 +55,20 @@ class Texts(NamedTuple):
         return self.data[self.starts.min() : self.stops.max()].tobytes().find(part) >= 0
 
     @classmethod
-    def repeated(cls, text: bytes, count: int) -> "Texts":
+    def repeated(cls, text: bytes, count: int) -> "TextColumn":
         """The same text in every row."""
         starts = np.zeros(count, np.int64)
         stops = np.full(count, len(text), np.int64) if text else starts
         return cls(np.frombuffer(text, np.uint8), starts, stops)
 
     @classmethod
-    def chosen(cls, texts: Sequence[bytes], indices: npt.NDArray[np.integer]) -> "Texts":
+    def chosen(cls, texts: Sequence[bytes], indices: npt.NDArray[np.integer]) -> "TextColumn":
         """For each row one of `texts`; a negative index chooses the empty text."""
         offsets = _offsets_of([len(text) for text in texts] + [0])
         return cls(np.frombuffer(b"".join(texts), np.uint8), offsets[:-1][indices], offsets[1:][indices])
 
 
-def read_texts(name: str, value: object, count: int | None = None) -> Texts:
+def read_texts(name: str, value: object, count: int | None = None) -> TextColumn:
     """The column `name`, given as `value`; count: how many rows it must have.
 
     None and an empty text are the same. Raises MessageIllegal, PropertiesIllegal.
@@ -76,15 +76,15 @@ def read_texts(name: str, value: object, count: int | None = None) -> Texts:
     if isinstance(value, str | bytes | bytearray | memoryview):
         if count is None:
             raise mistyped(name, value, "one for each row")
-        return Texts.repeated(_encoded(name, value), count)
+        return TextColumn.repeated(_encoded(name, value), count)
     if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype == np.uint8:
         stops = np.arange(1, len(value) + 1, dtype=np.int64) * value.shape[1]
-        texts = Texts(np.ascontiguousarray(value).reshape(-1), stops - value.shape[1], stops)
+        texts = TextColumn(np.ascontiguousarray(value).reshape(-1), stops - value.shape[1], stops)
     elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray):
         texts = _from_offsets(name, *value)
     elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], np.ndarray):
         values = [_encoded(name, text) for text in value[1]]
-        texts = Texts.chosen(values, read_ints(name, value[0], len(value[0]), 0, len(values) - 1))
+        texts = TextColumn.chosen(values, read_ints(name, value[0], len(value[0]), 0, len(values) - 1))
     elif isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.dtype.kind in "UO"):
         texts = _from_values(name, value)
     else:
@@ -94,7 +94,7 @@ def read_texts(name: str, value: object, count: int | None = None) -> Texts:
     return texts
 
 
-def _from_offsets(name: str, buffer: object, offsets: npt.NDArray[np.integer]) -> Texts:
+def _from_offsets(name: str, buffer: object, offsets: npt.NDArray[np.integer]) -> TextColumn:
     try:
         data = np.frombuffer(buffer, np.uint8)  # type: ignore[call-overload]
     except (TypeError, ValueError, AttributeError, BufferError) as error:
@@ -108,13 +108,13 @@ def _from_offsets(name: str, buffer: object, offsets: npt.NDArray[np.integer]) -
             limit="offsets that do not fall",
             row=row,
         )
-    return Texts(data, places[:-1], places[1:])
+    return TextColumn(data, places[:-1], places[1:])
 
 
-def _from_values(name: str, values: "Sequence[object] | npt.NDArray[np.void]") -> Texts:
+def _from_values(name: str, values: "Sequence[object] | npt.NDArray[np.void]") -> TextColumn:
     texts = [b"" if text is None else _encoded(name, text, row) for row, text in enumerate(values)]
     offsets = _offsets_of([len(text) for text in texts])
-    return Texts(np.frombuffer(b"".join(texts), np.uint8), offsets[:-1], offsets[1:])
+    return TextColumn(np.frombuffer(b"".join(texts), np.uint8), offsets[:-1], offsets[1:])
 
 
 def _offsets_of(lengths: list[int]) -> Longs:
@@ -134,7 +134,7 @@ def _encoded(name: str, text: object, row: int | None = None) -> bytes:
         raise _no_utf8(name, text, row) from error
 
 
-def check_utf8(name: str, texts: Texts) -> None:
+def check_utf8(name: str, texts: TextColumn) -> None:
     """Raise PropertiesIllegal for the first row that is no UTF-8."""
     if texts.row_count == 0:
         return
@@ -148,7 +148,7 @@ def check_utf8(name: str, texts: Texts) -> None:
             raise _no_utf8(name, texts.bytes_at(row), row) from error
 
 
-def _is_utf8_in_one_piece(texts: Texts, used: Bytes) -> bool:
+def _is_utf8_in_one_piece(texts: TextColumn, used: Bytes) -> bool:
     """Whether the rows lie side by side, are UTF-8 together, and none begins within a character."""
     if (texts.starts[1:] != texts.stops[:-1]).any():
         return False

@@ -17,7 +17,7 @@ import platform
 import time
 from concurrent.futures import Future, wait
 
-from mqstore.store.threads.run_in_thread import beside
+from mqstore.store.threads.run_in_thread import run_in_thread
 
 __all__ = ["TimedSync"]
 
@@ -88,7 +88,7 @@ class TimedSync:
             # The kernel's queues are full, perhaps.
             self._answers.clear()
         copy = os.dup(descriptor)
-        self._in_thread = beside(lambda: _sync_and_close(copy))
+        self._in_thread = run_in_thread(lambda: _sync_and_close(copy))
         return self._has_ended(deadline_s)
 
     def finish(self) -> None:

@@ -122,7 +122,7 @@ class DurableFuture(Future[Outcome]):
             # In one step: half an ordinary future is never seen.
             vars(self).update(vars(ordinary))
         if not ordinary.done():
-            flusher.settle_soon(self._end_offset)
+            flusher.complete_soon(self._end_offset)
 
     def settle(self, failure: StoreError | None) -> None:
         """Be done: the log is durable, or that has failed. Only the first word counts."""

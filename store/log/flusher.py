@@ -58,7 +58,7 @@ class Flusher:
         self._sync_error: OSError | None = None
         # Store time of the newest message known to be durable; read by the checkpoint.
         self.flushed_store_timestamp = log.last_store_timestamp
-        # Appended by anyone, taken by whoever calls `settle_kept`, under _taking.
+        # Appended by anyone, taken by whoever calls `complete_pending`, under _taking.
         self._kept: deque[Settle] = deque()
         self._taking = threading.Lock()
         # Whether the service has been woken and has not yet begun to sync.
@@ -224,15 +224,15 @@ class Flusher:
     def keep(self, settle: Settle) -> None:
         """Call `settle` once all is durable that was appended before, or that has failed.
 
-        It may be called twice when Ctrl-C strikes. Who keeps something calls `settle_soon` afterwards.
+        It may be called twice when Ctrl-C strikes. Who keeps something calls `complete_soon` afterwards.
         """
         self._kept.append(settle)
 
-    def settle_soon(self, end_offset: int) -> None:
+    def complete_soon(self, end_offset: int) -> None:
         """See to it that what was kept, for a record that ends at `end_offset`, is settled."""
         if self.log.flushed_offset >= end_offset or self.log.is_poisoned:
             # Nobody may come to do it: the last sync of a store that is being closed is over.
-            self.settle_kept()
+            self.complete_pending()
         else:
             self.sync_soon()
 
@@ -247,15 +247,15 @@ class Flusher:
                 action()
 
         self.keep(settle)
-        self.settle_soon(end_offset)
+        self.complete_soon(end_offset)
 
     def commit_group(self) -> None:
         """What the owner's service does when woken: sync for all that do not wait themselves."""
         self._is_sync_asked = False
-        if not self.settle_kept() and self._is_sync_flush and self.behind_bytes:
+        if not self.complete_pending() and self._is_sync_flush and self.behind_bytes:
             self.flush()
 
-    def settle_kept(self) -> int:
+    def complete_pending(self) -> int:
         """Sync once for all that is kept and settle it; returns how many."""
         taken: deque[Settle] = deque()
         try:

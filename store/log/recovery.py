@@ -41,7 +41,7 @@ from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.record.record_format import BLANK_MIN_BYTES, RecordIllegal, check_record, decode_header
 from mqstore.store.state.checkpoint_format import Checkpoint
 from mqstore.store.state.recovery_point_format import RecoveryPoint
-from mqstore.store.threads.run_in_thread import beside
+from mqstore.store.threads.run_in_thread import run_in_thread
 
 __all__ = ["RecoveryReport", "find_start", "recover"]
 
@@ -235,7 +235,7 @@ class _Walk:
             return self._walk_records(segment, position)
         # Beside the loading of compiled code.
         is_over = threading.Event()
-        touching = beside(lambda: _touch(segment, position, is_over))
+        touching = run_in_thread(lambda: _touch(segment, position, is_over))
         try:
             return self._walk_records(segment, position)
         finally:
@@ -309,7 +309,7 @@ def _scan_step(segment: MappedFile, position: int) -> _Scanned:
     middle = position + _STEP_BYTES
     if not _goes_on_at(segment, middle):
         return _scan(segment, position, min(segment.size_bytes, middle))
-    following = beside(lambda: _scan_from_record(segment, middle))
+    following = run_in_thread(lambda: _scan_from_record(segment, middle))
     scanned = _scan(segment, position, middle)
     begins_at, ahead = following.result()
     if scanned.why == record_kernels.NO_RECORD and scanned.position < begins_at:

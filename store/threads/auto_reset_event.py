@@ -1,35 +1,35 @@
-"""A bell: one thread sleeps until another rings.
+"""An auto-reset event: one thread waits until another sets it, and the wait resets it.
 
-A ring while nobody sleeps is heard by the next who does; several of them are one. Unlike `threading.Event`
-it is one lock of the interpreter's own, so an interrupt (Ctrl-C) in the midst of a ring leaves nothing that
-others would wait for, and it costs a quarter.
-Threads: any rings, one at a time sleeps.
+If nobody waits, the event stays set for the next wait; setting it several times counts once. Unlike
+`threading.Event` it is a single lock of the interpreter's own. So an interrupt (Ctrl-C) in the middle of
+`set` leaves no lock taken that others wait for, and it costs a quarter.
+Threads: any thread may set it, one at a time may wait.
 """
 
 import threading
 
-__all__ = ["Bell"]
+__all__ = ["AutoResetEvent"]
 
 
-class Bell:
-    """Rings are kept until somebody has slept."""
+class AutoResetEvent:
+    """Stays set until a thread has waited for it."""
 
-    __slots__ = ("__weakref__", "_silence")
+    __slots__ = ("__weakref__", "_unset")
 
     def __init__(self) -> None:
-        # Held as long as nobody has rung.
-        self._silence = threading.Lock()
-        self._silence.acquire()
+        # Held as long as the event is not set.
+        self._unset = threading.Lock()
+        self._unset.acquire()
 
-    def ring(self) -> None:
-        """Wake who sleeps, or the next who would."""
-        if self._silence.locked():
+    def set(self) -> None:
+        """Wake the thread that waits, or let the next wait return at once."""
+        if self._unset.locked():
             try:
-                self._silence.release()
+                self._unset.release()
             except RuntimeError:
-                # Somebody else rang in between.
+                # Another thread set it in between.
                 return
 
-    def sleep(self, timeout_s: float) -> bool:
-        """Sleep until the bell rings, `timeout_s` at most; whether it rang."""
-        return self._silence.acquire(True, timeout_s)
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until the event is set, `timeout_s` at most, and reset it; returns whether it was set."""
+        return self._unset.acquire(True, timeout_s)

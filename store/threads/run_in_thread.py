@@ -1,7 +1,7 @@
-"""A call beside its caller, in a thread of its own: for one long compiled loop, which holds no GIL.
+"""Runs a call in a new thread and returns its future: for one long compiled loop, which releases the GIL.
 
-It costs about a tenth of a millisecond, so what runs beside must take several. There is no pool: nothing
-is left running, and a process may fork whenever it likes.
+A new thread costs about a tenth of a millisecond, so the call should take several. There is no pool: no
+thread is left running, and the process may fork at any time.
 """
 
 import threading
@@ -9,26 +9,26 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-__all__ = ["beside"]
+__all__ = ["run_in_thread"]
 
 T = TypeVar("T")
 
 
-def beside(call: Callable[[], T]) -> "Future[T]":
-    """Begin `call` in a new thread. Its result, or what it raised, is in the future.
+def run_in_thread(call: Callable[[], T]) -> "Future[T]":
+    """Start `call` in a new thread. The future gives its result, or the exception that it raised.
 
-    Where no thread is to be had (a limit, or the interpreter is ending) it is done before this returns.
+    If no thread can be started (a limit, or the interpreter is ending), the call is done before this returns.
     """
     future: Future[T] = Future()
 
     def run() -> None:
         try:
             future.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever asks for the result
+        except BaseException as error:  # noqa: BLE001 - raised again by `result` of the future
             future.set_exception(error)
 
     try:
-        threading.Thread(target=run, name="mqstore beside").start()
+        threading.Thread(target=run, name="mqstore run_in_thread").start()
     except RuntimeError:
         run()
     return future

@@ -8,7 +8,7 @@ Threads: `start`, `stop` and `wake` from any thread.
 import threading
 from collections.abc import Callable
 
-from mqstore.store.threads.auto_reset_event import Bell
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
 
 __all__ = ["Service"]
 
@@ -21,7 +21,7 @@ class Service:
         self.error: Exception | None = None
         self._period_s = period_ms / 1000
         self._run_once = run_once
-        self._bell = Bell()
+        self._event = AutoResetEvent()
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -33,12 +33,12 @@ class Service:
 
     def wake(self) -> None:
         """Run the next step now; one that has begun does not count."""
-        self._bell.ring()
+        self._event.set()
 
     def stop(self) -> None:
         """Let the running step finish, and end."""
         self._stopping = True
-        self._bell.ring()
+        self._event.set()
         thread = self._thread
         # One that could not be made has no ident; one that has none as yet does nothing any more.
         if thread is not None and thread.ident is not None and thread is not threading.current_thread():
@@ -46,7 +46,7 @@ class Service:
 
     def _loop(self) -> None:
         while not self._stopping:
-            self._bell.sleep(self._period_s)
+            self._event.wait(self._period_s)
             if self._stopping:
                 return
             try:

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mqstore.index.index_file.index_file import IndexFileSize
-from mqstore.index.index_file.index_file_key_index import IndexFiles
-from mqstore.index.keys.key_index import KeyLookup
+from mqstore.index.index_file.index_file_key_index import IndexFileKeyIndex
+from mqstore.index.keys.key_index import KeyIndex
 from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
 from mqstore.index.keys.memory_key_index import MemoryKeyIndex
 from mqstore.store.files.file_system import FileSystem
@@ -28,52 +28,52 @@ def key_log() -> KeyLog:
     return KeyLog()
 
 
-def lmdb(directory: Path, key_log: KeyLog) -> KeyLookup:
+def lmdb(directory: Path, key_log: KeyLog) -> KeyIndex:
     return LmdbKeyIndex(directory / "keys", key_log.log)
 
 
-def memory(directory: Path, key_log: KeyLog) -> KeyLookup:
+def memory(directory: Path, key_log: KeyLog) -> KeyIndex:
     return MemoryKeyIndex(key_log.log)
 
 
 def index_files(
     directory: Path, key_log: KeyLog, file_system: FileSystem | None = None, entry_count: int = 1_000
-) -> KeyLookup:
+) -> KeyIndex:
     # Few slots, so that keys share them.
     size = IndexFileSize(50, entry_count)
     files = file_system or OsFileSystem()
     files.make_directories(directory)
-    return IndexFiles(
+    return IndexFileKeyIndex(
         files, directory / "index", directory / "point", key_log.log, size, key_log.clock, clean=True
     )
 
 
-def many_index_files(directory: Path, key_log: KeyLog) -> KeyLookup:
+def many_index_files(directory: Path, key_log: KeyLog) -> KeyIndex:
     """Of three entries each: a message may fill more than one."""
     return index_files(directory, key_log, entry_count=4)
 
 
-def index_files_in_memory(directory: Path, key_log: KeyLog) -> KeyLookup:
+def index_files_in_memory(directory: Path, key_log: KeyLog) -> KeyIndex:
     return index_files(directory, key_log, MemoryFileSystem())
 
 
-Make = Callable[[Path, KeyLog], KeyLookup]
+Make = Callable[[Path, KeyLog], KeyIndex]
 MAKERS: list[Make] = [lmdb, memory, index_files, many_index_files, index_files_in_memory]
 
 
 @pytest.fixture(params=MAKERS, ids=lambda make: make.__name__)
-def index(request: pytest.FixtureRequest, key_log: KeyLog, tmp_path: Path) -> Iterator[KeyLookup]:
+def index(request: pytest.FixtureRequest, key_log: KeyLog, tmp_path: Path) -> Iterator[KeyIndex]:
     make: Make = request.param
     made = make(tmp_path, key_log)
     yield made
     made.close()
 
 
-def offsets(index: KeyLookup, key: str, topic: str = "T", **bounds: int) -> list[int]:
+def offsets(index: KeyIndex, key: str, topic: str = "T", **bounds: int) -> list[int]:
     return [message.physical_offset for message in index.query(topic, key, **bounds)]
 
 
-def test_finds_each_word_of_keys_and_the_unique_key(key_log: KeyLog, index: KeyLookup) -> None:
+def test_finds_each_word_of_keys_and_the_unique_key(key_log: KeyLog, index: KeyIndex) -> None:
     """A message is found under its unique key and under each of its keys."""
     first = key_log.put(("a", "b"), unique="u-1")
     second = key_log.put("b c", unique="u-2")
@@ -84,7 +84,7 @@ def test_finds_each_word_of_keys_and_the_unique_key(key_log: KeyLog, index: KeyL
     assert offsets(index, "b c") == []
 
 
-def test_key_belongs_to_its_topic(key_log: KeyLog, index: KeyLookup) -> None:
+def test_key_belongs_to_its_topic(key_log: KeyLog, index: KeyIndex) -> None:
     """The same key in another topic is another key."""
     here, there = key_log.put("k", topic="here"), key_log.put("k", topic="there")
     key_log.feed(index)
@@ -95,7 +95,7 @@ def test_key_belongs_to_its_topic(key_log: KeyLog, index: KeyLookup) -> None:
 @pytest.mark.parametrize(
     "key", ["1", "é", "键值", "🛫", "a#b", "#", "x" * 30_000, "a\x00b", "\u00a0", "tab\there"], ids=ascii
 )
-def test_finds_any_key(key_log: KeyLog, index: KeyLookup, key: str) -> None:
+def test_finds_any_key(key_log: KeyLog, index: KeyIndex, key: str) -> None:
     """Keys of one byte and of 30,000, of any script, with any character but a blank."""
     offset = key_log.put((key,))
     key_log.put((key + "x",))
@@ -104,14 +104,14 @@ def test_finds_any_key(key_log: KeyLog, index: KeyLookup, key: str) -> None:
     assert offsets(index, key[:-1]) == []
 
 
-def test_key_that_cannot_be_encoded_is_found_nowhere(key_log: KeyLog, index: KeyLookup) -> None:
+def test_key_that_cannot_be_encoded_is_found_nowhere(key_log: KeyLog, index: KeyIndex) -> None:
     """Half a surrogate pair is in no stored key; asking for it is no error."""
     key_log.put(("?", "�"))
     key_log.feed(index)
     assert offsets(index, "\ud800") == []
 
 
-def test_repeated_and_empty_words_count_once_and_never(key_log: KeyLog, index: KeyLookup) -> None:
+def test_repeated_and_empty_words_count_once_and_never(key_log: KeyLog, index: KeyIndex) -> None:
     """Several blanks part words like one; a word that comes twice is one entry; the empty key is none."""
     offset = key_log.put("  k0   dup dup  k0 ", unique="dup")
     key_log.feed(index)
@@ -120,7 +120,7 @@ def test_repeated_and_empty_words_count_once_and_never(key_log: KeyLog, index: K
     assert len(index.query("T", "dup", max_num=10)) == 1
 
 
-def test_half_records_have_keys_and_rollback_records_none(key_log: KeyLog, index: KeyLookup) -> None:
+def test_half_records_have_keys_and_rollback_records_none(key_log: KeyLog, index: KeyIndex) -> None:
     """PREPARED and COMMIT are indexed, ROLLBACK is not."""
     half = key_log.put("k", sys_flag=TRANSACTION_PREPARED)
     commit = key_log.put("k", sys_flag=TRANSACTION_COMMIT)
@@ -130,7 +130,7 @@ def test_half_records_have_keys_and_rollback_records_none(key_log: KeyLog, index
     assert offsets(index, "u") == []
 
 
-def test_answers_the_newest_in_ascending_order(key_log: KeyLog, index: KeyLookup) -> None:
+def test_answers_the_newest_in_ascending_order(key_log: KeyLog, index: KeyIndex) -> None:
     """`max_num` cuts off the oldest; 0 and less answer nothing."""
     put = [key_log.put("k") for _ in range(100)]
     key_log.feed(index)
@@ -139,7 +139,7 @@ def test_answers_the_newest_in_ascending_order(key_log: KeyLog, index: KeyLookup
     assert offsets(index, "k", max_num=0) == offsets(index, "k", max_num=-1) == []
 
 
-def test_both_ends_of_the_time_range_are_included(key_log: KeyLog, index: KeyLookup) -> None:
+def test_both_ends_of_the_time_range_are_included(key_log: KeyLog, index: KeyIndex) -> None:
     """Store times are compared in milliseconds, and equal ones are in."""
     start_ms, put = key_log.clock.now_ms(), []
     for _ in range(5):
@@ -153,7 +153,7 @@ def test_both_ends_of_the_time_range_are_included(key_log: KeyLog, index: KeyLoo
     assert offsets(index, "k", begin_ms=start_ms + 20, end_ms=start_ms + 10) == []
 
 
-def test_times_may_be_beyond_those_of_records(key_log: KeyLog, index: KeyLookup) -> None:
+def test_times_may_be_beyond_those_of_records(key_log: KeyLog, index: KeyIndex) -> None:
     """A caller's idea of always and never, whatever its size."""
     put = [key_log.put("k")]
     key_log.feed(index)
@@ -161,7 +161,7 @@ def test_times_may_be_beyond_those_of_records(key_log: KeyLog, index: KeyLookup)
     assert offsets(index, "k", begin_ms=2**70) == offsets(index, "k", end_ms=-(2**70)) == []
 
 
-def test_newest_means_last_in_the_log_when_the_clock_steps_back(key_log: KeyLog, index: KeyLookup) -> None:
+def test_newest_means_last_in_the_log_when_the_clock_steps_back(key_log: KeyLog, index: KeyIndex) -> None:
     """Order is that of the log, also when store times are not."""
     key_log.put("k")
     key_log.clock.advance(-5_000)
@@ -171,7 +171,7 @@ def test_newest_means_last_in_the_log_when_the_clock_steps_back(key_log: KeyLog,
 
 
 @pytest.mark.parametrize("limit_bytes", [200, 1_000, SEGMENT_BYTES - 1, SEGMENT_BYTES, 10 * SEGMENT_BYTES])
-def test_chunks_of_any_size_make_no_difference(key_log: KeyLog, index: KeyLookup, limit_bytes: int) -> None:
+def test_chunks_of_any_size_make_no_difference(key_log: KeyLog, index: KeyIndex, limit_bytes: int) -> None:
     """Records cut by the end of a chunk come again; a BLANK uses up its segment."""
     put = [key_log.put(f"k-{number % 7}") for number in range(2_000)]
     assert put[-1] > SEGMENT_BYTES
@@ -179,7 +179,7 @@ def test_chunks_of_any_size_make_no_difference(key_log: KeyLog, index: KeyLookup
     assert offsets(index, "k-3", max_num=2_000) == put[3::7]
 
 
-def test_takes_nothing_where_no_whole_record_begins(key_log: KeyLog, index: KeyLookup) -> None:
+def test_takes_nothing_where_no_whole_record_begins(key_log: KeyLog, index: KeyIndex) -> None:
     """Half a record is not taken in, and neither is what follows damage."""
     first, second = key_log.put("k"), key_log.put("k")
     chunk = key_log.log.chunk(0, second - 1)
@@ -191,7 +191,7 @@ def test_takes_nothing_where_no_whole_record_begins(key_log: KeyLog, index: KeyL
     assert (index.dispatched_offset, offsets(index, "k")) == (first, [])
 
 
-def test_a_chunk_that_comes_again_changes_nothing(key_log: KeyLog, index: KeyLookup) -> None:
+def test_a_chunk_that_comes_again_changes_nothing(key_log: KeyLog, index: KeyIndex) -> None:
     """Absorbing is idempotent, stored or not."""
     put = [key_log.put("k") for _ in range(50)]
     for _ in range(2):
@@ -203,7 +203,7 @@ def test_a_chunk_that_comes_again_changes_nothing(key_log: KeyLog, index: KeyLoo
     assert index.entry_count == len(put)
 
 
-def test_after_a_cut_other_records_at_the_same_offsets_are_found(key_log: KeyLog, index: KeyLookup) -> None:
+def test_after_a_cut_other_records_at_the_same_offsets_are_found(key_log: KeyLog, index: KeyIndex) -> None:
     """Keys of what was cut off are gone, those of what was put in its place are there."""
     kept, cut = key_log.put("k1"), key_log.put("k2")
     key_log.feed(index)
@@ -220,7 +220,7 @@ def test_after_a_cut_other_records_at_the_same_offsets_are_found(key_log: KeyLog
     assert (offsets(index, "k1"), offsets(index, "k4"), len(offsets(index, "k3"))) == ([kept], [cut], 1)
 
 
-def test_stale_entries_are_never_answers(key_log: KeyLog, index: KeyLookup) -> None:
+def test_stale_entries_are_never_answers(key_log: KeyLog, index: KeyIndex) -> None:
     """Even an index that was not told of a cut answers no message that lacks the key."""
     cut = key_log.put("k2")
     key_log.feed(index)
@@ -229,7 +229,7 @@ def test_stale_entries_are_never_answers(key_log: KeyLog, index: KeyLookup) -> N
     assert offsets(index, "k2") == []
 
 
-def test_cutting_beyond_the_end_changes_nothing(key_log: KeyLog, index: KeyLookup) -> None:
+def test_cutting_beyond_the_end_changes_nothing(key_log: KeyLog, index: KeyIndex) -> None:
     """The usual call after a clean stop."""
     put = key_log.put("k")
     end = key_log.feed(index)
@@ -237,7 +237,7 @@ def test_cutting_beyond_the_end_changes_nothing(key_log: KeyLog, index: KeyLooku
     assert (index.dispatched_offset, offsets(index, "k")) == (end, [put])
 
 
-def test_deleted_segments_are_forgotten(key_log: KeyLog, index: KeyLookup) -> None:
+def test_deleted_segments_are_forgotten(key_log: KeyLog, index: KeyIndex) -> None:
     """Messages below the log's beginning are not found; the others are."""
     put = [key_log.put("k") for _ in range(2_000)]
     key_log.feed(index)
@@ -261,13 +261,13 @@ def test_deleted_segments_take_their_keys_with_them(key_log: KeyLog) -> None:
     assert len(index._offsets) == index.entry_count < known
 
 
-def test_only_what_was_absorbed_is_found(key_log: KeyLog, index: KeyLookup) -> None:
+def test_only_what_was_absorbed_is_found(key_log: KeyLog, index: KeyIndex) -> None:
     """An index does not run ahead of its dispatcher."""
     key_log.put("k")
     assert offsets(index, "k") == []
 
 
-def test_destroy_forgets_everything(key_log: KeyLog, index: KeyLookup) -> None:
+def test_destroy_forgets_everything(key_log: KeyLog, index: KeyIndex) -> None:
     """Used by a rebuild."""
     key_log.put("k")
     key_log.feed(index)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from mqstore import Message, StoreError
 from mqstore.index.queue.queue_manifest_format import (
-    KnownQueues,
     QueueFiles,
+    QueueManifest,
     decode_queue_names,
     encode_queue_names,
 )
@@ -225,7 +225,7 @@ def test_a_changed_record(edits: list[tuple[int, bytes]]) -> None:
 def test_queue_names_that_lie(queues: dict[tuple[str, int], QueueFiles]) -> None:
     """With a CRC that is right: names that could never be directories cost a rebuild at most."""
     opens_or_refuses(
-        replaced(KILLED, ROOT / "mqstore" / "queue-names", encode_queue_names(KnownQueues(0, queues)))
+        replaced(KILLED, ROOT / "mqstore" / "queue-names", encode_queue_names(QueueManifest(0, queues)))
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.index.index_file.index_file import IndexFileSize
-from mqstore.index.index_file.index_file_key_index import IndexFiles
+from mqstore.index.index_file.index_file_key_index import IndexFileKeyIndex
 from support.disks.medium import Medium, choose
 from support.disks.simulated_disk import SimulatedDisk
 from support.stores.key_log import KeyLog
@@ -63,8 +63,8 @@ class Workload:
     def index_msg_timestamp(self, at: int) -> int:
         return max(value for step, value in self.checkpoints if step <= at)
 
-    def open(self, disk: SimulatedDisk, *, clean: bool, index_msg_timestamp: int = 0) -> IndexFiles:
-        return IndexFiles(
+    def open(self, disk: SimulatedDisk, *, clean: bool, index_msg_timestamp: int = 0) -> IndexFileKeyIndex:
+        return IndexFileKeyIndex(
             disk,
             ROOT / "index",
             ROOT / "mqstore" / "index-point",

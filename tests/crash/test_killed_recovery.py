@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles
+from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest
 from mqstore.index.queue.queue_recovery import bring_up_to_date
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.recovery_point_format import decode_recovery_point
@@ -93,7 +93,7 @@ def test_queues_that_were_made_durable_are_not_filled_again(
     filled.queues.destroy()
     piece_bytes = SEGMENT_BYTES // 2
     start, position, kills, dispatched_bytes, may_go_on = 0, 0, 0, 0, True
-    lost = KnownQueues(0, {("a", 0): QueueFiles(0, 0)} if is_rebuild else {})
+    lost = QueueManifest(0, {("a", 0): QueueFiles(0, 0)} if is_rebuild else {})
 
     def on_durable(offset: int) -> None:
         nonlocal start, may_go_on

@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.index_file.index_file import IndexFileSize
-from mqstore.index.index_file.index_file_key_index import IndexFiles
+from mqstore.index.index_file.index_file_key_index import IndexFileKeyIndex
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.config import StoreConfig
@@ -71,7 +71,7 @@ def index_rest(
     index_msg_timestamp: int = 0,
 ) -> tuple[int, list[bytes]]:
     """Where the index is taken up, and the files when it has caught up."""
-    index = IndexFiles(
+    index = IndexFileKeyIndex(
         file_system,
         root / "index",
         root / "index-point",

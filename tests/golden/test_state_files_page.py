@@ -7,7 +7,7 @@ import pytest
 
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
 from mqstore.store.state import state_file_format
-from mqstore.metadata.state_record import Bean
+from mqstore.metadata.state_record import StateRecord
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.metadata.subscription_groups import SubscriptionGroupConfig
 from mqstore.metadata.topics import TopicConfig
@@ -18,7 +18,7 @@ VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 1726740000000}
 
 
 @pytest.mark.parametrize(("bean", "number"), [(TopicConfig(), 0), (SubscriptionGroupConfig(), 1)])
-def test_fields_and_defaults_are_those_of_the_page(bean: Bean, number: int) -> None:
+def test_fields_and_defaults_are_those_of_the_page(bean: StateRecord, number: int) -> None:
     """Each table has the fields of its bean, in their order, with their defaults."""
     rows = table("state_files.md", "Fields", first_column="name")
     starts = [at for at, row in enumerate(rows) if row[0] == "attributes"]

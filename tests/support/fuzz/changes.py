@@ -27,7 +27,7 @@ import lmdb
 
 from mqstore.index.index_file.index_point_format import encode_index_point
 from mqstore.index.keys.key_index_format import encode_state
-from mqstore.index.queue.queue_manifest_format import KnownQueues, QueueFiles, encode_queue_names
+from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest, encode_queue_names
 from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_recovery_point
 from support.fuzz.bases import CONFIG
 
@@ -608,7 +608,7 @@ def _points(root: Path, chance: Chance) -> str:
             (_text(chance), chance.choice((0, 1, -1, 2**31))): QueueFiles(number(), number())
             for _ in range(chance.randrange(5))
         }
-        (own / "queue-names").write_bytes(encode_queue_names(KnownQueues(number(), queues)))
+        (own / "queue-names").write_bytes(encode_queue_names(QueueManifest(number(), queues)))
         return f"queue names {queues}"
     if kind == 2:
         times = struct.pack(">qqq", number(), number(), number())

@@ -7,7 +7,7 @@ can cut its end off as recovery does.
 from collections.abc import Sequence
 from pathlib import Path
 
-from mqstore.index.keys.key_index import KeyLookup, key_hash
+from mqstore.index.keys.key_index import KeyIndex, key_hash
 from mqstore.store.config import StoreConfig
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
@@ -60,11 +60,11 @@ class KeyLog:
         message = Message(topic, b"body", tags=tags, keys=keys, properties=properties, sys_flag=sys_flag)
         return self.log.append(self._encoder.encode(message)).physical_offset
 
-    def feed(self, index: KeyLookup, limit_bytes: int = 1 << 20) -> int:
+    def feed(self, index: KeyIndex, limit_bytes: int = 1 << 20) -> int:
         """Let the index absorb all that it has not yet; returns where it stands then."""
         return self.feed_from(index, index.dispatched_offset, limit_bytes)
 
-    def feed_from(self, index: KeyLookup, offset: int, limit_bytes: int = 1 << 20) -> int:
+    def feed_from(self, index: KeyIndex, offset: int, limit_bytes: int = 1 << 20) -> int:
         """As `feed`, beginning at an offset, absorbed or not."""
         while (chunk := self.log.chunk(offset, limit_bytes)) is not None:
             used_bytes = index.absorb(chunk)

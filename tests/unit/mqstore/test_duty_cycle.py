@@ -1,11 +1,11 @@
-"""The pace of costly work, and that a flush without the queues claims nothing about them."""
+"""The duty cycle of expensive work, and that a flush without the queues claims nothing about them."""
 
 from pathlib import Path
 
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.duty_cycle import LONGEST_PAUSE_S, Pace
+from mqstore.duty_cycle import LONGEST_PAUSE_S, DutyCycle
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
 from support.stores.small_log import small_config
@@ -25,28 +25,28 @@ class Clock:
 def test_a_pause_is_nine_times_the_work(took_s: float, pause_s: float) -> None:
     """So the work takes a tenth of the time; but a minute is the longest pause."""
     clock = Clock()
-    pace = Pace(clock)
-    assert pace.is_due
+    duty_cycle = DutyCycle(clock)
+    assert duty_cycle.is_due
 
     def work() -> None:
         clock.now_s += took_s
 
-    pace.work(work)
-    assert pace.is_due == (pause_s == 0)
+    duty_cycle.run(work)
+    assert duty_cycle.is_due == (pause_s == 0)
     clock.now_s += pause_s
-    assert repr(pace) == "Pace(is_due=True)"
+    assert repr(duty_cycle) == "DutyCycle(is_due=True)"
 
 
 def test_failed_work_may_be_tried_at_once() -> None:
     """Nothing is known of what it takes."""
-    pace = Pace(Clock())
+    duty_cycle = DutyCycle(Clock())
 
     def fail() -> None:
         raise OSError("no such disk")
 
     with pytest.raises(OSError, match="no such disk"):
-        pace.work(fail)
-    assert pace.is_due
+        duty_cycle.run(fail)
+    assert duty_cycle.is_due
 
 
 def test_a_flush_without_the_queues_leaves_their_recovery_point(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mqstore.index.index_file import index_file_key_index
 from mqstore.index.index_file.index_file import IndexFile, IndexFileSize
 from mqstore.index.index_file.index_file_format import SLOT_BYTES
-from mqstore.index.index_file.index_file_key_index import IndexFiles
+from mqstore.index.index_file.index_file_key_index import IndexFileKeyIndex
 from mqstore.index.index_file.index_file_recovery import Reached
 from mqstore.store.errors import SegmentSizeMismatch, StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import BytesLike, FileSystem
@@ -59,8 +59,8 @@ class IndexedLog:
 
     def open(
         self, *, clean: bool = True, read_only: bool = False, index_msg_timestamp: int = 0
-    ) -> IndexFiles:
-        return IndexFiles(
+    ) -> IndexFileKeyIndex:
+        return IndexFileKeyIndex(
             self.file_system,
             self.directory,
             self.point_path,
@@ -87,10 +87,10 @@ class IndexedLog:
     def names(self) -> list[str]:
         return [entry.name for entry in self.file_system.list(self.directory)]
 
-    def as_found(self, index: IndexFiles, key: str) -> list[int]:
+    def as_found(self, index: IndexFileKeyIndex, key: str) -> list[int]:
         return [message.physical_offset for message in index.query("T", key, max_num=10_000)]
 
-    def assert_answers(self, index: IndexFiles) -> None:
+    def assert_answers(self, index: IndexFileKeyIndex) -> None:
         """Every key leads to its messages and to no others."""
         for remainder in range(3):
             expected = [
@@ -166,7 +166,7 @@ def test_goes_on_where_it_was_closed(indexed: IndexedLog, first_count: int) -> N
 def test_tags_may_be_left_out_and_put_in_from_then_on(indexed: IndexedLog) -> None:
     """As older brokers do not index them: what they wrote is complete, and goes on."""
     indexed.put_messages(20)
-    without = IndexFiles(
+    without = IndexFileKeyIndex(
         indexed.file_system,
         indexed.directory,
         indexed.point_path,
@@ -806,4 +806,4 @@ def test_destroy_takes_the_files_away(indexed: IndexedLog) -> None:
 def test_its_repr_tells_how_far_it_is(indexed: IndexedLog) -> None:
     """For error messages and debuggers."""
     index = indexed.open()
-    assert repr(index) == f"IndexFiles({str(indexed.directory)!r}, dispatched_offset=0)"
+    assert repr(index) == f"IndexFileKeyIndex({str(indexed.directory)!r}, dispatched_offset=0)"

@@ -21,7 +21,7 @@ from mqstore.index.keys.key_index_format import (
     is_run_key,
     run_key_offset,
 )
-from mqstore.index.keys.sorted_run import KeyRun
+from mqstore.index.keys.sorted_run import SortedRun
 from support.sources import ROOT
 
 STORE_TIMESTAMP = 1_726_740_000_123
@@ -42,7 +42,7 @@ def test_the_example_of_the_page(page: str) -> None:
     assert encode_state(STATE) == state
     assert decode_state(state) == STATE
     assert encode_run_key(0) == run_key
-    assert KeyRun.of_rows(np.array(rows, np.int64)).encode() == run
+    assert SortedRun.of_rows(np.array(rows, np.int64)).encode() == run
     assert sorted(decode_entries(run).tolist()) == sorted(rows)
 
 

@@ -30,7 +30,7 @@ from mqstore.index.keys import (
     sorted_run,
 )
 from mqstore.index.keys.key_index_format import STATE_KEY
-from mqstore.index.keys.lmdb_environment import KeyEnvironment
+from mqstore.index.keys.lmdb_environment import LmdbEnvironment
 from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from mqstore.store.files.file_system import DiskUsage
@@ -184,7 +184,7 @@ def _damage(keys: Path, damage: str) -> None:
     elif damage == "short":
         os.truncate(data, size - 4096)
     else:
-        environment = KeyEnvironment(OsFileSystem(), keys, writable=True)
+        environment = LmdbEnvironment(OsFileSystem(), keys, writable=True)
         state = b"MQKI\x00\x00\x00\x02" + bytes(24) if damage == "version" else b"?"
         environment.write(lambda transaction: transaction.put(STATE_KEY, state))
         environment.close()
@@ -465,7 +465,7 @@ def test_one_process_shares_what_it_has_open(key_log: KeyLog, keys: Path) -> Non
     assert_complete(late, put)
     LmdbKeyIndex(keys, key_log.log).close()
     late.close()
-    assert not KeyEnvironment._opened
+    assert not LmdbEnvironment._opened
 
 
 def test_a_second_writer_is_refused(key_log: KeyLog, index: LmdbKeyIndex, keys: Path) -> None:
@@ -528,14 +528,14 @@ def test_a_query_that_a_close_overtakes_says_so(
     """StoreClosed, and not that the index is to be deleted."""
     put_numbers(key_log, 1)
     key_log.feed(index)
-    read = KeyEnvironment.read_kept
+    read = LmdbEnvironment.read_kept
 
-    def close_before(environment: KeyEnvironment, *arguments: Any) -> Any:
+    def close_before(environment: LmdbEnvironment, *arguments: Any) -> Any:
         monkeypatch.undo()
         index.close()
         return read(environment, *arguments)
 
-    monkeypatch.setattr(KeyEnvironment, "read_kept", close_before)
+    monkeypatch.setattr(LmdbEnvironment, "read_kept", close_before)
     with pytest.raises(StoreClosed):
         index.query("T", "k")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.index.keys.key_index_format import RunHeader
-from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, KeyRun, merge_count
+from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, SortedRun, merge_count
 
 Row = tuple[int, int, int]
 
@@ -29,11 +29,11 @@ def rows_from(first_offset: int) -> st.SearchStrategy[list[Row]]:
     return st.lists(steps, min_size=1, max_size=30).map(add_up)
 
 
-def run_of(rows: list[Row]) -> KeyRun:
-    return KeyRun.of_rows(np.array(rows, np.int64).reshape(-1, 3))
+def run_of(rows: list[Row]) -> SortedRun:
+    return SortedRun.of_rows(np.array(rows, np.int64).reshape(-1, 3))
 
 
-def listed(run: KeyRun) -> list[Row]:
+def listed(run: SortedRun) -> list[Row]:
     return [(int(code), int(time), int(offset)) for code, time, offset in run.rows]
 
 
@@ -43,7 +43,7 @@ def test_finds_what_a_look_at_every_row_finds(
 ) -> None:
     """By hash, time and offset; in memory, and as read from LMDB's bytes."""
     run = run_of(rows)
-    for each in (run, KeyRun.decode(bytes(run.encode()))):
+    for each in (run, SortedRun.decode(bytes(run.encode()))):
         for code in (-(2**63), -1, 0, 1, 5, 2**63 - 1):
             expected = {
                 offset
@@ -60,9 +60,9 @@ def test_merging_is_sorting_all_at_once(first: list[Row], second: list[Row], thi
     """Whatever was merged before."""
     runs = [run_of(rows) for rows in (first, second, third)]
     whole = listed(run_of([*first, *second, *third]))
-    assert listed(KeyRun.merged(runs)) == whole
-    assert listed(KeyRun.merged([KeyRun.merged(runs[:2]), runs[2]])) == whole
-    assert listed(KeyRun.merged(runs[:1])) == listed(runs[0])
+    assert listed(SortedRun.merged(runs)) == whole
+    assert listed(SortedRun.merged([SortedRun.merged(runs[:2]), runs[2]])) == whole
+    assert listed(SortedRun.merged(runs[:1])) == listed(runs[0])
 
 
 @given(rows_from(0), st.integers(0, 900), st.integers(0, 900))
@@ -89,7 +89,7 @@ def test_the_header_spans_all_entries() -> None:
         RunHeader(300, 1, 5),
         100,
         3,
-        "KeyRun(entries=3)",
+        "SortedRun(entries=3)",
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.keys.sorted_run import KeyRun
+from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.index.pull import pull_kernels
 from mqstore.index.pull.tag_filter import TagFilter
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
@@ -179,7 +179,7 @@ def test_offsets_of_a_run(
     """Rows in either byte order."""
     rows = sorted(rows, key=lambda row: (row[0], row[2]))
     array = np.array(rows, ">i8" if is_big_endian else "<i8").reshape(-1, 3)
-    found = KeyRun(array).offsets(code, begin_ms, end_ms, 2, 8)
+    found = SortedRun(array).offsets(code, begin_ms, end_ms, 2, 8)
     assert found.tolist() == [
         offset
         for row_code, time, offset in rows

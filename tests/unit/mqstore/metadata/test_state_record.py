@@ -2,10 +2,10 @@
 
 import pytest
 
-from mqstore.metadata.state_record import Bean
+from mqstore.metadata.state_record import StateRecord
 
 
-class Wheel(Bean, frozen=True, kw_only=True):
+class Wheel(StateRecord, frozen=True, kw_only=True):
     """A bean with two fields."""
 
     spoke_count: int = 32

@@ -20,7 +20,7 @@ import pytest
 from mqstore import Message, MessageStore
 from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.lmdb_environment import acquire_writable, release
-from mqstore.index.keys.sorted_run import KeyRun
+from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.settings.directory_config import tool_config
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreLocked, StoreNotFound, UnknownVersion
@@ -460,9 +460,9 @@ def test_a_key_index_that_differs_is_found(tmp_path: Path, kind: str) -> None:
 
     def change(transaction):  # type: ignore[no-untyped-def]
         ((key, value),) = [(bytes(key), bytes(value)) for key, value in lmdb_runs._newest_runs(transaction)]
-        rows = KeyRun.decode(value).rows.astype("int64")
+        rows = SortedRun.decode(value).rows.astype("int64")
         rows = rows[5:] if kind == "key-missing" else rows + np.array([0, 0, 7])
-        transaction.put(key, KeyRun(rows).encode())
+        transaction.put(key, SortedRun(rows).encode())
 
     environment.write(change)
     release(environment, "a writer", writable=True)

@@ -2,12 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from mqstore.store.bulk.buffer_pool import SpareBuffers
+from mqstore.store.bulk.buffer_pool import BufferPool
 
 
 def test_what_was_given_back_is_taken_again() -> None:
     """Where it is large enough; while it is away there is another."""
-    spare = SpareBuffers()
+    spare = BufferPool()
     first = spare.take(1_000)
     assert spare.take(1_000) is not first
     spare.give_back(first)
@@ -20,7 +20,7 @@ def test_what_was_given_back_is_taken_again() -> None:
 
 def test_few_are_kept_and_none_that_is_huge() -> None:
     """What a store holds for ever is bounded."""
-    spare = SpareBuffers()
+    spare = BufferPool()
     buffers = [spare.take(size) for size in (10, 20, 30, 17 << 20)]
     for buffer in reversed(buffers):
         spare.give_back(buffer)
@@ -30,7 +30,7 @@ def test_few_are_kept_and_none_that_is_huge() -> None:
 
 def test_no_two_threads_have_the_same() -> None:
     """What one writes into its buffer, it finds there."""
-    spare = SpareBuffers()
+    spare = BufferPool()
 
     def fill(number: int) -> bool:
         buffer = spare.take(10_000)

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.bulk import encode_kernels
-from mqstore.store.bulk.text_column import Texts, read_texts
+from mqstore.store.bulk.text_column import TextColumn, read_texts
 from support.twins.plain_rows import plain_groups, plain_join, plain_values
 
 TEXTS = st.text("ab\x01\x02", max_size=5).map(str.encode)
 PAIRS = st.tuples(st.one_of(TEXTS, st.just(b"name")), st.one_of(TEXTS, st.just(b"value")))
 
 
-def texts(values: Sequence[bytes]) -> Texts:
+def texts(values: Sequence[bytes]) -> TextColumn:
     return read_texts("text", values)
 
 

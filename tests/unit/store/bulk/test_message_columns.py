@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from mqstore.store.bulk.message_columns import MessageColumns, read_columns
-from mqstore.store.bulk.text_column import Texts
+from mqstore.store.bulk.text_column import TextColumn
 from mqstore.store.errors import MessageIllegal, PropertiesIllegal, QueueIllegal, StoreError, TopicIllegal
 
 BODIES = [b"one", b"", b"three"]
@@ -15,7 +15,7 @@ PACKED = (b"onethree", np.array([0, 3, 3, 8]))
 MAP = pa.map_(pa.string(), pa.string())
 
 
-def rows_of(texts: Texts) -> list[bytes]:
+def rows_of(texts: TextColumn) -> list[bytes]:
     return [texts.bytes_at(row) for row in range(texts.row_count)]
 
 

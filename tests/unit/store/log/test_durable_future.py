@@ -102,7 +102,7 @@ def test_who_waits_with_a_limit_does_not_sync(
     with pytest.raises(TimeoutError):
         future.exception(timeout=0.001)
     assert watched.count("sync") == 0
-    flusher.settle_kept()
+    flusher.complete_pending()
     assert future.result(0) == 7
 
 
@@ -206,7 +206,7 @@ def test_it_looks_like_a_future(small: SmallLog, flusher: Flusher) -> None:
     assert "state=pending" in repr(future)
     assert not future.running()
     assert not future.cancelled()
-    flusher.settle_kept()
+    flusher.complete_pending()
     assert "state=finished returned int" in repr(future)
 
 
@@ -220,7 +220,7 @@ def test_one_that_was_given_up_does_not_hold_up_the_others(small: SmallLog, flus
     assert given_up.done()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wait, [given_up], 60)
-        while flusher.settle_kept():
+        while flusher.complete_pending():
             pass
         assert waiting.result(60).done == {given_up}
     assert told == [7]
@@ -279,7 +279,7 @@ def test_many_threads_ask_one_at_once(small: SmallLog, flusher: Flusher) -> None
             asked = [pool.submit(ask, number) for number in range(10)]
             assert [answer.result(60) for answer in asked] == [7] * 10
             wait([future], 60)
-            flusher.settle_kept()
+            flusher.complete_pending()
             assert told == [7] * 5
 
 
@@ -289,7 +289,7 @@ def test_ctrl_c_anywhere_leaves_a_future_that_can_be_asked(small: SmallLog, flus
     ways: tuple[Callable[[DurableFuture[int]], object], ...] = (
         lambda future: future.add_done_callback(lambda _: None),
         lambda future: future.result(),
-        lambda future: flusher.settle_kept(),
+        lambda future: flusher.complete_pending(),
     )
     for way in ways:
         was_interrupted, at = True, 0
@@ -301,7 +301,7 @@ def test_ctrl_c_anywhere_leaves_a_future_that_can_be_asked(small: SmallLog, flus
             was_interrupted = interrupted_at(at, modules, lambda: way(future))  # noqa: B023
             told: list[int] = []
             future.add_done_callback(lambda done: told.append(done.result(0)))  # noqa: B023
-            flusher.settle_kept()
+            flusher.complete_pending()
             assert (told, future.result(0)) == ([7], 7), at
 
 
@@ -326,12 +326,12 @@ def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(
             other.add_done_callback(lambda done: told.append(done.result(0)))  # noqa: B023
             assert not asked.running()
             was_interrupted = interrupted_at(line, modules, lambda: way(asked))  # noqa: B023
-            settling = threading.Thread(target=flusher.settle_kept, daemon=True)
+            settling = threading.Thread(target=flusher.complete_pending, daemon=True)
             settling.start()
             settling.join(10)
             assert (settling.is_alive(), told) == (False, [7]), line
             # Whoever was interrupted may ask again.
-            flusher.settle_kept()
+            flusher.complete_pending()
             assert asked.done(), line
 
 
@@ -341,10 +341,10 @@ def test_one_whose_lock_stays_taken_does_not_hold_up_the_others(small: SmallLog,
     assert not asked.running()
     assert not other.running()
     with asked._condition, ThreadPoolExecutor(1) as pool:
-        pool.submit(flusher.settle_kept).result(60)
+        pool.submit(flusher.complete_pending).result(60)
         assert other.done()
         assert not asked.done()
         small.append()
         small.log.poison(OSError(5, "gone"))
-    flusher.settle_kept()
+    flusher.complete_pending()
     assert asked.result(0) == 7

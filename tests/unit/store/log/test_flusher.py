@@ -317,7 +317,7 @@ def kept_behind_puts(small: SmallLog, flusher: Flusher, count: int) -> list[Kept
     for settle in kept:
         place = small.append()
         flusher.keep(settle)
-        flusher.settle_soon(place.end_offset)
+        flusher.complete_soon(place.end_offset)
     return kept
 
 
@@ -331,7 +331,7 @@ def test_what_is_kept_shares_one_sync(small: SmallLog, flusher: Flusher, watched
     flusher.commit_group()
     assert [settle.told for settle in kept] == [[None]] * 5
     assert watched.count("sync") == 1
-    assert flusher.settle_kept() == 0
+    assert flusher.complete_pending() == 0
     kept_behind_puts(small, flusher, 2)
     assert len(asked) == 2
 
@@ -362,10 +362,10 @@ def test_what_is_kept_is_told_of_a_failed_sync(
 
     watched.before = fail
     kept = kept_behind_puts(small, flusher, 3)
-    flusher.settle_kept()
+    flusher.complete_pending()
     late = Kept()
     flusher.keep(late)
-    flusher.settle_soon(small.log.max_offset)
+    flusher.complete_soon(small.log.max_offset)
     for settle in (*kept, late):
         assert len(settle.told) == 1
         assert isinstance(settle.told[0], StorePoisoned)
@@ -378,13 +378,13 @@ def test_nothing_is_settled_before_it_is_durable(
     durable_when_told: list[bool] = []
     (first,) = kept_behind_puts(small, flusher, 1)
     with ThreadPoolExecutor(2) as pool:
-        leader = pool.submit(flusher.settle_kept)
+        leader = pool.submit(flusher.complete_pending)
         assert slow_disk.started.wait(60)
         place = small.append()
         end = place.end_offset
         flusher.keep(lambda failure: durable_when_told.append(flusher.flushed_offset >= end))
-        flusher.settle_soon(end)
-        follower = pool.submit(flusher.settle_kept)
+        flusher.complete_soon(end)
+        follower = pool.submit(flusher.complete_pending)
         slow_disk.release()
         assert leader.result(60) + follower.result(60) == 2
     assert (first.told, durable_when_told) == ([None], [True])
@@ -396,7 +396,7 @@ def test_what_is_durable_already_is_settled_at_once(small: SmallLog, flusher: Fl
     flusher.flush()
     settle = Kept()
     flusher.keep(settle)
-    flusher.settle_soon(place.end_offset)
+    flusher.complete_soon(place.end_offset)
     assert settle.told == [None]
 
 
@@ -404,8 +404,8 @@ def test_ctrl_c_anywhere_forgets_nothing_that_is_kept(small: SmallLog, flusher: 
     """What was not told before is told when somebody settles again."""
     for at in range(1, 1_000):
         kept = kept_behind_puts(small, flusher, 3)
-        was_interrupted = interrupted_at(at, (flusher_module,), flusher.settle_kept)
-        flusher.settle_kept()
+        was_interrupted = interrupted_at(at, (flusher_module,), flusher.complete_pending)
+        flusher.complete_pending()
         assert all(None in settle.told for settle in kept), at
         if not was_interrupted:
             return

@@ -4,17 +4,17 @@ import threading
 
 import pytest
 
-from mqstore.store.threads.run_in_thread import beside
+from mqstore.store.threads.run_in_thread import run_in_thread
 
 
 def test_the_result_comes_from_another_thread() -> None:
     """Which has ended by then, or is about to."""
-    assert beside(threading.get_ident).result() != threading.get_ident()
+    assert run_in_thread(threading.get_ident).result() != threading.get_ident()
 
 
 def test_what_it_raises_is_raised_where_the_result_is_asked_for() -> None:
     """Whatever it is."""
-    future = beside(lambda: 1 // 0)
+    future = run_in_thread(lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         future.result()
 
@@ -26,4 +26,4 @@ def test_without_a_thread_the_caller_does_it(monkeypatch: pytest.MonkeyPatch) ->
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert beside(threading.get_ident).result() == threading.get_ident()
+    assert run_in_thread(threading.get_ident).result() == threading.get_ident()
