@@ -1,7 +1,7 @@
 """A duty-cycle limiter: repeated expensive work gets at most 10 % of the time.
 
-Syncing the files of ten thousand queues takes a second even on a quick disk. Done once a second, it would take
-half of the disk from the log. Quick work is never delayed. The limiter runs nothing by itself.
+Syncing the files of ten thousand queues takes a second even on a quick disk. Done once a second, it would
+take half of the disk from the log. Quick work is never delayed. The limiter runs nothing by itself.
 Threads: the caller lets one thread work at a time.
 """
 

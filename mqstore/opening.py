@@ -134,7 +134,7 @@ def open_parts(
     if read_only and not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
 
-    def build() -> OpenedParts:
+    def build() -> StoreParts:
         return _build_parts(layout, config, read_only, clock, file_system, on_progress)
 
     return listing_again(path, build) if read_only else build()
@@ -147,7 +147,7 @@ def _build_parts(
     clock: Clock,
     file_system: FileSystem,
     on_progress: OpeningProgress | None,
-) -> OpenedParts:
+) -> StoreParts:
     with ExitStack() as given_back:
         lock = None if read_only else _lock(file_system, layout)
         if lock is not None:

@@ -28,8 +28,8 @@ class StateRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         names = _field_names(cls)
         known = {name: value for name, value in state.items() if name in names and value is not None}
         unknown = {name: value for name, value in state.items() if name not in names}
-        bean = msgspec.convert(known, cls, strict=False)
-        return msgspec.structs.replace(bean, unknown=unknown) if unknown else bean
+        record = msgspec.convert(known, cls, strict=False)
+        return msgspec.structs.replace(record, unknown=unknown) if unknown else record
 
     def mistyped_field(self) -> tuple[str, object, str] | None:
         """(name, value, why) of a field that `decode` would refuse; None when all would be read back."""
@@ -50,6 +50,6 @@ class StateRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return dict(sorted(state.items()))
 
 
-def _field_names(bean: type[StateRecord]) -> frozenset[str]:
-    """Names in the file of the fields that `bean` declares."""
-    return frozenset(field.encode_name for field in msgspec.structs.fields(bean) if field.name != "unknown")
+def _field_names(record: type[StateRecord]) -> frozenset[str]:
+    """Names in the file of the fields that `record` declares."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(record) if field.name != "unknown")

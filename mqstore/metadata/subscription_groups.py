@@ -90,9 +90,9 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
             return config.consume_enable
         return self._auto_create_subscription_group or topic_names.is_system_group(group)
 
-    def _set(self, name: str, bean: SubscriptionGroupConfig | None) -> None:
-        super()._set(name, bean)
-        if bean is None or bean.consume_enable:
+    def _set(self, name: str, record: SubscriptionGroupConfig | None) -> None:
+        super()._set(name, record)
+        if record is None or record.consume_enable:
             self._closed_groups.discard(name)
         else:
             self._closed_groups.add(name)

@@ -146,21 +146,21 @@ class TopicConfigs(StateTable[TopicConfig]):
             perm = _READ_WRITE | Perm.INHERIT
             self.add(template, _config(template, self._default_topic_queue_nums, perm=perm))
 
-    def _set(self, name: str, bean: TopicConfig | None) -> None:
-        super()._set(name, bean)
+    def _set(self, name: str, record: TopicConfig | None) -> None:
+        super()._set(name, record)
         if (
-            bean is not None
-            and bean.is_writable
+            record is not None
+            and record.is_writable
             and name not in topic_names.NOT_ALLOWED_SEND_TOPICS
             and not topic_names.is_retry_topic(name)
-            and not unsupported(bean.attributes)
+            and not unsupported(record.attributes)
         ):
-            self._queues_to_put_to[name] = bean.queue_nums
+            self._queues_to_put_to[name] = record.queue_nums
         else:
             self._queues_to_put_to.pop(name, None)
-        if bean is not None:
-            is_read = bean.is_readable and not has_queues_of_brokers(bean.attributes)
-            self._queues_to_read[name] = bean.read_queue_nums if is_read else 0
+        if record is not None:
+            is_read = record.is_readable and not has_queues_of_brokers(record.attributes)
+            self._queues_to_read[name] = record.read_queue_nums if is_read else 0
         else:
             self._queues_to_read.pop(name, None)
 

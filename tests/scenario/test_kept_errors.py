@@ -18,7 +18,7 @@ import gc, sys
 from pathlib import Path
 from mqstore import Message, MessageStore
 from mqstore.store.errors import CorruptRecord
-from mqstore.index import get_message
+from mqstore.index.pull import message_reader
 from support.disks.interrupts import interrupt_at
 
 def pull(store, count):
@@ -50,7 +50,7 @@ for count in (1, 3, 8):
     place, was_interrupted = 0, True
     while was_interrupted:
         place += 1
-        with interrupt_at(place, (get_message,)):
+        with interrupt_at(place, (message_reader,)):
             was_interrupted = pull(store, count)
         gc.collect()
     assert place > 5

@@ -12,19 +12,19 @@ from pathlib import Path
 CHECKED = """
 import numba
 import numpy as np
-from mqstore.store import compiled, kernels
-from mqstore.store.checksum import kernels as checksum
-from mqstore.store.machine import kernels as machine
+from mqstore.store import byte_kernels, compiled
+from mqstore.store.checksum import crc32_kernels
+from mqstore.store.record import record_kernels
 
-copy_bytes = compiled.compiled(lambda *given: machine.copy_bytes(*given))
-load_word = compiled.compiled(lambda *given: machine.load_word(*given))
+copy_bytes = compiled.compiled(lambda *given: byte_kernels.copy_bytes(*given))
+load_word = compiled.compiled(lambda *given: byte_kernels.load_word(*given))
 data = np.zeros(100, np.uint8)
 assert compiled.CHECKS_BOUNDS
-assert kernels.read_int(data, 96) == load_word(data, 92) == 0
+assert record_kernels.read_int(data, 96) == load_word(data, 92) == 0
 copy_bytes(data, 90, data, 0, 10)
-checksum.crc32(data, 0, 100)
+crc32_kernels.crc32(data, 0, 100)
 for call in (
-    lambda: kernels.read_int(data, 97),
+    lambda: record_kernels.read_int(data, 97),
     lambda: load_word(data, 93),
     lambda: load_word(data, -1),
     lambda: load_word(data, 1 << 40),
@@ -32,8 +32,8 @@ for call in (
     lambda: copy_bytes(data, 0, data, 91, 10),
     lambda: copy_bytes(data, 0, data, 20, -10),
     lambda: copy_bytes(data, 0, data, 20, 1 << 40),
-    lambda: checksum.crc32(data, 0, 101),
-    lambda: checksum.crc32(data, -1, 64),
+    lambda: crc32_kernels.crc32(data, 0, 101),
+    lambda: crc32_kernels.crc32(data, -1, 64),
 ):
     try:
         call()
