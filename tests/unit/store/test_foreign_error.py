@@ -13,7 +13,7 @@ from mqstore.store.errors import WrongFileKind
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import is_foreign, raise_foreign, suppress_system_error
-from support.small_log import small_config
+from support.stores.small_log import small_config
 
 
 def caught_from(do: Callable[[], object]) -> OSError:

@@ -10,7 +10,7 @@ from mqstore import Message, MessageStore
 from mqstore.store.errors import FilesVanished
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.verify import verify
-from support.small_log import small_config
+from support.stores.small_log import small_config
 
 
 class Deleting(OsFileSystem):
