@@ -25,9 +25,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, cast
 
+from mqstore.index.keys.lmdb_pages import find_damage
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.foreign_error import suppress_system_error
+from mqstore.store.foreign_error import raise_foreign, suppress_system_error
 from mqstore.store.inherited import leave_to_parent
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class LmdbEnvironment:
             # LMDB would wait for the other end of a FIFO.
             with suppress_system_error(FileNotFoundError):
                 self._file_system.read_at(self.path / name, 0, 0)
+        self._refuse_damaged()
         self._has_lock_file = self._file_system.keeps_reserved_room(self.path)
         if writable and self._has_lock_file and not self._file_system.exists(self.path / "lock.mdb"):
             self._file_system.write(self.path / "lock.mdb", bytes(_LOCK_FILE_BYTES))
@@ -131,6 +133,19 @@ class LmdbEnvironment:
                 # Slots of readers that were killed would keep old pages from being used again.
                 environment.reader_check()
         return environment
+
+    def _refuse_damaged(self) -> None:
+        """LMDB follows a wrong page number out of the file, which would be a SIGBUS."""
+        try:
+            damage = find_damage(self._file_system, self.path / "data.mdb")
+        except OSError as error:
+            raise_foreign(error)
+            raise KeyIndexUnusable(f"the key index {self.path} cannot be read: {error}") from error
+        if damage is not None:
+            raise KeyIndexDamaged(
+                f"the key index {self.path} is damaged: {damage} of data.mdb. The next open for writing "
+                "begins it again from the commit log"
+            )
 
     def become_writable(self) -> None:
         """Open anew for writing. Those who read go on with the new one."""
@@ -232,13 +247,6 @@ class LmdbEnvironment:
             with self._gate:
                 self._forget_kept()
                 yield
-
-    def is_whole(self) -> bool:
-        """Whether the file is as long as it says. To touch a page that is not there would be a SIGBUS."""
-        with self._gate:
-            wanted_bytes = (self._environment.info()["last_pgno"] + 1) * self._environment.stat()["psize"]
-        sizes = {entry.name: entry.size_bytes for entry in self._file_system.list(self.path)}
-        return sizes["data.mdb"] >= wanted_bytes
 
     def copy_to(self, directory: Path) -> None:
         """Write a snapshot into a new directory; queries wait meanwhile. Raises StoreFull."""
@@ -396,7 +404,7 @@ def _open_usable(
     environment = None
     try:
         environment = LmdbEnvironment(file_system, directory, contents, writable=writable)
-        if environment.is_whole() and environment.read(contents.is_usable):
+        if environment.read(contents.is_usable):
             return environment
     except KeyIndexDamaged:
         pass

@@ -293,6 +293,22 @@ def test_pairs_in_lmdb_that_no_key_index_wrote(store: Path) -> None:
     nothing_fails(store)
 
 
+@pytest.mark.parametrize("position", [12, 16])
+def test_a_page_of_lmdb_that_leads_out_of_the_file(store: Path, position: int) -> None:
+    """LMDB does not open it: the page's count of nodes, or the place of one. The index is built again."""
+    path = store / "mqstore" / "keys" / "data.mdb"
+    pages = bytearray(path.read_bytes())
+    for start in range(2 * 4_096, len(pages), 4_096):
+        if pages[start + 10] == 2:
+            pages[start + position : start + position + 2] = b"\x97\x03"
+    path.write_bytes(pages)
+    found = verify(store, CONFIG, workers=1).findings
+    assert [finding.kind for finding in found] == ["key-index"]
+    nothing_fails(store)
+    opened(store).close()
+    assert not verify(store, CONFIG, workers=1).findings
+
+
 def test_a_state_file_that_fills_the_memory(store: Path) -> None:
     """It is not read."""
     os.truncate(store / "config" / "topics.json", 1 << 33)

@@ -835,7 +835,7 @@ CHANGES: dict[str, tuple[Change, int]] = {
 
 
 def _order(name: str) -> int:
-    return {"names": 1, "length": 2, "no file": 3}.get(name, 0)
+    return {"points": -1, "LMDB pairs": -1, "names": 1, "length": 2, "no file": 3}.get(name, 0)
 
 
 def make_hostile(root: Path, chance: Chance) -> list[str]:
@@ -844,7 +844,8 @@ def make_hostile(root: Path, chance: Chance) -> list[str]:
     weights = [CHANGES[name][1] for name in names]
     done = []
     chosen = chance.choices(names, weights, k=chance.choice((1, 1, 1, 2, 3)))
-    # Those last that leave what a later change would read: to the end of a FIFO, or of eight gigabytes.
+    # Those first that open LMDB, for a damaged file may end this process. Those last that leave what a later
+    # change would read: to the end of a FIFO, or of eight gigabytes.
     for name in sorted(chosen, key=_order):
         try:
             done.append(f"{name}: {CHANGES[name][0](root, chance)}")
