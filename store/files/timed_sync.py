@@ -67,6 +67,9 @@ class TimedSync:
         # One io_event: data, object, result, and a second result.
         self._event = (ctypes.c_int64 * 4)()
         self._time = _Time()
+        # The arguments of both calls, as `map` takes them: to make them costs as much as the calls.
+        self._submit = (_SUBMIT,), (self._context,), (_ONE,), (self._requests,)
+        self._wait = (_WAIT,), (self._context,), (_ONE,), (_ONE,), (self._event,), (ctypes.byref(self._time),)
         # What the kernel answered to io_submit, 1 when the sync is under way, and then to each io_getevents,
         # 1 when it was over. Empty when nothing is to be learnt of it any more. Added to by single calls
         # of C, so that an interrupt (Ctrl-C) leaves nothing untold.
@@ -80,9 +83,7 @@ class TimedSync:
             return False
         if self._context is not None:
             self._request.descriptor = descriptor
-            self._answers.extend(
-                map(_brief_syscall, (_SUBMIT,), (self._context,), (_ONE,), (self._requests,))
-            )
+            self._answers.extend(map(_brief_syscall, *self._submit))
             if self._answers[0] == 1:
                 return self._has_ended(deadline_s)
             # The kernel's queues are full, perhaps.
@@ -104,8 +105,7 @@ class TimedSync:
         while answers[0] == 1 and 1 not in answers[1:]:
             remaining_s = max(0.0, deadline_s - time.monotonic())
             self._time.s, self._time.ns = int(remaining_s), int(remaining_s % 1 * 1e9)
-            wanted = (_WAIT,), (self._context,), (_ONE,), (_ONE,), (self._event,), (ctypes.byref(self._time),)
-            answers.extend(map(_syscall, *wanted))
+            answers.extend(map(_syscall, *self._wait))
             if answers[-1] == 0:
                 return False
             if answers[-1] < 0 and ctypes.get_errno() != errno.EINTR:

@@ -437,3 +437,35 @@ def test_a_put_that_syncs_itself_waits_no_longer_than_it_may(
     flusher.commit_group()
     assert flusher.flushed_offset == place.end_offset
     assert flusher.wait_for(place.end_offset)
+
+
+def test_a_put_that_is_woken_to_sync_waits_no_longer_than_it_may(
+    small: SmallLog, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came while another one's sync ran; now the disk hangs. The time it slept counts."""
+    started, released = threading.Event(), threading.Event()
+    limits: list[float] = []
+
+    def sync_within(timeout_s: float) -> bool:
+        limits.append(timeout_s)
+        if len(limits) > 1:
+            return False
+        started.set()
+        return released.wait(60)
+
+    asked: list[str] = []
+    flusher.on_pending = lambda: asked.append("service")
+    place = small.append()
+    monkeypatch.setattr(small.log.files.files[0].region, "sync_within", sync_within)
+    with ThreadPoolExecutor(2) as pool:
+        leader = pool.submit(flusher.wait_for, place.end_offset)
+        assert started.wait(60)
+        monkeypatch.setattr(flusher, "_timeout_s", 0.5)
+        follower = pool.submit(flusher.wait_for, small.append().end_offset)
+        while repr(flusher._waiters) != "SyncWaiters(waiting=1)":
+            assert not follower.done()
+        released.set()
+        assert leader.result(60)
+        assert not follower.result(60)
+    assert all(0 <= limit <= 0.5 for limit in limits[1:])
+    assert (asked, flusher.flushed_offset) == (["service"], place.end_offset)
