@@ -45,6 +45,7 @@ __all__ = [
     "ENTRY_BYTES",
     "GROUP_SHIFT",
     "HEADER_BYTES",
+    "LONGEST_FILE_BYTES",
     "NO_ENTRY",
     "SLOT_BYTES",
     "IndexEntry",
@@ -87,6 +88,8 @@ DEFAULT_SLOT_COUNT: Final = 5_000_000
 """RocketMQ's maxHashSlotNum."""
 DEFAULT_ENTRY_COUNT: Final = 20_000_000
 """RocketMQ's maxIndexNum; one less is usable."""
+LONGEST_FILE_BYTES: Final = 2**31 - 1
+"""RocketMQ maps a file in whole, and holds its length in an int."""
 GROUP_SHIFT: Final = 10
 """Slots are written back in groups of 2 to the power of this: 4 KiB. Not a property of the file."""
 NO_ENTRY: Final = 0

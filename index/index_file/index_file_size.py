@@ -18,6 +18,7 @@ import numpy.typing as npt
 from mqstore.index.index_file.index_file_format import (
     ENTRY_BYTES,
     HEADER_BYTES,
+    LONGEST_FILE_BYTES,
     SLOT_BYTES,
     IndexHeader,
     decode_header,
@@ -35,8 +36,8 @@ Slots = npt.NDArray[np.int64]
 
 
 def find_slot_count(data: memoryview) -> int | None:
-    """The number of slots of the index file `data`; None when its contents do not tell."""
-    if len(data) < HEADER_BYTES or len(data) % _WORD_BYTES:
+    """The number of slots of the index file `data`; None when its contents or length do not tell."""
+    if not HEADER_BYTES <= len(data) <= LONGEST_FILE_BYTES or len(data) % _WORD_BYTES:
         return None
     header, word_count = decode_header(data), (len(data) - HEADER_BYTES) // _WORD_BYTES
     if header.index_count <= 1:

@@ -67,15 +67,17 @@ def find_damage(file_system: FileSystem, path: Path) -> str | None:
 
 
 def _metas_bytes(file_system: FileSystem, path: Path) -> bytes:
-    """What changes with each commit."""
+    """What changes with each commit; empty where there is no file, or an empty one."""
     try:
         first = file_system.read_at(path, 0, META_BYTES)
-        return first and first + file_system.read_at(path, decode_meta(first, 0).page_size, META_BYTES)
     except FileNotFoundError as error:
         raise_foreign(error)
         return b""
+    try:
+        second_at = decode_meta(first, 0).page_size
     except PageDamaged:
         return first
+    return first + file_system.read_at(path, second_at, META_BYTES)
 
 
 def _check(file_system: FileSystem, path: Path) -> None:

@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from mqstore.index.index_file.index_file_format import ENTRY_BYTES as INDEX_ENTRY_BYTES
-from mqstore.index.index_file.index_file_format import HEADER_BYTES, SLOT_BYTES, file_size_bytes
+from mqstore.index.index_file.index_file_format import (
+    HEADER_BYTES,
+    LONGEST_FILE_BYTES,
+    SLOT_BYTES,
+    file_size_bytes,
+)
 from mqstore.index.index_file.index_file_size import find_slot_count
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.index.queue.deleted_topics import DeletedTopics
@@ -54,8 +59,6 @@ Role = Literal["writer", "reader", "tool"]
 
 _LOG_SIZE, _QUEUE_SIZE = "mapped_file_size_commit_log", "mapped_file_size_consume_queue"
 
-# Longer files are none that RocketMQ can map.
-_MAX_INDEX_FILE_BYTES = 2**31 - 1
 # So many queue files are looked at; there may be thousands. Fewer where only one has to be as remembered.
 _SAMPLE = 1_000
 _SMALL_SAMPLE = 32
@@ -321,7 +324,7 @@ def _found_index_sizes(
     entries = [
         entry
         for entry in file_system.list(directory)
-        if len(entry.name) == 17 and 0 < entry.size_bytes <= _MAX_INDEX_FILE_BYTES
+        if len(entry.name) == 17 and 0 < entry.size_bytes <= LONGEST_FILE_BYTES
     ]
     size_bytes = row_file_bytes(entries)
     expected_bytes = file_size_bytes(expected["max_hash_slot_num"], expected["max_index_num"])

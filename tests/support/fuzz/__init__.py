@@ -1,1 +1,1 @@
-"""Hostile stores: sound ones that are changed byte by byte, what is asked of each, and the limits they run in."""
+"""Hostile stores: sound ones that are changed byte by byte, what is asked of each, and its limits."""

@@ -3,6 +3,7 @@
 Method: files of RocketMQ, whose settings are known, and files of any size that keys were put into.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.index.index_file.index_file import IndexFile, IndexFileSize
+from mqstore.index.index_file.index_file_format import IndexHeader, encode_header
 from mqstore.index.index_file.index_file_size import find_slot_count
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from support.golden.manifest import GOLDEN_NAMES, VERSION_NAMES
 
 PATH = Path("/20260101000000000")
@@ -78,3 +81,13 @@ def test_slots_that_are_not_those_of_the_entries_do_not_tell() -> None:
     data = bytearray(index_file(MemoryFileSystem(), PATH, IndexFileSize(100, 100), [(77, 0), (78, 5)]))
     data[40 + 4 * 77 + 3] = 9
     assert find_slot_count(memoryview(data)) is None
+
+
+def test_a_file_longer_than_any_that_rocketmq_maps_is_not_searched(tmp_path: Path) -> None:
+    """A sparse file of 8 GiB has room for half a billion numbers of slots, and all of it would be read."""
+    path = tmp_path / "20260101000000000"
+    path.write_bytes(encode_header(IndexHeader(1, 2, 3, 4, 5, 6)))
+    os.truncate(path, 1 << 33)
+    assert find_slot_count(OsFileSystem().map(path, 1 << 33, writable=False).view) is None
+    assert path.stat().st_blocks < 1 << 10
+    path.unlink()
