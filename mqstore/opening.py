@@ -311,7 +311,7 @@ class _Opening:
             if on_progress is None
             else lambda done, total: on_progress("recover", done, total),
             on_settled=lambda offset: recovery_point.save(RecoveryPoint(offset, start_offset)),
-            # It takes the interpreter, which the walk needs little of.
+            # Loading needs the GIL and the scan does not, so they overlap.
             on_walk=lambda: run_in_thread(_load_compiled_code),
         )
 

@@ -59,7 +59,7 @@ class IndexFileList:
     def load(self) -> None:
         """Find the files. Those of length zero at the end are creations that a crash interrupted: they go.
 
-        Files of another size than expected are gone on with in theirs, for a broker knows one size only.
+        Existing files keep the size they were created with: a broker supports one size a directory.
         A single one whose length differs is damaged: it is dropped, and all behind it. Raises
         SegmentSizeMismatch when all have another size, which cannot be found in them.
         """

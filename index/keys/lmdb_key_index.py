@@ -96,7 +96,7 @@ class LmdbKeyIndex:
             raise
 
     def _agree_with_log(self) -> None:
-        """Cut off what the log does not hold (any more); begin anew when it is another log."""
+        """Drops entries beyond the end of the log; starts from empty if the log is a different one."""
         log, state = self._commit_log, self._stored
         if log.min_offset <= state.anchor_offset < log.max_offset:
             message = log.look_message_by_offset(state.anchor_offset)

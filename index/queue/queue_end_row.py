@@ -48,10 +48,13 @@ def end_of_no_queue() -> memoryview:
 
 
 def set_end(row: memoryview, max_offset: int, max_physical_offset: int) -> None:
-    """Both at once: an interrupt between them would pass for a message that has its entry."""
+    """Set both fields in one step.
+
+    An interrupt between two writes would leave a message counted whose entry is missing.
+    """
     _TWO.pack_into(row, MAX_OFFSET * _LONG_BYTES, max_offset, max_physical_offset)
 
 
 def set_room(row: memoryview, address: int, first_offset: int, room_end: int) -> None:
-    """All at once: half of it would lead outside the file."""
+    """Set all three fields in one step: half of them would point outside the file."""
     _THREE.pack_into(row, ADDRESS * _LONG_BYTES, address, first_offset, room_end)

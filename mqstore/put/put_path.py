@@ -46,7 +46,7 @@ __all__ = ["PutPath"]
 _DELAY_MS, _DELAY_SEC, _DELIVER_MS = TIMER_REQUESTS
 _PUT_OK = PutMessageStatus.PUT_OK
 _FLUSH_DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
-# From this many messages on, the calls of the compiled loops are cheaper than a round of Python for each.
+# Lists of at least this length take the compiled path.
 _BULK_FROM = 24
 
 

@@ -325,7 +325,7 @@ class LogOutline:
         return each.end_offset
 
     def _dated(self, damage: DamagedStretch) -> DamagedStretch:
-        """With the store time of the record before it, be that in an earlier segment."""
+        """Fills in the store time of the preceding record, which may be in an earlier segment."""
         return damage._replace(before_timestamp=damage.before_timestamp or self._timestamp)
 
     def _missing_before(self, start_offset: int) -> list[DamagedStretch]:

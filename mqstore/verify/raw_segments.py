@@ -71,7 +71,7 @@ def _one_for_each_place(segments: list[SegmentFile]) -> list[SegmentFile]:
 
 
 def _home(file_system: FileSystem, path: Path, segment_bytes: int) -> int | None:
-    """Where the segment belongs by its first record; None when that does not tell."""
+    """The start offset that the first record implies; None if it cannot be decoded."""
     try:
         header = decode_header(file_system.read_at(path, 0, HEADER_BYTES + 24))
     except (RecordIllegal, OSError) as error:

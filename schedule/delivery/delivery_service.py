@@ -7,7 +7,7 @@ restored message by message.
 
 Never skipped: an entry that cannot be read, verified or put stops its level, and only that one. The error
 stays visible in `status()` with the time since when, is logged once, and the entry is tried again every
-round. The way on is to repair the cause, or `skip(level)` on somebody's explicit word.
+round. To continue, repair the cause, or call `skip(level)`.
 Never early: due_entries.py. Not lost, at most doubled, by a power cut: delivery_progress.py.
 
 It does not rewrite (delayed_message.py), nor write delayOffset.json by itself: the owner calls `persist`
@@ -148,7 +148,7 @@ class DeliveryService:
         """Read delayOffset.json and take up each level where it says. Once, before anything else.
 
         The queues must be complete: an offset beyond the end of its queue is lowered to it, at once also
-        on disk if that is `writable`, for else the messages that fill the gap would be skipped after the
+        on disk if that is `writable`, otherwise the messages that fill the gap would be skipped after the
         next crash. Raises StateFileCorrupt.
         """
         lowered: dict[int, int] = {}

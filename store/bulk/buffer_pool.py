@@ -1,9 +1,8 @@
-"""Spare buffers: room for records that was used and is used again.
+"""A buffer pool: buffers for blocks of records, used again.
 
-A buffer of a megabyte that is given back to the system, and asked for again with the next block, costs a page
-fault for each of its pages, which is more than the encoding of what goes into it.
-Threads: any. Whoever took a buffer owns it until it is given back; one that is never given back is lost to
-nobody but the collector.
+A buffer of a megabyte that is returned to the system and allocated again for the next block costs a page
+fault for each of its pages. That is more than the encoding of its contents.
+Threads: any. A caller owns a buffer until it returns it; one that is not returned is garbage-collected.
 """
 
 from typing import Final

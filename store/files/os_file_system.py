@@ -42,7 +42,7 @@ _SMALL_FILE_BYTES = 128 << 20
 _READ_AHEAD_BYTES = 16 << 20
 # From here on a compiled loop is worth its loading.
 _FEW_FILES = 16
-# So many are synced before an interrupt (Ctrl-C) is looked for.
+# Number of files synced between two checks for Ctrl-C.
 _FILES_AT_ONCE = 256
 # From here on the kernel copies: the first touch of a page of the mapping, and the first after a sync, is a
 # page fault, which costs as much as ten copies. Below this size a call costs more.

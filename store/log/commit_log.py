@@ -351,11 +351,12 @@ class CommitLog:
     def _take_back(
         self, current: MappedFile, position: int, size_bytes: int, queue_offsets: dict[tuple[str, int], int]
     ) -> None:
-        """After an append that failed: complete if it became visible, else as if it had never begun."""
+        """Undoes a failed append, unless its first record is already visible."""
         if current.wrote_position > position:
             return
         self._queue_offsets.update(queue_offsets)
-        # All of it: behind the next record that is as long as the first, the others would count as written.
+        # Erase the whole range: a later record of the same length as the first would make the leftover
+        # ones look valid.
         current.take_back(size_bytes)
 
     def _roll(self) -> MappedFile:

@@ -125,7 +125,7 @@ class DurableFuture(Future[Outcome]):
             flusher.complete_soon(self._end_offset)
 
     def settle(self, failure: StoreError | None) -> None:
-        """Be done: the log is durable, or that has failed. Only the first word counts."""
+        """Completes the future with its result or with `failure`. Later calls have no effect."""
         if not self._is_free():
             # Ctrl-C ended an asker in the standard library with the lock in hand: until that thread asks
             # again it is gone for good, and the futures of others must not wait for it.

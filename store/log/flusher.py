@@ -206,7 +206,7 @@ class Flusher:
 
     @property
     def failure(self) -> StoreError | None:
-        """Why nothing more will become durable, as an error to raise; None while there is hope."""
+        """The error that ended flushing; None while flushing works."""
         return self.log.refusal if self.log.is_poisoned else None
 
     def sync_soon(self) -> None:

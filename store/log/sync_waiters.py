@@ -1,15 +1,15 @@
-"""Sync waiters: the threads that sleep until the log is durable up to their record.
+"""Sync waiters: the threads that wait until the log is durable up to their record.
 
-Each sleeps on a lock of its own, and they are woken in a row: whoever is woken wakes the next before it goes
-its way. All at once would only get up to queue for the interpreter's own lock, and take the processor from
-the one that holds it. The last wakes one of those that have come meanwhile, to lead the next sync: by then
-most of those that were woken have put again, and that sync serves them all.
+Each waits on a lock of its own, and waiters are woken one after another: each wakes the next before it
+returns. If all were woken at once, they would only queue for the interpreter's lock and take the processor
+from the thread that holds it. The last one wakes one of the threads that have come meanwhile, to lead the
+next sync: by then most of the woken threads have put again, and that sync serves them all.
 
-Where a busy thread keeps the interpreter's lock for milliseconds, each step of the row would wait for it
-anew: whoever is late for that wakes all the others at once, and they queue up before the busy one.
+If a busy thread holds the interpreter's lock for milliseconds, each step of this chain would wait for it. A
+waiter that is late for that reason wakes all the others at once, and they queue up before the busy thread.
 
 It does not sync, and does not know what the offsets mean (flusher.py). Nothing here is durable.
-Threads: any. An interrupt (Ctrl-C) may keep a thread from waking the next: none must sleep without end.
+Threads: any. An interrupt (Ctrl-C) may keep a thread from waking the next: so every wait needs a timeout.
 """
 
 import threading

@@ -229,7 +229,7 @@ def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Position of the first whole record at or after `start`, or -1. What repair and recovery ask."""
     (data,) = borrowed((data,))
     for at in range(start, end - HEADER_BYTES + 1):
-        # The magic's first byte is looked at before anything dearer.
+        # Test the first magic bytes first: it is the cheapest check.
         is_magic = data[at + 4] == 0xDA and data[at + 5] == 0xA3 and data[at + 6] == 0x20
         if is_magic and whole_record_size(data, at, end, base_offset) >= 0:
             return np.int64(at)

@@ -1,7 +1,7 @@
 """The file `mqstore/recovery-point`: where our own recovery begins.
 
 It is replaced as a whole and is only a shortcut: a missing or damaged one costs a longer scan, never a
-message. It is saved behind the syncs it speaks of, never ahead.
+message. It is written only after the syncs that it records.
 Durability: when `save` returns. Threads: one saver at a time.
 """
 

@@ -22,7 +22,7 @@ from mqstore.tools.cli.progress import Work, WorkBoard, progress
 
 __all__ = ["open_for_reading", "open_for_writing", "read_settings", "settings_of"]
 
-# What is less is over before it could be read.
+# Shorter recoveries end before a progress bar could be read.
 _WORTH_SHOWING_BYTES = 64 << 20
 _STEPS = {"recover": "checking the log, bytes", "dispatch": "filling the queues, bytes"}
 
