@@ -68,11 +68,11 @@ def find_damage(file_system: FileSystem, path: Path) -> str | None:
 
 def _metas_bytes(file_system: FileSystem, path: Path) -> bytes:
     """What changes with each commit; empty where there is no file, or an empty one."""
+    first = b""
     try:
         first = file_system.read_at(path, 0, META_BYTES)
     except FileNotFoundError as error:
         raise_foreign(error)
-        return b""
     try:
         second_at = decode_meta(first, 0).page_size
     except PageDamaged:
