@@ -25,7 +25,7 @@ from mqstore.verify.verification import verify
 from support.command_line import run
 from support.fuzz.bases import CONFIG, make_bases, opened
 from support.fuzz.calls import Failures, run_calls
-from support.fuzz.changes import with_right_crcs
+from support.fuzz.record_changes import with_right_crcs
 
 QUEUE_OFFSET_AT, BODY_LENGTH_AT = 20, 84
 
