@@ -123,7 +123,9 @@ class IndexRecovery:
         end_offset, floor_ms = last.header.end_physical_offset, last.floor_timestamp_of(last.index_count - 1)
         is_its_time = floor_ms < 0 or 0 <= log.store_timestamp_at(end_offset) - floor_ms < 1_000
         wanted = self._codes_wanted(end_offset, with_tags=True)
-        return is_its_time and last.hashes_of(end_offset)[-1] in wanted
+        # None where an entry does not lie where the header says that the last one does.
+        codes = last.hashes_of(end_offset)
+        return is_its_time and bool(codes) and codes[-1] in wanted
 
     def cut(self, physical_offset: int) -> None:
         """Drop, in memory, the entries of records at or above `physical_offset`."""

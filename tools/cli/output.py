@@ -111,13 +111,12 @@ class Output:
             self.note(f"mqstore: {' '.join(str(error).split())}")
             return
         row = ErrorRow(error=type(error).__name__, message=str(error), exit_code=int(exit_code))
-        self.note(json_text(msgspec.json.encode(row)))
+        self.note(_json_line(row))
 
     def _json_lines(self, rows: Iterable[Row]) -> int:
-        encoder = msgspec.json.Encoder()
         count = 0
         for row in rows:
-            sys.stdout.write(json_text(encoder.encode(row)) + "\n")
+            sys.stdout.write(_json_line(row) + "\n")
             count += 1
         sys.stdout.flush()
         return count
@@ -167,6 +166,14 @@ def _shown(text: str, kept: str = "\n") -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() or character in kept else "·" for character in text)
+
+
+def _json_line(row: Row) -> str:
+    try:
+        return json_text(msgspec.json.encode(row))
+    except UnicodeEncodeError:
+        # The name of a file that is no UTF-8: msgspec refuses its bytes, and JSON has escapes for them.
+        return json.dumps(msgspec.to_builtins(row), separators=(",", ":"))
 
 
 def json_text(encoded: bytes) -> str:
