@@ -52,7 +52,7 @@ types: setup ## mypy --strict on the installed package
 	    --python-executable bin/python -p mqstore \
 	    | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|client|tools)/#\1/#'
 
-# Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/.
+# Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/figures/.
 STATES ?= 20000
 KILLS ?= 1000
 crash: setup ## power cuts, kills, faults and planted bugs at full length; writes the figures
@@ -70,7 +70,7 @@ storm: setup ## an exception at every place of every operation, and signals; not
 	@$(BIN)/python tests/crash/storm.py $(ARGS)
 
 # Hostile stores, each asked everything in a process with limits. CASE=n runs one again, BOUNDS=1 checks every index and raw
-# copy of the compiled loops; the figures of 20,000 cases or more go to docs/. Half an hour or less on two quiet cores.
+# copy of the compiled loops; the figures of 20,000 cases or more go to docs/figures/. Half an hour or less.
 CASES ?= 20000
 BOUNDS ?=
 fuzz: setup ## damaged and crafted files at full length: no crash, no hang, no error without a name

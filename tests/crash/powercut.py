@@ -6,7 +6,7 @@ usage: powercut.py [--states 50] [--seed 1] [--fs ext4 xfs btrfs] [--workers 3] 
 It needs root, QEMU's storage daemon, the mkfs of each file system and libeatmydata, and says what is
 missing. All images lie in memory (/dev/shm) where there is room. The figures go to
 build/powercut_figures.json, and those of a run of full length (50 states of each of the three) to
-docs/powercut_figures.json and into docs/crash_safety.md too. Exit code 1 for any violation, and for a
+docs/figures/powercut.json and into docs/crash_safety.md too. Exit code 1 for any violation, and for a
 planted defect that is not condemned; 2 where something is missing. A violation names its state, whose block
 logs are kept in build/powercut/: powercut.py --replay NAME judges it again.
 """
@@ -225,7 +225,7 @@ def write(figures: dict[str, Any], *, is_full: bool) -> None:
     (REPOSITORY / "build" / "powercut_figures.json").write_text(text)
     if is_full and not figures["violations"]:
         page = REPOSITORY / "docs" / "crash_safety.md"
-        page.with_name("powercut_figures.json").write_text(text)
+        (REPOSITORY / "docs" / "figures" / "powercut.json").write_text(text)
         page.write_text(with_power_cuts(page.read_text(), figures))
 
 

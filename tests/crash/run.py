@@ -3,7 +3,7 @@
 usage: run.py [--states 20000] [--kills 1000] [--workers 2]
 
 The figures go to build/crash_safety_figures.json, and those of a run of full length (20,000 states, 1,000
-kills) to docs/crash_safety_figures.json and into docs/crash_safety.md too. Exit code 1 for anything lost,
+kills) to docs/figures/crash.json and into docs/crash_safety.md too. Exit code 1 for anything lost,
 reused, early or not caught; each violation names the state that replays it: run.py --replay NAME.
 """
 
@@ -69,7 +69,7 @@ def write(figures: dict[str, object], *, is_full: bool) -> None:
     (REPOSITORY / "build" / "crash_safety_figures.json").write_text(text)
     if is_full and not figures["violations"]:
         page = REPOSITORY / "docs" / "crash_safety.md"
-        page.with_name("crash_safety_figures.json").write_text(text)
+        (REPOSITORY / "docs" / "figures" / "crash.json").write_text(text)
         page.write_text(with_figures(page.read_text(), figures))
 
 

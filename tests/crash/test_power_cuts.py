@@ -34,7 +34,7 @@ def test_a_run_can_be_replayed() -> None:
 
 def test_the_page_shows_the_figures_of_the_last_run() -> None:
     """They are written by the command, not by hand, and that run found nothing wrong."""
-    figures = json.loads((DOCS / "crash_safety_figures.json").read_text())
+    figures = json.loads((DOCS / "figures" / "crash.json").read_text())
     assert figures_table(figures) in (DOCS / "crash_safety.md").read_text()
     assert figures["states"] >= 20_000
     assert figures["kills"] >= 1_000

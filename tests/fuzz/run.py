@@ -4,7 +4,7 @@ usage: run.py [--cases 20000] [--seed 1] [--workers 2] [--case NUMBER]
 
 A failure names its case: run.py --seed S --case NUMBER runs it again, with everything it says. With
 NUMBA_BOUNDSCHECK=1 all bounds of compiled loops are checked. The figures of a run of full length go to
-docs/fuzz_figures.json and into docs/crash_safety.md. Exit code 1 if a case failed.
+docs/figures/fuzz.json and into docs/crash_safety.md. Exit code 1 if a case failed.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def write(kind: str, figures: dict[str, Any]) -> None:
     (REPOSITORY / "build" / f"fuzz_figures_{kind}.json").write_text(json.dumps(figures, indent=1) + "\n")
     if figures["cases"] >= FULL_CASES and not figures["failed"]:
         page = REPOSITORY / "docs" / "crash_safety.md"
-        path = page.with_name("fuzz_figures.json")
+        path = REPOSITORY / "docs" / "figures" / "fuzz.json"
         known = json.loads(path.read_text()) if path.exists() else {}
         known[kind] = figures
         path.write_text(json.dumps(known, indent=1) + "\n")

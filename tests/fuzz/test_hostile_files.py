@@ -20,7 +20,7 @@ from support.fuzz.changes import CHANGES, make_hostile
 from support.fuzz.figures import fuzz_table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FIGURES = REPOSITORY / "docs" / "fuzz_figures.json"
+FIGURES = REPOSITORY / "docs" / "figures" / "fuzz.json"
 
 
 def test_hostile_files_are_answered_or_refused() -> None:
@@ -78,5 +78,5 @@ def test_a_case_is_the_same_each_time(tmp_path: Path) -> None:
 def test_the_page_shows_the_figures_of_the_last_run() -> None:
     """They are written by the command, not by hand, and that run found nothing wrong."""
     figures = json.loads(FIGURES.read_text())
-    assert fuzz_table(figures) in FIGURES.with_name("crash_safety.md").read_text()
+    assert fuzz_table(figures) in (REPOSITORY / "docs" / "crash_safety.md").read_text()
     assert all(run["failed"] == 0 for run in figures.values())

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from support.crash.figures import with_text_between
+
 __all__ = ["BEGIN", "END", "fuzz_table", "with_fuzz_figures"]
 
 BEGIN = "<!-- figures: written by `make fuzz` -->"
@@ -43,6 +45,4 @@ def fuzz_table(figures: dict[str, dict[str, Any]]) -> str:
 
 def with_fuzz_figures(page: str, figures: dict[str, dict[str, Any]]) -> str:
     """`page` with these figures between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{fuzz_table(figures)}\n\n{END}{after}"
+    return with_text_between(page, BEGIN, END, fuzz_table(figures))
