@@ -21,7 +21,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.queue import consume_queue_store, entry_kernels
+from mqstore.index.queue import consume_queue, consume_queue_store, entry_kernels, queue_ends
 from mqstore.index.queue.consume_queue import ConsumeQueue, QueueOffsetConflict
 from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
@@ -238,13 +238,13 @@ class Interrupted:
     Not where a `with` ends: no signal is looked for between its body and the release of its lock.
     """
 
-    SOURCES = tuple(f"index/{name}.py" for name in ("consume_queue", "consume_queue_store", "queue_ends"))
+    SOURCES = tuple(str(module.__file__) for module in (consume_queue, consume_queue_store, queue_ends))
 
     def __init__(self, at_line: int) -> None:
         self.lines, self._at_line = 0, at_line
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> "Interrupted | None":
-        if not frame.f_code.co_filename.endswith(self.SOURCES):
+        if frame.f_code.co_filename not in self.SOURCES:
             return None
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         if event == "line" and not line.lstrip().startswith("with "):
@@ -288,6 +288,7 @@ def test_an_interrupt_between_any_two_lines_loses_no_entry(follow_log: bool) -> 
         assert queues.picture() == expected.picture(), f"interrupted at line {at_line}"
         if interrupted.lines < at_line:
             break
+    assert at_line > 100
 
 
 def test_an_interrupted_deletion_can_be_done_again() -> None:
@@ -314,6 +315,7 @@ def test_an_interrupted_deletion_can_be_done_again() -> None:
         assert life(interrupted) == expected, f"interrupted at line {at_line}"
         if interrupted.lines < at_line:
             break
+    assert at_line > 100
 
 
 # -- the loop alone -----------------------------------------------------------------------------------
