@@ -358,7 +358,7 @@ class _Opening:
             queue_names.save(QueueManifest(commit_log.min_offset, {}))
 
         def go_on_from(queues_offset: int) -> None:
-            queue_names.save(consume_queues.settled)
+            queue_names.save(consume_queues.durable_manifest)
             save(queues_offset)
 
         # Before a queue is cut, for the start may be before the point; and before the first put, for without

@@ -84,7 +84,7 @@ class Persistence:
                 else:
                     feed.flush_in_background()
             self._save_checkpoint(min(dispatched_offset, log_offset), dispatched_timestamp)
-            parts.queue_names.save(parts.consume_queues.settled)
+            parts.queue_names.save(parts.consume_queues.durable_manifest)
             parts.recovery_point.save(RecoveryPoint(log_offset, min(dispatched_offset, log_offset)))
 
     def _save_checkpoint(self, dispatched_offset: int, dispatched_timestamp: int) -> None:

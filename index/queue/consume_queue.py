@@ -356,7 +356,7 @@ class ConsumeQueue:
         for mapped_file in pending.files:
             mapped_file.sync()
         self.sync_names(set())
-        self.settle(pending)
+        self.mark_flushed(pending)
 
     def pending(self) -> "PendingEntries":
         """What a flush now has to make durable; for those who flush many queues together."""
@@ -376,8 +376,8 @@ class ConsumeQueue:
         """
         self._files.sync_names(already)
 
-    def settle(self, pending: "PendingEntries") -> None:
-        """Note that these files were synced, and their names."""
+    def mark_flushed(self, pending: "PendingEntries") -> None:
+        """Count these entries as durable: their files were synced, and the names of those."""
         self.end[FLUSHED_OFFSET] = pending.end_offset
 
     # -- reading --------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class ConsumeQueueStore:
         # Of the queues that were appended to. Under _moving.
         self._ends = QueueEnds()
         # Queues whose entries, or the first of them, are on the disk, and their files. Replaced under _guard.
-        self.settled = QueueManifest(0, {})
+        self.durable_manifest = QueueManifest(0, {})
         # The first sync that failed: what it lost is unknown, so no later flush may claim success.
         self._sync_error: OSError | None = None
 
@@ -106,7 +106,7 @@ class ConsumeQueueStore:
             loaded = tuple(self._queues.values())
             if self._writable:
                 found = {queue: files for queue in self._unloaded if (files := self._files_of(queue))}
-                self.settled = QueueManifest(commit_log_min_offset, found)
+                self.durable_manifest = QueueManifest(commit_log_min_offset, found)
         for queue in loaded:
             if self._writable or queue.is_same_on_disk():
                 queue.load(commit_log_min_offset)
@@ -305,14 +305,14 @@ class ConsumeQueueStore:
                 self._sync_error = None
             raise
         with self._moving:
-            # First: a queue that is settled is not looked at again, so an interrupt may not come before this.
-            self._settle_files(
+            # First: a queue that is marked is not looked at again, so an interrupt may not come before this.
+            self._note_durable(
                 {queue: part.files[-1] for queue, part in zip(dirty, pending, strict=True) if part.files}
             )
             for queue, part in zip(dirty, pending, strict=True):
-                queue.settle(part)
+                queue.mark_flushed(part)
 
-    def _settle_files(self, last_files: dict[ConsumeQueue, MappedFile]) -> None:
+    def _note_durable(self, last_files: dict[ConsumeQueue, MappedFile]) -> None:
         """Note that these files, and those before them, are on the disk. Under _moving: so none goes."""
         added = {
             (queue.topic, queue.queue_id): QueueFiles(queue.files[0].start_offset, last.start_offset)
@@ -320,9 +320,9 @@ class ConsumeQueueStore:
             if queue.files  # not deleted meanwhile
         }
         with self._guard:
-            known = self.settled
+            known = self.durable_manifest
             if not added.items() <= known.files.items():
-                self.settled = known._replace(files={**known.files, **added})
+                self.durable_manifest = known._replace(files={**known.files, **added})
 
     # -- recovery and retention -----------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ class ConsumeQueueStore:
             for name, queue in self._queues.items()
             if queue.max_offset and queue.files
         }
-        self.settled = QueueManifest(self._commit_log_min_offset, files)
+        self.durable_manifest = QueueManifest(self._commit_log_min_offset, files)
 
     def correct_min_offset(self, commit_log_min_offset: int) -> None:
         """Tell all queues where the log begins now; those not loaded learn it when they are."""
@@ -357,9 +357,9 @@ class ConsumeQueueStore:
         with self._guard:
             files = {
                 name: files._replace(first=firsts.get(name, files.first))
-                for name, files in self.settled.files.items()
+                for name, files in self.durable_manifest.files.items()
             }
-            self.settled = QueueManifest(commit_log_min_offset, files)
+            self.durable_manifest = QueueManifest(commit_log_min_offset, files)
         return count
 
     def delete_topic(self, topic: str, end_offset: int = 0) -> int:
@@ -384,7 +384,7 @@ class ConsumeQueueStore:
     def destroy(self) -> None:
         """Delete all queues."""
         topics = set()
-        self.settled = QueueManifest(self._commit_log_min_offset, {})
+        self.durable_manifest = QueueManifest(self._commit_log_min_offset, {})
         for topic, queue_id in self.queues():
             self._destroy(topic, queue_id)
             topics.add(topic)
@@ -396,9 +396,11 @@ class ConsumeQueueStore:
         with self._moving:
             with self._guard:
                 files = {
-                    name: files for name, files in self.settled.files.items() if name != (topic, queue_id)
+                    name: files
+                    for name, files in self.durable_manifest.files.items()
+                    if name != (topic, queue_id)
                 }
-                self.settled = self.settled._replace(files=files)
+                self.durable_manifest = self.durable_manifest._replace(files=files)
             queue.destroy()
             self._ends.retire(queue)
             # Last: one that is half deleted is still known, and can be deleted again.

@@ -61,7 +61,7 @@ def bring_up_to_date(
     Raises StoreFull, CorruptRecord.
     """
     has_records = commit_log.max_offset > commit_log.min_offset
-    is_whole = expected is None or consume_queues.settled.has_all_of(expected)
+    is_whole = expected is None or consume_queues.durable_manifest.has_all_of(expected)
     is_gone = has_records and not (consume_queues.queues() and is_whole)
     is_orphaned = commit_log.max_offset == 0 and bool(consume_queues.queues())
     if not (is_gone or is_orphaned):

@@ -283,7 +283,7 @@ def test_a_flush_that_is_interrupted_forgets_no_name(root: Path) -> None:
         filled.put(queue_id=1)
         was_interrupted = interrupted_at(place, (consume_queue_store, consume_queue), filled.queues.flush)
         filled.queues.flush()
-        assert filled.queues.settled.files.keys() == {("orders", 0), ("orders", 1)}, place
+        assert filled.queues.durable_manifest.files.keys() == {("orders", 0), ("orders", 1)}, place
         if not was_interrupted:
             break
 
@@ -299,4 +299,4 @@ def test_a_directory_that_can_be_no_topics_is_passed_over(root: Path, file_syste
             file_system.write(filled.directory / directory / "0" / entry.name, content)
     opened = filled.open_queues()
     assert opened.queues() == [("orders", 0), ("標籤", 0)]
-    assert decode_queue_names(encode_queue_names(opened.settled)) == opened.settled
+    assert decode_queue_names(encode_queue_names(opened.durable_manifest)) == opened.durable_manifest
