@@ -11,12 +11,11 @@ bytes before it. A file of ours, `<root>/mqstore/index-point`, which a broker ig
 Page: docs/format/index_file.md. No I/O here.
 """
 
-import functools
 import struct
-from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from mqstore.index.index_file.index_file_format import HEADER_BYTES, IndexHeader, decode_header, encode_header
+from mqstore.store.checksum.crc32c import CRC32C_BYTES, content_of, with_crc32c
 
 __all__ = [
     "INDEX_POINT_BYTES",
@@ -33,8 +32,7 @@ NO_FILE: Final = 0
 _MAGIC: Final = b"MQSI"
 
 _FIELDS = struct.Struct(">4siqqqq")
-_CRC = struct.Struct(">I")
-INDEX_POINT_BYTES: Final = _FIELDS.size + HEADER_BYTES + _CRC.size
+INDEX_POINT_BYTES: Final = _FIELDS.size + HEADER_BYTES + CRC32C_BYTES
 assert INDEX_POINT_BYTES == 84
 
 
@@ -53,21 +51,13 @@ class IndexPoint(NamedTuple):
     header: IndexHeader = IndexHeader(0, 0, 0, 0, 0, 1)
 
 
-@functools.cache
-def _crc32c() -> Callable[[bytes], int]:
-    import crcmod.predefined  # here, because few processes need it and importing costs
-
-    return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
-
-
 def encode_index_point(point: IndexPoint) -> bytes:
     """The 84 bytes of the file.
 
     >>> encode_index_point(IndexPoint(137))[:24].hex(" ", 8)
     '4d51534900000001 0000000000000089 ffffffffffffffff'
     """
-    content = _FIELDS.pack(_MAGIC, VERSION, *point[:4]) + encode_header(point.header)
-    return content + _CRC.pack(_crc32c()(content))
+    return with_crc32c(_FIELDS.pack(_MAGIC, VERSION, *point[:4]) + encode_header(point.header))
 
 
 def decode_index_point(data: bytes) -> IndexPoint | None:
@@ -75,7 +65,6 @@ def decode_index_point(data: bytes) -> IndexPoint | None:
     if len(data) != INDEX_POINT_BYTES:
         return None
     magic, version, *fields = _FIELDS.unpack_from(data)
-    content, crc = data[: -_CRC.size], _CRC.unpack_from(data, len(data) - _CRC.size)[0]
-    if magic != _MAGIC or version != VERSION or crc != _crc32c()(content):
+    if magic != _MAGIC or version != VERSION or (content := content_of(data)) is None:
         return None
     return IndexPoint._make((*fields, decode_header(content[_FIELDS.size :])))

@@ -11,12 +11,13 @@ and queue id the names of the first and the last file as numbers, sorted:
 `<root>/mqstore/queue-names`, which a broker ignores. Page: docs/format/queue_names.md. No I/O here.
 """
 
-import functools
 import struct
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import msgspec
+
+from mqstore.store.checksum.crc32c import CRC32C_BYTES, content_of, with_crc32c
 
 __all__ = ["FIELDS", "VERSION", "QueueFiles", "QueueManifest", "decode_queue_names", "encode_queue_names"]
 
@@ -26,15 +27,7 @@ FIELDS = ((0, 4, "bytes", "MAGIC"), (4, 4, "int", "VERSION"))
 _MAGIC: Final = b"MQSQ"
 
 _HEAD = struct.Struct(">4si")
-_CRC = struct.Struct(">I")
 assert _HEAD.size == sum(size for _, size, _, _ in FIELDS) == 8
-
-
-@functools.cache
-def _crc32c() -> Callable[[bytes], int]:
-    import crcmod.predefined  # here, because few processes need it and importing costs
-
-    return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
 
 
 class QueueFiles(NamedTuple):
@@ -77,16 +70,16 @@ def encode_queue_names(known: QueueManifest) -> bytes:
     queues: dict[str, dict[int, tuple[int, int]]] = {}
     for (topic, queue_id), files in sorted(known.files.items()):
         queues.setdefault(topic, {})[queue_id] = (files.first, files.last)
-    content = _HEAD.pack(_MAGIC, VERSION) + msgspec.json.encode(_Content(known.log_min_offset, queues))
-    return content + _CRC.pack(_crc32c()(content))
+    content = msgspec.json.encode(_Content(known.log_min_offset, queues))
+    return with_crc32c(_HEAD.pack(_MAGIC, VERSION) + content)
 
 
 def decode_queue_names(data: bytes) -> QueueManifest | None:
     """The queues; None when these are not the bytes of this version: then nothing is known to be missing."""
-    if len(data) < _HEAD.size + _CRC.size or _HEAD.unpack_from(data) != (_MAGIC, VERSION):
+    if len(data) < _HEAD.size + CRC32C_BYTES or _HEAD.unpack_from(data) != (_MAGIC, VERSION):
         return None
-    content = data[: -_CRC.size]
-    if _CRC.unpack_from(data, len(content))[0] != _crc32c()(content):
+    content = content_of(data)
+    if content is None:
         return None
     try:
         decoded = msgspec.json.decode(content[_HEAD.size :], type=_Content)

@@ -13,12 +13,12 @@ covers all before it. A file of ours, `<root>/mqstore/settings`, which a broker 
 Page: docs/format/settings.md. No I/O here.
 """
 
-import functools
 import struct
-from collections.abc import Callable
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
+
+from mqstore.store.checksum.crc32c import CRC32C_BYTES, content_of, with_crc32c
 
 __all__ = ["FIELDS", "VERSION", "DirectorySettings", "decode_settings", "encode_settings"]
 
@@ -27,15 +27,7 @@ FIELDS = ((0, 4, "bytes", "MAGIC"), (4, 4, "int", "VERSION"))
 _MAGIC: Final = b"MQSS"
 
 _HEAD = struct.Struct(">4si")
-_CRC = struct.Struct(">I")
 assert _HEAD.size == sum(size for _, size, _, _ in FIELDS) == 8
-
-
-@functools.cache
-def _crc32c() -> Callable[[bytes], int]:
-    import crcmod.predefined  # here, because few processes need it and importing costs
-
-    return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
 
 
 class DirectorySettings(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
@@ -58,16 +50,15 @@ class DirectorySettings(msgspec.Struct, rename="camel", frozen=True, kw_only=Tru
 
 def encode_settings(settings: DirectorySettings) -> bytes:
     """The bytes of the file."""
-    content = _HEAD.pack(_MAGIC, VERSION) + msgspec.json.encode(settings)
-    return content + _CRC.pack(_crc32c()(content))
+    return with_crc32c(_HEAD.pack(_MAGIC, VERSION) + msgspec.json.encode(settings))
 
 
 def decode_settings(data: bytes) -> DirectorySettings | int:
     """The settings; or the version, as a number, if it is one we do not know. ValueError for all else."""
-    if len(data) < _HEAD.size + _CRC.size or not data.startswith(_MAGIC):
+    if len(data) < _HEAD.size + CRC32C_BYTES or not data.startswith(_MAGIC):
         raise ValueError("these are not the settings of a directory")
-    content = data[: -_CRC.size]
-    if _CRC.unpack_from(data, len(content))[0] != _crc32c()(content):
+    content = content_of(data)
+    if content is None:
         raise ValueError("the checksum differs")
     version = int(_HEAD.unpack_from(data)[1])
     if version != VERSION:

@@ -10,10 +10,10 @@ Big-endian. MAGIC is "MQSP"; the CRC-32C covers the 24 bytes before it. A file o
 recovery-point-offset-checkpoint.) Page: docs/format/recovery_point.md. No I/O here.
 """
 
-import functools
 import struct
-from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
+
+from mqstore.store.checksum.crc32c import CRC32C_BYTES, content_of, with_crc32c
 
 __all__ = ["FIELDS", "VERSION", "RecoveryPoint", "decode_recovery_point", "encode_recovery_point"]
 
@@ -28,8 +28,7 @@ FIELDS = (
 )
 
 _CONTENT = struct.Struct(">4siqq")
-_CRC = struct.Struct(">I")
-assert _CONTENT.size + _CRC.size == sum(size for _, size, _, _ in FIELDS) == 28
+assert _CONTENT.size + CRC32C_BYTES == sum(size for _, size, _, _ in FIELDS) == 28
 
 
 class RecoveryPoint(NamedTuple):
@@ -43,25 +42,18 @@ class RecoveryPoint(NamedTuple):
     queues_offset: int
 
 
-@functools.cache
-def _crc32c() -> Callable[[bytes], int]:
-    import crcmod.predefined  # here, because few processes need it and importing costs
-
-    return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
-
-
 def encode_recovery_point(point: RecoveryPoint) -> bytes:
     """The 28 bytes of the file."""
-    content = _CONTENT.pack(MAGIC, VERSION, *point)
-    return content + _CRC.pack(_crc32c()(content))
+    return with_crc32c(_CONTENT.pack(MAGIC, VERSION, *point))
 
 
 def decode_recovery_point(data: bytes) -> RecoveryPoint | int | None:
     """The point; or the version, as a number, if it is one we do not know; None for anything damaged."""
-    if len(data) < _CONTENT.size + _CRC.size or not data.startswith(MAGIC):
+    size_bytes = _CONTENT.size + CRC32C_BYTES
+    if len(data) < size_bytes or not data.startswith(MAGIC):
         return None
-    content = data[: _CONTENT.size]
-    if _CRC.unpack_from(data, _CONTENT.size)[0] != _crc32c()(content):
+    content = content_of(data[:size_bytes])
+    if content is None:
         return None
     _, version, log_offset, queues_offset = _CONTENT.unpack(content)
     return RecoveryPoint(log_offset, queues_offset) if version == VERSION else int(version)

@@ -73,6 +73,11 @@ SEAMS = (
         "take crc32 from store/checksum/crc32.py, or in compiled loops from store/checksum/crc32_kernels.py",
     ),
     Seam(
+        ("crcmod",),
+        ("store/checksum/crc32c.py",),
+        "take crc32c, or with_crc32c and content_of, from store/checksum/crc32c.py",
+    ),
+    Seam(
         ("pyspark", "py4j"),
         ("tools/spark/*",),
         "Spark is known under tools/spark/ only",
@@ -208,6 +213,7 @@ def test_a_source_keeps_to_the_seams(source: Source) -> None:
         ("index/queue/consume_queue.py", "def fill():\n    from numba import njit"),
         ("index/queue/consume_queue.py", "import importlib\nimportlib.import_module('numba')"),
         ("store/record/record_format.py", "from zlib import crc32"),
+        ("store/state/recovery_point_format.py", "import crcmod.predefined"),
         ("tools/cli/app.py", "from pyspark.sql import SparkSession"),
         ("mqstore/message_store.py", "import lmdb"),
         ("store/flush.py", "import time\nnow = time.time()"),

@@ -384,12 +384,12 @@ def test_a_newer_version_is_an_error(file_system: FileSystem, root: Path) -> Non
     """What it says is not guessed."""
     import struct
 
-    from mqstore.settings.directory_settings_format import _crc32c
+    from mqstore.store.checksum.crc32c import with_crc32c
 
     write(file_system, root)
     path = root / "mqstore" / "settings"
     newer = b"MQSS" + struct.pack(">i", 2) + b"{}"
-    file_system.write(path, newer + struct.pack(">I", _crc32c()(newer)))
+    file_system.write(path, with_crc32c(newer))
     with pytest.raises(UnknownVersion):
         open_store(file_system, root)
 

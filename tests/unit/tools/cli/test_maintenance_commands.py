@@ -68,10 +68,10 @@ def test_what_cannot_be_checked(tmp_path: Path, orders: Path) -> None:
     assert "could not be checked" in result.stderr
     assert not (tmp_path / "missing").exists()
     point = orders / "mqstore" / "recovery-point"
+    from mqstore.store.checksum.crc32c import with_crc32c
     from mqstore.store.state import recovery_point_format as point_format
 
-    content = point_format._CONTENT.pack(point_format.MAGIC, 99, 0, 0)
-    point.write_bytes(content + point_format._CRC.pack(point_format._crc32c()(content)))
+    point.write_bytes(with_crc32c(point_format._CONTENT.pack(point_format.MAGIC, 99, 0, 0)))
     assert run("verify", orders).exit_code == 2
 
 

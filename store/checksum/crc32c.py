@@ -1,0 +1,43 @@
+"""CRC-32C, which closes the small files of mqstore's own: a content, then its checksum, big-endian.
+
+RocketMQ's records have CRC-32 instead (crc32.py). Pure functions; threads: any.
+"""
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Final, cast
+
+__all__ = ["CRC32C_BYTES", "content_of", "crc32c", "with_crc32c"]
+
+_CRC = struct.Struct(">I")
+CRC32C_BYTES: Final = _CRC.size
+
+
+@functools.cache
+def _function() -> Callable[[bytes], int]:
+    import crcmod.predefined  # here, because few processes need it and importing costs
+
+    return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
+
+
+def crc32c(data: bytes) -> int:
+    """The CRC-32C of `data` (RFC 3720), unsigned.
+
+    >>> hex(crc32c(b"123456789"))
+    '0xe3069283'
+    """
+    return _function()(data)
+
+
+def with_crc32c(content: bytes) -> bytes:
+    """`content` and its checksum, as a file holds them."""
+    return content + _CRC.pack(crc32c(content))
+
+
+def content_of(data: bytes) -> bytes | None:
+    """The content of what `with_crc32c` made; None when `data` is damaged, or too short for a checksum."""
+    content = data[:-CRC32C_BYTES]
+    if len(data) < CRC32C_BYTES or _CRC.unpack_from(data, len(content))[0] != crc32c(content):
+        return None
+    return content
