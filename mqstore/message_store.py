@@ -31,7 +31,7 @@ from mqstore.lock_watch import LockWatch
 from mqstore.metadata.consumer_offsets import ConsumerOffset
 from mqstore.metadata.pull_permission import refuse_pull, refuse_without_queues
 from mqstore.metadata.topics import MAX_QUEUE_NUMS
-from mqstore.opening import OpeningProgress, StoreParts, open_parts, refresh_parts
+from mqstore.opening import open_parts
 from mqstore.persistence import Persistence
 from mqstore.put.arrivals import ArrivalListener, Arrivals
 from mqstore.put.put_path import PutPath
@@ -56,6 +56,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.service import Service
 from mqstore.store_counters import StoreCounters
 from mqstore.store_layout import StoreLayout
+from mqstore.store_parts import OpeningProgress, StoreParts
 from mqstore.store_stats import ConsumerLag, StoreStats
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class MessageStore:
             if start and not read_only:
                 store._start()
         except BaseException:
-            parts.give_back()
+            parts.release()
             raise
         return store
 
@@ -647,7 +648,7 @@ class MessageStore:
         if self.read_only:
             self._check_open()
             with self._refresh_lock:
-                refresh_parts(self._parts)
+                self._parts.refresh()
 
     def stats(self) -> StoreStats:
         """How the store is doing."""
@@ -767,7 +768,7 @@ class MessageStore:
         # Another writer may own the files as soon as the lock is gone.
         for state in (self.topics, self.subscription_groups, self.consumer_offsets):
             state.refuse(lambda: StoreClosed(self.path))
-        self._parts.give_back(keys_are_lost=self._lock_watch.is_lost)
+        self._parts.release(keys_are_lost=self._lock_watch.is_lost)
         self._released = True
         ForkedStores.remove(self)
 

@@ -13,9 +13,7 @@ It does not start services (message_store.py). Source: DefaultMessageStore#load.
 
 import dataclasses
 import logging
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from mqstore.index.dispatcher import Dispatcher
@@ -39,10 +37,9 @@ from mqstore.settings.directory_config import Role, config_in_force
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import BackupUnfinished, StoreError, StoreNotFound
+from mqstore.store.errors import BackupUnfinished, StoreNotFound
 from mqstore.store.files.file_system import FileLock, FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import RecoveryReport, find_start, recover
@@ -53,68 +50,11 @@ from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store.threads.run_in_thread import run_in_thread
 from mqstore.store_layout import StoreLayout
+from mqstore.store_parts import KeyFeed, OpeningProgress, StoreParts
 
-__all__ = ["KeyFeed", "OpeningProgress", "StoreParts", "open_parts", "refresh_parts"]
+__all__ = ["open_parts"]
 
 _logger = logging.getLogger(__name__)
-
-OpeningProgress = Callable[[str, int, int], None]
-"""Called with (what is being done, bytes done, bytes in all)."""
-
-
-@dataclass(frozen=True)
-class KeyFeed:
-    """A key index, and the dispatcher that brings it the log."""
-
-    index: KeyIndex
-    dispatcher: Dispatcher
-    flush_in_background: Callable[[], None]
-    """Makes durable what should be by now, at each round of persistence; `index.flush` does all."""
-
-
-@dataclass(frozen=True)
-class StoreParts:
-    """The parts of an open store, recovered and caught up.
-
-    config: the settings in force. key_feeds: queries ask the first. index_files: the one of them that is
-    RocketMQ's.
-    """
-
-    layout: StoreLayout
-    config: StoreConfig
-    lock: FileLock | None
-    abort: AbortFile
-    commit_log: CommitLog
-    consume_queues: ConsumeQueueStore
-    dispatcher: Dispatcher
-    key_feeds: tuple[KeyFeed, ...]
-    index_files: IndexFileKeyIndex | None
-    checkpoint: CheckpointFile
-    queue_names: QueueManifestFile
-    recovery_point: RecoveryPointFile
-    delay_levels: DelayLevels
-    topics: TopicConfigs
-    subscription_groups: SubscriptionGroups
-    consumer_offsets: ConsumerOffsets
-    recovery: RecoveryReport
-    settings_file: DirectorySettingsFile
-
-    def give_back(self, *, keys_are_lost: bool = False) -> None:
-        """Close the key indexes, and unlock the directory.
-
-        keys_are_lost: what they have not stored is dropped, for their files may be another writer's.
-        """
-        for feed in self.key_feeds:
-            try:
-                if keys_are_lost:
-                    feed.index.drop()
-                feed.index.close()
-            except (StoreError, OSError) as error:
-                raise_foreign(error)
-                # The log has told of the disk whoever must know, and the keys come from the log.
-                _logger.warning("closing %s: %s", self.layout.root, error)
-        if self.lock is not None:
-            self.lock.release()
 
 
 def open_parts(
@@ -462,21 +402,3 @@ class _Opening:
                 self.layout.keys, commit_log, read_only=self.read_only, file_system=self.file_system
             )
         return MemoryKeyIndex(commit_log)
-
-
-def refresh_parts(parts: StoreParts) -> None:
-    """Take notice of what a live writer has added to a store that was opened for reading only.
-
-    Raises FilesVanished.
-    """
-    log = parts.commit_log
-    end_offset = log.max_offset
-
-    def read() -> None:
-        # The queues first: what they point to is then in the log that is looked at afterwards.
-        parts.consume_queues.load(log.min_offset)
-        log.load()
-        # Everything before the old end was walked already; 0: nothing behind it is to be searched.
-        recover(log, max(end_offset, log.min_offset), 0, writable=False)
-
-    listing_again(parts.layout.root, read)

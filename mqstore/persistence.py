@@ -24,12 +24,12 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from mqstore.duty_cycle import DutyCycle
 from mqstore.lock_watch import LockWatch
-from mqstore.opening import StoreParts
 from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.state.recovery_point_format import RecoveryPoint
+from mqstore.store.threads.duty_cycle import DutyCycle
+from mqstore.store_parts import StoreParts
 
 __all__ = ["Persistence"]
 

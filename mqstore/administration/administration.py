@@ -28,13 +28,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from mqstore.opening import StoreParts
 from mqstore.persistence import Persistence
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.errors import QueueIllegal, SubscriptionGroupNotExist, TopicIllegal, TopicNotExist
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_system_topic
 from mqstore.store.threads.run_in_thread import run_in_thread
+from mqstore.store_parts import StoreParts
 
 __all__ = ["Administration", "DeletedTopic"]
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mqstore.message_store import MessageStore
-from mqstore.opening import OpeningProgress
 from mqstore.settings.directory_config import remember, tool_config
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.clock import Clock, SystemClock
@@ -29,6 +28,7 @@ from mqstore.store.log.recovery import recover
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
+from mqstore.store_parts import OpeningProgress
 from mqstore.store_stats import StoreStats
 
 __all__ = ["derive_anew", "forget_keys", "rebuild", "recover_log", "with_index_files"]

@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mqstore.opening import OpeningProgress
 from mqstore.repair.fill_plan import Cover, plan_covers
 from mqstore.repair.rebuild import derive_anew, forget_keys, recover_log, with_index_files
 from mqstore.settings.directory_config import remember
@@ -41,6 +40,7 @@ from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
+from mqstore.store_parts import OpeningProgress
 from mqstore.verify.queue_check import LostMessage
 from mqstore.verify.raw_segments import SegmentReader
 from mqstore.verify.verification import ScanProgress, VerifyReport, nobody_writes, verify, verify_locked

@@ -1,1 +1,1 @@
-"""How background work runs: the loop of a service, an event that wakes it, a call in a thread of its own."""
+"""How background work runs: the loop of a service, a wake-up event, a duty cycle, a call in a new thread."""
