@@ -320,9 +320,7 @@ class ConsumeQueueStore:
             if queue.files  # not deleted meanwhile
         }
         with self._guard:
-            known = self.durable_manifest
-            if not added.items() <= known.files.items():
-                self.durable_manifest = known._replace(files={**known.files, **added})
+            self.durable_manifest = self.durable_manifest.plus(added)
 
     # -- recovery and retention -----------------------------------------------------------------------
 
@@ -355,11 +353,7 @@ class ConsumeQueueStore:
             (queue.topic, queue.queue_id): queue.files[0].start_offset for queue in queues if queue.files
         }
         with self._guard:
-            files = {
-                name: files._replace(first=firsts.get(name, files.first))
-                for name, files in self.durable_manifest.files.items()
-            }
-            self.durable_manifest = QueueManifest(commit_log_min_offset, files)
+            self.durable_manifest = self.durable_manifest.trimmed(commit_log_min_offset, firsts)
         return count
 
     def delete_topic(self, topic: str, end_offset: int = 0) -> int:
@@ -395,12 +389,7 @@ class ConsumeQueueStore:
         queue = self.find_or_create(topic, queue_id)
         with self._moving:
             with self._guard:
-                files = {
-                    name: files
-                    for name, files in self.durable_manifest.files.items()
-                    if name != (topic, queue_id)
-                }
-                self.durable_manifest = self.durable_manifest._replace(files=files)
+                self.durable_manifest = self.durable_manifest.without((topic, queue_id))
             queue.destroy()
             self._ends.retire(queue)
             # Last: one that is half deleted is still known, and can be deleted again.

@@ -38,10 +38,27 @@ class QueueFiles(NamedTuple):
 
 
 class QueueManifest(NamedTuple):
-    """The files of each queue (topic, queue id), of a log that began at `log_min_offset`."""
+    """The files of each queue (topic, queue id), of a log that began at `log_min_offset`. Immutable."""
 
     log_min_offset: int
     files: Mapping[tuple[str, int], QueueFiles]
+
+    def plus(self, added: Mapping[tuple[str, int], QueueFiles]) -> "QueueManifest":
+        """With these files of some queues; the same object when it has them already."""
+        if added.items() <= self.files.items():
+            return self
+        return self._replace(files={**self.files, **added})
+
+    def without(self, queue: tuple[str, int]) -> "QueueManifest":
+        """Without a queue that is deleted."""
+        return self._replace(files={name: files for name, files in self.files.items() if name != queue})
+
+    def trimmed(self, log_min_offset: int, firsts: Mapping[tuple[str, int], int]) -> "QueueManifest":
+        """After retention: where the log begins now, and the first file of each queue that has one."""
+        files = {
+            name: files._replace(first=firsts.get(name, files.first)) for name, files in self.files.items()
+        }
+        return QueueManifest(log_min_offset, files)
 
     def has_all_of(self, earlier: "QueueManifest") -> bool:
         """Whether no file is missing that was there earlier, but for those that retention takes.
