@@ -192,7 +192,7 @@ class MessageStore:
         )
         try:
             store = cls(parts, path, parts.config, read_only=read_only, clock=clock, file_system=file_system)
-            store.delivery.load(writable=not read_only)
+            store.delivery.load(read_only=read_only)
             if start and not read_only:
                 store._start()
         except BaseException:

@@ -151,7 +151,7 @@ class _Opening:
         recovery_point = RecoveryPointFile(file_system, layout.recovery_point)
         recovery_point.load()
         commit_log = CommitLog(
-            file_system, layout.commit_log, self.config, self.clock, writable=not self.read_only
+            file_system, layout.commit_log, self.config, self.clock, read_only=self.read_only
         )
         commit_log.load()
         clean = not abort.exists()
@@ -230,7 +230,7 @@ class _Opening:
             self.layout.consume_queues,
             self.config,
             self.directory.delays.as_array(),
-            writable=not self.read_only,
+            read_only=self.read_only,
             after_crash=not clean,
             without_queues=topics.without_queues,
         )
@@ -246,7 +246,7 @@ class _Opening:
             commit_log,
             start_offset,
             point.log_offset if point is not None else None,
-            writable=not self.read_only,
+            read_only=self.read_only,
             on_progress=None
             if on_progress is None
             else lambda done, total: on_progress("recover", done, total),
@@ -357,7 +357,7 @@ class _Opening:
 
     def _adopt_index_files(self) -> None:
         """Go on with the sizes of the index files that are there. Raises SegmentSizeMismatch."""
-        row = IndexFileList(self.file_system, self.layout.index, self._index_file_size, writable=False)
+        row = IndexFileList(self.file_system, self.layout.index, self._index_file_size, read_only=True)
         row.load()
         self.config = dataclasses.replace(
             self.config, max_hash_slot_num=row.size.slot_count, max_index_num=row.size.entry_count

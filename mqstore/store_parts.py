@@ -84,7 +84,7 @@ class StoreParts:
             self.consume_queues.load(log.min_offset)
             log.load()
             # All before the old end has been walked already. 0: nothing behind the end is searched.
-            recover(log, max(end_offset, log.min_offset), 0, writable=False)
+            recover(log, max(end_offset, log.min_offset), 0, read_only=True)
 
         listing_again(self.layout.root, read)
 

@@ -76,7 +76,7 @@ class IndexFile:
         path: Path,
         size: IndexFileSize,
         *,
-        writable: bool,
+        read_only: bool,
         create: bool = False,
     ) -> None:
         """Map a file of the right length, or create one. Raises StoreFull; then there is no new file."""
@@ -87,7 +87,7 @@ class IndexFile:
             path,
             size.file_bytes,
             reserve_window_bytes=_RESERVE_WINDOW_BYTES,
-            writable=writable,
+            read_only=read_only,
             create=create,
         )
         # Entries are reserved from here on.

@@ -85,7 +85,7 @@ class IndexFileKeyIndex:
         # Called before a file is made to end later: makes that time durable, and the log up to now.
         self.vouch: Callable[[int], None] = _vouch_for_nothing
         # All of these under _lock.
-        self._row = IndexFileList(file_system, directory, size, writable=not read_only)
+        self._row = IndexFileList(file_system, directory, size, read_only=read_only)
         self._recovery = IndexRecovery(self._row, commit_log, with_tags=with_tags)
         self._point_file = IndexPointFile(file_system, point_path)
         self._is_closed = False

@@ -44,14 +44,14 @@ class IndexFileList:
     """The files of one directory, oldest first."""
 
     def __init__(
-        self, file_system: FileSystem, directory: Path, size: IndexFileSize, *, writable: bool
+        self, file_system: FileSystem, directory: Path, size: IndexFileSize, *, read_only: bool
     ) -> None:
         """size: of the files to come; those that are there may have another (`load`)."""
         self.directory = directory
         self.files: list[IndexFile] = []
         self._file_system = file_system
         self.size = size
-        self._writable = writable
+        self._read_only = read_only
         # What `make_disk_follow` has to do: files to delete, and whether the last one was cut.
         self._dropped: list[Path] = []
         self._is_cut = False
@@ -65,7 +65,7 @@ class IndexFileList:
         """
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_index_file(entry)]
         while entries and entries[-1].size_bytes == 0:
-            if self._writable:
+            if not self._read_only:
                 self._file_system.delete(self.directory / entries[-1].name)
             entries.pop()
         if entries and self.size.file_bytes not in [entry.size_bytes for entry in entries]:
@@ -80,7 +80,7 @@ class IndexFileList:
         file_bytes = row_file_bytes(entries) or 0
         paths = [self.directory / entry.name for entry in entries if entry.size_bytes == file_bytes]
         for path in paths if file_bytes > HEADER_BYTES else ():
-            slot_count = find_slot_count(self._file_system.map(path, file_bytes, writable=False).view)
+            slot_count = find_slot_count(self._file_system.map(path, file_bytes, read_only=True).view)
             if slot_count is not None:
                 entry_bytes = file_bytes - HEADER_BYTES - SLOT_BYTES * slot_count
                 return IndexFileSize(slot_count, entry_bytes // ENTRY_BYTES)
@@ -92,7 +92,7 @@ class IndexFileList:
 
     def _open(self, name: str, *, create: bool = False) -> IndexFile:
         path = self.directory / name
-        return IndexFile(self._file_system, path, self.size, writable=self._writable, create=create)
+        return IndexFile(self._file_system, path, self.size, read_only=self._read_only, create=create)
 
     @property
     def is_changed(self) -> bool:

@@ -83,12 +83,12 @@ class LmdbEnvironment:
     _open_guard: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(
-        self, file_system: FileSystem, directory: Path, contents: Contents, *, writable: bool
+        self, file_system: FileSystem, directory: Path, contents: Contents, *, read_only: bool
     ) -> None:
         self.path = directory.resolve()
         self._max_commit_bytes = contents.max_commit_bytes
         # Under _open_guard.
-        self.has_writer = writable
+        self.has_writer = not read_only
         self.holders: set[object] = set()
         self._file_system = file_system
         self.process_id = os.getpid()
@@ -99,9 +99,9 @@ class LmdbEnvironment:
         self._is_closed = False
         # A snapshot and what was made of it (`read_kept`). Under _gate.
         self._kept: tuple[Transaction, object] | None = None
-        self._environment = self._open(writable=writable)
+        self._environment = self._open(read_only=read_only)
 
-    def _open(self, *, writable: bool) -> "lmdb.Environment":
+    def _open(self, *, read_only: bool) -> "lmdb.Environment":
         import lmdb
 
         for name in ("data.mdb", "lock.mdb"):
@@ -110,13 +110,13 @@ class LmdbEnvironment:
                 self._file_system.read_at(self.path / name, 0, 0)
         self._refuse_damaged()
         self._has_lock_file = self._file_system.keeps_reserved_room(self.path)
-        if writable and self._has_lock_file and not self._file_system.exists(self.path / "lock.mdb"):
+        if not read_only and self._has_lock_file and not self._file_system.exists(self.path / "lock.mdb"):
             self._file_system.write(self.path / "lock.mdb", bytes(_LOCK_FILE_BYTES))
         open_here = partial(
             lmdb.open,
             str(self.path),
             map_size=_FIRST_MAP_BYTES,
-            readonly=not writable,
+            readonly=read_only,
             mode=0o666,
             readahead=False,
         )
@@ -124,12 +124,12 @@ class LmdbEnvironment:
             try:
                 environment = open_here(lock=self._has_lock_file)
             except (lmdb.ReadonlyError, PermissionError):
-                if writable:
+                if not read_only:
                     raise
                 # Nobody who may not write here can tell the writer what it reads. On a medium that is
                 # read-only there is no writer; elsewhere a torn read costs hits, and never adds one.
                 environment = open_here(lock=False)
-            if writable:
+            if not read_only:
                 # Slots of readers that were killed would keep old pages from being used again.
                 environment.reader_check()
         return environment
@@ -156,7 +156,7 @@ class LmdbEnvironment:
         with self._gate:
             self._forget_kept()
             self._environment.close()
-            self._environment = self._open(writable=True)
+            self._environment = self._open(read_only=False)
 
     def end_writing(self) -> None:
         """There is no writer in this process any more: from now on another may write."""
@@ -388,29 +388,29 @@ def acquire_writable(
 
 
 def _open_or_begin_anew(file_system: FileSystem, directory: Path, contents: Contents) -> LmdbEnvironment:
-    environment = _open_usable(file_system, directory, contents, writable=True)
+    environment = _open_usable(file_system, directory, contents, read_only=False)
     if environment is None:
         # Nothing is lost with it: all of it comes from the log.
         delete_files(file_system, directory)
-        environment = LmdbEnvironment(file_system, directory, contents, writable=True)
+        environment = LmdbEnvironment(file_system, directory, contents, read_only=False)
     file_system.sync_directory(directory)
     return environment
 
 
 def _open_usable(
-    file_system: FileSystem, directory: Path, contents: Contents, *, writable: bool
+    file_system: FileSystem, directory: Path, contents: Contents, *, read_only: bool
 ) -> LmdbEnvironment | None:
     """The environment in a folder; None when it is damaged or of another version, or cannot be read."""
     environment = None
     try:
-        environment = LmdbEnvironment(file_system, directory, contents, writable=writable)
+        environment = LmdbEnvironment(file_system, directory, contents, read_only=read_only)
         if environment.read(contents.is_usable):
             return environment
     except KeyIndexDamaged:
         pass
     except StoreError:
         # A reader has the log to fall back on.
-        if writable:
+        if not read_only:
             raise
     except BaseException:
         # An interrupt (Ctrl-C): LMDB opens a folder once.
@@ -433,7 +433,7 @@ def acquire_readable(
             return known
         if not file_system.exists(directory / "data.mdb"):
             return None
-        environment = _open_usable(file_system, directory, contents, writable=False)
+        environment = _open_usable(file_system, directory, contents, read_only=True)
         return _register(environment, holder) if environment is not None else None
 
 
@@ -443,7 +443,7 @@ def _register(environment: LmdbEnvironment, holder: object) -> LmdbEnvironment:
     return environment
 
 
-def release(environment: LmdbEnvironment, holder: object, *, writable: bool) -> None:
+def release(environment: LmdbEnvironment, holder: object, *, read_only: bool) -> None:
     """Give back what `acquire_writable` or `acquire_readable` gave; the last one closes it.
 
     May be done again where an interrupt came in between: the holder is forgotten last.
@@ -451,7 +451,7 @@ def release(environment: LmdbEnvironment, holder: object, *, writable: bool) -> 
     with LmdbEnvironment._open_guard:
         if holder not in environment.holders:
             return
-        if writable:
+        if not read_only:
             environment.end_writing()
         if len(environment.holders) == 1:
             environment.close()
@@ -459,11 +459,11 @@ def release(environment: LmdbEnvironment, holder: object, *, writable: bool) -> 
         environment.holders.discard(holder)
 
 
-def give_up(directory: Path, holder: object, *, writable: bool) -> None:
+def give_up(directory: Path, holder: object, *, read_only: bool) -> None:
     """As `release`, for one who may not have been given anything."""
     environment = LmdbEnvironment._opened.get(directory.resolve())
     if environment is not None:
-        release(environment, holder, writable=writable)
+        release(environment, holder, read_only=read_only)
 
 
 def delete_files(file_system: FileSystem, directory: Path) -> None:

@@ -92,7 +92,7 @@ class LmdbKeyIndex:
             if not read_only:
                 self._agree_with_log()
         except BaseException:
-            give_up(directory, self, writable=not read_only)
+            give_up(directory, self, read_only=read_only)
             raise
 
     def _agree_with_log(self) -> None:
@@ -268,7 +268,7 @@ class LmdbKeyIndex:
         self._is_closed = True
         self._buffer.clear()
         if self._environment is not None:
-            release(self._environment, self, writable=not self._read_only)
+            release(self._environment, self, read_only=self._read_only)
             self._environment = None
 
     def _check_open(self) -> None:

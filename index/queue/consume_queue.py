@@ -99,7 +99,7 @@ class ConsumeQueue:
         *,
         file_size_bytes: int,
         reserve_window_bytes: int,
-        writable: bool = True,
+        read_only: bool = False,
         after_crash: bool = False,
     ) -> None:
         """after_crash: entries may be missing at the end; `truncate` follows."""
@@ -117,7 +117,7 @@ class ConsumeQueue:
             directory,
             file_size_bytes,
             reserve_window_bytes=reserve_window_bytes,
-            writable=writable,
+            read_only=read_only,
             size_key="mapped_file_size_consume_queue",
             is_derived=True,
             after_crash=after_crash,

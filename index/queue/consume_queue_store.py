@@ -54,7 +54,7 @@ class ConsumeQueueStore:
         config: StoreConfig,
         delay_tables: npt.NDArray[np.int64],
         *,
-        writable: bool = True,
+        read_only: bool = False,
         after_crash: bool = False,
         without_queues: Container[str] = frozenset(),
     ) -> None:
@@ -74,7 +74,7 @@ class ConsumeQueueStore:
         self.delay_tables = delay_tables
         # Replaced under _moving, or before anything is absorbed.
         self.deleted = DeletedTopics({})
-        self._writable = writable
+        self._read_only = read_only
         self._after_crash = after_crash
         self._commit_log_min_offset = 0
         self._guard = threading.Lock()
@@ -104,11 +104,11 @@ class ConsumeQueueStore:
                         self._unloaded.add((topic, int(queue_id)))
             self._unloaded -= self._queues.keys()
             loaded = tuple(self._queues.values())
-            if self._writable:
+            if not self._read_only:
                 found = {queue: files for queue in self._unloaded if (files := self._files_of(queue))}
                 self.durable_manifest = QueueManifest(commit_log_min_offset, found)
         for queue in loaded:
-            if self._writable or queue.is_same_on_disk():
+            if not self._read_only or queue.is_same_on_disk():
                 queue.load(commit_log_min_offset)
             else:
                 self._forget(queue)
@@ -171,7 +171,7 @@ class ConsumeQueueStore:
             queue_id,
             file_size_bytes=self._config.mapped_file_size_consume_queue,
             reserve_window_bytes=self._config.reserve_window_consume_queue,
-            writable=self._writable,
+            read_only=self._read_only,
             after_crash=self._after_crash,
         )
         if (topic, queue_id) in self._unloaded:

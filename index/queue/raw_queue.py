@@ -73,7 +73,7 @@ class QueueEntries:
             if position >= size_bytes:
                 continue
             # Asked for holes only; no page of it is touched.
-            region = self._file_system.map(self.directory / file_name(start), size_bytes, writable=False)
+            region = self._file_system.map(self.directory / file_name(start), size_bytes, read_only=True)
             while (position := region.next_data(position)) < size_bytes:
                 first = (start + position) // ENTRY_BYTES
                 stop = min(first + _PIECE_ENTRIES, -(-(start + size_bytes) // ENTRY_BYTES))

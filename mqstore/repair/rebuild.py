@@ -92,7 +92,7 @@ def recover_log(file_system: FileSystem, layout: StoreLayout, config: StoreConfi
     point_file = RecoveryPointFile(file_system, layout.recovery_point)
     point = point_file.load()
     durable_offset = point.log_offset if point is not None else None
-    report = recover(log, log.min_offset, durable_offset, writable=True)
+    report = recover(log, log.min_offset, durable_offset, read_only=False)
     point_file.save(RecoveryPoint(report.end_offset, min(log.min_offset, report.end_offset)))
 
 

@@ -331,7 +331,7 @@ def _found_index_sizes(
     if size_bytes is None or size_bytes == expected_bytes:
         return {}
     newest = next(entry.name for entry in reversed(entries) if entry.size_bytes == size_bytes)
-    slots = find_slot_count(file_system.map(directory / newest, size_bytes, writable=False).view)
+    slots = find_slot_count(file_system.map(directory / newest, size_bytes, read_only=True).view)
     slots = slots or (size_bytes - HEADER_BYTES) // (SLOT_BYTES + 4 * INDEX_ENTRY_BYTES)
     entry_bytes = size_bytes - HEADER_BYTES - SLOT_BYTES * slots
     return {"max_hash_slot_num": slots, "max_index_num": entry_bytes // INDEX_ENTRY_BYTES}

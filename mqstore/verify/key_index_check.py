@@ -101,7 +101,7 @@ class KeyIndexCheck:
     def close(self) -> None:
         """Give LMDB back."""
         if self._environment is not None:
-            release(self._environment, self, writable=False)
+            release(self._environment, self, read_only=True)
             self._environment = None
 
     def __repr__(self) -> str:

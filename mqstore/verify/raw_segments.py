@@ -117,7 +117,7 @@ class SegmentReader:
 
     def next_data(self, position: int) -> int:
         """Position of the first byte at or after `position` that is not zero; the file's size if none is."""
-        region = self._file_system.map(self.segment.path, self.segment.size_bytes, writable=False)
+        region = self._file_system.map(self.segment.path, self.segment.size_bytes, read_only=True)
         while position < self.segment.size_bytes:
             # Asks the file system for holes; no page is touched.
             position = region.next_data(position)

@@ -144,11 +144,11 @@ class DeliveryService:
 
     # -- life -----------------------------------------------------------------------------------------
 
-    def load(self, *, writable: bool = True) -> None:
+    def load(self, *, read_only: bool = False) -> None:
         """Read delayOffset.json and take up each level where it says. Once, before anything else.
 
         The queues must be complete: an offset beyond the end of its queue is lowered to it, at once also
-        on disk if that is `writable`, otherwise the messages that fill the gap would be skipped after the
+        on disk unless `read_only`, otherwise the messages that fill the gap would be skipped after the
         next crash. Raises StateFileCorrupt.
         """
         lowered: dict[int, int] = {}
@@ -160,7 +160,7 @@ class DeliveryService:
             return clamped
 
         self._delay_offsets.load(clamp)
-        if lowered and writable:
+        if lowered and not read_only:
             self._delay_offsets.persist(lowered)
         self._levels = tuple(self._level(level) for level in self._known_levels())
 

@@ -131,7 +131,7 @@ class FileSystem(Protocol):
         ...
 
     def map(
-        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+        self, path: Path, size_bytes: int, *, create: bool = False, read_only: bool = False
     ) -> MappedRegion:
         """Map `path`. With `create`, a missing file is made, `size_bytes` long and all zero.
 

@@ -63,7 +63,7 @@ def copy_file(
     file_system.delete(target)
     region = file_system.map(target, size_bytes or length_bytes, create=True)
     # Asked for holes only, which may be longer than any disk; no page of it is touched.
-    holes = file_system.map(source, position + length_bytes, writable=False)
+    holes = file_system.map(source, position + length_bytes, read_only=True)
     at = 0
     while (at := holes.next_data(position + at) - position) < length_bytes:
         stop = min(at + _CHUNK_BYTES, length_bytes)
@@ -92,7 +92,7 @@ def copy_data(
     if not size_bytes:
         file_system.write(target, b"")
         return None
-    holes = file_system.map(source, size_bytes, writable=False)
+    holes = file_system.map(source, size_bytes, read_only=True)
     region = file_system.map(target, size_bytes, create=True)
     at = 0
     while (at := holes.next_data(at)) < length_bytes:

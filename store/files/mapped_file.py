@@ -40,7 +40,7 @@ class MappedFile:
         size_bytes: int,
         *,
         reserve_window_bytes: int,
-        writable: bool,
+        read_only: bool,
         create: bool = False,
         rests: bool = False,
     ) -> None:
@@ -59,7 +59,7 @@ class MappedFile:
         self.on_low_space: Callable[[], None] | None = None
         self._file_system = file_system
         self._reserve_window_bytes = reserve_window_bytes
-        self._writable = writable
+        self._read_only = read_only
         self._rests = rests
         self._reserve_lock = threading.Lock()
         self._map_lock = threading.Lock()
@@ -72,7 +72,7 @@ class MappedFile:
         self._stale_end = 0
 
     def _map(self, *, create: bool = False) -> MappedRegion:
-        return self._file_system.map(self.path, self.size_bytes, create=create, writable=self._writable)
+        return self._file_system.map(self.path, self.size_bytes, create=create, read_only=self._read_only)
 
     @property
     def region(self) -> MappedRegion:

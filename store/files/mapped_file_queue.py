@@ -30,7 +30,7 @@ class MappedFileQueue:
         file_size_bytes: int,
         *,
         reserve_window_bytes: int,
-        writable: bool,
+        read_only: bool,
         size_key: str,
         is_derived: bool = False,
         after_crash: bool = False,
@@ -46,7 +46,7 @@ class MappedFileQueue:
         self.files: tuple[MappedFile, ...] = ()
         self._file_system = file_system
         self._reserve_window_bytes = reserve_window_bytes
-        self._writable = writable
+        self._read_only = read_only
         self._size_key = size_key
         self._is_derived = is_derived
         self._ends_at_gap = is_derived and after_crash
@@ -78,7 +78,7 @@ class MappedFileQueue:
             if files and int(entry.name) != files[-1].end_offset:
                 raise CorruptRecord(path, 0, f"a file {file_name(files[-1].end_offset)} before it", "none")
             files.append(known.get(entry.name) or self._open(path))
-        if self._writable:
+        if not self._read_only:
             for entry in reversed(interrupted):
                 self._file_system.delete(self.directory / entry.name)
         self.files = tuple(files)
@@ -102,7 +102,7 @@ class MappedFileQueue:
             path,
             self.file_size_bytes,
             reserve_window_bytes=self._reserve_window_bytes,
-            writable=self._writable,
+            read_only=self._read_only,
             create=create,
             rests=self._is_derived,
         )

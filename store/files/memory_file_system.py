@@ -23,14 +23,16 @@ class MemoryMappedRegion:
     """A file of fixed length in memory."""
 
     def __init__(
-        self, path: Path, content: bytearray, file_system: "MemoryFileSystem", *, writable: bool
+        self, path: Path, content: bytearray, file_system: "MemoryFileSystem", *, read_only: bool
     ) -> None:
         self._path = path
         self._file_system = file_system
         self.size_bytes = len(content)
-        self.view = memoryview(content) if writable else memoryview(content).toreadonly()
+        self.view = memoryview(content).toreadonly() if read_only else memoryview(content)
         # The view keeps the bytes where they are.
-        self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(content)) if writable and content else 0
+        self.address = (
+            ctypes.addressof(ctypes.c_ubyte.from_buffer(content)) if not read_only and content else 0
+        )
 
     def write(self, position: int, data: BytesLike) -> None:
         self.view[position : position + len(data)] = data
@@ -109,14 +111,14 @@ class MemoryFileSystem:
         return True
 
     def map(
-        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+        self, path: Path, size_bytes: int, *, create: bool = False, read_only: bool = False
     ) -> MemoryMappedRegion:
         with self._guard:
             if create and not self._files.get(path):
                 self._need_parent(path)
                 self._files[path] = bytearray(size_bytes)
                 self._modified_ms[path] = self._clock.now_ms()
-            return MemoryMappedRegion(path, self._file(path), self, writable=writable)
+            return MemoryMappedRegion(path, self._file(path), self, read_only=read_only)
 
     def read(self, path: Path) -> bytes:
         with self._guard:

@@ -73,10 +73,10 @@ class OsMappedRegion:
 
     writes_through_mapping = True
 
-    def __init__(self, path: Path, size_bytes: int, descriptor: int, *, writable: bool) -> None:
+    def __init__(self, path: Path, size_bytes: int, descriptor: int, *, read_only: bool) -> None:
         """descriptor: of the open file; it belongs to the region from now on."""
         self.path = path
-        self._writable = writable
+        self._read_only = read_only
         # Guards _descriptor between a sync and a rest of two threads.
         self._guard = threading.RLock()
         # As _guard, between a write by a call and a rest: no write waits for a sync. Taken first.
@@ -87,17 +87,17 @@ class OsMappedRegion:
         # Of a file whose syncs somebody waits for.
         self._timed_sync: TimedSync | None = None
         self.size_bytes = size_bytes
-        is_mapped_writable = writable and self.writes_through_mapping
+        is_view_read_only = read_only or not self.writes_through_mapping
         try:
             with _room_for(path):
-                self._buffer = _map(descriptor, size_bytes, writable=is_mapped_writable)
+                self._buffer = _map(descriptor, size_bytes, read_only=is_view_read_only)
         finally:
             self.rest()
         if size_bytes < _READ_AHEAD_BYTES:
             _libc.madvise(ctypes.addressof(self._buffer), size_bytes, mmap.MADV_RANDOM)
         view = memoryview(self._buffer).cast("B")
-        self.view = view if is_mapped_writable else view.toreadonly()
-        self.address = ctypes.addressof(self._buffer) if is_mapped_writable else 0
+        self.view = view.toreadonly() if is_view_read_only else view
+        self.address = 0 if is_view_read_only else ctypes.addressof(self._buffer)
 
     def write(self, position: int, data: BytesLike) -> None:
         self.view[position : position + len(data)] = data
@@ -203,7 +203,7 @@ class OsMappedRegion:
     def _open(self) -> int:
         if self._descriptor is None:
             with _room_for(self.path):
-                self._descriptor = _open(self.path, create=False, writable=self._writable)
+                self._descriptor = _open(self.path, create=False, read_only=self._read_only)
         return self._descriptor
 
     def __del__(self) -> None:
@@ -265,13 +265,13 @@ def _opened(path: Path, *, for_sync: bool = True) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _open(path: Path, *, create: bool, writable: bool) -> int:
-    return open_regular(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))
+def _open(path: Path, *, create: bool, read_only: bool) -> int:
+    return open_regular(path, (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0))
 
 
-def _map(descriptor: int, size_bytes: int, *, writable: bool) -> "ctypes.Array[ctypes.c_ubyte]":
+def _map(descriptor: int, size_bytes: int, *, read_only: bool) -> "ctypes.Array[ctypes.c_ubyte]":
     """Map a whole file; it is unmapped when the last view of the returned buffer is gone."""
-    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    protection = mmap.PROT_READ | (0 if read_only else mmap.PROT_WRITE)
     address = _libc.mmap(None, size_bytes, protection, mmap.MAP_SHARED, descriptor, 0)
     if address == _MAP_FAILED:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -330,19 +330,19 @@ class OsFileSystem:
         self._mapped_writes = mapped_writes
 
     def map(
-        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+        self, path: Path, size_bytes: int, *, create: bool = False, read_only: bool = False
     ) -> OsMappedRegion:
         with _room_for(path, size_bytes if create else 0):
-            descriptor = _open(path, create=create, writable=writable)
+            descriptor = _open(path, create=create, read_only=read_only)
             try:
                 if create and os.fstat(descriptor).st_size == 0:
                     os.ftruncate(descriptor, size_bytes)
-                is_mapped = not writable or self._writes_through_mapping(descriptor)
+                is_mapped = read_only or self._writes_through_mapping(descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
         kind = OsMappedRegion if is_mapped else OsCalledRegion
-        return kind(path, size_bytes, descriptor, writable=writable)
+        return kind(path, size_bytes, descriptor, read_only=read_only)
 
     def keeps_reserved_room(self, path: Path) -> bool:
         with _opened(path) as descriptor:

@@ -86,14 +86,14 @@ class CommitLog:
         config: StoreConfig,
         clock: Clock,
         *,
-        writable: bool = True,
+        read_only: bool = False,
     ) -> None:
         self.files = MappedFileQueue(
             file_system,
             directory,
             config.mapped_file_size_commit_log,
             reserve_window_bytes=config.reserve_window_commit_log,
-            writable=writable,
+            read_only=read_only,
             size_key="mapped_file_size_commit_log",
         )
         self.path = directory

@@ -127,7 +127,7 @@ def recover(
     start_offset: int,
     durable_offset: int | None,
     *,
-    writable: bool,
+    read_only: bool,
     on_progress: Callable[[int, int], None] | None = None,
     on_settled: Callable[[int], None] | None = None,
     on_walk: Callable[[], object] | None = None,
@@ -142,10 +142,10 @@ def recover(
     Reading only, that is in the report, and the log ends before the damage.
     """
     settling = _Settling(log, start_offset, durable_offset, on_settled)
-    walk = _Walk(log, start_offset, on_progress, settling.settle_segment if writable else None, on_walk)
+    walk = _Walk(log, start_offset, on_progress, None if read_only else settling.settle_segment, on_walk)
     walk.run()
     damage = _find_damage(log, walk.end_offset, durable_offset)
-    if damage is not None and writable:
+    if damage is not None and not read_only:
         raise damage
     end_offset = walk.end_offset
     if damage is not None:
@@ -154,7 +154,7 @@ def recover(
         damage = damage if walk.end_offset == end_offset else None
         end_offset = walk.end_offset
     erased_bytes = 0
-    if writable:
+    if not read_only:
         erased_bytes = _cut(log, end_offset)
         settling.settle_rest(end_offset)
     log.set_end(end_offset, walk.last_store_timestamp)

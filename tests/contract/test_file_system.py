@@ -76,7 +76,7 @@ def test_all_mappings_of_a_file_are_one(file_system: FileSystem, path: Path) -> 
 def test_a_mapping_for_reading_cannot_be_written(file_system: FileSystem, path: Path) -> None:
     """And sees what others write."""
     writer = file_system.map(path, SIZE, create=True)
-    reader = file_system.map(path, SIZE, writable=False)
+    reader = file_system.map(path, SIZE, read_only=True)
     assert reader.view.readonly
     with pytest.raises(TypeError):
         reader.write(0, b"x")
@@ -92,7 +92,7 @@ def test_an_address_leads_to_the_bytes_or_is_not_given(
     """What compiled loops write in place is what a view shows; a mapping for reading gives no address."""
     region = file_system.map(path, SIZE, create=True)
     region.reserve(0, SIZE)
-    assert file_system.map(path, SIZE, writable=False).address == 0
+    assert file_system.map(path, SIZE, read_only=True).address == 0
     if region.address:
         ctypes.memmove(region.address + 100, b"in place", 8)
         assert bytes(region.view[99:109]) == b"\0in place\0"

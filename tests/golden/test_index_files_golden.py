@@ -36,9 +36,9 @@ class Broker(NamedTuple):
     def open_log(self) -> CommitLog:
         """Its log, recovered for reading."""
         config = StoreConfig(mapped_file_size_commit_log=self.segment_bytes, max_message_size=20_000)
-        log = CommitLog(OsFileSystem(), self.path / "commitlog", config, ManualClock(), writable=False)
+        log = CommitLog(OsFileSystem(), self.path / "commitlog", config, ManualClock(), read_only=True)
         log.load()
-        recover(log, 0, 0, writable=False)
+        recover(log, 0, 0, read_only=True)
         return log
 
     def index_files(self) -> list[bytes]:

@@ -30,7 +30,7 @@ def test_every_key_of_the_manifest_is_found(
     """And only those: 2,897 entries in each directory."""
     rows = manifest_rows(name)
     directory = golden_directory(name) / "commitlog"
-    log = CommitLog(OsFileSystem(), directory, CONFIG, ManualClock(), writable=False)
+    log = CommitLog(OsFileSystem(), directory, CONFIG, ManualClock(), read_only=True)
     log.load()
     log.set_end(max(row["phy"] + row["size"] for row in rows), 0)
     expected: defaultdict[tuple[str, str], set[int]] = defaultdict(set)

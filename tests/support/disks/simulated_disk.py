@@ -80,13 +80,13 @@ class _Inode:
 class SimulatedRegion:
     """A mapped file."""
 
-    def __init__(self, disk: "SimulatedDisk", path: Path, inode: _Inode, *, writable: bool) -> None:
+    def __init__(self, disk: "SimulatedDisk", path: Path, inode: _Inode, *, read_only: bool) -> None:
         self._disk = disk
         self._path = path
         self._inode = inode
         self.size_bytes = len(inode.content)
         view = memoryview(inode.content)
-        self.view = view if writable else view.toreadonly()
+        self.view = view.toreadonly() if read_only else view
         # Each write is to be seen.
         self.address = 0
 
@@ -189,7 +189,7 @@ class SimulatedDisk:
     # -- the seam -------------------------------------------------------------------------------------
 
     def map(
-        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+        self, path: Path, size_bytes: int, *, create: bool = False, read_only: bool = False
     ) -> SimulatedRegion:
         names = self._names(path.parent, path)
         inode = names.get(path.name)
@@ -200,7 +200,7 @@ class SimulatedDisk:
             self.steps.append(Step("create", path, inode.number, size=size_bytes))
         else:
             self.before("map", path)
-        return SimulatedRegion(self, path, inode or self._inode(path), writable=writable)
+        return SimulatedRegion(self, path, inode or self._inode(path), read_only=read_only)
 
     def read(self, path: Path) -> bytes:
         self.before("read", path)

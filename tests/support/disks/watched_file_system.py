@@ -86,10 +86,10 @@ class WatchedFileSystem:
         return self.inner.keeps_reserved_room(path)
 
     def map(
-        self, path: Path, size_bytes: int, *, create: bool = False, writable: bool = True
+        self, path: Path, size_bytes: int, *, create: bool = False, read_only: bool = False
     ) -> WatchedRegion:
         self._note("map", path)
-        region = self.inner.map(path, size_bytes, create=create, writable=writable)
+        region = self.inner.map(path, size_bytes, create=create, read_only=read_only)
         return WatchedRegion(region, path, self._note)
 
     def read(self, path: Path) -> bytes:

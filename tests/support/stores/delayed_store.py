@@ -71,7 +71,7 @@ class DelayedStore:
             Path("/queues"),
             self.config,
             DelayHistory.of(self.levels).as_array(),
-            writable=True,
+            read_only=False,
         )
         self.queues.load()
         self._dispatched_offset = 0

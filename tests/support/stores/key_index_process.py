@@ -29,7 +29,7 @@ def write(log_directory: Path, key_directory: Path) -> None:
 
 
 def read(log_directory: Path, key_directory: Path) -> None:
-    log = open_log(OsFileSystem(), log_directory, ManualClock(), writable=False)
+    log = open_log(OsFileSystem(), log_directory, ManualClock(), read_only=True)
     log.set_end(log.files.end_offset, 0)
     index = LmdbKeyIndex(key_directory, log, read_only=True)
     for line in sys.stdin:

@@ -25,10 +25,10 @@ _CONFIG = StoreConfig(mapped_file_size_commit_log=SEGMENT_BYTES, max_message_siz
 
 
 def open_log(
-    file_system: FileSystem, directory: Path, clock: ManualClock, *, writable: bool = True
+    file_system: FileSystem, directory: Path, clock: ManualClock, *, read_only: bool = False
 ) -> CommitLog:
     """The log in a directory, its end at the end of its last file; set it with `set_end`."""
-    log = CommitLog(file_system, directory, _CONFIG, clock, writable=writable)
+    log = CommitLog(file_system, directory, _CONFIG, clock, read_only=read_only)
     log.load()
     return log
 

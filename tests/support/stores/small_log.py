@@ -40,12 +40,12 @@ class SmallLog:
         directory: Path,
         *,
         clock: ManualClock | None = None,
-        writable: bool = True,
+        read_only: bool = False,
         **settings: Any,
     ) -> None:
         self.clock = clock or ManualClock()
         self.config = small_config(**settings)
-        self.log = CommitLog(file_system, directory, self.config, self.clock, writable=writable)
+        self.log = CommitLog(file_system, directory, self.config, self.clock, read_only=read_only)
         self.log.load()
         self._encoder = MessageEncoder(self.config)
 

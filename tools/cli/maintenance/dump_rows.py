@@ -153,7 +153,7 @@ def _is_number(name: str, digits: int) -> bool:
 def _view(path: Path) -> memoryview:
     """The whole file, mapped for reading."""
     size_bytes = path.stat().st_size
-    return OsFileSystem().map(path, size_bytes, writable=False).view if size_bytes else memoryview(b"")
+    return OsFileSystem().map(path, size_bytes, read_only=True).view if size_bytes else memoryview(b"")
 
 
 def _records(path: Path, start_offset: int) -> Iterator[RecordRow]:

@@ -28,7 +28,7 @@ def index_file(
 ) -> bytes:
     """A file into which entries of (hash, physical offset) were put."""
     file_system.make_directories(path.parent)
-    file = IndexFile(file_system, path, size, writable=True, create=True)
+    file = IndexFile(file_system, path, size, read_only=False, create=True)
     if keys:
         file.put(np.array([(code, 1_726_740_000_000, offset) for code, offset in keys], np.int64))
     file.write_back()
@@ -88,6 +88,6 @@ def test_a_file_longer_than_any_that_rocketmq_maps_is_not_searched(tmp_path: Pat
     path = tmp_path / "20260101000000000"
     path.write_bytes(encode_header(IndexHeader(1, 2, 3, 4, 5, 6)))
     os.truncate(path, 1 << 33)
-    assert find_slot_count(OsFileSystem().map(path, 1 << 33, writable=False).view) is None
+    assert find_slot_count(OsFileSystem().map(path, 1 << 33, read_only=True).view) is None
     assert path.stat().st_blocks < 1 << 10
     path.unlink()

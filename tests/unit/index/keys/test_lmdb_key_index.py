@@ -184,7 +184,7 @@ def _damage(keys: Path, damage: str) -> None:
     elif damage == "short":
         os.truncate(data, size - 4096)
     else:
-        environment = LmdbEnvironment(OsFileSystem(), keys, lmdb_runs.CONTENTS, writable=True)
+        environment = LmdbEnvironment(OsFileSystem(), keys, lmdb_runs.CONTENTS, read_only=False)
         state = b"MQKI\x00\x00\x00\x02" + bytes(24) if damage == "version" else b"?"
         environment.write(lambda transaction: transaction.put(STATE_KEY, state))
         environment.close()

@@ -56,9 +56,9 @@ def test_a_broker_s_queues_are_rebuilt_byte_for_byte(
     config = StoreConfig(
         mapped_file_size_commit_log=1_048_576, mapped_file_size_consume_queue=6_000, max_message_size=900_000
     )
-    log = CommitLog(OsFileSystem(), golden / "commitlog", config, SystemClock(), writable=False)
+    log = CommitLog(OsFileSystem(), golden / "commitlog", config, SystemClock(), read_only=True)
     log.load()
-    recover(log, 0, None, writable=False)
+    recover(log, 0, None, read_only=True)
     levels = DelayHistory.of(DelayLevels.parse(config.message_delay_level)).as_array()
     queues = ConsumeQueueStore(OsFileSystem(), tmp_path / "consumequeue", config, levels)
     queues.load(0)

@@ -465,7 +465,7 @@ def test_a_key_index_that_differs_is_found(tmp_path: Path, kind: str) -> None:
         transaction.put(key, SortedRun(rows).encode())
 
     environment.write(change)
-    release(environment, "a writer", writable=True)
+    release(environment, "a writer", read_only=False)
     report = verify(tmp_path, config)
     found = [finding for finding in report.damages if finding.kind == kind]
     assert found

@@ -457,7 +457,7 @@ def test_loading_for_reading_only_changes_nothing() -> None:
     text = delay_offset_text((1, 50))
     store = DelayedStore(delay_offsets=text)
     store.file_system.write(store.delay_offset_path, text)
-    store.delivery.load(writable=False)
+    store.delivery.load(read_only=True)
     assert store.delay_offset_text == text
     assert store.delivery.pending() == {}
 

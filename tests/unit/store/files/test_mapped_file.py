@@ -18,13 +18,13 @@ SIZE = 65_536
 WINDOW = 8_192
 
 
-def make(file_system: FileSystem, root: Path, *, create: bool = True, writable: bool = True) -> MappedFile:
+def make(file_system: FileSystem, root: Path, *, create: bool = True, read_only: bool = False) -> MappedFile:
     return MappedFile(
         file_system,
         root / file_name(SIZE),
         SIZE,
         reserve_window_bytes=WINDOW,
-        writable=writable,
+        read_only=read_only,
         create=create,
     )
 
@@ -156,7 +156,7 @@ def test_a_file_opened_for_reading_cannot_be_written(
     mapped_file: MappedFile, watched: WatchedFileSystem, root: Path
 ) -> None:
     """And sees what the writer publishes."""
-    reader = make(watched, root, create=False, writable=False)
+    reader = make(watched, root, create=False, read_only=True)
     assert not reader.array.any()
     mapped_file.publish(b"a record")
     assert bytes(reader.view[:8]) == b"a record"

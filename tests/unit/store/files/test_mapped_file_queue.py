@@ -13,13 +13,13 @@ from support.disks.watched_file_system import WatchedFileSystem
 SIZE = 4_096
 
 
-def make(file_system: FileSystem, directory: Path, *, writable: bool = True) -> MappedFileQueue:
+def make(file_system: FileSystem, directory: Path, *, read_only: bool = False) -> MappedFileQueue:
     queue = MappedFileQueue(
         file_system,
         directory,
         SIZE,
         reserve_window_bytes=SIZE,
-        writable=writable,
+        read_only=read_only,
         size_key="mapped_file_size_commit_log",
     )
     queue.load()
@@ -120,7 +120,7 @@ def test_empty_files_at_the_end_are_creations_that_were_cut_short(
     paths = [directory / file_name((1 + index) * SIZE) for index in range(count)]
     for path in paths:
         watched.write(path, b"")
-    assert names(make(watched, directory, writable=False)) == [0]
+    assert names(make(watched, directory, read_only=True)) == [0]
     assert all(watched.exists(path) for path in paths)
     queue = make(watched, directory)
     assert names(queue) == [0]
@@ -210,7 +210,7 @@ def test_a_file_added_while_names_are_synced_is_synced_next_time(file_system: Fi
     watched = WatchedFileSystem(file_system)
     directory = root / "consumequeue" / "orders" / "0"
     queue = MappedFileQueue(
-        watched, directory, SIZE, reserve_window_bytes=4096, writable=True, size_key="size", is_derived=True
+        watched, directory, SIZE, reserve_window_bytes=4096, read_only=False, size_key="size", is_derived=True
     )
     queue.append_file(0)
 

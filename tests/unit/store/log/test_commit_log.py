@@ -269,7 +269,7 @@ def test_a_block_that_was_taken_back_is_not_found_later(
     watched.before = lambda step, path: None
     watched_log.append(b"another")
     end = watched_log.log.max_offset
-    assert recover(watched_log.log, 0, end, writable=True).end_offset == end
+    assert recover(watched_log.log, 0, end, read_only=False).end_offset == end
     assert watched_log.bodies() == [b"first", b"another"]
 
 

@@ -81,22 +81,22 @@ class Crashed:
             for entry in self.file_system.list(self.directory)
         }
 
-    def reopen(self, *, writable: bool = True) -> SmallLog:
+    def reopen(self, *, read_only: bool = False) -> SmallLog:
         """The log as the next process finds it; its end is not known yet."""
-        return SmallLog(self.file_system, self.directory, writable=writable, **self.settings)
+        return SmallLog(self.file_system, self.directory, read_only=read_only, **self.settings)
 
     def recover(
         self,
         *,
         start_offset: int = 0,
         durable_offset: int | None = -1,
-        writable: bool = True,
+        read_only: bool = False,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> tuple[SmallLog, RecoveryReport]:
         """Open and recover; -1 stands for the offset that was synced."""
-        small = self.reopen(writable=writable)
+        small = self.reopen(read_only=read_only)
         known = self.durable_offset if durable_offset == -1 else durable_offset
-        report = recover(small.log, start_offset, known, writable=writable, on_progress=on_progress)
+        report = recover(small.log, start_offset, known, read_only=read_only, on_progress=on_progress)
         return small, report
 
 
@@ -202,7 +202,7 @@ def test_looking_ahead_makes_no_difference(
         with pytest.MonkeyPatch.context() as patch:
             for name, value in (sizes | steps).items():
                 patch.setattr(recovery, name, value)
-            found.append(crashed.recover(writable=False)[1])
+            found.append(crashed.recover(read_only=True)[1])
     assert found[0] == found[1]
 
 
@@ -211,7 +211,9 @@ def test_the_beginning_of_the_walk_is_told(crashed: Crashed) -> None:
     told: list[str] = []
     for start_offset in (0, crashed.end_offset):
         log = crashed.reopen().log
-        recover(log, start_offset, crashed.durable_offset, writable=True, on_walk=lambda: told.append("walk"))
+        recover(
+            log, start_offset, crashed.durable_offset, read_only=False, on_walk=lambda: told.append("walk")
+        )
     assert told == ["walk"]
 
 
@@ -479,7 +481,7 @@ def test_reading_only_finds_the_end_and_changes_nothing(
     end_offset = crashed.end_offset
     spoil(crashed)
     content = crashed.content()
-    small, report = crashed.recover(writable=False)
+    small, report = crashed.recover(read_only=True)
     assert (report.end_offset, report.erased_bytes, report.damage) == (end_offset, 0, None)
     assert small.bodies() == [b"one", b"two", b"three"]
     assert crashed.content() == content
@@ -493,7 +495,7 @@ def test_reading_only_takes_what_is_whole_before_damage(crashed: Crashed, durabl
     harmed = crashed.places[3]
     crashed.flip(harmed.physical_offset + 90)
     content = crashed.content()
-    small, report = crashed.recover(writable=False, durable_offset=durable_offset)
+    small, report = crashed.recover(read_only=True, durable_offset=durable_offset)
     assert report.end_offset == harmed.physical_offset
     assert report.damage is not None
     assert report.damage.position == harmed.physical_offset
@@ -512,7 +514,7 @@ def test_reading_beside_a_live_writer_is_not_taken_for_damage(
         return find_damage(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(recovery, "_find_damage", write_first)
-    small, report = crashed.recover(writable=False, durable_offset=None)
+    small, report = crashed.recover(read_only=True, durable_offset=None)
     assert (report.damage, report.end_offset) == (None, crashed.end_offset)
     assert small.bodies() == [b"one", b"two", b"three", b"four", b"five"]
 
