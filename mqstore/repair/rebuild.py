@@ -9,20 +9,17 @@ gone. Then the old files are deleted, and the store is opened, which builds them
 be run again; opening the store instead does as well.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 from mqstore.message_store import MessageStore
 from mqstore.settings.directory_config import remember, tool_config
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
-from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreNotFound
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.file_tree import delete_tree
-from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import recover
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
@@ -30,8 +27,9 @@ from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
 from mqstore.store_parts import OpeningProgress
 from mqstore.store_stats import StoreStats
+from mqstore.verify.inspection import Inspection
 
-__all__ = ["derive_anew", "forget_keys", "rebuild", "recover_log", "with_index_files"]
+__all__ = ["build_derived", "forget_keys", "rebuild", "recover_log", "with_index_files"]
 
 
 def rebuild(
@@ -49,32 +47,23 @@ def rebuild(
     Raises StoreNotFound, StoreLocked, CorruptRecord (the log is damaged: repair), StateFileCorrupt,
     SettingContradicted, StoreFull.
     """
-    file_system, clock = file_system or OsFileSystem(), clock or SystemClock()
-    layout = StoreLayout(path)
+    inspection = Inspection.of(file_system, clock, on_opening=on_progress)
+    file_system, layout = inspection.file_system, StoreLayout(path)
     if not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
-    with _locked(file_system, layout):
+    with inspection.locked(layout):
         # One that is damaged is an error here: what it said is needed.
         DirectorySettingsFile(file_system, layout.settings).load()
         directory = tool_config(file_system, path, config)
         config = with_index_files(file_system, layout, directory.config)
         file_system.make_directories(layout.own)
         remember(file_system, layout, directory)
-        recover_log(file_system, layout, config, clock)
+        recover_log(inspection, layout, config)
         if queues:
             delete_tree(file_system, layout.consume_queues)
         if keys:
             forget_keys(file_system, layout)
-    return derive_anew(path, config, file_system, clock, on_progress)
-
-
-@contextlib.contextmanager
-def _locked(file_system: FileSystem, layout: StoreLayout) -> Iterator[None]:
-    lock = file_system.lock(layout.lock)
-    try:
-        yield
-    finally:
-        lock.release()
+    return build_derived(path, config, inspection)
 
 
 def with_index_files(file_system: FileSystem, layout: StoreLayout, config: StoreConfig) -> StoreConfig:
@@ -84,10 +73,11 @@ def with_index_files(file_system: FileSystem, layout: StoreLayout, config: Store
     return config
 
 
-def recover_log(file_system: FileSystem, layout: StoreLayout, config: StoreConfig, clock: Clock) -> None:
-    """Find the end of the log, durably, and set the recovery point so that all queues are dispatched anew."""
+def recover_log(inspection: Inspection, layout: StoreLayout, config: StoreConfig) -> None:
+    """Find the end of the log, durably, and set the recovery point so that all queues are built again."""
+    file_system = inspection.file_system
     file_system.make_directories(layout.own)
-    log = CommitLog(file_system, layout.commit_log, config, clock)
+    log = CommitLog(file_system, layout.commit_log, config, inspection.clock)
     log.load()
     point_file = RecoveryPointFile(file_system, layout.recovery_point)
     point = point_file.load()
@@ -107,16 +97,15 @@ def forget_keys(file_system: FileSystem, layout: StoreLayout) -> None:
     delete_tree(file_system, layout.keys)
 
 
-def derive_anew(
-    path: Path,
-    config: StoreConfig,
-    file_system: FileSystem,
-    clock: Clock,
-    on_progress: OpeningProgress | None,
-) -> StoreStats:
+def build_derived(path: Path, config: StoreConfig, inspection: Inspection) -> StoreStats:
     """Open the store, which builds what is missing, make it durable and close it again."""
     store = MessageStore.open(
-        path, config, clock=clock, file_system=file_system, start=False, on_progress=on_progress
+        path,
+        config,
+        clock=inspection.clock,
+        file_system=inspection.file_system,
+        start=False,
+        on_progress=inspection.on_opening,
     )
     with store:
         store.flush()

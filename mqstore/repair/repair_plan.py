@@ -27,23 +27,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mqstore.repair.fill_plan import Cover, plan_covers
-from mqstore.repair.rebuild import derive_anew, forget_keys, recover_log, with_index_files
+from mqstore.repair.rebuild import build_derived, forget_keys, recover_log, with_index_files
 from mqstore.settings.directory_config import remember
-from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StoreNotFound
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem, MappedRegion
 from mqstore.store.files.file_tree import copy_file, copy_range, copy_tree, delete_tree, zero_range
-from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
 from mqstore.store_parts import OpeningProgress
+from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.queue_check import LostMessage
 from mqstore.verify.raw_segments import SegmentReader
-from mqstore.verify.verification import ScanProgress, VerifyReport, nobody_writes, verify, verify_locked
+from mqstore.verify.verification import VerifyReport, inspect_locked_store, inspect_store
 
 __all__ = ["RepairPlan", "RepairRefused", "plan_repair", "repair_in_place", "repair_into"]
 
@@ -97,12 +97,9 @@ def plan_repair(
     on_progress: ScanProgress | None = None,
 ) -> RepairPlan:
     """What a repair of the store at `path` would do; nothing is changed. Raises as `verify`."""
-    file_system = file_system or OsFileSystem()
-    _bring_home(file_system, StoreLayout(path).commit_log, dry=True)
-    report = verify(
-        path, config, file_system=file_system, clock=clock, workers=workers, on_progress=on_progress
-    )
-    return _plan(report)
+    inspection = Inspection.of(file_system, clock, workers=workers, on_scan=on_progress)
+    _bring_home(inspection.file_system, StoreLayout(path).commit_log, dry=True)
+    return _plan(inspect_store(path, config, inspection))
 
 
 def _plan(report: VerifyReport) -> RepairPlan:
@@ -138,30 +135,27 @@ def repair_in_place(
     Raises StoreLocked, StoreFull, RepairRefused (a sector that cannot be read: repair into a new directory).
     Run it again then.
     """
-    file_system, clock = file_system or OsFileSystem(), clock or SystemClock()
-    layout = StoreLayout(path)
+    inspection = Inspection.of(file_system, clock, workers=workers, on_scan=on_scan, on_opening=on_progress)
+    file_system, layout = inspection.file_system, StoreLayout(path)
     if not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
-    lock = file_system.lock(layout.lock)
-    try:
+    with inspection.locked(layout):
         _bring_home(file_system, layout.commit_log)
-        plan = _plan(verify_locked(path, config, file_system, clock, workers, on_scan))
-        aside = _InPlace(file_system, layout, plan, clock).run() if plan.is_needed else None
-    finally:
-        lock.release()
+        plan = _plan(inspect_locked_store(path, config, inspection))
+        aside = _InPlace(inspection, layout, plan).run() if plan.is_needed else None
     if plan.is_needed:
         # Looked up before the damaged bytes were covered.
         config = with_index_files(file_system, layout, plan.report.config)
-        derive_anew(path, config, file_system, clock, on_progress)
+        build_derived(path, config, inspection)
     return plan, aside
 
 
 class _InPlace:
     """The steps of one repair of a directory that is locked."""
 
-    def __init__(self, file_system: FileSystem, layout: StoreLayout, plan: RepairPlan, clock: Clock) -> None:
-        self._file_system = file_system
-        self._clock = clock
+    def __init__(self, inspection: Inspection, layout: StoreLayout, plan: RepairPlan) -> None:
+        self._inspection = inspection
+        self._file_system = inspection.file_system
         self._layout = layout
         self._plan = plan
         self._segment_bytes = plan.report.config.mapped_file_size_commit_log
@@ -183,10 +177,9 @@ class _InPlace:
         self._set_points_back()
         self._begin_state_anew()
         if self._plan.builds_queues:
-            config, clock = self._plan.report.config, self._clock
             # Before what tells of them is gone.
             remember(self._file_system, self._layout, self._plan.report.directory)
-            recover_log(self._file_system, self._layout, config, clock)
+            recover_log(self._inspection, self._layout, self._plan.report.config)
             delete_tree(self._file_system, self._layout.consume_queues)
         if self._plan.builds_keys:
             forget_keys(self._file_system, self._layout)
@@ -347,7 +340,8 @@ def repair_into(
     Raises StoreNotFound, StoreLocked, StoreFull, RepairRefused (there is something at `target`, or one
     directory lies in the other).
     """
-    file_system, clock = file_system or OsFileSystem(), clock or SystemClock()
+    inspection = Inspection.of(file_system, clock, workers=workers, on_scan=on_scan, on_opening=on_progress)
+    file_system = inspection.file_system
     source, layout = StoreLayout(path), StoreLayout(target)
     if not file_system.exists(source.commit_log):
         raise StoreNotFound(path)
@@ -355,9 +349,9 @@ def repair_into(
     unfinished = layout.own / _UNFINISHED
     if file_system.list(target) and not file_system.exists(unfinished):
         raise RepairRefused(f"{target} is not empty: give a directory that does not exist yet")
-    with nobody_writes(file_system, source):
+    with inspection.locked_if_writable(source):
         _bring_home(file_system, source.commit_log, dry=True)
-        plan = _plan(verify_locked(path, config, file_system, clock, workers, on_scan))
+        plan = _plan(inspect_locked_store(path, config, inspection))
         delete_tree(file_system, target)
         file_system.make_directories(layout.own)
         file_system.write(unfinished, b"")
@@ -371,7 +365,7 @@ def repair_into(
         if point is not None:
             RecoveryPointFile(file_system, layout.recovery_point).save(_point_of(plan, point.log_offset))
     config = with_index_files(file_system, source, plan.report.config)
-    derive_anew(target, config, file_system, clock, on_progress)
+    build_derived(target, config, inspection)
     file_system.delete(unfinished)
     file_system.sync_directory(layout.own)
     return plan

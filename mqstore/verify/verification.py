@@ -14,10 +14,8 @@ written to, nobody can write, and no lock is taken.
 """
 
 import contextlib
-import errno
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,22 +30,19 @@ from mqstore.store.files.file_names import file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.finding import Finding
 from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
 from mqstore.verify.index_file_check import IndexFileCheck
+from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.key_index_check import KeyIndexCheck
 from mqstore.verify.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
 from mqstore.verify.queue_check import LostMessage, QueueCheck, Run
 from mqstore.verify.raw_segments import SegmentFile, list_segments
 from mqstore.verify.state_file_check import StateCheck
 
-__all__ = ["ScanProgress", "VerifyReport", "nobody_writes", "verify", "verify_locked"]
-
-ScanProgress = Callable[[int, int], None]
-"""Called with (bytes done, bytes in all), from several threads, one at a time."""
+__all__ = ["VerifyReport", "inspect_locked_store", "inspect_store", "verify"]
 
 _EVERYTHING = 2**62
 
@@ -101,53 +96,34 @@ def verify(
     StoreLocked (somebody writes, and `live` is not given), FilesVanished (with `live`), UnknownVersion,
     SettingContradicted.
     """
-    file_system, layout = file_system or OsFileSystem(), StoreLayout(path)
-    if not file_system.exists(layout.commit_log):
-        raise StoreNotFound(path)
-    clock = clock or SystemClock()
-
-    def check() -> VerifyReport:
-        directory = tool_config(file_system, path, config)
-        verification = _Verification(file_system, layout, directory, clock, live=live)
-        return verification.run(workers or os.cpu_count() or 1, on_progress)
-
-    if live:
-        return listing_again(path, check)
-    with nobody_writes(file_system, layout):
-        return check()
+    return inspect_store(
+        path, config, Inspection.of(file_system, clock, workers=workers, on_scan=on_progress), live=live
+    )
 
 
-def verify_locked(
-    path: Path,
-    config: StoreConfig | None,
-    file_system: FileSystem,
-    clock: Clock,
-    workers: int | None,
-    on_progress: ScanProgress | None,
+def inspect_store(
+    path: Path, config: StoreConfig | None, inspection: Inspection, *, live: bool = False
 ) -> VerifyReport:
-    """As `verify`, for a caller who holds the lock."""
-    directory = tool_config(file_system, path, config)
-    check = _Verification(file_system, StoreLayout(path), directory, clock, live=False)
-    return check.run(workers or os.cpu_count() or 1, on_progress)
+    """As `verify`, with the parts in one object."""
+    layout = StoreLayout(path)
+    if not inspection.file_system.exists(layout.commit_log):
+        raise StoreNotFound(path)
+    if live:
+        return listing_again(path, lambda: _check(layout, config, inspection, live=True))
+    with inspection.locked_if_writable(layout):
+        return _check(layout, config, inspection)
 
 
-@contextlib.contextmanager
-def nobody_writes(file_system: FileSystem, layout: StoreLayout) -> Iterator[None]:
-    """Hold the writer's lock, if there can be a writer. Raises StoreLocked."""
-    lock = None
-    if file_system.exists(layout.lock):
-        try:
-            lock = file_system.lock(layout.lock)
-        except OSError as error:
-            raise_foreign(error)
-            # Where this process may not write, or nobody may.
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise
-    try:
-        yield
-    finally:
-        if lock is not None:
-            lock.release()
+def inspect_locked_store(path: Path, config: StoreConfig | None, inspection: Inspection) -> VerifyReport:
+    """As `inspect_store`, for a caller that holds the lock."""
+    return _check(StoreLayout(path), config, inspection)
+
+
+def _check(
+    layout: StoreLayout, config: StoreConfig | None, inspection: Inspection, *, live: bool = False
+) -> VerifyReport:
+    directory = tool_config(inspection.file_system, layout.root, config)
+    return _Verification(inspection, layout, directory, live=live).run()
 
 
 class _Digest(NamedTuple):
@@ -165,19 +141,13 @@ class _Verification:
     """One check of one directory."""
 
     def __init__(
-        self,
-        file_system: FileSystem,
-        layout: StoreLayout,
-        directory: DirectoryConfig,
-        clock: Clock,
-        *,
-        live: bool,
+        self, inspection: Inspection, layout: StoreLayout, directory: DirectoryConfig, *, live: bool
     ) -> None:
-        self._file_system = file_system
+        self._inspection = inspection
+        self._file_system = file_system = inspection.file_system
         self._layout = layout
         self._directory = directory
         self._config = config = directory.config
-        self._clock = clock
         self._after_crash = live or file_system.exists(layout.abort)
         point_file = RecoveryPointFile(file_system, layout.recovery_point)
         self._point = point_file.load()
@@ -223,21 +193,21 @@ class _Verification:
             after_crash=self._after_crash,
         )
 
-    def run(self, workers: int, on_progress: ScanProgress | None) -> VerifyReport:
+    def run(self) -> VerifyReport:
         """Check everything."""
         try:
-            return self._run(workers, on_progress)
+            return self._run()
         finally:
             if self._keys is not None:
                 self._keys.close()
 
-    def _run(self, workers: int, on_progress: ScanProgress | None) -> VerifyReport:
+    def _run(self) -> VerifyReport:
         outline = LogOutline(self._segment_bytes, self._point.log_offset if self._point is not None else None)
         findings = list(self._find_wrong_files())
         records = newest_timestamp = 0
         in_queues: list[Finding] = []
         in_keys: list[Finding] = []
-        for scanned in self._scan(workers, on_progress):
+        for scanned in self._scan():
             below_offset = outline.add(scanned)
             findings += _unreadable(scanned)
             for digest in scanned.digests:
@@ -266,14 +236,15 @@ class _Verification:
 
     # -- the pass over the log ------------------------------------------------------------------------
 
-    def _scan(self, workers: int, on_progress: ScanProgress | None) -> Iterator[ScannedSegment[_Digest]]:
+    def _scan(self) -> Iterator[ScannedSegment[_Digest]]:
+        on_scan = self._inspection.on_scan
         total_bytes = sum(min(each.size_bytes, self._segment_bytes) for each in self._segments)
 
         def report(length_bytes: int) -> None:
             with self._lock:
                 self._done_bytes += length_bytes
-                if on_progress is not None:
-                    on_progress(self._done_bytes, total_bytes)
+                if on_scan is not None:
+                    on_scan(self._done_bytes, total_bytes)
 
         return scan_segments(
             self._file_system,
@@ -281,7 +252,7 @@ class _Verification:
             self._digest,
             segment_bytes=self._segment_bytes,
             max_record_bytes=self._directory.max_message_size + MAX_RECORD_OVERHEAD_BYTES,
-            workers=workers,
+            workers=self._inspection.workers,
             on_bytes=report,
         )
 
@@ -358,7 +329,7 @@ class _Verification:
             ends[queue] = max(ends.get(queue, 0), message.queue_offset + 1)
         # The offsets of a deleted topic may still be there: the deletion was cut short.
         gone = {topic: _EVERYTHING for topic in self._directory.deleted.offsets if self._after_crash}
-        yield from StateCheck(self._file_system, self._layout, self._clock).run(
+        yield from StateCheck(self._file_system, self._layout, self._inspection.clock).run(
             lambda *queue: max(
                 self._queues.next_queue_offset(*queue), ends.get(queue, 0), gone.get(queue[0], 0)
             ),

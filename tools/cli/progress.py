@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from mqstore.store_parts import OpeningProgress
 from mqstore.tools.cli.output import Output
-from mqstore.verify.verification import ScanProgress
+from mqstore.verify.inspection import ScanProgress
 
 __all__ = ["Work", "WorkBoard", "opening_progress", "progress", "scan_progress"]
 
