@@ -33,14 +33,7 @@ from mqstore.index.queue.consume_queue_format import (
     ENTRY_DTYPE,
     blank_entries,
 )
-from mqstore.index.queue.queue_end_row import (
-    FLUSHED_OFFSET,
-    MAX_OFFSET,
-    MAX_PHYSICAL_OFFSET,
-    end_of_no_queue,
-    set_end,
-    set_room,
-)
+from mqstore.index.queue.queue_end_row import QueueEndRow
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import BytesLike, FileSystem
 from mqstore.store.files.mapped_file import MappedFile
@@ -109,9 +102,9 @@ class ConsumeQueue:
         self._file_system = file_system
         # Queue offset of the first entry that stands for a message still in the log. Written under _lock.
         self.min_offset = 0
-        # Where it ends, and how far it is flushed: a row as in queue_ends.py, which replaces it by one of its
-        # table. Written under _lock, and by that table; after the bytes.
-        self.end = end_of_no_queue()
+        # Where it ends, and how far it is flushed. Written under _lock, and by the table of queue_ends.py;
+        # after the bytes.
+        self.end = QueueEndRow()
         self._files = MappedFileQueue(
             file_system,
             directory,
@@ -123,8 +116,6 @@ class ConsumeQueue:
             after_crash=after_crash,
         )
         self._lock = threading.Lock()
-        # The file to which `end` lets compiled loops write; held so that its mapping outlives that.
-        self._room: MappedFile | None = None
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
@@ -134,12 +125,12 @@ class ConsumeQueue:
     @property
     def max_offset(self) -> int:
         """Queue offset that the next message will get."""
-        return self.end[MAX_OFFSET]
+        return self.end.max_offset
 
     @property
     def max_physical_offset(self) -> int:
         """End in the commit log of the last message that has an entry; -1 without."""
-        return self.end[MAX_PHYSICAL_OFFSET]
+        return self.end.max_physical_offset
 
     # -- opening --------------------------------------------------------------------------------------
 
@@ -153,7 +144,6 @@ class ConsumeQueue:
         with self._lock:
             self._files.load()
             self._end_at(self._find_end())
-            self.end[FLUSHED_OFFSET] = self.max_offset
             self.min_offset = min(self._files.min_offset // ENTRY_BYTES, self.max_offset)
         self.correct_min_offset(commit_log_min_offset)
 
@@ -183,15 +173,15 @@ class ConsumeQueue:
         return 0
 
     def _end_at(self, queue_offset: int) -> None:
-        """Take `queue_offset` as the end of the queue."""
-        self._close_room()
+        """Take `queue_offset` as the end of the queue, and all entries before it as durable."""
+        self.end.close_room()
         end = queue_offset * ENTRY_BYTES
         for mapped_file in self._files.files:
             # For `reserve`, which believes that there is room up to here. From here on it knows by itself.
             mapped_file.wrote_position = max(0, min(end - mapped_file.start_offset, mapped_file.size_bytes))
         last = self._entry_before(queue_offset)
         log_end = last[0] + last[1] if last is not None and last[1] != BLANK_SIZE else -1
-        set_end(self.end, queue_offset, log_end)
+        self.end.reset_to(queue_offset, log_end)
 
     def _entry_before(self, queue_offset: int) -> tuple[int, int, int] | None:
         offset = (queue_offset - 1) * ENTRY_BYTES
@@ -211,7 +201,7 @@ class ConsumeQueue:
         first file is kept if it does not begin at 0, because it carries the numbering.
         """
         with self._lock:
-            self._close_room()
+            self.end.close_room()
             files = self._files
             while len(files.files) > 1 and not _begins_below(files.files[-1], physical_offset):
                 files.delete_from(files.files[-1].start_offset)
@@ -230,7 +220,6 @@ class ConsumeQueue:
             if end == 0:
                 self._clear()
             self._end_at(end)
-            self.end[FLUSHED_OFFSET] = end
             self.min_offset = min(self.min_offset, end)
 
     # -- appending ------------------------------------------------------------------------------------
@@ -299,11 +288,10 @@ class ConsumeQueue:
         return queue_offset, data
 
     def _clear(self) -> None:
-        self._close_room()
+        self.end.close_room()
         self._files.delete_from(0)
         self.min_offset = 0
         self._end_at(0)
-        self.end[FLUSHED_OFFSET] = 0
 
     def _begin_at(self, queue_offset: int) -> None:
         """Begin an empty queue above 0 as RocketMQ does: pre-blank entries from the file's start on."""
@@ -311,9 +299,7 @@ class ConsumeQueue:
         file_size_bytes = self._files.file_size_bytes
         position = queue_offset * ENTRY_BYTES % file_size_bytes
         first = self._files.append_file(queue_offset * ENTRY_BYTES - position)
-        first_offset = first.start_offset // ENTRY_BYTES
-        set_end(self.end, first_offset, -1)
-        self.end[FLUSHED_OFFSET] = first_offset
+        self.end.reset_to(first.start_offset // ENTRY_BYTES, -1)
         self._append(blank_entries(position // ENTRY_BYTES))
         self.min_offset = queue_offset
 
@@ -330,25 +316,9 @@ class ConsumeQueue:
             is_message = last_size != BLANK_SIZE
             max_offset = self.max_offset + len(part) // ENTRY_BYTES
             log_end = last_offset + last_size if is_message else self.max_physical_offset
-            set_end(self.end, max_offset, log_end)
-            self._open_room(mapped_file)
+            self.end.raise_to(max_offset, log_end)
+            self.end.open_room(mapped_file)
             data = data[len(part) :]
-
-    def _open_room(self, mapped_file: MappedFile) -> None:
-        """Let compiled loops write behind the end, as far as the file of the last entry has room."""
-        address = mapped_file.region.address
-        if not address:
-            return
-        if self._room is not mapped_file:
-            self._close_room()
-            self._room = mapped_file
-        first_offset = mapped_file.start_offset // ENTRY_BYTES
-        set_room(self.end, address, first_offset, first_offset + mapped_file.reserved_position // ENTRY_BYTES)
-
-    def _close_room(self) -> None:
-        """Let only Python write; before a file is deleted, so that no address outlives its mapping."""
-        set_room(self.end, 0, 0, 0)
-        self._room = None
 
     def flush(self) -> None:
         """Make the entries appended before this call durable. An OSError is final: never retry it."""
@@ -360,7 +330,7 @@ class ConsumeQueue:
 
     def pending(self) -> "PendingEntries":
         """What a flush now has to make durable; for those who flush many queues together."""
-        start, end = self.end[FLUSHED_OFFSET], self.max_offset
+        start, end = self.end.flushed_offset, self.max_offset
         start_bytes, end_bytes = start * ENTRY_BYTES, end * ENTRY_BYTES
         files = [
             mapped_file
@@ -378,7 +348,7 @@ class ConsumeQueue:
 
     def mark_flushed(self, pending: "PendingEntries") -> None:
         """Count these entries as durable: their files were synced, and the names of those."""
-        self.end[FLUSHED_OFFSET] = pending.end_offset
+        self.end.flushed_offset = pending.end_offset
 
     # -- reading --------------------------------------------------------------------------------------
 

@@ -15,18 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue import ConsumeQueue
-from mqstore.index.queue.queue_end_row import (
-    ADDRESS,
-    COLUMNS,
-    FIRST_OFFSET,
-    FLUSHED_OFFSET,
-    MAX_OFFSET,
-    MAX_PHYSICAL_OFFSET,
-    QUEUE_ID,
-    ROOM_END,
-    end_of_no_queue,
-    set_end,
-)
+from mqstore.index.queue.queue_end_row import COLUMNS, FLUSHED_OFFSET, MAX_OFFSET, QUEUE_ID
 
 __all__ = ["CAPACITY", "QueueEnds"]
 
@@ -60,13 +49,8 @@ class QueueEnds:
         if row is None:
             self._without.add(queue)
             return
-        view = self._view[row * COLUMNS : (row + 1) * COLUMNS]
-        # Without an address: that comes with the next entry.
-        view[ADDRESS] = view[FIRST_OFFSET] = view[ROOM_END] = 0
-        set_end(view, queue.end[MAX_OFFSET], queue.end[MAX_PHYSICAL_OFFSET])
-        view[FLUSHED_OFFSET] = queue.end[FLUSHED_OFFSET]
         self._queues[row] = queue
-        queue.end = view
+        queue.end.move_into(self._view[row * COLUMNS : (row + 1) * COLUMNS])
         self._row_of[queue] = row
 
     def _row_for(self, topic: bytes, queue_id: int, queue: "ConsumeQueue") -> int | None:
@@ -98,8 +82,7 @@ class QueueEnds:
         self._without.discard(queue)
         row = self._row_of.get(queue)
         if row is not None:
-            assert self.rows[row, ADDRESS] == 0, queue
-            queue.end = end_of_no_queue()
+            queue.end.leave_table()
             self._queues[row] = None
             del self._row_of[queue]
 
@@ -114,9 +97,7 @@ class QueueEnds:
         used = self.rows[: len(self._queues)]
         changed = np.flatnonzero(used[:, MAX_OFFSET] != used[:, FLUSHED_OFFSET]).tolist()
         found = [queue for row in changed if (queue := self._queues[row]) is not None]
-        return found + [
-            queue for queue in self._without if queue.end[MAX_OFFSET] != queue.end[FLUSHED_OFFSET]
-        ]
+        return found + [queue for queue in self._without if queue.max_offset != queue.end.flushed_offset]
 
     def __repr__(self) -> str:
         return f"QueueEnds({len(self._row_of)} queues)"

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.queue import consume_queue, consume_queue_store, entry_kernels, queue_ends
+from mqstore.index.queue import consume_queue, consume_queue_store, entry_kernels, queue_end_row, queue_ends
 from mqstore.index.queue.consume_queue import ConsumeQueue, QueueOffsetConflict
 from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
@@ -238,7 +238,8 @@ class Interrupted:
     Not where a `with` ends: no signal is looked for between its body and the release of its lock.
     """
 
-    SOURCES = tuple(str(module.__file__) for module in (consume_queue, consume_queue_store, queue_ends))
+    MODULES = (consume_queue, consume_queue_store, queue_ends, queue_end_row)
+    SOURCES = tuple(str(module.__file__) for module in MODULES)
 
     def __init__(self, at_line: int) -> None:
         self.lines, self._at_line = 0, at_line
