@@ -27,8 +27,10 @@ from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.record.properties_format import CRC32
 from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,
+    BLANK_MIN_BYTES,
     CRC_PROPERTY_BYTES,
     FIXED_BYTES,
+    MAGIC_CODE_POSITION,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
     PHYSICAL_OFFSET_POSITION,
@@ -136,8 +138,8 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
     """
     at = np.int64(0)
     n = 0
-    while length - at >= 8:
-        magic = read_int(buffer, at + 4)
+    while length - at >= BLANK_MIN_BYTES:
+        magic = read_int(buffer, at + MAGIC_CODE_POSITION)
         if magic == BLANK_MAGIC_CODE:
             return n, ENDING_BLANK
         size = np.int64(read_int(buffer, at))
@@ -145,7 +147,10 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
             return n, ENDING_NOT_A_RECORD
         if size < MIN_RECORD_BYTES or size > room - at:
             return n, ENDING_NOT_A_RECORD
-        if length - at >= _OFFSET_STOP and read_long(buffer, at + 28) != physical_offset + at:
+        if (
+            length - at >= _OFFSET_STOP
+            and read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offset + at
+        ):
             return n, ENDING_NOT_A_RECORD
         if size > length - at:
             return n, ENDING_MORE
@@ -220,11 +225,14 @@ def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> 
     for at in range(length - _OFFSET_STOP + 1):
         if buffer[at + 4] != 0xDA or buffer[at + 5] != 0xA3:
             continue
-        magic = read_int(buffer, at + 4)
+        magic = read_int(buffer, at + MAGIC_CODE_POSITION)
         if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
             continue
         size = read_int(buffer, at)
-        if MIN_RECORD_BYTES <= size <= room - at and read_long(buffer, at + 28) == physical_offset + at:
+        if (
+            MIN_RECORD_BYTES <= size <= room - at
+            and read_long(buffer, at + PHYSICAL_OFFSET_POSITION) == physical_offset + at
+        ):
             return at
     return -1
 

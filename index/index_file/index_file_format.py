@@ -47,7 +47,10 @@ __all__ = [
     "HEADER_BYTES",
     "LONGEST_FILE_BYTES",
     "NO_ENTRY",
+    "PHYSICAL_OFFSET_POSITION",
+    "PREVIOUS_ENTRY_POSITION",
     "SLOT_BYTES",
+    "TIME_DIFFERENCE_POSITION",
     "IndexEntry",
     "IndexHeader",
     "chain",
@@ -74,6 +77,11 @@ SLOT_BYTES: Final = 4
 ENTRY_BYTES: Final = 20
 assert (_HEADER.size, _SLOT.size, _ENTRY.size) == (HEADER_BYTES, SLOT_BYTES, ENTRY_BYTES)
 
+# Where the fields of an entry begin.
+PHYSICAL_OFFSET_POSITION: Final = 4
+TIME_DIFFERENCE_POSITION: Final = 12
+PREVIOUS_ENTRY_POSITION: Final = 16
+
 _ENTRY_COLUMNS: Final = np.dtype(
     [
         ("key_hash", ">i4"),
@@ -83,6 +91,11 @@ _ENTRY_COLUMNS: Final = np.dtype(
     ]
 )
 assert _ENTRY_COLUMNS.itemsize == ENTRY_BYTES
+assert [struct.calcsize(fields) for fields in (">i", ">iq", ">iqi")] == [
+    PHYSICAL_OFFSET_POSITION,
+    TIME_DIFFERENCE_POSITION,
+    PREVIOUS_ENTRY_POSITION,
+]
 
 DEFAULT_SLOT_COUNT: Final = 5_000_000
 """RocketMQ's maxHashSlotNum."""

@@ -7,18 +7,28 @@ Source: IndexFile#putKey. The plain twin is tests/support/twins/plain_index_file
 
 import numpy as np
 
-from mqstore.index.index_file import index_file_format
+from mqstore.index.index_file.index_file_format import (
+    ENTRY_BYTES,
+    GROUP_SHIFT,
+    NO_ENTRY,
+    PHYSICAL_OFFSET_POSITION,
+    PREVIOUS_ENTRY_POSITION,
+    SLOT_BYTES,
+    TIME_DIFFERENCE_POSITION,
+    IndexHeader,
+)
+from mqstore.index.keys.key_index_format import HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
 from mqstore.index.queue.entry_kernels import write_big_endian
 from mqstore.store.compiled import compiled
 from mqstore.store.record.record_kernels import read_int
 
 __all__ = ["index_slots", "insert_index_entries"]
 
-_INDEX_ENTRY_BYTES = index_file_format.ENTRY_BYTES
-_SLOT_BYTES = index_file_format.SLOT_BYTES
 _MAX_INT = 0x7FFF_FFFF
-
-_GROUP_SHIFT = index_file_format.GROUP_SHIFT
+# Columns of `header`.
+_BEGIN_TIMESTAMP, _END_TIMESTAMP, _BEGIN_OFFSET, _END_OFFSET, _SLOTS_USED, _INDEX_COUNT = range(
+    len(IndexHeader._fields)
+)
 
 
 @compiled
@@ -37,30 +47,35 @@ def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore
     as they are on disk, changed. touched: uint8[number of slots >> GROUP_SHIFT, rounded up], 1 where slots
     were changed. entries: uint8[20 * n], filled with the entries to append.
     """
-    slot_count = len(slots) // _SLOT_BYTES
+    slot_count = len(slots) // SLOT_BYTES
     for row in range(len(rows)):
-        code, store_timestamp, physical_offset = rows[row, 0], rows[row, 1], rows[row, 2]
-        number = header[5]
+        code, store_timestamp, physical_offset = (
+            rows[row, HASH],
+            rows[row, STORE_TIMESTAMP],
+            rows[row, PHYSICAL_OFFSET],
+        )
+        number = header[_INDEX_COUNT]
         slot = code % slot_count
-        slot_at = slot * _SLOT_BYTES
+        slot_at = slot * SLOT_BYTES
         previous = read_int(slots, slot_at)
         if previous <= 0 or previous >= number:
-            previous = np.int64(0)
-            header[4] += 1
-        at = row * _INDEX_ENTRY_BYTES
+            previous = np.int64(NO_ENTRY)
+            header[_SLOTS_USED] += 1
+        at = row * ENTRY_BYTES
         write_big_endian(entries, at, code, 4)
-        write_big_endian(entries, at + 4, physical_offset, 8)
+        write_big_endian(entries, at + PHYSICAL_OFFSET_POSITION, physical_offset, 8)
         # Of the first entry, too, from the begin time that the header has so far: that of the file before.
-        write_big_endian(entries, at + 12, _seconds_since(header[0], store_timestamp), 4)
-        write_big_endian(entries, at + 16, previous, 4)
-        write_big_endian(slots, slot_at, number, _SLOT_BYTES)
-        touched[slot >> _GROUP_SHIFT] = 1
+        seconds = _seconds_since(header[_BEGIN_TIMESTAMP], store_timestamp)
+        write_big_endian(entries, at + TIME_DIFFERENCE_POSITION, seconds, 4)
+        write_big_endian(entries, at + PREVIOUS_ENTRY_POSITION, previous, 4)
+        write_big_endian(slots, slot_at, number, SLOT_BYTES)
+        touched[slot >> GROUP_SHIFT] = 1
         if number <= 1:
-            header[0] = store_timestamp
-            header[2] = physical_offset
-        header[1] = store_timestamp
-        header[3] = physical_offset
-        header[5] = number + 1
+            header[_BEGIN_TIMESTAMP] = store_timestamp
+            header[_BEGIN_OFFSET] = physical_offset
+        header[_END_TIMESTAMP] = store_timestamp
+        header[_END_OFFSET] = physical_offset
+        header[_INDEX_COUNT] = number + 1
 
 
 @compiled
@@ -69,11 +84,11 @@ def index_slots(entries, index_count, slots):  # type: ignore[no-untyped-def]
 
     entries: uint8, from entry 0 on. Both arrays as on disk.
     """
-    slot_count = len(slots) // _SLOT_BYTES
+    slot_count = len(slots) // SLOT_BYTES
     used = 0
     for number in range(1, index_count):
-        slot_at = read_int(entries, number * _INDEX_ENTRY_BYTES) % slot_count * _SLOT_BYTES
+        slot_at = read_int(entries, number * ENTRY_BYTES) % slot_count * SLOT_BYTES
         if read_int(slots, slot_at) == 0:
             used += 1
-        write_big_endian(slots, slot_at, number, _SLOT_BYTES)
+        write_big_endian(slots, slot_at, number, SLOT_BYTES)
     return used

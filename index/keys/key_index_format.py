@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "COLUMN_BYTES",
     "ENTRY_BYTES",
     "HASH",
     "PHYSICAL_OFFSET",
@@ -56,6 +57,7 @@ _LONG = np.dtype(">i8")
 
 RUN_HEADER_BYTES: Final = _RUN_HEADER.size
 ENTRY_BYTES: Final = 24
+COLUMN_BYTES: Final = 8
 
 # Columns of an entry.
 HASH: Final = 0
@@ -64,7 +66,8 @@ PHYSICAL_OFFSET: Final = 2
 
 assert _STATE.size == 32
 assert _RUN_KEY.size == 9
-assert RUN_HEADER_BYTES == ENTRY_BYTES == 3 * _LONG.itemsize
+assert RUN_HEADER_BYTES == ENTRY_BYTES == 3 * COLUMN_BYTES
+assert _LONG.itemsize == COLUMN_BYTES
 assert STATE_KEY < _RUN_PREFIX
 
 Entries = npt.NDArray[np.int64]

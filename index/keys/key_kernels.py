@@ -11,12 +11,20 @@ and index/keys/memory_key_index.py.
 
 import numpy as np
 
+from mqstore.index.keys.key_index_format import HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
 from mqstore.index.queue.entry_kernels import java_hash_on, matches
 from mqstore.store.compiled import compiled
 from mqstore.store.record.properties_format import KEY_SEPARATOR, KEYS, TAGS, TAGS_PREFIX, UNIQ_KEY
-from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
-from mqstore.store.record.record_kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
-from mqstore.store.record.sys_flag import BORN_HOST_V6, TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION, SYS_FLAG_POSITION
+from mqstore.store.record.record_kernels import (
+    NO_LAYOUT,
+    borrowed,
+    read_int,
+    read_long,
+    record_layout,
+    store_timestamp_at,
+)
+from mqstore.store.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 __all__ = [
     "ENDING_BLANK",
@@ -71,9 +79,9 @@ def _finished(code, is_java):  # type: ignore[no-untyped-def]
 
 @compiled
 def _put_key(rows, row_count, code, store_timestamp, physical_offset):  # type: ignore[no-untyped-def]
-    rows[row_count, 0] = code
-    rows[row_count, 1] = store_timestamp
-    rows[row_count, 2] = physical_offset
+    rows[row_count, HASH] = code
+    rows[row_count, STORE_TIMESTAMP] = store_timestamp
+    rows[row_count, PHYSICAL_OFFSET] = physical_offset
     return row_count + 1
 
 
@@ -154,11 +162,9 @@ def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type:
         # A key takes at least two bytes, itself and what parts it from the one before.
         if row_count + properties_length // 2 + 1 > len(rows):
             return at, row_count, last_at, last_store_timestamp, ENDING_NO_ROOM
-        sys_flag = read_int(data, at + 36)
-        moved = 12 if sys_flag & BORN_HOST_V6 else 0
         last_at = at
-        last_store_timestamp = read_long(data, at + STORE_TIMESTAMP_POSITION + moved)
-        if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+        last_store_timestamp = read_long(data, store_timestamp_at(data, at))
+        if read_int(data, at + SYS_FLAG_POSITION) & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
             topic_code = np.uint64(0) if is_java else np.uint64(_FNV_OFFSET_BASIS)
             topic_code = _hash_on(data, topic_at, topic_length, topic_code, is_java)
             topic_code = _hash_on(_TOPIC_SEPARATOR, 0, 1, topic_code, is_java)

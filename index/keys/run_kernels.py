@@ -7,6 +7,7 @@ The plain twin is beside its call: sorted_run.py.
 
 import numpy as np
 
+from mqstore.index.keys.key_index_format import COLUMN_BYTES, HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
 from mqstore.index.keys.key_index_format import ENTRY_BYTES as ROW_BYTES
 from mqstore.store.compiled import compiled
 from mqstore.store.record.record_kernels import borrowed, read_long
@@ -16,7 +17,7 @@ __all__ = ["run_offsets"]
 
 @compiled
 def _row_long(rows, index, column, is_big_endian):  # type: ignore[no-untyped-def]
-    at = index * ROW_BYTES + column * 8
+    at = index * ROW_BYTES + column * COLUMN_BYTES
     if is_big_endian:
         return read_long(rows, at)
     value = np.uint64(0)
@@ -31,7 +32,7 @@ def _first_row(rows, count, code, is_big_endian):  # type: ignore[no-untyped-def
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        if _row_long(rows, middle, 0, is_big_endian) < code:
+        if _row_long(rows, middle, HASH, is_big_endian) < code:
             low = middle + 1
         else:
             high = middle
@@ -51,14 +52,14 @@ def run_offsets(  # type: ignore[no-untyped-def]
     count = len(rows) // ROW_BYTES
     first = _first_row(rows, count, code, is_big_endian)
     stop = first
-    while stop < count and _row_long(rows, stop, 0, is_big_endian) == code:
+    while stop < count and _row_long(rows, stop, HASH, is_big_endian) == code:
         stop += 1
     if stop - first > len(offsets):
         return first - stop
     taken = 0
     for index in range(first, stop):
-        store_timestamp = _row_long(rows, index, 1, is_big_endian)
-        offset = _row_long(rows, index, 2, is_big_endian)
+        store_timestamp = _row_long(rows, index, STORE_TIMESTAMP, is_big_endian)
+        offset = _row_long(rows, index, PHYSICAL_OFFSET, is_big_endian)
         if begin_ms <= store_timestamp <= end_ms and least_offset <= offset < below_offset:
             offsets[taken] = offset
             taken += 1

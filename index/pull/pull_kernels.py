@@ -11,20 +11,24 @@ Callers hold no lock: the kernels release the GIL. Import this module inside the
 
 import numpy as np
 
-from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, SIZE_POSITION, TAGS_CODE_POSITION
 from mqstore.index.queue.entry_kernels import find_property
 from mqstore.store.compiled import compiled
 from mqstore.store.record.properties_format import TAGS
 from mqstore.store.record.record_format import (
     FIXED_BYTES,
     HEADER_BYTES,
-    IPV6_EXTRA_BYTES,
     PHYSICAL_OFFSET_POSITION,
-    STORE_TIMESTAMP_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.record.record_kernels import borrowed, read_int, read_long, record_layout
-from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED, INNER_BATCH
+from mqstore.store.record.record_kernels import (
+    borrowed,
+    read_int,
+    read_long,
+    record_layout,
+    store_timestamp_at,
+)
+from mqstore.store.record.sys_flag import COMPRESSED, INNER_BATCH
 
 __all__ = ["locate_records", "locate_tagged", "narrow_by_time"]
 
@@ -52,10 +56,7 @@ def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low
         at = read_long(entries, middle * ENTRY_BYTES) - start_offset
         if at < 0 or at > end - HEADER_BYTES:
             break
-        timestamp_at = at + STORE_TIMESTAMP_POSITION
-        if read_int(data, at + SYS_FLAG_POSITION) & BORN_HOST_V6:
-            timestamp_at += IPV6_EXTRA_BYTES
-        store_timestamp = read_long(data, timestamp_at)
+        store_timestamp = read_long(data, store_timestamp_at(data, at))
         if store_timestamp > timestamp_ms or (store_timestamp == timestamp_ms and not is_upper):
             high = middle
         else:
@@ -85,7 +86,7 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
     count = min(len(entries) // ENTRY_BYTES, places.shape[1])
     for index in range(count):
         physical_offset = read_long(entries, index * ENTRY_BYTES)
-        size = read_int(entries, index * ENTRY_BYTES + 8)
+        size = read_int(entries, index * ENTRY_BYTES + SIZE_POSITION)
         at = physical_offset - start_offset
         # Any number may stand in an entry, and a sum may wrap round.
         if at < 0 or size < FIXED_BYTES or size > end - at or (index and taken_bytes + size > max_bytes):
@@ -145,14 +146,14 @@ def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_
     taken_bytes, found = np.int64(0), 0
     for index in range(len(entries) // ENTRY_BYTES):
         physical_offset = read_long(entries, index * ENTRY_BYTES)
-        size = read_int(entries, index * ENTRY_BYTES + 8)
+        size = read_int(entries, index * ENTRY_BYTES + SIZE_POSITION)
         at = physical_offset - start_offset
         # Any number may stand in an entry, and a sum may wrap round.
         if at < 0 or size < FIXED_BYTES or size > end - at:
             return index, found, taken_bytes
         if found and (found >= places.shape[1] or taken_bytes + size > max_bytes):
             return index, found, taken_bytes
-        if not _is_code_wanted(read_long(entries, index * ENTRY_BYTES + 12), codes):
+        if not _is_code_wanted(read_long(entries, index * ENTRY_BYTES + TAGS_CODE_POSITION), codes):
             continue
         layout = record_layout(data, at, at + size)
         total_size, body_at, body_length = layout[0], layout[1], layout[2]

@@ -31,6 +31,8 @@ __all__ = [
     "ENTRY_DTYPE",
     "FIELDS",
     "PRE_BLANK_ENTRY",
+    "SIZE_POSITION",
+    "TAGS_CODE_POSITION",
     "blank_entries",
 ]
 
@@ -43,6 +45,8 @@ FIELDS = (
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = 20
+SIZE_POSITION = 8
+TAGS_CODE_POSITION = 12
 ENTRY_DTYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 
 BLANK_SIZE = 0x7FFF_FFFF
@@ -51,6 +55,7 @@ PRE_BLANK_ENTRY = ENTRY.pack(0, BLANK_SIZE, 0)
 
 assert ENTRY.size == ENTRY_DTYPE.itemsize == ENTRY_BYTES == sum(size for _, size, _, _ in FIELDS)
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
+assert (FIELDS[1][0], FIELDS[2][0]) == (SIZE_POSITION, TAGS_CODE_POSITION)
 assert PRE_BLANK_ENTRY.hex() == "00000000000000007fffffff0000000000000000"
 
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, SIZE_POSITION, TAGS_CODE_POSITION
 from mqstore.index.queue.queue_end_row import (
     ADDRESS,
     FIRST_OFFSET,
@@ -38,9 +38,22 @@ from mqstore.store.byte_kernels import address_of_bytes, same_bytes
 from mqstore.store.compiled import CHECKS_BOUNDS, compiled, compiled_holding_gil
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.properties_format import DELAY, TAGS
-from mqstore.store.record.record_format import FIXED_BYTES, PHYSICAL_OFFSET_POSITION, STORE_TIMESTAMP_POSITION
-from mqstore.store.record.record_kernels import NO_LAYOUT, borrowed, read_int, read_long, record_layout
-from mqstore.store.record.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
+from mqstore.store.record.record_format import (
+    FIXED_BYTES,
+    PHYSICAL_OFFSET_POSITION,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+    SYS_FLAG_POSITION,
+)
+from mqstore.store.record.record_kernels import (
+    NO_LAYOUT,
+    borrowed,
+    read_int,
+    read_long,
+    record_layout,
+    store_timestamp_at,
+)
+from mqstore.store.record.sys_flag import TRANSACTION_PREPARED
 
 __all__ = [
     "append_runs",
@@ -290,8 +303,8 @@ def _pack_by_queue(rows, row_count, queue_count, base_offset, entries):  # type:
         places[index, 1] = queue
         at = index * ENTRY_BYTES
         write_big_endian(entries, at, base_offset + rows[row, 0], 8)
-        write_big_endian(entries, at + 8, rows[row, 1], 4)
-        write_big_endian(entries, at + 12, rows[row, 2], 8)
+        write_big_endian(entries, at + SIZE_POSITION, rows[row, 1], 4)
+        write_big_endian(entries, at + TAGS_CODE_POSITION, rows[row, 2], 8)
     return places
 
 
@@ -366,12 +379,10 @@ def _fill_entries(data, base_offset, delay_tables, entries, runs):  # type: igno
         total_size, _, _, topic_at, topic_length, properties_at, properties_length = layout
         if total_size <= NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
             break
-        sys_flag = read_int(data, at + 36)
-        moved = 12 if sys_flag & BORN_HOST_V6 else 0
-        last_store_timestamp = read_long(data, at + STORE_TIMESTAMP_POSITION + moved)
+        last_store_timestamp = read_long(data, store_timestamp_at(data, at))
         # This bit is set in half and in rollback records.
-        if not sys_flag & TRANSACTION_PREPARED:
-            queue_id = read_int(data, at + 12)
+        if not read_int(data, at + SYS_FLAG_POSITION) & TRANSACTION_PREPARED:
+            queue_id = read_int(data, at + QUEUE_ID_POSITION)
             # Neighbours often are of one queue.
             same_lengths = queue_count and queues[queue, 1] == topic_length and queues[queue, 2] == queue_id
             if not same_lengths or not same_bytes(data, queues[queue, 0], data, topic_at, topic_length):
@@ -397,7 +408,7 @@ def _fill_entries(data, base_offset, delay_tables, entries, runs):  # type: igno
                 base_offset + at,
                 delay_tables,
             )
-            rows[row_count, 3] = read_long(data, at + 20)
+            rows[row_count, 3] = read_long(data, at + QUEUE_OFFSET_POSITION)
             rows[row_count, 4] = queue
             row_count += 1
         at += total_size
@@ -460,7 +471,7 @@ def _end_of_run(entries, runs, run, rows, row):  # type: ignore[no-untyped-def]
     if read_long(entries, first * ENTRY_BYTES) < rows[row, MAX_PHYSICAL_OFFSET]:
         return np.int64(-1)
     last_at = (first + count - 1) * ENTRY_BYTES
-    return read_long(entries, last_at) + read_int(entries, last_at + 8)
+    return read_long(entries, last_at) + read_int(entries, last_at + SIZE_POSITION)
 
 
 def append_runs(

@@ -9,9 +9,14 @@ import numpy as np
 
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled
-from mqstore.store.record.record_format import IPV6_EXTRA_BYTES, STORE_TIMESTAMP_POSITION
-from mqstore.store.record.record_kernels import NO_LAYOUT, read_int, read_long, record_layout
-from mqstore.store.record.sys_flag import BORN_HOST_V6
+from mqstore.store.record.record_format import BODY_CRC_POSITION
+from mqstore.store.record.record_kernels import (
+    NO_LAYOUT,
+    read_int,
+    read_long,
+    record_layout,
+    store_timestamp_at,
+)
 
 __all__ = ["survey"]
 
@@ -31,13 +36,10 @@ def survey(data):  # type: ignore[no-untyped-def]
         total_size, body_at, body_length, _, _, _, _ = record_layout(data, at, len(data))
         if total_size <= NO_LAYOUT:
             break
-        timestamp_at = at + STORE_TIMESTAMP_POSITION
-        if read_int(data, at + 36) & BORN_HOST_V6:
-            timestamp_at += IPV6_EXTRA_BYTES
-        greatest = max(greatest, read_long(data, timestamp_at))
+        greatest = max(greatest, read_long(data, store_timestamp_at(data, at)))
         if body_length > 0 and wrong_at < 0:
             crc = crc32(data, body_at, body_at + body_length)
-            if crc != read_int(data, at + 8):
+            if crc != read_int(data, at + BODY_CRC_POSITION):
                 wrong_at = at
                 wrong_crc = crc
         records += 1

@@ -20,15 +20,28 @@ from mqstore.store.compiled import compiled
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
 from mqstore.store.record.record_format import (
+    BODY_CRC_POSITION,
+    BODY_LENGTH_BEFORE_BODY,
     CRC_PROPERTY_BYTES,
     FIXED_BYTES,
-    HEADER_BYTES,
-    IPV6_EXTRA_BYTES,
+    MAGIC_CODE_POSITION,
     MESSAGE_MAGIC_CODE,
+    PROPERTIES_LENGTH_BYTES,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+    STORE_HOST_END_BEFORE_BODY,
+    SYS_FLAG_POSITION,
+    TRANSACTION_OFFSET_BEFORE_BODY,
     crc_property,
 )
-from mqstore.store.record.record_kernels import read_int, read_long, record_layout, whole_record_size
-from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
+from mqstore.store.record.record_kernels import (
+    body_position,
+    read_int,
+    read_long,
+    record_layout,
+    whole_record_size,
+)
+from mqstore.store.record.sys_flag import STORE_HOST_V6, TRANSACTION_MASK
 
 __all__ = ["MAX_GROWTH_BYTES", "restore_rows"]
 
@@ -45,12 +58,7 @@ _MAX_TOPIC_BYTES = 127
 _MAX_DIGITS = 9
 MAX_GROWTH_BYTES = _MAX_TOPIC_BYTES - len(SCHEDULE_TOPIC) + CRC_PROPERTY_BYTES
 """By how much a delivered record may exceed the waiting one: a longer topic, and a CRC that it had not."""
-_QUEUE_OFFSET_POSITION = 20
-_QUEUE_ID_POSITION = 12
-_SYS_FLAG_POSITION = 36
 _IPV4_HOST_BYTES = 8
-# Before the body, behind both hosts: reconsume times, prepared transaction offset, body length.
-_BEHIND_HOSTS_BYTES = 16
 
 
 @compiled
@@ -150,26 +158,14 @@ def _is_deliverable(data, at, size, start_offset, queue_id, queue_offset):  # ty
     stop = at + size
     if whole_record_size(data, at, stop, start_offset) != size:
         return False
-    is_of_entry = read_int(data, at + _QUEUE_ID_POSITION) == queue_id
-    is_of_entry &= read_long(data, at + _QUEUE_OFFSET_POSITION) == queue_offset
-    if not is_of_entry or read_int(data, at + _SYS_FLAG_POSITION) & TRANSACTION_MASK:
+    is_of_entry = read_int(data, at + QUEUE_ID_POSITION) == queue_id
+    is_of_entry &= read_long(data, at + QUEUE_OFFSET_POSITION) == queue_offset
+    if not is_of_entry or read_int(data, at + SYS_FLAG_POSITION) & TRANSACTION_MASK:
         return False
-    body_at = _body_of(data, at)
-    body_bytes = read_int(data, body_at - 4)
-    if body_bytes and crc32(data, body_at, body_at + body_bytes) != read_int(data, at + 8):
+    _, body_at, body_bytes, topic_at, topic_length, _, _ = record_layout(data, at, stop)
+    if body_bytes and crc32(data, body_at, body_at + body_bytes) != read_int(data, at + BODY_CRC_POSITION):
         return False
-    _, _, _, topic_at, topic_length, _, _ = record_layout(data, at, stop)
     return _is(data, topic_at, topic_length, _SCHEDULE_TOPIC)
-
-
-@compiled
-def _body_of(data, at):  # type: ignore[no-untyped-def]
-    """Where the body of the record at `at` begins."""
-    sys_flag = read_int(data, at + _SYS_FLAG_POSITION)
-    body_at = at + HEADER_BYTES
-    body_at += IPV6_EXTRA_BYTES if sys_flag & BORN_HOST_V6 else 0
-    body_at += IPV6_EXTRA_BYTES if sys_flag & STORE_HOST_V6 else 0
-    return body_at
 
 
 @compiled
@@ -186,13 +182,15 @@ def _properties_of(data, at, size):  # type: ignore[no-untyped-def]
 @compiled
 def _write_header(target, at, queue_id, store_host, head_bytes, body_bytes):  # type: ignore[no-untyped-def]
     """Make the copied header of a waiting record, of `head_bytes`, that of the record to deliver."""
-    _write(target, at + 4, MESSAGE_MAGIC_CODE, 4)
+    _write(target, at + MAGIC_CODE_POSITION, MESSAGE_MAGIC_CODE, 4)
     if body_bytes == 0:
-        _write(target, at + 8, 0, 4)
-    _write(target, at + _QUEUE_ID_POSITION, queue_id, 4)
-    _copy(target, at + head_bytes - _BEHIND_HOSTS_BYTES - len(store_host), store_host, 0, len(store_host))
+        _write(target, at + BODY_CRC_POSITION, 0, 4)
+    _write(target, at + QUEUE_ID_POSITION, queue_id, 4)
+    body_at = at + head_bytes
+    store_host_at = body_at - STORE_HOST_END_BEFORE_BODY - len(store_host)
+    _copy(target, store_host_at, store_host, 0, len(store_host))
     # A delivered message completes no transaction.
-    _write(target, at + head_bytes - _BEHIND_HOSTS_BYTES + 4, 0, 8)
+    _write(target, body_at - TRANSACTION_OFFSET_BEFORE_BODY, 0, 8)
 
 
 @compiled
@@ -230,9 +228,9 @@ def restore_rows(  # type: ignore[no-untyped-def]
             return row, group_count
         if not _is_deliverable(data, at, size, start_offset, queue_id, queue_offset + row):
             return row, group_count
-        body_at = _body_of(data, at)
-        head_bytes, body_bytes = body_at - at, read_int(data, body_at - 4)
-        is_v6 = read_int(data, at + _SYS_FLAG_POSITION) & STORE_HOST_V6 != 0
+        body_at = body_position(data, at)
+        head_bytes, body_bytes = body_at - at, read_int(data, body_at - BODY_LENGTH_BEFORE_BODY)
+        is_v6 = read_int(data, at + SYS_FLAG_POSITION) & STORE_HOST_V6 != 0
         if body_bytes > max_body_bytes or is_v6 != (len(store_host) > _IPV4_HOST_BYTES):
             return row, group_count
         start, stop = _properties_of(data, at, size)
@@ -248,7 +246,7 @@ def restore_rows(  # type: ignore[no-untyped-def]
         if not 0 < home_bytes <= _MAX_TOPIC_BYTES or is_odd or home_queue_id < 0:
             return row, group_count
         topic_at = _copy(target, at_target, data, at, body_at + body_bytes) + 1
-        properties_at = _copy(target, topic_at, data, home_at, home_at + home_bytes) + 2
+        properties_at = _copy(target, topic_at, data, home_at, home_at + home_bytes) + PROPERTIES_LENGTH_BYTES
         group = _group_of(target, group_places, group_count, topic_at, home_bytes, home_queue_id)
         if group == len(group_places):
             return row, group_count
@@ -260,7 +258,12 @@ def restore_rows(  # type: ignore[no-untyped-def]
         groups[row] = group
         _write_header(target, at_target, home_queue_id, store_host, head_bytes, body_bytes)
         target[topic_at - 1] = np.uint8(home_bytes)
-        _write(target, properties_at - 2, properties_bytes, 2)
+        _write(
+            target,
+            properties_at - PROPERTIES_LENGTH_BYTES,
+            properties_bytes,
+            PROPERTIES_LENGTH_BYTES,
+        )
         record_end = _copy(target, properties_at, data, start, stop)
         if append_crc:
             record_end = _copy(target, record_end, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)

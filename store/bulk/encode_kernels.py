@@ -20,9 +20,23 @@ from mqstore.store.byte_kernels import copy_bytes, same_bytes
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
-from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, STORE_TIMESTAMP_POSITION, crc_property
-from mqstore.store.record.record_kernels import borrowed, read_int
-from mqstore.store.record.sys_flag import BORN_HOST_V6, TRANSACTION_PREPARED
+from mqstore.store.record.record_format import (
+    BODY_CRC_POSITION,
+    BODY_LENGTH_BEFORE_BODY,
+    BORN_TIMESTAMP_POSITION,
+    CRC_DIGITS,
+    CRC_PROPERTY_BYTES,
+    FLAG_POSITION,
+    MAGIC_CODE_POSITION,
+    PHYSICAL_OFFSET_POSITION,
+    PROPERTIES_LENGTH_BYTES,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+    SYS_FLAG_POSITION,
+    crc_property,
+)
+from mqstore.store.record.record_kernels import borrowed, read_int, store_timestamp_at
+from mqstore.store.record.sys_flag import TRANSACTION_PREPARED
 
 __all__ = [
     "BODY_TOO_LARGE",
@@ -62,6 +76,12 @@ _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INTS = types.Array(types.int32, 1, "C", readonly=True)
 _LONGS = types.Array(types.int64, 1, "C", readonly=True)
 _TABLE = types.Array(types.int64, 2, "C", readonly=True)
+
+
+@compiled_into_caller
+def _write_short(target, at, value):  # type: ignore[no-untyped-def]
+    target[at] = np.uint8(value >> 8)
+    target[at + 1] = np.uint8(value & 0xFF)
 
 
 @compiled_into_caller
@@ -341,7 +361,7 @@ def encode_rows(  # type: ignore[no-untyped-def]
         topic_bytes = topic_field_starts[topic + 1] - topic_field_starts[topic]
         copy_bytes(target, at, topic_fields, topic_field_starts[topic], topic_bytes)
         at += topic_bytes
-        properties_at = at + 2
+        properties_at = at + PROPERTIES_LENGTH_BYTES
         at, reason = _write_properties(
             target,
             properties_at,
@@ -367,15 +387,14 @@ def encode_rows(  # type: ignore[no-untyped-def]
         properties_bytes = at - properties_at
         if properties_bytes > MAX_PROPERTIES_BYTES:
             return row, PROPERTIES_TOO_LARGE
-        target[properties_at - 2] = np.uint8(properties_bytes >> 8)
-        target[properties_at - 1] = np.uint8(properties_bytes & 0xFF)
+        _write_short(target, properties_at - PROPERTIES_LENGTH_BYTES, properties_bytes)
         _write_int(target, start, at - start)
-        _write_int(target, start + 4, magics[topic])
-        _write_int(target, start + 8, crc)
-        _write_int(target, start + 12, queue_ids[row])
-        _write_int(target, start + 16, flags[row])
-        _write_long(target, start + 40, born_timestamps[row])
-        _write_int(target, start + header_bytes - 4, body_bytes)
+        _write_int(target, start + MAGIC_CODE_POSITION, magics[topic])
+        _write_int(target, start + BODY_CRC_POSITION, crc)
+        _write_int(target, start + QUEUE_ID_POSITION, queue_ids[row])
+        _write_int(target, start + FLAG_POSITION, flags[row])
+        _write_long(target, start + BORN_TIMESTAMP_POSITION, born_timestamps[row])
+        _write_int(target, start + header_bytes - BODY_LENGTH_BEFORE_BODY, body_bytes)
     starts[len(topics)] = at
     return -1, NOTHING_ILLEGAL
 
@@ -386,10 +405,10 @@ def _write_record_crc(target, start, stop):  # type: ignore[no-untyped-def]
     crc = np.uint32(crc32(target, start, stop - CRC_PROPERTY_BYTES))
     # Two chains of divisions side by side take half the time of one.
     low, high = crc % np.uint32(100_000), crc // np.uint32(100_000)
-    first = np.uint64(stop - 11)
-    for digit in range(5):
+    first = np.uint64(stop - 1 - CRC_DIGITS)
+    for digit in range(CRC_DIGITS // 2):
         target[first + np.uint64(digit)] = np.uint8(48 + low % np.uint32(10))
-        target[first + np.uint64(digit + 5)] = np.uint8(48 + high % np.uint32(10))
+        target[first + np.uint64(digit + CRC_DIGITS // 2)] = np.uint8(48 + high % np.uint32(10))
         low //= np.uint32(10)
         high //= np.uint32(10)
 
@@ -421,19 +440,17 @@ def complete_records(  # type: ignore[no-untyped-def]
     )
     for row in range(first, stop):
         at = starts[row]
-        sys_flag = read_int(target, at + 36)
         # This bit is set in half and in rollback records, which get no queue offset.
         queue_offset = np.int64(0)
-        if not sys_flag & TRANSACTION_PREPARED:
+        if not read_int(target, at + SYS_FLAG_POSITION) & TRANSACTION_PREPARED:
             queue_offset = next_offsets[groups[row]]
             next_offsets[groups[row]] = queue_offset + 1
         queue_offsets[row] = queue_offset
-        _write_long(target, at + 20, queue_offset)
-        _write_long(target, at + 28, base_offset + at)
+        _write_long(target, at + QUEUE_OFFSET_POSITION, queue_offset)
+        _write_long(target, at + PHYSICAL_OFFSET_POSITION, base_offset + at)
         if marks[row] & BORN_WHEN_STORED:
-            _write_long(target, at + 40, store_timestamp)
-        moved = 12 if sys_flag & BORN_HOST_V6 else 0
-        _write_long(target, at + STORE_TIMESTAMP_POSITION + moved, store_timestamp)
+            _write_long(target, at + BORN_TIMESTAMP_POSITION, store_timestamp)
+        _write_long(target, store_timestamp_at(target, at), store_timestamp)
         if marks[row] & HAS_CRC:
             _write_record_crc(target, at, starts[row + 1])
 

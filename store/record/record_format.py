@@ -43,20 +43,31 @@ __all__ = [
     "BLANK",
     "BLANK_MAGIC_CODE",
     "BLANK_MIN_BYTES",
+    "BODY_CRC_POSITION",
+    "BODY_LENGTH_BEFORE_BODY",
     "BODY_LENGTH_POSITION",
+    "BORN_TIMESTAMP_POSITION",
+    "CRC_DIGITS",
     "CRC_MASK",
     "CRC_PROPERTY_BYTES",
     "FIELDS",
     "FIXED_BYTES",
+    "FLAG_POSITION",
     "HEADER_BYTES",
     "IPV6_EXTRA_BYTES",
+    "MAGIC_CODE_POSITION",
     "MAX_RECORD_OVERHEAD_BYTES",
     "MESSAGE_MAGIC_CODE",
     "MESSAGE_MAGIC_CODE_V2",
     "PHYSICAL_OFFSET_POSITION",
     "PREFIX",
+    "PROPERTIES_LENGTH_BYTES",
+    "QUEUE_ID_POSITION",
+    "QUEUE_OFFSET_POSITION",
+    "STORE_HOST_END_BEFORE_BODY",
     "STORE_TIMESTAMP_POSITION",
     "SYS_FLAG_POSITION",
+    "TRANSACTION_OFFSET_BEFORE_BODY",
     "RecordHeader",
     "RecordIllegal",
     "RecordLayout",
@@ -98,14 +109,31 @@ FIELDS = (
     (84, 4, "int", "BODYLEN"),
 )
 HEADER_BYTES = 88
-PHYSICAL_OFFSET_POSITION = 28
-SYS_FLAG_POSITION = 36
-STORE_TIMESTAMP_POSITION = 56
-BODY_LENGTH_POSITION = 84
 IPV6_EXTRA_BYTES = 12
+
+# Positions of single fields. An IPv6 host moves those behind it.
+_POSITIONS = {name: at for at, _, _, name in FIELDS}
+MAGIC_CODE_POSITION = _POSITIONS["MAGICCODE"]
+BODY_CRC_POSITION = _POSITIONS["BODYCRC"]
+QUEUE_ID_POSITION = _POSITIONS["QUEUEID"]
+FLAG_POSITION = _POSITIONS["FLAG"]
+QUEUE_OFFSET_POSITION = _POSITIONS["QUEUEOFFSET"]
+PHYSICAL_OFFSET_POSITION = _POSITIONS["PHYSICALOFFSET"]
+SYS_FLAG_POSITION = _POSITIONS["SYSFLAG"]
+BORN_TIMESTAMP_POSITION = _POSITIONS["BORNTIMESTAMP"]
+STORE_TIMESTAMP_POSITION = _POSITIONS["STORETIMESTAMP"]
+BODY_LENGTH_POSITION = _POSITIONS["BODYLEN"]
+# Distances that no host changes, from the body's first byte back to fields of the header.
+BODY_LENGTH_BEFORE_BODY = HEADER_BYTES - BODY_LENGTH_POSITION
+TRANSACTION_OFFSET_BEFORE_BODY = HEADER_BYTES - _POSITIONS["PREPAREDTRANSACTIONOFFSET"]
+STORE_HOST_END_BEFORE_BODY = HEADER_BYTES - _POSITIONS["RECONSUMETIMES"]
+# Stands before the properties.
+PROPERTIES_LENGTH_BYTES = 2
+
 # Header, topic length and properties length of a V1 record with two IPv4 hosts.
 FIXED_BYTES = 91
 CRC_PROPERTY_BYTES = 20
+CRC_DIGITS = 10
 CRC_MASK = 0x7FFF_FFFF
 # A record may exceed the largest body by this much (topic, properties, header).
 MAX_RECORD_OVERHEAD_BYTES = 65_536
@@ -137,7 +165,7 @@ _CLOSING_DIGITS = [(b"\x02%02d" % number)[::-1] for number in range(22)]
 
 assert _HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELDS)
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
-assert len(_CRC_NAME) + 10 + 1 == CRC_PROPERTY_BYTES
+assert len(_CRC_NAME) + CRC_DIGITS + 1 == CRC_PROPERTY_BYTES
 assert len(_CLOSING_DIGITS) > CRC_MASK // 100_000_000
 assert PREFIX.size == BLANK_MIN_BYTES == 8
 assert BORN_HOST_V6 | STORE_HOST_V6 == 3 << 4
@@ -381,7 +409,7 @@ def decode_layout(data: bytes | memoryview, start: int, stop: int) -> RecordLayo
     # Behind the body there is room for the two lengths, and behind the topic for one.
     if body_start + 2 > stop:
         raise RecordIllegal(f"at least {body_start + 2 - start} bytes", f"{stop - start}")
-    (body_length,) = _INT.unpack_from(data, body_start - 4)
+    (body_length,) = _INT.unpack_from(data, body_start - BODY_LENGTH_BEFORE_BODY)
     body_stop = body_start + _checked_length(body_length, stop - body_start - 3)
     if magic == MESSAGE_MAGIC_CODE:
         topic_start = body_stop + 1

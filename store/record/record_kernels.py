@@ -18,17 +18,25 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mqstore.store.checksum.crc32_kernels import crc32
-from mqstore.store.compiled import compiled
+from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.record.properties_format import CRC32, MAX_PROPERTIES_BYTES
 from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,
     BLANK_MIN_BYTES,
+    BODY_CRC_POSITION,
+    BODY_LENGTH_BEFORE_BODY,
+    CRC_DIGITS,
     CRC_PROPERTY_BYTES,
     FIXED_BYTES,
     HEADER_BYTES,
     IPV6_EXTRA_BYTES,
+    MAGIC_CODE_POSITION,
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
+    PHYSICAL_OFFSET_POSITION,
+    PROPERTIES_LENGTH_BYTES,
+    STORE_TIMESTAMP_POSITION,
+    SYS_FLAG_POSITION,
 )
 from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -37,12 +45,14 @@ __all__ = [
     "END_OF_DATA",
     "NO_LAYOUT",
     "NO_RECORD",
+    "body_position",
     "borrowed",
     "find_record",
     "read_int",
     "read_long",
     "record_layout",
     "scan",
+    "store_timestamp_at",
     "sync_files",
     "whole_record_size",
 ]
@@ -56,6 +66,10 @@ BLANK_FOUND = 1
 NO_RECORD = 2
 
 _CRC_NAME = np.frombuffer(CRC32.encode() + b"\x01", np.uint8)
+# The bytes that both kinds of magic begin with.
+_MAGIC_START = (MESSAGE_MAGIC_CODE & 0xFFFF_FFFF).to_bytes(4, "big")[:3]
+_FIRST_MAGIC_BYTE, _SECOND_MAGIC_BYTE, _THIRD_MAGIC_BYTE = _MAGIC_START
+assert (MESSAGE_MAGIC_CODE_V2 & 0xFFFF_FFFF).to_bytes(4, "big").startswith(_MAGIC_START)
 
 
 @intrinsic
@@ -99,6 +113,26 @@ def read_long(data, at):  # type: ignore[no-untyped-def]
     return read_int(data, at) << np.int64(32) | (read_int(data, at + 4) & np.int64(0xFFFFFFFF))
 
 
+@compiled_into_caller
+def body_position(data, at):  # type: ignore[no-untyped-def]
+    """Where the body of the record at `at` begins."""
+    sys_flag = read_int(data, at + SYS_FLAG_POSITION)
+    body_at = at + HEADER_BYTES
+    if sys_flag & BORN_HOST_V6:
+        body_at += IPV6_EXTRA_BYTES
+    if sys_flag & STORE_HOST_V6:
+        body_at += IPV6_EXTRA_BYTES
+    return body_at
+
+
+@compiled_into_caller
+def store_timestamp_at(data, at):  # type: ignore[no-untyped-def]
+    """Where the store timestamp of the record at `at` is."""
+    if read_int(data, at + SYS_FLAG_POSITION) & BORN_HOST_V6:
+        return at + (STORE_TIMESTAMP_POSITION + IPV6_EXTRA_BYTES)
+    return at + STORE_TIMESTAMP_POSITION
+
+
 @compiled
 def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     """Lengths and places of the record at `at`, of which only bytes before `end` may be read.
@@ -112,7 +146,7 @@ def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     if at + BLANK_MIN_BYTES > end:
         return nothing
     total_size = read_int(data, at)
-    magic = read_int(data, at + 4)
+    magic = read_int(data, at + MAGIC_CODE_POSITION)
     if magic == BLANK_MAGIC_CODE and total_size >= BLANK_MIN_BYTES:
         return (-total_size, zero, zero, zero, zero, zero, zero)
     if magic != MESSAGE_MAGIC_CODE and magic != MESSAGE_MAGIC_CODE_V2:  # noqa: PLR1714 - compiled code
@@ -120,23 +154,18 @@ def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     stop = at + total_size
     if total_size < FIXED_BYTES or stop > end:
         return nothing
-    sys_flag = read_int(data, at + 36)
-    body_at = at + HEADER_BYTES
-    if sys_flag & BORN_HOST_V6:
-        body_at += IPV6_EXTRA_BYTES
-    if sys_flag & STORE_HOST_V6:
-        body_at += IPV6_EXTRA_BYTES
+    body_at = body_position(data, at)
     topic_width = 1 if magic == MESSAGE_MAGIC_CODE else 2
-    if body_at + topic_width + 2 > stop:
+    if body_at + topic_width + PROPERTIES_LENGTH_BYTES > stop:
         return nothing
-    body_length = read_int(data, body_at - 4)
+    body_length = read_int(data, body_at - BODY_LENGTH_BEFORE_BODY)
     topic_at = body_at + body_length + topic_width
-    if body_length < 0 or topic_at + 2 > stop:
+    if body_length < 0 or topic_at + PROPERTIES_LENGTH_BYTES > stop:
         return nothing
     topic_length = np.int64(data[topic_at - 1])
     if topic_width == 2:
         topic_length |= np.int64(data[topic_at - 2]) << 8
-    properties_at = topic_at + topic_length + 2
+    properties_at = topic_at + topic_length + PROPERTIES_LENGTH_BYTES
     # Lengths are signed in Java.
     if topic_length >= (128 if topic_width == 1 else 32768) or properties_at > stop:
         return nothing
@@ -151,9 +180,9 @@ def _record_crc_matches(data, at, stop):  # type: ignore[no-untyped-def]
     """Whether the ten digits at the end of a record are its CRC, least significant first."""
     stored = np.int64(0)
     weight = np.int64(1)
-    first = np.uint64(stop - 11)
+    first = np.uint64(stop - 1 - CRC_DIGITS)
     is_whole = data[np.uint64(stop - 1)] == 2
-    for index in range(10):
+    for index in range(CRC_DIGITS):
         digit = np.int64(data[first + np.uint64(index)]) - 48
         is_whole &= 0 <= digit <= 9
         stored += digit * weight
@@ -164,7 +193,7 @@ def _record_crc_matches(data, at, stop):  # type: ignore[no-untyped-def]
 @compiled
 def _ends_in_digits(data, stop):  # type: ignore[no-untyped-def]
     """Whether the last ten characters of the properties' last value are digits."""
-    for at in range(stop - 11, stop - 1):
+    for at in range(stop - 1 - CRC_DIGITS, stop - 1):
         if data[at] < 48 or data[at] > 57:
             return False
     return data[stop - 1] == 2
@@ -179,24 +208,25 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
     """
     layout = record_layout(data, at, end)
     total, body_at, body_length, _, topic_length, properties_at, properties_length = layout
-    if total <= NO_LAYOUT or read_long(data, at + 28) != base_offset + at:
+    if total <= NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
         return np.int64(-1)
     stop = at + total
     # A page that never reached the disk is all zero: neither text ends in that.
-    is_torn = topic_length > 0 and data[properties_at - 3] == 0
+    is_torn = topic_length > 0 and data[properties_at - PROPERTIES_LENGTH_BYTES - 1] == 0
     if is_torn or (properties_length > 0 and data[stop - 1] == 0):
         return np.int64(-1)
     if properties_length >= CRC_PROPERTY_BYTES:
         named = True
-        for byte in range(9):
+        for byte in range(len(_CRC_NAME)):
             named = named and data[stop - CRC_PROPERTY_BYTES + byte] == _CRC_NAME[byte]
         if named:
             return total if _record_crc_matches(data, at, stop) else np.int64(-1)
         # Under another name its digits would not be the record's CRC: the name is what was damaged.
         if _ends_in_digits(data, stop) and _record_crc_matches(data, at, stop):
             return np.int64(-1)
-    if body_length > 0 and crc32(data, body_at, body_at + body_length) != read_int(data, at + 8):
-        return np.int64(-1)
+    if body_length > 0:
+        crc = crc32(data, body_at, body_at + body_length)
+        return total if crc == read_int(data, at + BODY_CRC_POSITION) else np.int64(-1)
     return total
 
 
@@ -212,16 +242,21 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     records = np.int64(0)
     last_store_timestamp = np.int64(-1)
     while at < end:
-        if at + 8 <= end and read_int(data, at + 4) == BLANK_MAGIC_CODE:
+        if at + BLANK_MIN_BYTES <= end and read_int(data, at + MAGIC_CODE_POSITION) == BLANK_MAGIC_CODE:
             return at, records, last_store_timestamp, BLANK_FOUND
         total = whole_record_size(data, at, end, base_offset)
         if total < 0:
             return at, records, last_store_timestamp, NO_RECORD
-        born_host_extra = 12 if read_int(data, at + 36) & 0x10 else 0
-        last_store_timestamp = read_long(data, at + 56 + born_host_extra)
+        last_store_timestamp = read_long(data, store_timestamp_at(data, at))
         records += 1
         at += total
     return at, records, last_store_timestamp, END_OF_DATA
+
+
+@compiled_into_caller
+def _begins_magic(data, at):  # type: ignore[no-untyped-def]
+    is_start = data[at] == _FIRST_MAGIC_BYTE and data[at + 1] == _SECOND_MAGIC_BYTE
+    return is_start and data[at + 2] == _THIRD_MAGIC_BYTE
 
 
 @compiled
@@ -230,8 +265,10 @@ def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     (data,) = borrowed((data,))
     for at in range(start, end - HEADER_BYTES + 1):
         # Test the first magic bytes first: it is the cheapest check.
-        is_magic = data[at + 4] == 0xDA and data[at + 5] == 0xA3 and data[at + 6] == 0x20
-        if is_magic and whole_record_size(data, at, end, base_offset) >= 0:
+        if (
+            _begins_magic(data, at + MAGIC_CODE_POSITION)
+            and whole_record_size(data, at, end, base_offset) >= 0
+        ):
             return np.int64(at)
     return np.int64(-1)
 
