@@ -20,7 +20,6 @@ def queue_file(file_system: FileSystem, directory: Path) -> MappedFile:
         directory,
         200,
         reserve_window_bytes=4096,
-        writable=True,
         read_only=False,
         size_key="size",
         is_derived=True,
