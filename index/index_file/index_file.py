@@ -39,7 +39,7 @@ from mqstore.index.index_file.index_file_format import (
     slot_of,
 )
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 
 __all__ = ["IndexFile", "IndexFileSize", "Rows"]
 
@@ -85,9 +85,11 @@ class IndexFile:
         self._file = MappedFile(
             file_system,
             path,
-            size.file_bytes,
-            reserve_window_bytes=_RESERVE_WINDOW_BYTES,
-            read_only=read_only,
+            MappedFileSettings(
+                file_size_bytes=size.file_bytes,
+                reserve_window_bytes=_RESERVE_WINDOW_BYTES,
+                read_only=read_only,
+            ),
             create=create,
         )
         # Entries are reserved from here on.

@@ -36,7 +36,7 @@ from mqstore.index.queue.consume_queue_format import (
 from mqstore.index.queue.queue_end_row import QueueEndRow
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import BytesLike, FileSystem
-from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.record.record_format import FIXED_BYTES
@@ -89,13 +89,9 @@ class ConsumeQueue:
         directory: Path,
         topic: str,
         queue_id: int,
-        *,
-        file_size_bytes: int,
-        reserve_window_bytes: int,
-        read_only: bool = False,
-        after_crash: bool = False,
+        settings: MappedFileSettings,
     ) -> None:
-        """after_crash: entries may be missing at the end; `truncate` follows."""
+        """After a crash (`settings.after_crash`) entries may be missing at the end; `truncate` follows."""
         self.topic = topic
         self.queue_id = queue_id
         self.directory = directory
@@ -105,16 +101,7 @@ class ConsumeQueue:
         # Where it ends, and how far it is flushed. Written under _lock, and by the table of queue_ends.py;
         # after the bytes.
         self.end = QueueEndRow()
-        self._files = MappedFileQueue(
-            file_system,
-            directory,
-            file_size_bytes,
-            reserve_window_bytes=reserve_window_bytes,
-            read_only=read_only,
-            size_key="mapped_file_size_consume_queue",
-            is_derived=True,
-            after_crash=after_crash,
-        )
+        self._files = MappedFileQueue(file_system, directory, settings)
         self._lock = threading.Lock()
 
     @property

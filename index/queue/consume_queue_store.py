@@ -28,7 +28,7 @@ from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest
 from mqstore.store.config import StoreConfig
 from mqstore.store.files.file_names import row_entries
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.foreign_error import is_foreign
 from mqstore.store.log.commit_log import CommitLog, LogChunk
 
@@ -69,13 +69,18 @@ class ConsumeQueueStore:
         # Store time of the newest message absorbed, epoch ms; 0 before the first. Written by `absorb`.
         self.last_store_timestamp = 0
         self._file_system = file_system
-        self._config = config
+        self._file_settings = MappedFileSettings(
+            file_size_bytes=config.mapped_file_size_consume_queue,
+            size_key="mapped_file_size_consume_queue",
+            reserve_window_bytes=config.reserve_window_consume_queue,
+            read_only=read_only,
+            is_derived_row=True,
+            after_crash=after_crash,
+        )
         # Set again by an opening that changes them, before anything is absorbed.
         self.delay_tables = delay_tables
         # Replaced under _moving, or before anything is absorbed.
         self.deleted = DeletedTopics({})
-        self._read_only = read_only
-        self._after_crash = after_crash
         self._commit_log_min_offset = 0
         self._guard = threading.Lock()
         # Loaded queues. Read without a lock, written under _guard.
@@ -104,11 +109,11 @@ class ConsumeQueueStore:
                         self._unloaded.add((topic, int(queue_id)))
             self._unloaded -= self._queues.keys()
             loaded = tuple(self._queues.values())
-            if not self._read_only:
+            if not self._file_settings.read_only:
                 found = {queue: files for queue in self._unloaded if (files := self._files_of(queue))}
                 self.durable_manifest = QueueManifest(commit_log_min_offset, found)
         for queue in loaded:
-            if not self._read_only or queue.is_same_on_disk():
+            if not self._file_settings.read_only or queue.is_same_on_disk():
                 queue.load(commit_log_min_offset)
             else:
                 self._forget(queue)
@@ -164,16 +169,8 @@ class ConsumeQueueStore:
             return queue
 
     def _open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queue = ConsumeQueue(
-            self._file_system,
-            self.directory / topic / str(queue_id),
-            topic,
-            queue_id,
-            file_size_bytes=self._config.mapped_file_size_consume_queue,
-            reserve_window_bytes=self._config.reserve_window_consume_queue,
-            read_only=self._read_only,
-            after_crash=self._after_crash,
-        )
+        directory = self.directory / topic / str(queue_id)
+        queue = ConsumeQueue(self._file_system, directory, topic, queue_id, self._file_settings)
         if (topic, queue_id) in self._unloaded:
             queue.load(self._commit_log_min_offset)
         return queue

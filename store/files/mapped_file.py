@@ -13,6 +13,7 @@ Durability: none until `sync` returns.
 """
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,11 +24,36 @@ import numpy.typing as npt
 from mqstore.store.errors import StoreFull
 from mqstore.store.files.file_system import BytesLike, FileSystem, MappedRegion
 
-__all__ = ["MappedFile"]
+__all__ = ["MappedFile", "MappedFileSettings"]
 
 _CHUNK_BYTES = 1 << 20
 # The piece in which a file system gives room, or a part of it.
 _BLOCK_BYTES = 4096
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MappedFileSettings:
+    """What all files of a row have in common. The row's owner makes one and hands it down."""
+
+    file_size_bytes: int
+    """Length of each file."""
+
+    reserve_window_bytes: int
+    """The writer reserves room on the disk in steps of this size."""
+
+    read_only: bool = False
+    """Nothing is written, created or removed."""
+
+    size_key: str = ""
+    """The setting that `file_size_bytes` came from, for the error that names it."""
+
+    is_derived_row: bool = False
+    """The row can be rebuilt, and a store has thousands of such rows: descriptors are released after each
+    use, and new names are durable after `MappedFileQueue.sync_names`, not on creation."""
+
+    after_crash: bool = False
+    """The last writer did not close the store: a derived row then ends before its first file that is missing
+    or empty. What follows is derived again."""
 
 
 class MappedFile:
@@ -37,18 +63,14 @@ class MappedFile:
         self,
         file_system: FileSystem,
         path: Path,
-        size_bytes: int,
+        settings: MappedFileSettings,
         *,
-        reserve_window_bytes: int,
-        read_only: bool,
         create: bool = False,
-        rests: bool = False,
     ) -> None:
-        """rests: give the descriptor back after each use, because there are thousands of such files."""
         self.path = path
         self.start_offset = int(path.name)
-        self.size_bytes = size_bytes
-        self.end_offset = self.start_offset + size_bytes
+        self.size_bytes = settings.file_size_bytes
+        self.end_offset = self.start_offset + self.size_bytes
         # Written by the owner's one writer, read by everyone.
         self.wrote_position = 0
         # Written by whoever reserves, under _reserve_lock; 0 means: nothing is known to be reserved.
@@ -58,9 +80,9 @@ class MappedFile:
         # Called, if set, when less than half a window is left (CommitLog.reserve_ahead).
         self.on_low_space: Callable[[], None] | None = None
         self._file_system = file_system
-        self._reserve_window_bytes = reserve_window_bytes
-        self._read_only = read_only
-        self._rests = rests
+        self._reserve_window_bytes = settings.reserve_window_bytes
+        self._read_only = settings.read_only
+        self._rests = settings.is_derived_row
         self._reserve_lock = threading.Lock()
         self._map_lock = threading.Lock()
         self._region: MappedRegion | None = self._map(create=True) if create else None

@@ -15,7 +15,7 @@ from pathlib import Path
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
 from mqstore.store.files.file_names import file_name, is_file_name
 from mqstore.store.files.file_system import FileEntry, FileSystem
-from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 
 __all__ = ["MappedFileQueue"]
 
@@ -23,33 +23,12 @@ __all__ = ["MappedFileQueue"]
 class MappedFileQueue:
     """The files of one directory, oldest first."""
 
-    def __init__(
-        self,
-        file_system: FileSystem,
-        directory: Path,
-        file_size_bytes: int,
-        *,
-        reserve_window_bytes: int,
-        read_only: bool,
-        size_key: str,
-        is_derived: bool = False,
-        after_crash: bool = False,
-    ) -> None:
-        """`size_key` is the setting that `file_size_bytes` came from, for the error that names it.
-
-        is_derived: for rows that can be rebuilt and of which a store has thousands: descriptors are given
-        back after each use, and new names are durable after `sync_names`, not on creation. After a crash
-        such a row ends before the first file that did not come to be; what follows is derived anew.
-        """
+    def __init__(self, file_system: FileSystem, directory: Path, settings: MappedFileSettings) -> None:
         self.directory = directory
-        self.file_size_bytes = file_size_bytes
+        self.file_size_bytes = settings.file_size_bytes
         self.files: tuple[MappedFile, ...] = ()
         self._file_system = file_system
-        self._reserve_window_bytes = reserve_window_bytes
-        self._read_only = read_only
-        self._size_key = size_key
-        self._is_derived = is_derived
-        self._ends_at_gap = is_derived and after_crash
+        self._settings = settings
         # Whether a file was added whose name may not be durable; only in derived rows.
         self._has_new_names = False
         # Held while `files` is read and replaced: the writer appends while retention deletes.
@@ -74,18 +53,19 @@ class MappedFileQueue:
         for entry in entries:
             path = self.directory / entry.name
             if entry.size_bytes != self.file_size_bytes:
-                raise SegmentSizeMismatch(path, self.file_size_bytes, entry.size_bytes, self._size_key)
+                key = self._settings.size_key
+                raise SegmentSizeMismatch(path, self.file_size_bytes, entry.size_bytes, key)
             if files and int(entry.name) != files[-1].end_offset:
                 raise CorruptRecord(path, 0, f"a file {file_name(files[-1].end_offset)} before it", "none")
             files.append(known.get(entry.name) or self._open(path))
-        if not self._read_only:
+        if not self._settings.read_only:
             for entry in reversed(interrupted):
                 self._file_system.delete(self.directory / entry.name)
         self.files = tuple(files)
 
     def _count_that_came_to_be(self, entries: list[FileEntry]) -> int:
         """How many files are there that are not left over from creations that a crash interrupted."""
-        if self._ends_at_gap:
+        if self._settings.is_derived_row and self._settings.after_crash:
             first = int(entries[0].name) if entries else 0
             for index, entry in enumerate(entries):
                 if entry.size_bytes == 0 or int(entry.name) != first + index * self.file_size_bytes:
@@ -97,15 +77,7 @@ class MappedFileQueue:
         return not entry.is_directory and is_file_name(entry.name)
 
     def _open(self, path: Path, *, create: bool = False) -> MappedFile:
-        return MappedFile(
-            self._file_system,
-            path,
-            self.file_size_bytes,
-            reserve_window_bytes=self._reserve_window_bytes,
-            read_only=self._read_only,
-            create=create,
-            rests=self._is_derived,
-        )
+        return MappedFile(self._file_system, path, self._settings, create=create)
 
     @property
     def min_offset(self) -> int:
@@ -132,9 +104,9 @@ class MappedFileQueue:
         assert start_offset % self.file_size_bytes == 0, start_offset
         assert not self.files or start_offset == self.files[-1].end_offset, (start_offset, self.files[-1])
         if not self.files:
-            self._file_system.make_directories(self.directory, durable=not self._is_derived)
+            self._file_system.make_directories(self.directory, durable=not self._settings.is_derived_row)
         added = self._open(self.directory / file_name(start_offset), create=True)
-        if self._is_derived:
+        if self._settings.is_derived_row:
             self._has_new_names = True
         else:
             self._file_system.sync_directory(self.directory)

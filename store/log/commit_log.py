@@ -27,7 +27,7 @@ from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError, StorePoisoned
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.message.message_encoder import EncodedMessage
@@ -91,10 +91,12 @@ class CommitLog:
         self.files = MappedFileQueue(
             file_system,
             directory,
-            config.mapped_file_size_commit_log,
-            reserve_window_bytes=config.reserve_window_commit_log,
-            read_only=read_only,
-            size_key="mapped_file_size_commit_log",
+            MappedFileSettings(
+                file_size_bytes=config.mapped_file_size_commit_log,
+                size_key="mapped_file_size_commit_log",
+                reserve_window_bytes=config.reserve_window_commit_log,
+                read_only=read_only,
+            ),
         )
         self.path = directory
         # Raised by flusher.py alone, after a sync; never ahead of max_offset.

@@ -16,6 +16,7 @@ from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY, PRE_BLAN
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch, StoreFull
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import MappedFileSettings
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
 
@@ -31,9 +32,10 @@ def entries(first: int, count: int, *, size: int = 100) -> bytes:
 def open_queue(
     file_system: FileSystem, root: Path = ROOT, *, file_bytes: int = FILE_BYTES, log_min: int = 0
 ) -> ConsumeQueue:
-    queue = ConsumeQueue(
-        file_system, root, "orders", 0, file_size_bytes=file_bytes, reserve_window_bytes=file_bytes
+    settings = MappedFileSettings(
+        file_size_bytes=file_bytes, reserve_window_bytes=file_bytes, is_derived_row=True
     )
+    queue = ConsumeQueue(file_system, root, "orders", 0, settings)
     queue.load(log_min)
     return queue
 

@@ -7,7 +7,7 @@ import pytest
 
 from mqstore.index.queue.queue_end_row import ADDRESS, COLUMNS, FIRST_OFFSET, ROOM_END, QueueEndRow
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.files.os_file_system import OsFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
@@ -15,15 +15,8 @@ from support.disks.watched_file_system import WatchedFileSystem
 
 def queue_file(file_system: FileSystem, directory: Path) -> MappedFile:
     """The second file of a queue, 200 bytes long, with ten entries."""
-    files = MappedFileQueue(
-        file_system,
-        directory,
-        200,
-        reserve_window_bytes=4096,
-        read_only=False,
-        size_key="size",
-        is_derived=True,
-    )
+    settings = MappedFileSettings(file_size_bytes=200, reserve_window_bytes=4096, is_derived_row=True)
+    files = MappedFileQueue(file_system, directory, settings)
     files.append_file(200).write(0, bytes(200))
     return files.files[0]
 

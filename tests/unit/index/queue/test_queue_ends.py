@@ -29,6 +29,7 @@ from mqstore.index.queue.queue_end_row import ADDRESS, COLUMNS, MAX_OFFSET, MAX_
 from mqstore.index.queue.queue_ends import QueueEnds
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import MappedFileSettings
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.log.commit_log import LogChunk
@@ -332,8 +333,7 @@ def test_any_number_of_names_leads_to_its_row(count: int) -> None:
             ROOT,
             "t" * (at % 5 + 1),
             at // 5,
-            file_size_bytes=200,
-            reserve_window_bytes=4096,
+            MappedFileSettings(file_size_bytes=200, reserve_window_bytes=4096, is_derived_row=True),
         )
         for at in range(count)
     ]

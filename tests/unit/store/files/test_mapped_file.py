@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.errors import StoreFull
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
 
@@ -22,9 +22,7 @@ def make(file_system: FileSystem, root: Path, *, create: bool = True, read_only:
     return MappedFile(
         file_system,
         root / file_name(SIZE),
-        SIZE,
-        reserve_window_bytes=WINDOW,
-        read_only=read_only,
+        MappedFileSettings(file_size_bytes=SIZE, reserve_window_bytes=WINDOW, read_only=read_only),
         create=create,
     )
 

@@ -7,6 +7,7 @@ import pytest
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import MappedFileSettings
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from support.disks.watched_file_system import WatchedFileSystem
 
@@ -14,14 +15,13 @@ SIZE = 4_096
 
 
 def make(file_system: FileSystem, directory: Path, *, read_only: bool = False) -> MappedFileQueue:
-    queue = MappedFileQueue(
-        file_system,
-        directory,
-        SIZE,
+    settings = MappedFileSettings(
+        file_size_bytes=SIZE,
+        size_key="mapped_file_size_commit_log",
         reserve_window_bytes=SIZE,
         read_only=read_only,
-        size_key="mapped_file_size_commit_log",
     )
+    queue = MappedFileQueue(file_system, directory, settings)
     queue.load()
     return queue
 
@@ -209,9 +209,8 @@ def test_a_file_added_while_names_are_synced_is_synced_next_time(file_system: Fi
     """The sync under way may have missed it."""
     watched = WatchedFileSystem(file_system)
     directory = root / "consumequeue" / "orders" / "0"
-    queue = MappedFileQueue(
-        watched, directory, SIZE, reserve_window_bytes=4096, read_only=False, size_key="size", is_derived=True
-    )
+    settings = MappedFileSettings(file_size_bytes=SIZE, reserve_window_bytes=4096, is_derived_row=True)
+    queue = MappedFileQueue(watched, directory, settings)
     queue.append_file(0)
 
     def add_another(step: str, path: Path) -> None:
