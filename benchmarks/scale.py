@@ -75,7 +75,7 @@ class BareMemory:
             region = file_system.map(parent / "file", self.FILE_BYTES, create=True)
             region.reserve(0, self.USED_BYTES)
             region.write(0, bytes(ENTRY_BYTES * RUN))
-            region.rest()
+            region.release_descriptor()
             regions.append(region)
         file_system.sync_all(regions)
         self._views = [region.view for region in regions]

@@ -764,7 +764,7 @@ class MessageStore:
             # However it came to this: nothing may be put any more once the lock is gone.
             self.commit_log.refuse(lambda: StoreClosed(self.path))
         for mapped_file in self.commit_log.files.files:
-            mapped_file.rest()
+            mapped_file.release_descriptor()
         # Another writer may own the files as soon as the lock is gone.
         for state in (self.topics, self.subscription_groups, self.consumer_offsets):
             state.refuse(lambda: StoreClosed(self.path))

@@ -261,7 +261,7 @@ class _InPlace:
             region.reserve(offset - start_offset, len(record))
             region.publish(offset - start_offset, record)
         region.sync()
-        region.rest()
+        region.release_descriptor()
         self._file_system.sync_directory(directory)
 
     # -- 4 --------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ def _copy_segment(
     if reader is not None:
         copy_range(reader.read, region, at, min(stop_offset - start_offset, reader.segment.size_bytes))
     region.sync()
-    region.rest()
+    region.release_descriptor()
 
 
 def _copy_others(file_system: FileSystem, source: Path, target: Path, state_files: Sequence[Path]) -> None:

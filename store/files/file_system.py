@@ -102,8 +102,8 @@ class MappedRegion(Protocol):
         """As `sync`, but no longer than so long; False when time is up: what comes next waits for its end."""
         ...
 
-    def rest(self) -> None:
-        """Hint: give back what only reserving and syncing need, such as a descriptor, until the next time."""
+    def release_descriptor(self) -> None:
+        """Hint: close the descriptor, which only reserving and syncing need; they open it again."""
         ...
 
 
@@ -111,11 +111,11 @@ class FileLock(Protocol):
     """An exclusive lock that lasts until `release` or the end of the process."""
 
     def loss(self) -> str | None:
-        """How the lock was lost, as the end of a sentence; None while it holds, or when it was given back."""
+        """How the lock was lost, as the end of a sentence; None while it holds, or once it was released."""
         ...
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         ...
 
 
@@ -160,7 +160,7 @@ class FileSystem(Protocol):
         ...
 
     def sync_all(self, regions: Sequence[MappedRegion]) -> None:
-        """As `sync` and `rest` of each region of this file system; for thousands of them much cheaper.
+        """As `sync` and `release_descriptor` of each region; for thousands of them much cheaper.
 
         Raises StoreFull when there are no descriptors, else OSError, which is final: never retry it. Then
         some are synced and some are not.

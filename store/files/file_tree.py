@@ -69,9 +69,9 @@ def copy_file(
         stop = min(at + _CHUNK_BYTES, length_bytes)
         copy_range(lambda at, length: file_system.read_at(source, position + at, length), region, at, stop)
         at = stop
-    holes.rest()
+    holes.release_descriptor()
     region.sync()
-    region.rest()
+    region.release_descriptor()
 
 
 def copy_data(
@@ -105,7 +105,7 @@ def copy_data(
             region.write(at, piece)
         on_copied(len(piece))
         at += len(piece)
-    holes.rest()
+    holes.release_descriptor()
     return region
 
 

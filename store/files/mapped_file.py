@@ -82,7 +82,7 @@ class MappedFile:
         self._file_system = file_system
         self._reserve_window_bytes = settings.reserve_window_bytes
         self._read_only = settings.read_only
-        self._rests = settings.is_derived_row
+        self._is_one_of_many = settings.is_derived_row
         self._reserve_lock = threading.Lock()
         self._map_lock = threading.Lock()
         self._region: MappedRegion | None = self._map(create=True) if create else None
@@ -137,7 +137,7 @@ class MappedFile:
         self.wrote_position = end
         return position
 
-    def take_back(self, length_bytes: int) -> None:
+    def undo_publish(self, length_bytes: int) -> None:
         """Zero what a publish of so many bytes that failed has left; now, or else before the next one.
 
         On a file system that keeps no reserved room there may be none for the zeros either.
@@ -176,7 +176,7 @@ class MappedFile:
                 self.lack_of_room = full
                 raise
             self.lack_of_room = None
-            self._rest()
+            self._release_if_one_of_many()
             self.reserved_position = wanted
             self._attention_position = wanted if wanted == self.size_bytes else wanted - window // 2
 
@@ -217,7 +217,7 @@ class MappedFile:
         self.wrote_position = min(self.wrote_position, position)
         if erased:
             self.sync()
-        self._rest()
+        self._release_if_one_of_many()
         return erased
 
     def write_again(self, start: int, stop: int) -> None:
@@ -240,23 +240,23 @@ class MappedFile:
     def sync(self) -> None:
         """Make what was written before this call durable. An OSError is final: never retry it."""
         self.region.sync()
-        self._rest()
+        self._release_if_one_of_many()
 
     def sync_within(self, timeout_s: float) -> bool:
         """As `sync`, no longer than so long; whether all is durable."""
         is_durable = self.region.sync_within(timeout_s)
         if is_durable:
-            self._rest()
+            self._release_if_one_of_many()
         return is_durable
 
-    def rest(self) -> None:
-        """Give the descriptor back until it is needed again; the mapping stays."""
+    def release_descriptor(self) -> None:
+        """Close the descriptor until it is needed again; the mapping stays."""
         if self._region is not None:
-            self._region.rest()
+            self._region.release_descriptor()
 
-    def _rest(self) -> None:
-        if self._rests:
-            self.rest()
+    def _release_if_one_of_many(self) -> None:
+        if self._is_one_of_many:
+            self.release_descriptor()
 
     def __repr__(self) -> str:
         positions = f"wrote_position={self.wrote_position}, size_bytes={self.size_bytes}"

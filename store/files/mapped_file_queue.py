@@ -133,7 +133,7 @@ class MappedFileQueue:
             self._has_new_names = True
             raise
 
-    def settle(self, from_offset: int, end_offset: int, *, again: bool, is_end: bool) -> None:
+    def make_durable(self, from_offset: int, end_offset: int, *, again: bool, is_end: bool) -> None:
         """Make durable what an earlier process may have left to the kernel: bytes from there on, and names.
 
         again: write them once more before the sync, since one that had failed may have left them clean.

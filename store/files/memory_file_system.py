@@ -58,7 +58,7 @@ class MemoryMappedRegion:
     def sync(self) -> None:
         return
 
-    def rest(self) -> None:
+    def release_descriptor(self) -> None:
         return
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ class MemoryFileSystem:
     def sync_all(self, regions: Sequence[MappedRegion]) -> None:
         for region in regions:
             region.sync()
-            region.rest()
+            region.release_descriptor()
 
     def rename(self, source: Path, target: Path) -> None:
         with self._guard:

@@ -68,7 +68,7 @@ class OsMappedRegion:
     """A file mapped whole, on a file system that keeps the room that `reserve` asks for.
 
     The mapping is made by libc, because Python's own keeps a descriptor for each, and a store may have ten
-    thousand queues. A descriptor is opened when one is needed and kept until `rest`.
+    thousand queues. A descriptor is opened when one is needed and kept until `release_descriptor`.
     """
 
     writes_through_mapping = True
@@ -77,9 +77,9 @@ class OsMappedRegion:
         """descriptor: of the open file; it belongs to the region from now on."""
         self.path = path
         self._read_only = read_only
-        # Guards _descriptor between a sync and a rest of two threads.
+        # Guards _descriptor between a sync and a release by two threads.
         self._guard = threading.RLock()
-        # As _guard, between a write by a call and a rest: no write waits for a sync. Taken first.
+        # As _guard, between a write by a call and a release: no write waits for a sync. Taken first.
         self._write_guard = threading.RLock()
         # Up to here pages were brought into memory ahead of the writer; a hint.
         self._populated_position = 0
@@ -92,7 +92,7 @@ class OsMappedRegion:
             with _room_for(path):
                 self._buffer = _map(descriptor, size_bytes, read_only=is_view_read_only)
         finally:
-            self.rest()
+            self.release_descriptor()
         if size_bytes < _READ_AHEAD_BYTES:
             _libc.madvise(ctypes.addressof(self._buffer), size_bytes, mmap.MADV_RANDOM)
         view = memoryview(self._buffer).cast("B")
@@ -126,7 +126,7 @@ class OsMappedRegion:
                 try:
                     self._write_to(descriptor, position, data)
                 finally:
-                    self.rest()
+                    self.release_descriptor()
             else:
                 self._write_to(descriptor, position, data)
 
@@ -193,7 +193,7 @@ class OsMappedRegion:
         self._populated_position = 0
         return descriptor
 
-    def rest(self) -> None:
+    def release_descriptor(self) -> None:
         with self._write_guard, self._guard:
             # Forgotten before it is closed: an interrupt in between leaks it, and never closes it twice.
             descriptor, self._descriptor = self._descriptor, None
@@ -208,7 +208,7 @@ class OsMappedRegion:
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
-            self.rest()
+            self.release_descriptor()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, size_bytes={self.size_bytes})"
@@ -380,7 +380,7 @@ class OsFileSystem:
         if len(regions) < _FEW_FILES:
             for region in regions:
                 region.sync()
-                region.rest()
+                region.release_descriptor()
             return
         paths = [cast(OsMappedRegion, region).path for region in regions]
         for first in range(0, len(paths), _FILES_AT_ONCE):

@@ -359,7 +359,7 @@ class CommitLog:
         self._queue_offsets.update(queue_offsets)
         # Erase the whole range: a later record of the same length as the first would make the leftover
         # ones look valid.
-        current.take_back(size_bytes)
+        current.undo_publish(size_bytes)
 
     def _roll(self) -> MappedFile:
         """Close the current segment with a BLANK and go on in the next one."""

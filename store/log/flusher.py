@@ -186,7 +186,7 @@ class Flusher:
                         elif not mapped_file.sync_within(max(0.0, deadline_s - time.monotonic())):
                             return log.flushed_offset
                         if mapped_file.is_full:
-                            mapped_file.rest()
+                            mapped_file.release_descriptor()
             except OSError as error:
                 # Kept before anything is called: Ctrl-C, pressed while the disk hung, strikes at a call.
                 self._sync_error = error

@@ -182,14 +182,14 @@ class _Settling:
     def settle_segment(self, end_offset: int) -> None:
         """The walk has come to the end of a segment: behind the durable offset nothing can be damage now."""
         if self._again and end_offset > self.offset:
-            self._files.settle(self.offset, end_offset, again=True, is_end=False)
+            self._files.make_durable(self.offset, end_offset, again=True, is_end=False)
             self.offset = end_offset
             if self._on_settled is not None:
                 self._on_settled(end_offset)
 
     def settle_rest(self, end_offset: int) -> None:
         """The log ends at `end_offset`; what follows is zero and shall be durable too."""
-        self._files.settle(self.offset, end_offset, again=self._again, is_end=True)
+        self._files.make_durable(self.offset, end_offset, again=self._again, is_end=True)
 
 
 class _Walk:

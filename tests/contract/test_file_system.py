@@ -137,7 +137,7 @@ def test_a_long_record_is_there_as_a_whole(
     for position in (1, 200_003, (1 << 20) - size):
         region.publish(position, memoryview(record)[:size])
         region.sync()
-        region.rest()
+        region.release_descriptor()
     content = file_system.read(path)
     assert content == bytes(region.view) == bytes(other.view)
     for position in (1, 200_003, (1 << 20) - size):

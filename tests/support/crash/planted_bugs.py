@@ -325,7 +325,9 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     ),
     "kept-tail-not-synced": PlantedBug(
         "what recovery finds after a kill is called durable without a sync",
-        _replaced(MappedFileQueue, "settle", lambda files, from_offset, end_offset, *, again, is_end: None),
+        _replaced(
+            MappedFileQueue, "make_durable", lambda files, from_offset, end_offset, *, again, is_end: None
+        ),
         ("kills-async", "kills"),
     ),
     "queues-not-cut": PlantedBug(

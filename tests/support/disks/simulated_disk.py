@@ -139,7 +139,7 @@ class SimulatedRegion:
     def sync(self) -> None:
         self._disk.sync_inode(self._path, self._inode)
 
-    def rest(self) -> None:
+    def release_descriptor(self) -> None:
         return
 
     def __repr__(self) -> str:
@@ -241,7 +241,7 @@ class SimulatedDisk:
     def sync_all(self, regions: Sequence[MappedRegion]) -> None:
         for region in regions:
             region.sync()
-            region.rest()
+            region.release_descriptor()
 
     def rename(self, source: Path, target: Path) -> None:
         assert source.parent == target.parent, (source, target)

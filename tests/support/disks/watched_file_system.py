@@ -60,8 +60,8 @@ class WatchedRegion:
         self._note("sync", self._path)
         self._region.sync()
 
-    def rest(self) -> None:
-        self._region.rest()
+    def release_descriptor(self) -> None:
+        self._region.release_descriptor()
 
 
 class WatchedFileSystem:
@@ -109,7 +109,7 @@ class WatchedFileSystem:
     def sync_all(self, regions: Sequence[MappedRegion]) -> None:
         for region in regions:
             region.sync()
-            region.rest()
+            region.release_descriptor()
 
     def rename(self, source: Path, target: Path) -> None:
         self._note("rename", target)

@@ -214,7 +214,7 @@ def test_what_a_failed_publish_left_is_zeroed_before_the_next(
     watched.before = refuse
     with pytest.raises(StoreFull):
         mapped_file.publish(bytes(range(1, 33)))
-    mapped_file.take_back(32)
+    mapped_file.undo_publish(32)
     with pytest.raises(StoreFull):
         mapped_file.publish(b"12345678")
     refused.clear()
