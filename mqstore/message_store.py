@@ -1,8 +1,8 @@
-"""The message store: the one object that a program opens, and the only place where all parts meet.
+"""The message store: the one object that a program opens, and the front door of all its parts.
 
-What it does is in the parts: put_path.py, index/pull/message_reader.py, schedule/retry/send_back.py,
-persistence.py, opening.py. Here they are wired together, and the services that keep them going are started
-and stopped.
+Opening is in opening.py, what goes on in the background in services.py, closing in closing.py; putting in
+put/put_path.py, pulling in index/pull/message_reader.py, sending back in schedule/retry/send_back.py, and
+the order in which things become durable in persistence.py.
 
 Threads: every method may be called from any thread. The store starts threads of its own (daemon) unless it
 is opened with start=False; then `deliver_due`, `flush` and the others run when they are called.
@@ -15,20 +15,18 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from mqstore.administration.administration import Administration, DeletedTopic
+from mqstore.closing import Closing
 from mqstore.forked_stores import ForkedStores
-from mqstore.index.dispatcher import Dispatcher
 from mqstore.index.pull.entry_place import earliest_message_time, physical_offset_of, store_timestamp_of
 from mqstore.index.pull.message_reader import GetMessageResult, MessageReader
 from mqstore.index.pull.offset_by_time import offset_in_queue_by_time
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.lock_watch import LockWatch
-from mqstore.metadata.consumer_offsets import ConsumerOffset
 from mqstore.metadata.pull_permission import refuse_pull, refuse_without_queues
 from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.opening import open_parts
@@ -40,24 +38,23 @@ from mqstore.schedule.delay.delay_offsets import DelayOffsets
 from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.schedule.delivery.due_block import DueBlocks
 from mqstore.schedule.retry.send_back import SendBack, SendBackResult
+from mqstore.services import Services
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreLockLost, StoreReadOnly
+from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.inherited import disarm, leave_to_parent
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.log.recovery import RecoveryReport
-from mqstore.store.log.retention import Retention
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutColumnsResult, PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
-from mqstore.store.threads.service import Service
 from mqstore.store_counters import StoreCounters
 from mqstore.store_layout import StoreLayout
 from mqstore.store_parts import OpeningProgress, StoreParts
-from mqstore.store_stats import ConsumerLag, StoreStats
+from mqstore.store_stats import StoreStats, collect_stats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,8 +67,6 @@ __all__ = ["MessageStore"]
 
 _logger = logging.getLogger(__name__)
 
-# How often is it looked whether the lock is still there.
-_LOCK_INTERVAL_MS = 1_000
 # Parts of a store that are values, and stay good in a forked child.
 _HARMLESS = (StoreParts, StoreConfig, StoreLayout, DelayLevels, RecoveryReport)
 
@@ -84,20 +79,12 @@ class MessageStore:
     recovery: what opening found.
     """
 
-    def __init__(
-        self,
-        parts: StoreParts,
-        path: Path,
-        config: StoreConfig,
-        *,
-        read_only: bool,
-        clock: Clock,
-        file_system: FileSystem,
-    ) -> None:
+    def __init__(self, parts: StoreParts) -> None:
         """For `open`, which recovers first."""
+        path = parts.layout.root
         self.path = path
-        self.config = config
-        self.read_only = read_only
+        self.config = parts.config
+        self.read_only = parts.read_only
         self.commit_log = parts.commit_log
         self.consume_queues = parts.consume_queues
         self.topics = parts.topics
@@ -106,20 +93,16 @@ class MessageStore:
         self.delay_levels = parts.delay_levels
         self.recovery = parts.recovery
         self._parts = parts
-        self._file_system = file_system
         self._closed = False
-        # Whether closing has written all that it can, and has only to give back.
-        self._is_written = False
-        self._released = False
         self._is_forgotten = False
         # Why a closed store refuses what it is asked.
         self._ending: Callable[[], StoreError] = lambda: StoreClosed(path)
         self._lock_watch = LockWatch(path, parts.lock, self._stop_for_good)
         self._refresh_lock = threading.Lock()
-        self._flusher = Flusher(parts.commit_log, config)
+        self._flusher = Flusher(parts.commit_log, parts.config)
         self._arrivals = Arrivals(parts.commit_log, self._flusher)
         self._puts = PutPath(
-            config,
+            parts.config,
             parts.commit_log,
             self._flusher,
             parts.topics,
@@ -130,15 +113,15 @@ class MessageStore:
         self._closed_groups = parts.subscription_groups.closed_groups
         self._queues_to_read = parts.topics.queues_to_read
         self._counters = StoreCounters(parts.consume_queues, parts.commit_log.max_offset)
-        self._reader = MessageReader(parts.commit_log, parts.consume_queues, config)
+        self._reader = MessageReader(parts.commit_log, parts.consume_queues, parts.config)
         self.delivery = DeliveryService(
             parts.consume_queues,
             parts.commit_log,
             self._puts.put_internal,
             parts.delay_levels,
-            DelayOffsets(file_system, parts.layout.config, clock),
-            clock,
-            blocks=DueBlocks(config, parts.commit_log),
+            DelayOffsets(parts.file_system, parts.layout.config, parts.clock),
+            parts.clock,
+            blocks=DueBlocks(parts.config, parts.commit_log),
             put_block=self._puts.put_restored_block,
         )
         self._send_back = SendBack(
@@ -148,13 +131,25 @@ class MessageStore:
         self._administration = Administration(
             parts, self._flusher, self._persistence, self.get_offset_in_queue_by_time
         )
-        self._retain_lock = threading.Lock()
-        self._retention = Retention(parts.commit_log, file_system, config, clock, self._needed_from_offset)
-        self._services = self._make_services()
+        self._services = Services(
+            parts,
+            self._flusher,
+            self._persistence,
+            self.delivery,
+            self._counters,
+            self._lock_watch,
+            self._catch_up,
+        )
+        self._closing = Closing(
+            parts,
+            self._flusher,
+            self._persistence,
+            self._services,
+            self.delivery,
+            self._arrivals,
+            self._lock_watch,
+        )
         ForkedStores.add(self)
-        parts.commit_log.may_not_grow = self._lock_watch.look
-        if read_only:
-            parts.commit_log.refuse(lambda: StoreReadOnly(path))
 
     @classmethod
     def open(
@@ -191,44 +186,14 @@ class MessageStore:
             path, config, read_only=read_only, clock=clock, file_system=file_system, on_progress=on_progress
         )
         try:
-            store = cls(parts, path, parts.config, read_only=read_only, clock=clock, file_system=file_system)
+            store = cls(parts)
             store.delivery.load(read_only=read_only)
             if start and not read_only:
-                store._start()
+                store._services.start()
         except BaseException:
             parts.release()
             raise
         return store
-
-    def _start(self) -> None:
-        try:
-            for service in self._services:
-                service.start()
-            self._flusher.has_service = True
-        except BaseException:
-            for service in self._services:
-                service.stop()
-            raise
-
-    def _make_services(self) -> tuple[Service, ...]:
-        """What goes on in the background, in the order in which it is stopped."""
-        config, log, persistence = self.config, self.commit_log, self._persistence
-        group_commit = Service("group-commit", 1_000, self._flusher.commit_group)
-        reserve = Service("reserve", 1_000, log.reserve_ahead)
-        self._flusher.on_pending = group_commit.wake
-        log.on_low_space = reserve.wake
-        return (
-            Service("delivery", config.delivery_interval, self._deliver),
-            Service("retention", config.clean_resource_interval, self._retain),
-            Service("delay-offsets", config.flush_delay_offset_interval, persistence.persist_delay_offsets),
-            Service("state-files", config.flush_consumer_offset_interval, persistence.persist_state),
-            Service("flush-derived", config.flush_interval_consume_queue, persistence.flush_in_background),
-            Service("dispatch", config.dispatch_interval, self._dispatch),
-            Service("flush", config.flush_interval_commit_log, self._flusher.run_once),
-            Service("lock", _LOCK_INTERVAL_MS, self._lock_watch.check),
-            group_commit,
-            reserve,
-        )
 
     # -- putting --------------------------------------------------------------------------------------
 
@@ -499,8 +464,7 @@ class MessageStore:
     def deliver_due(self) -> int:
         """Deliver the delayed messages that are due now; returns how many. A service does so all the time."""
         self._check_writable()
-        self._catch_up()
-        return self.delivery.run_once()
+        return self._services.deliver()
 
     # -- administration -------------------------------------------------------------------------------
 
@@ -544,16 +508,12 @@ class MessageStore:
         self._check_writable()
         self._flusher.flush()
         self._catch_up()
-        with self._retain_lock:
-            count = self._retention.delete_expired_now()
-            if count:
-                self._let_derived_follow()
-            return count
+        return self._services.delete_expired_now()
 
     def expired_files(self) -> list[Path]:
         """The segments that `delete_expired_files` would delete."""
         self._catch_up()
-        return [file.path for file in self._retention.expired()]
+        return self._services.expired_files()
 
     def delete_unused_topics(self) -> list[DeletedTopic]:
         """Delete the queues of topics that have no settings (RocketMQ: cleanUnusedTopic)."""
@@ -586,7 +546,7 @@ class MessageStore:
         self._flusher.complete_pending()
         # What is dispatched is durable: without this, offsets in queues would not be kept up to their ends.
         self._flusher.flush()
-        self._dispatch()
+        self._services.dispatch()
         self._persistence.flush_all()
 
     def backup(self, directory: str | Path, *, on_progress: "BackupProgress | None" = None) -> "BackupReport":
@@ -614,18 +574,18 @@ class MessageStore:
             raise self.recovery.damage
         segment_bytes = self.config.mapped_file_size_commit_log
         source = Source(self.path, segment_bytes, self._settle, self._cut, self._copy_keys, self._open_once)
-        return copy_store(source, Path(directory), self._file_system, on_progress)
+        return copy_store(source, Path(directory), self._parts.file_system, on_progress)
 
     def _settle(self) -> None:
         if not self.read_only:
-            self._dispatch()
+            self._services.dispatch()
             self._persistence.flush_derived(thoroughly=True)
 
     def _cut(self) -> "Cut":
         from mqstore.administration.backup import Cut, read_state_files
 
         def read() -> dict[Path, bytes]:
-            return read_state_files(self._file_system, self._parts.layout)
+            return read_state_files(self._parts.file_system, self._parts.layout)
 
         if self.read_only:
             state_files = read()
@@ -640,7 +600,9 @@ class MessageStore:
             feed.index.copy_to(directory)
 
     def _open_once(self, copy_path: Path) -> tuple[int, int, int]:
-        with MessageStore.open(copy_path, self.config, file_system=self._file_system, start=False) as copy:
+        with MessageStore.open(
+            copy_path, self.config, file_system=self._parts.file_system, start=False
+        ) as copy:
             return copy.min_offset, copy.max_offset, len(copy.commit_log.files.files)
 
     def refresh(self) -> None:
@@ -652,54 +614,7 @@ class MessageStore:
 
     def stats(self) -> StoreStats:
         """How the store is doing."""
-        parts, log = self._parts, self.commit_log
-        queues = parts.consume_queues.queues()
-        counts = [parts.consume_queues.find(*queue) for queue in queues]
-        # What fits into the room that there is may still be put.
-        refusal = log.refusal or next((file.lack_of_room for file in log.files.files[-1:]), None)
-        return StoreStats(
-            path=str(self.path),
-            read_only=self.read_only,
-            flush_disk_type=self.config.flush_disk_type,
-            min_offset=log.min_offset,
-            max_offset=log.max_offset,
-            flushed_offset=log.flushed_offset,
-            storage_size_bytes=log.max_offset - log.min_offset,
-            flush_behind_bytes=self._flusher.behind_bytes,
-            dispatch_behind_bytes=max(0, log.visible_offset - parts.dispatcher.dispatched_offset),
-            key_index_behind_bytes=max(
-                (max(0, log.visible_offset - feed.dispatcher.dispatched_offset) for feed in parts.key_feeds),
-                default=None,
-            ),
-            segments=len(log.files.files),
-            topics=len(parts.topics),
-            queues=len(queues),
-            messages=sum(queue.max_offset - queue.min_offset for queue in counts if queue is not None),
-            refusal=None if refusal is None else str(refusal),
-            errors=self._errors(),
-            delay_levels=list(self.delivery.status()),
-            consumer_lags=[self._lag(offset) for offset in self.consumer_offsets],
-            counters=self._counters.tables(),
-        )
-
-    def _lag(self, committed: ConsumerOffset) -> ConsumerLag:
-        queue = self.consume_queues.find(committed.topic, committed.queue_id)
-        broker_offset = 0 if queue is None else queue.end_below(self.commit_log.visible_offset)
-        return ConsumerLag(
-            group=committed.group,
-            topic=committed.topic,
-            queue_id=committed.queue_id,
-            broker_offset=broker_offset,
-            consumer_offset=committed.offset,
-            lag=max(0, broker_offset - committed.offset),
-        )
-
-    def _errors(self) -> dict[str, str]:
-        """What failed last time, by service and dispatcher."""
-        parts = self._parts
-        dispatchers = (parts.dispatcher, *(feed.dispatcher for feed in parts.key_feeds))
-        workers: tuple[Service | Dispatcher, ...] = (*dispatchers, *self._services)
-        return {worker.name: str(worker.error) for worker in workers if worker.error}
+        return collect_stats(self._parts, self._flusher, self.delivery, self._services, self._counters)
 
     def close(self) -> None:
         """Stop the services, make everything durable and give the directory back. Safe to call twice.
@@ -708,69 +623,14 @@ class MessageStore:
         is too full for what is derived: a warning is logged, for nothing is lost. Raises StoreFull when the
         state files do not fit; the directory is given back all the same.
         """
-        if self._released:
+        if self._is_forgotten:
             return
-        # Each step may be done twice: a close that was interrupted can be called again.
         self._closed = True
-        self._arrivals.close()
-        self.delivery.stop()
-        self._flusher.has_service = False
-        for service in self._services:
-            service.stop()
         try:
-            if not self.read_only and not self._is_written:
-                self._close_writer()
-        except Exception:
-            self._is_written = True
-            self._release()
-            raise
-        self._is_written = True
-        self._release()
-
-    def _close_writer(self) -> None:
-        log = self.commit_log
-        with suppress(StoreLockLost):
-            self._lock_watch.check()
-        log.refuse(lambda: StoreClosed(self.path))
-        if log.is_poisoned:
-            self._flusher.complete_pending()
-            return
-        self._flusher.flush()
-        self._flusher.complete_pending()
-        persistence = self._persistence
-        derived = (
-            self._dispatch,
-            lambda: persistence.flush_derived(thoroughly=True),
-            persistence.persist_delay_offsets,
-        )
-        # All are tried: on a full disk the keys may not fit, and a state file may.
-        fitting = [self._fits(step) for step in derived]
-        persistence.persist_state()
-        if all(fitting):
-            log.files.delete_from(log.max_offset + 1)
-            self._parts.abort.delete()
-
-    def _fits(self, step: Callable[[], object]) -> bool:
-        """Whether the disk has room for a step of closing that the next opening can make up for."""
-        try:
-            step()
-        except StoreFull as full:
-            _logger.warning("closing %s: %s", self.path, full)
-            return False
-        return True
-
-    def _release(self) -> None:
-        if not self.read_only:
-            # However it came to this: nothing may be put any more once the lock is gone.
-            self.commit_log.refuse(lambda: StoreClosed(self.path))
-        for mapped_file in self.commit_log.files.files:
-            mapped_file.release_descriptor()
-        # Another writer may own the files as soon as the lock is gone.
-        for state in (self.topics, self.subscription_groups, self.consumer_offsets):
-            state.refuse(lambda: StoreClosed(self.path))
-        self._parts.release(keys_are_lost=self._lock_watch.is_lost)
-        self._released = True
-        ForkedStores.remove(self)
+            self._closing.run()
+        finally:
+            if self._closing.is_over:
+                ForkedStores.remove(self)
 
     def __enter__(self) -> Self:
         return self
@@ -800,13 +660,14 @@ class MessageStore:
 
     def _forget(self, opener_pid: int) -> None:
         """In a forked child: be closed, and touch nothing that is the parent's (forked_stores.py)."""
-        self._closed = self._released = self._is_forgotten = True
+        self._closed = self._is_forgotten = True
         self._ending = lambda: StoreForked(self.path, opener_pid)
         leave_to_parent(dict(vars(self)))
+        not_ours = (self._parts.lock, self._parts.file_system, self._parts.clock)
         for part in (*vars(self._parts).values(), *vars(self).values()):
             is_ours = type(part).__module__.startswith("mqstore.")
-            # The lock has seen to itself, and the file system may be the caller's.
-            is_left = part in (self._parts.lock, self._file_system) or isinstance(part, _HARMLESS)
+            # The lock has seen to itself; the file system and the clock may be the caller's.
+            is_left = part in not_ours or isinstance(part, _HARMLESS)
             if is_ours and not is_left:
                 disarm(part, self._ending)
 
@@ -824,39 +685,6 @@ class MessageStore:
             refuse_without_queues(self.topics, topic)
         else:
             refuse_pull(self.subscription_groups, self.topics, group, topic, queue_id)
-
-    def _dispatch(self) -> None:
-        """One round of the dispatch service: queues first, for they are what readers wait for."""
-        if self._lock_watch.is_lost:
-            return
-        visible_offset = self.commit_log.visible_offset
-        self._parts.dispatcher.catch_up(visible_offset)
-        for feed in self._parts.key_feeds:
-            feed.dispatcher.catch_up(visible_offset)
-
-    def _deliver(self) -> None:
-        self._catch_up()
-        self.delivery.run_once()
-
-    def _needed_from_offset(self) -> int:
-        """From where on the log is still needed: by delivery, or by what is not dispatched yet."""
-        # In this order: what is dispatched after the first question is seen by the second.
-        dispatched_offset = self._parts.dispatcher.dispatched_offset
-        return min(dispatched_offset, self.delivery.min_undelivered_physical_offset())
-
-    def _retain(self) -> None:
-        """One round of retention; what is derived follows the log."""
-        self._lock_watch.check()
-        with self._retain_lock:
-            if self._retention.run_once():
-                self._let_derived_follow()
-
-    def _let_derived_follow(self) -> None:
-        min_offset = self.commit_log.min_offset
-        self._counters.count_puts()
-        self.consume_queues.delete_expired(min_offset)
-        for feed in self._parts.key_feeds:
-            feed.index.delete_expired(min_offset)
 
     def _catch_up(self) -> bool:
         """Make what is visible in the log visible in the queues: the reader helps the dispatcher.

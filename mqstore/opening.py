@@ -177,10 +177,11 @@ class _Opening:
         index_files = self._open_index_files(commit_log, checkpoint, clean=clean)
         key_feeds = self._feed_keys(commit_log, index_files)
         self._agree_with_queues(topics, consumer_offsets, consume_queues)
-        commit_log.first_queue_offset = consume_queues.next_queue_offset
         return StoreParts(
             layout,
             self.config,
+            file_system,
+            self.clock,
             lock,
             abort,
             commit_log,

@@ -51,8 +51,6 @@ class Persistence:
         # How far the queues had been dispatched when they were last made durable: physical offset, and store
         # time of the last message. None before the first time. Under _lock.
         self._durable_queues: tuple[int, int] | None = None
-        if parts.index_files is not None:
-            parts.index_files.vouch = self._vouch_for_index_files
 
     def flush_all(self) -> None:
         """All steps, the keys to the last. Raises StorePoisoned, OSError, StoreFull."""
@@ -98,7 +96,7 @@ class Persistence:
             offset, timestamp = min(offset, index_offset), min(timestamp, index_timestamp)
         checkpoint.save(log_timestamp, timestamp, logics_physical_offset=offset)
 
-    def _vouch_for_index_files(self, end_timestamp: int) -> None:
+    def vouch_for_index_files(self, end_timestamp: int) -> None:
         """Let a broker keep index files that end at this store time; the log is durable as far first."""
         self._flusher.flush()
         self._parts.checkpoint.save(0, 0, end_timestamp)

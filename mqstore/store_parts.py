@@ -17,9 +17,10 @@ from mqstore.metadata.subscription_groups import SubscriptionGroups
 from mqstore.metadata.topics import TopicConfigs
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
+from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreError
-from mqstore.store.files.file_system import FileLock
+from mqstore.store.files.file_system import FileLock, FileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.listing_again import listing_again
 from mqstore.store.log.commit_log import CommitLog
@@ -57,6 +58,8 @@ class StoreParts:
 
     layout: StoreLayout
     config: StoreConfig
+    file_system: FileSystem
+    clock: Clock
     lock: FileLock | None
     abort: AbortFile
     commit_log: CommitLog
@@ -73,6 +76,11 @@ class StoreParts:
     consumer_offsets: ConsumerOffsets
     recovery: RecoveryReport
     settings_file: DirectorySettingsFile
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store is opened for reading only: without the lock."""
+        return self.lock is None
 
     def refresh(self) -> None:
         """Read what a live writer has added to a store that was opened read only. Raises FilesVanished."""

@@ -2,10 +2,14 @@
 
 import msgspec
 
-from mqstore.schedule.delivery.delivery_service import LevelStatus
-from mqstore.store_counters import CounterTables
+from mqstore.metadata.consumer_offsets import ConsumerOffset
+from mqstore.schedule.delivery.delivery_service import DeliveryService, LevelStatus
+from mqstore.services import Services
+from mqstore.store.log.flusher import Flusher
+from mqstore.store_counters import CounterTables, StoreCounters
+from mqstore.store_parts import StoreParts
 
-__all__ = ["ConsumerLag", "StoreStats"]
+__all__ = ["ConsumerLag", "StoreStats", "collect_stats"]
 
 
 class ConsumerLag(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,3 +62,55 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     delay_levels: list[LevelStatus]
     consumer_lags: list[ConsumerLag]
     counters: CounterTables
+
+
+def collect_stats(
+    parts: StoreParts,
+    flusher: Flusher,
+    delivery: DeliveryService,
+    services: Services,
+    counters: StoreCounters,
+) -> StoreStats:
+    """How an open store is doing. Counts what was put since the last time, so entries are read."""
+    log = parts.commit_log
+    names = parts.consume_queues.queues()
+    queues = [parts.consume_queues.find(*name) for name in names]
+    # What fits the room that is reserved may still be put.
+    refusal = log.refusal or next((file.lack_of_room for file in log.files.files[-1:]), None)
+    return StoreStats(
+        path=str(parts.layout.root),
+        read_only=parts.read_only,
+        flush_disk_type=parts.config.flush_disk_type,
+        min_offset=log.min_offset,
+        max_offset=log.max_offset,
+        flushed_offset=log.flushed_offset,
+        storage_size_bytes=log.max_offset - log.min_offset,
+        flush_behind_bytes=flusher.behind_bytes,
+        dispatch_behind_bytes=max(0, log.visible_offset - parts.dispatcher.dispatched_offset),
+        key_index_behind_bytes=max(
+            (max(0, log.visible_offset - feed.dispatcher.dispatched_offset) for feed in parts.key_feeds),
+            default=None,
+        ),
+        segments=len(log.files.files),
+        topics=len(parts.topics),
+        queues=len(queues),
+        messages=sum(queue.max_offset - queue.min_offset for queue in queues if queue is not None),
+        refusal=None if refusal is None else str(refusal),
+        errors=services.errors(),
+        delay_levels=list(delivery.status()),
+        consumer_lags=[_lag(parts, committed) for committed in parts.consumer_offsets],
+        counters=counters.tables(),
+    )
+
+
+def _lag(parts: StoreParts, committed: ConsumerOffset) -> ConsumerLag:
+    queue = parts.consume_queues.find(committed.topic, committed.queue_id)
+    broker_offset = 0 if queue is None else queue.end_below(parts.commit_log.visible_offset)
+    return ConsumerLag(
+        group=committed.group,
+        topic=committed.topic,
+        queue_id=committed.queue_id,
+        broker_offset=broker_offset,
+        consumer_offset=committed.offset,
+        lag=max(0, broker_offset - committed.offset),
+    )

@@ -130,7 +130,7 @@ def test_a_killed_store_opens_on_such_a_disk(disk: LoopDisk) -> None:
         put(store, acknowledged)
     with MessageStore.open(disk.path / "store", config(), read_only=True) as reader:
         check_readable(reader, acknowledged)
-    store._release()
+    store._closing.release()
     del store
     with MessageStore.open(disk.path / "store", config()) as again:
         check_all_there(again, acknowledged)

@@ -81,7 +81,7 @@ def test_a_key_index_that_a_power_cut_took_at_its_beginning_is_no_damage(tmp_pat
     """LMDB syncs its first pages with its first commit; the opening builds the index again from the log."""
     store = MessageStore.open(tmp_path, crash_config(), start=False)
     put = store.put_message(Message("orders", b"first", keys=("k1",)))
-    store._release()
+    store._closing.release()
     (tmp_path / "mqstore" / "keys" / "data.mdb").write_bytes(left)
     report = verify(tmp_path, crash_config())
     assert report.is_sound, report.damages
@@ -124,7 +124,7 @@ def test_entries_behind_the_index_point_may_be_anything_after_a_power_cut(tmp_pa
     store.put_messages([Message("orders", b"x", keys=(f"k{number}",)) for number in range(40)])
     store.flush()
     store.put_messages([Message("orders", b"x", keys=(f"k{number}",)) for number in range(20)])
-    store._dispatch()
+    store._services.dispatch()
     shutil.copytree(tmp_path / "store", left)
     store.close()
     (path,) = (left / "index").iterdir()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore import Message, MessageStore, message_store
+from mqstore import Message, MessageStore, closing, message_store
 from mqstore.store.errors import StoreClosed
 from mqstore.store.files import os_file_lock
 from mqstore.store.state import state_file
@@ -26,7 +26,7 @@ def test_what_is_given_back_takes_no_more_puts(tmp_path: Path, monkeypatch: pyte
     def strike() -> None:
         raise Struck
 
-    monkeypatch.setattr(store, "_close_writer", strike)
+    monkeypatch.setattr(store._closing, "_write", strike)
     with pytest.raises(Struck):
         store.close()
     with pytest.raises(StoreClosed):
@@ -36,7 +36,7 @@ def test_what_is_given_back_takes_no_more_puts(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "module", [message_store, state_file, os_file_lock], ids=lambda module: module.__name__
+    "module", [message_store, closing, state_file, os_file_lock], ids=lambda module: module.__name__
 )
 def test_a_close_can_be_called_again(module: object, tmp_path: Path) -> None:
     """Ctrl-C at each place of a module: the second call ends it, and the next writer comes in."""

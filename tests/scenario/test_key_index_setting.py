@@ -87,7 +87,7 @@ def test_a_store_that_was_not_closed(key_index: KeyIndex, tmp_path: Path) -> Non
         store.flush()
         put(store, 10)
         assert found(store) == count
-        store._release()  # as the end of the process does
+        store._closing.release()  # as the end of the process does
     with open_store(tmp_path, file_system, "index_file") as store:
         assert found(store) == 60
         assert index_files(store, file_system) == 7

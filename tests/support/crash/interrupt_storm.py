@@ -249,13 +249,13 @@ class StormyStore:
         self.store.delete_unused_topics()
 
     def retain(self) -> None:
-        self.store._retain()
+        self.store._services.retain()
 
     def serve(self) -> None:
         """A round of each service."""
         self.store._flusher.run_once()
         self.store._flusher.commit_group()
-        self.store._dispatch()
+        self.store._services.dispatch()
         self.store._persistence.flush_in_background()
         self.store._persistence.persist_state()
         self.store._persistence.persist_delay_offsets()
@@ -469,7 +469,7 @@ def storm(stormy: StormyStore, seed: int, strikes: int) -> list[str]:
         stormy.check(operation)
     wrong += [
         f"thread {service.name} is dead"
-        for service in stormy.store._services
+        for service in stormy.store._services.in_order_of_stop
         if service._thread is None or not service._thread.is_alive()
     ]
     return wrong

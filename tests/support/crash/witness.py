@@ -270,4 +270,4 @@ class Witness:
             and record.physical_offset + record.size <= log.flushed_offset
         )
         self.note(Expired(log.files.files[-1].start_offset if log.files.files else 0, delivered))
-        self.store._retain()
+        self.store._services.retain()

@@ -43,7 +43,7 @@ def make_bases(directory: Path) -> None:
     with opened(directory / "retained", now_ms=NOW_MS) as store:
         store.deliver_due()
         store.flush()
-        store._retain()
+        store._services.retain()
         assert store.min_offset > 0
         for number in range(3):
             store.put_message(Message("a", b"later", queue_id=number % 2, keys=(f"later-{number}",)))

@@ -276,7 +276,7 @@ def _go_on(store: MessageStore, failures: Failures) -> None:
     with failures.call("flush"):
         store.flush()
     with failures.call("retain"):
-        store._retain()
+        store._services.retain()
 
 
 def _repair(path: Path, failures: Failures) -> None:

@@ -87,8 +87,7 @@ class SmallStore:
 def kill(store: MessageStore) -> None:
     """Let a store go as the end of its process would: locks and mappings go, nothing is written."""
     store.delivery.stop()
-    for service in store._services:
-        service.stop()
+    store._services.stop()
     store._closed = True
     for feed in store._parts.key_feeds:
         if isinstance(feed.index, LmdbKeyIndex):

@@ -73,7 +73,7 @@ def test_a_deleted_lock_stops_the_writer(tmp_path: Path) -> None:
         store.deliver_due,
         lambda: store.topics.create("b", 4),
         store.flush,
-        store._retain,
+        store._services.retain,
         store._persistence.persist_state,
         store._persistence.persist_delay_offsets,
     ):
@@ -99,7 +99,7 @@ def test_nothing_of_the_next_writers_is_touched(tmp_path: Path, notices: str) ->
     if notices == "look":
         with pytest.raises(StoreLockLost):
             first._lock_watch.check()
-        first._dispatch()
+        first._services.dispatch()
     elif notices == "state":
         with pytest.raises(StoreLockLost):
             first._persistence.flush_in_background()

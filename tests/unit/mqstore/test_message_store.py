@@ -1044,7 +1044,7 @@ def test_retention_deletes_what_nobody_needs(file_system: FileSystem, root: Path
         store.flush()
         for segment in store.commit_log.files.files:
             watched.ages[segment.path] = clock.now_ms() - 3_600_000
-        store._retain()
+        store._services.retain()
         assert store.min_offset == 4 * SEGMENT_BYTES
         waiting = messages_of(store, "SCHEDULE_TOPIC_XXXX", 17)
         assert [message.body for message in waiting] == [b"later"]
@@ -1055,7 +1055,7 @@ def test_retention_deletes_what_nobody_needs(file_system: FileSystem, root: Path
         clock.advance(7_200_000)
         assert store.deliver_due() == 1
         store.flush()
-        store._retain()
+        store._services.retain()
         assert store.min_offset > 4 * SEGMENT_BYTES
     with small.open() as store:
         assert store.put_message(Message("orders", b"next")).queue_offset == 21
@@ -1167,7 +1167,7 @@ def test_a_close_that_was_interrupted_can_be_called_again(
     "step",
     [
         "mqstore.opening._Opening._agree_with_queues",
-        "mqstore.message_store.Retention.__init__",
+        "mqstore.services.Retention.__init__",
         "mqstore.message_store.DeliveryService.load",
         "threading.Thread.start",
     ],

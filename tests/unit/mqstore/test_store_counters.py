@@ -111,7 +111,7 @@ def test_what_retention_deletes_was_counted() -> None:
         store.flush()
         for segment in store.commit_log.files.files:
             watched.ages[segment.path] = clock.now_ms() - HOUR_MS
-        store._retain()
+        store._services.retain()
         assert store.get_min_offset_in_queue("orders", 0) > 0
         found = counted(store)
         assert found.topic_put_nums == {"orders": 10}

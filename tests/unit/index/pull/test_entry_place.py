@@ -73,7 +73,7 @@ def test_the_earliest_time_moves_with_retention(clock: ManualClock) -> None:
         store.flush()
         for segment in store.commit_log.files.files:
             watched.ages[segment.path] = clock.now_ms() - HOUR_MS
-        store._retain()
+        store._services.retain()
         oldest = store.get_min_offset_in_queue("orders", 0)
         assert oldest > 0
         assert store.get_message_store_timestamp("orders", 0, oldest - 1) == -1

@@ -118,7 +118,7 @@ def test_copies_beside_putters_and_retention(tmp_path: Path, flush: str, *, from
         def retain() -> None:
             while not is_over.is_set():
                 if len(store.commit_log.files.files) > 4:
-                    store._retain()
+                    store._services.retain()
                 time.sleep(0.01)
 
         threads = [threading.Thread(target=put, args=(number,)) for number in range(3)]
@@ -186,7 +186,7 @@ def test_no_delayed_message_falls_between_cut_and_retention(tmp_path: Path) -> N
             assert store.deliver_due() == 1
             store.flush()
             os.utime(path, (0, 0))
-            store._retention.run_once()
+            store._services._retention.run_once()
             assert store.min_offset > 0
 
     disk.before = deliver_and_retain
