@@ -1,7 +1,7 @@
 """The file `mqstore/index-point`: where the index files are taken up again.
 
-It is replaced as a whole, behind the sync that it speaks of, never ahead. A missing or damaged one costs a
-longer walk over the log, never a key.
+It is replaced as a whole, and only after the sync that it records. A missing or damaged one costs a longer
+walk over the log, never a key.
 Durability: when `save` or `delete` returns. Threads: one saver at a time.
 """
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mqstore.index.index_file.index_point_format import IndexPoint, decode_index_point, encode_index_point
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.state.atomic_file import read_if_present, replace_file
 
 __all__ = ["IndexPointFile"]
 
@@ -24,11 +24,8 @@ class IndexPointFile:
 
     def load(self) -> IndexPoint | None:
         """The point, or None when there is none to trust."""
-        try:
-            self.point = decode_index_point(self._file_system.read(self._path))
-        except FileNotFoundError as error:
-            raise_foreign(error)
-            self.point = None
+        data = read_if_present(self._file_system, self._path)
+        self.point = None if data is None else decode_index_point(data)
         return self.point
 
     def save(self, point: IndexPoint) -> None:
@@ -36,15 +33,11 @@ class IndexPointFile:
         if point == self.point:
             return
         self._file_system.make_directories(self._path.parent)
-        temporary = self._path.with_name(self._path.name + ".tmp")
-        self._file_system.write(temporary, encode_index_point(point))
-        self._file_system.sync(temporary)
-        self._file_system.rename(temporary, self._path)
-        self._file_system.sync_directory(self._path.parent)
+        replace_file(self._file_system, self._path, encode_index_point(point))
         self.point = point
 
     def delete(self) -> None:
-        """Forget the point, durably: what it speaks of is about to go."""
+        """Forget the point, durably, before the files that it covers are deleted."""
         if self._file_system.exists(self._path):
             self._file_system.delete(self._path)
             self._file_system.sync_directory(self._path.parent)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mqstore.index.queue.queue_manifest_format import QueueManifest, decode_queue_names, encode_queue_names
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.state.atomic_file import read_if_present, replace_file
 
 __all__ = ["QueueManifestFile"]
 
@@ -29,12 +29,8 @@ class QueueManifestFile:
 
     def load(self) -> QueueManifest:
         """What the file says."""
-        try:
-            decoded = decode_queue_names(self._file_system.read(self._path))
-        except FileNotFoundError as error:
-            raise_foreign(error)
-            decoded = None
-        self.known = decoded or _NOTHING
+        data = read_if_present(self._file_system, self._path)
+        self.known = (data is not None and decode_queue_names(data)) or _NOTHING
         return self.known
 
     def save(self, known: QueueManifest) -> None:
@@ -43,11 +39,7 @@ class QueueManifestFile:
         if known is self.known or known == self.known:
             self.known = known
             return
-        temporary = self._path.with_name(self._path.name + ".tmp")
-        self._file_system.write(temporary, encode_queue_names(known))
-        self._file_system.sync(temporary)
-        self._file_system.rename(temporary, self._path)
-        self._file_system.sync_directory(self._path.parent)
+        replace_file(self._file_system, self._path, encode_queue_names(known))
         self.known = known
 
     def __repr__(self) -> str:

@@ -35,6 +35,7 @@ from mqstore.store.files.file_names import row_entries
 from mqstore.store.files.file_system import FileLock, FileSystem, MappedRegion
 from mqstore.store.files.file_tree import copy_data, delete_tree
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
+from mqstore.store.state.atomic_file import TEMPORARY_SUFFIX
 from mqstore.store_layout import StoreLayout
 
 __all__ = ["BackupProgress", "BackupReport", "Cut", "Source", "copy_store", "read_state_files"]
@@ -90,7 +91,7 @@ def _read_small_files(file_system: FileSystem, layout: StoreLayout, directory: P
     """The files of a directory, each of which is replaced as a whole."""
     found = {}
     for entry in file_system.list(directory):
-        if not entry.is_directory and not entry.name.endswith(".tmp"):
+        if not entry.is_directory and not entry.name.endswith(TEMPORARY_SUFFIX):
             # One that is replaced in this moment has its .bak.
             with suppress_system_error(FileNotFoundError):
                 path = directory / entry.name

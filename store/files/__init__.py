@@ -1,1 +1,1 @@
-"""The seam to the disk: the real file system and one in memory, mapped files, atomic replacement."""
+"""The seam to the disk: the real file system and one in memory, mapped files."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mqstore.store.errors import UnknownVersion
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.state.atomic_file import read_if_present, replace_file
 from mqstore.store.state.recovery_point_format import (
     VERSION,
     RecoveryPoint,
@@ -30,11 +30,8 @@ class RecoveryPointFile:
 
     def load(self) -> RecoveryPoint | None:
         """The point, or None when there is none to trust. Raises UnknownVersion."""
-        try:
-            decoded = decode_recovery_point(self._file_system.read(self._path))
-        except FileNotFoundError as error:
-            raise_foreign(error)
-            decoded = None
+        data = read_if_present(self._file_system, self._path)
+        decoded = None if data is None else decode_recovery_point(data)
         if isinstance(decoded, int):
             raise UnknownVersion(self._path, VERSION, decoded)
         self.point = decoded
@@ -45,15 +42,11 @@ class RecoveryPointFile:
         assert point.queues_offset <= point.log_offset, point  # I6
         if point == self.point:
             return
-        temporary = self._path.with_name(self._path.name + ".tmp")
-        self._file_system.write(temporary, encode_recovery_point(point))
-        self._file_system.sync(temporary)
-        self._file_system.rename(temporary, self._path)
-        self._file_system.sync_directory(self._path.parent)
+        replace_file(self._file_system, self._path, encode_recovery_point(point))
         self.point = point
 
     def delete(self) -> None:
-        """Forget the point, durably: what it speaks of is about to be built anew."""
+        """Forget the point, durably, before what it covers is rebuilt."""
         self._file_system.delete(self._path)
         self._file_system.sync_directory(self._path.parent)
         self.point = None

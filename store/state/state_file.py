@@ -33,7 +33,7 @@ from typing import TypeVar
 
 from mqstore.store.errors import StateFileCorrupt, StoreError
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.state.atomic_file import read_if_present, write_temporary
 
 __all__ = ["StateFile"]
 
@@ -46,7 +46,6 @@ class StateFile:
     def __init__(self, file_system: FileSystem, path: Path) -> None:
         self.path = path
         self.backup_path = path.with_name(path.name + ".bak")
-        self._temporary_path = path.with_name(path.name + ".tmp")
         self._file_system = file_system
         self._lock = threading.Lock()
         # Written under the lock. None: X.json is missing or not to be trusted, so it is not kept as .bak.
@@ -121,10 +120,8 @@ class StateFile:
         self, path: Path, decode: Callable[[bytes], State]
     ) -> tuple[bytes | None, State | None, str]:
         """(bytes, state, "") of a good file, else (None, None, why not)."""
-        try:
-            text = self._file_system.read(path)
-        except FileNotFoundError as error:
-            raise_foreign(error)
+        text = read_if_present(self._file_system, path)
+        if text is None:
             return None, None, _MISSING
         if not text:
             return None, None, f"{path.name} is empty"
@@ -149,13 +146,12 @@ class StateFile:
         """States 2 to 6 of the header."""
         file_system = self._file_system
         file_system.make_directories(self.path.parent)
-        file_system.write(self._temporary_path, text)
-        file_system.sync(self._temporary_path)
+        temporary = write_temporary(file_system, self.path, text)
         if self._current is not None:
             # Should the next step fail, X.json is gone and must not be asked for again.
             self._current = None
             file_system.rename(self.path, self.backup_path)
-        file_system.rename(self._temporary_path, self.path)
+        file_system.rename(temporary, self.path)
         file_system.sync_directory(self.path.parent)
         # Last: until its name is durable, the same state must be saved again by whoever asks for it.
         self._current = text
