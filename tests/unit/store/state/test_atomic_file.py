@@ -22,7 +22,7 @@ def test_a_replacement_takes_four_steps(file_system: FileSystem, root: Path) -> 
     assert watched.steps == [
         ("write", temporary),
         ("sync", temporary),
-        ("rename", temporary),
+        ("rename", path),
         ("sync_directory", root),
     ]
     assert (watched.read(path), watched.exists(temporary)) == (b"new", False)
