@@ -3,7 +3,8 @@
 import msgspec
 
 from mqstore.metadata.consumer_offsets import ConsumerOffset
-from mqstore.schedule.delivery.delivery_service import DeliveryService, LevelStatus
+from mqstore.schedule.delivery.delivery_service import DeliveryService
+from mqstore.schedule.delivery.level_status import LevelStatus
 from mqstore.services import Services
 from mqstore.store.log.flusher import Flusher
 from mqstore.store_counters import CounterTables, StoreCounters

@@ -3,7 +3,7 @@
 `rewrite` addresses a message that asks for delay to the queue of its level; `restore` makes the message
 to deliver out of the waiting record. The properties string of the delivered record is that of the waiting
 one, so DELAY, REAL_TOPIC and REAL_QID stay in it (as RocketMQ leaves them), and `rewrite` must not see it
-again: whoever delivers puts restored messages past the rewrite (delivery_service.py).
+again: delivery puts restored messages past the rewrite (level_delivery.py).
 
 Pure functions of their arguments: any thread, no I/O. When a message is due is not known here; the
 dispatcher writes store time + delay into the consume queue.

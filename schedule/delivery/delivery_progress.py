@@ -18,7 +18,7 @@ delivered by one thread at a time and the log only grows; the oldest step is the
 What is lost with the difference is progress alone: those entries are delivered a second time. For the
 same reason retention keeps everything from `durable_offset` on, not only what was never put.
 
-Threads: none of its own; the delivery service calls it under its lock. No I/O.
+Threads: none of its own; level_delivery.py calls it under the lock of the level. No I/O.
 """
 
 from collections import deque

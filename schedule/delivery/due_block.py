@@ -1,7 +1,7 @@
 """The due block: the records to deliver for a run of due entries, made by a compiled loop.
 
-Entries that are out of the ordinary end the block before them; delivery_service.py takes them one by one, by
-`restore` of delayed_message.py, whose outcome for ordinary ones this equals byte for byte.
+An entry that is out of the ordinary ends the block before it; level_delivery.py takes such entries one by
+one, by `restore` of delayed_message.py. For ordinary entries both make the same bytes.
 It does not say what is due (due_entries.py) and does not append. Threads: any; it changes nothing.
 """
 

@@ -11,7 +11,7 @@ or a clock that was set back. RocketMQ delivers it at once in both cases (correc
    a whole delay, so it waits one delay of its level from the moment it was first seen like that: never
    early, and never for as long as the clock was wrong.
 
-Threads: the delivery service's, under its lock. No I/O but the store time that it asks for.
+Threads: one at a time, that which delivers (level_delivery.py). No I/O but the store time that it asks for.
 Source: docs/spec/schedule_and_retry.md section 4; ScheduleMessageService#correctDeliverTimestamp.
 """
 

@@ -4,7 +4,7 @@ Nothing runs by itself: `dispatch` brings what was put into the queues, `flush` 
 `power_cut` opens what a power cut leaves of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,9 @@ class DelayedStore:
         self.dispatch()
         self.log.first_queue_offset = self.queues.next_queue_offset
         self._encoder = MessageEncoder(self.config)
-        # What the next puts of deliveries do: an error to raise, by topic; or a status to answer.
+        # What the next puts of deliveries do: a call to make first; an error to raise, by topic; or a status
+        # to answer.
+        self.before_put: Callable[[], object] = lambda: None
         self.put_errors: dict[str, Exception] = {}
         self.put_status = PutMessageStatus.PUT_OK
         self.delivered_batches: list[int] = []
@@ -133,6 +135,7 @@ class DelayedStore:
 
     def put_restored(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """What the delivery service puts with."""
+        self.before_put()
         for message in messages:
             if message.topic in self.put_errors:
                 raise self.put_errors[message.topic]

@@ -12,7 +12,7 @@ What a process has put and got since it opened the store, that process can tell 
 import msgspec
 
 from mqstore.message_store import MessageStore
-from mqstore.schedule.delivery.delivery_service import LevelStatus
+from mqstore.schedule.delivery.level_status import LevelStatus
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row

@@ -6,18 +6,14 @@ A real log and real queues in memory, with a clock moved by hand and puts that f
 
 import threading
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.queue.consume_queue import ConsumeQueue
-from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_DTYPE
 from mqstore.schedule.delivery import delivery_service
-from mqstore.store.errors import MessageIllegal, StoreFull
+from mqstore.store.errors import MessageIllegal
 from mqstore.store.message.message import Message
-from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.status import PutMessageStatus
+from mqstore.store.message.topic_names import TRANS_HALF_TOPIC
 from support.disks.interrupts import interrupted_at
 from support.stores.delayed_store import DelayedStore
 
@@ -64,20 +60,6 @@ def test_levels_do_not_wait_for_each_other() -> None:
     store.delay(1, b"short")
     assert store.deliver_after(1_000) == 1
     assert store.bodies() == [b"short"]
-
-
-def test_a_level_is_delivered_in_order_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than a batch, more than a queue file (100 entries here), bodies that fill the byte limit."""
-    monkeypatch.setattr(delivery_service, "MAX_BATCH_MESSAGES", 64)
-    monkeypatch.setattr(delivery_service, "MAX_BATCH_BYTES", 9_000)
-    store = DelayedStore()
-    bodies = [b"%d-" % number + b"x" * (number % 7 * 100) for number in range(250)]
-    bodies[17] = b"y" * 20_000
-    store.delay(1, *bodies)
-    assert store.deliver_after(1_000) == 250
-    assert store.bodies() == bodies
-    assert 1 in store.delivered_batches, "a record above the byte limit goes alone"
-    assert max(store.delivered_batches) <= 64
 
 
 def test_a_shorter_level_table_delivers_old_messages_at_once() -> None:
@@ -154,36 +136,6 @@ def test_a_message_that_cannot_be_put_stops_its_level_only() -> None:
     assert third.error is None
 
 
-def test_a_blocked_level_goes_on_when_the_cause_is_gone() -> None:
-    """Nothing was skipped meanwhile, and nothing is doubled."""
-    store = DelayedStore()
-    store.delay(1, b"a")
-    store.delay(1, b"b", topic="refused")
-    store.delay(1, b"c")
-    store.put_errors["refused"] = MessageIllegal("no such luck")
-    store.deliver_after(1_000)
-    blocked_since_ms = store.clock.now_ms()
-    assert store.deliver_after(100) == 0
-    assert store.delivery.status()[0].blocked_since_ms == blocked_since_ms
-    store.put_errors.clear()
-    assert store.deliver_after(100) == 2
-    assert (store.bodies(), store.bodies("refused")) == ([b"a", b"c"], [b"b"])
-    status = store.delivery.status()[0]
-    assert (status.error, status.blocked_since_ms, status.pending) == (None, None, 0)
-
-
-def test_a_full_disk_delivers_nothing_of_the_batch_and_is_retried() -> None:
-    """An error that is not the message's fault stops at the batch's first entry."""
-    store = DelayedStore()
-    store.delay(1, b"a", b"b")
-    store.put_errors["orders"] = StoreFull(store.log.path, 1, "no room")
-    assert store.deliver_after(1_000) == 0
-    assert "StoreFull" in str(store.delivery.status()[0].error)
-    store.put_errors.clear()
-    assert store.deliver_after(100) == 2
-    assert store.bodies() == [b"a", b"b"]
-
-
 def test_an_unforeseen_error_stops_only_its_level() -> None:
     """Even a bug in the put does not keep other levels from their deliveries."""
     store = DelayedStore()
@@ -192,20 +144,6 @@ def test_an_unforeseen_error_stops_only_its_level() -> None:
     store.put_errors["odd"] = ZeroDivisionError("oops")
     assert store.deliver_after(5_000) == 1
     assert store.delivery.status()[0].error == "ZeroDivisionError: oops"
-
-
-def test_a_damaged_record_is_not_delivered_under_a_new_checksum() -> None:
-    """Its level stops with the CRC that was found; repaired, it goes on."""
-    store = DelayedStore()
-    (put,) = store.delay(1, b"body")
-    store.delay(1, b"next")
-    store.damage(put.physical_offset)
-    assert store.deliver_after(1_000) == 0
-    error = str(store.delivery.status()[0].error)
-    assert f"{0:020d} is damaged at byte {put.physical_offset}: expected body CRC" in error
-    store.damage(put.physical_offset)
-    assert store.deliver_after(100) == 2
-    assert store.bodies() == [b"body", b"next"]
 
 
 def test_a_record_that_is_gone_blocks_until_somebody_says_skip() -> None:
@@ -231,80 +169,6 @@ def test_only_a_blocked_level_can_be_skipped() -> None:
     for level in (0, 1, 2, 99):
         with pytest.raises(ValueError, match=f"delay level {level} is not blocked"):
             store.delivery.skip(level)
-
-
-def test_an_entry_that_is_gone_meanwhile_is_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is the one that takes its place: nobody has said a word about that."""
-    store = DelayedStore()
-    (put,) = store.delay(1, b"body")
-    store.damage(put.physical_offset)
-    assert store.deliver_after(1_000) == 0
-    monkeypatch.setattr(ConsumeQueue, "entries_from", lambda *_: np.empty(0, ENTRY_DTYPE))
-    with pytest.raises(ValueError, match="the entry that blocked delay level 1 is gone"):
-        store.delivery.skip(1)
-    assert store.delivery.status()[0].passed_over == 0
-
-
-def test_an_entry_of_another_record_is_not_delivered() -> None:
-    """Queue and log must agree on which message it is."""
-    store = DelayedStore()
-    store.delay(1, b"a", b"b")
-    store.replace_entry(1, 0, store.entry(1, 1))
-    assert store.deliver_after(1_000) == 0
-    error = str(store.delivery.status()[0].error)
-    assert "CorruptRecord" in error
-    assert "expected the record of queue entry ('SCHEDULE_TOPIC_XXXX', 0, 0, " in error
-
-
-def test_an_unknown_real_queue_blocks() -> None:
-    """A record of the schedule topic that says nothing about its target is shown, not dropped."""
-    store = DelayedStore()
-    store.put_as_it_is([Message(SCHEDULE_TOPIC, b"", properties={"DELAY": "1"})])
-    assert store.deliver_after(1_000) == 0
-    assert "REAL_TOPIC" in str(store.delivery.status()[0].error)
-
-
-def test_half_messages_are_passed_over() -> None:
-    """Between others, and alone; they are counted."""
-    store = DelayedStore()
-    store.delay(1, b"a")
-    store.delay(1, b"half", topic=TRANS_HALF_TOPIC)
-    store.delay(1, b"b")
-    store.delay(1, b"half", topic=TRANS_HALF_TOPIC)
-    assert store.deliver_after(1_000) == 2
-    assert (store.bodies(), store.bodies(TRANS_HALF_TOPIC)) == ([b"a", b"b"], [])
-    status = store.delivery.status()[0]
-    assert (status.passed_over, status.pending) == (2, 0)
-
-
-def test_a_slow_disk_is_no_reason_to_double_a_message() -> None:
-    """FLUSH_DISK_TIMEOUT leaves the copy in the log; RocketMQ would put it again."""
-    store = DelayedStore()
-    store.delay(1, b"a")
-    store.put_status = PutMessageStatus.FLUSH_DISK_TIMEOUT
-    assert store.deliver_after(1_000) == 1
-    assert store.deliver_after(1_000) == 0
-    assert store.bodies() == [b"a"]
-
-
-def test_a_put_that_stored_nothing_blocks_with_its_status() -> None:
-    """Any status but those that leave the message in the log."""
-    store = DelayedStore()
-    store.delay(1, b"a")
-    store.put_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
-    assert store.deliver_after(1_000) == 0
-    assert "SERVICE_NOT_AVAILABLE" in str(store.delivery.status()[0].error)
-
-
-def test_blank_entries_are_passed_over_and_do_not_stand_for_their_neighbour() -> None:
-    """A gap in a rebuilt queue names the record behind it, with deliver time 0; that one is not early."""
-    store = DelayedStore()
-    store.delay(1, b"a", b"b", b"c")
-    store.replace_entry(1, 1, (store.entry(1, 2)[0], BLANK_SIZE, 0))
-    assert store.deliver_after(0) == 0
-    assert store.deliver_after(1_000) == 2
-    assert store.bodies() == [b"a", b"c"]
-    assert store.delivery.status()[0].passed_over == 1
 
 
 def test_a_stopped_service_delivers_nothing() -> None:
@@ -333,14 +197,12 @@ def test_questions_do_not_wait_for_a_delivery() -> None:
     store = DelayedStore()
     store.delay(1, b"a")
     entered, leave = threading.Event(), threading.Event()
-    put = store.put_restored
 
-    def hanging(messages: list[Message]) -> object:
+    def hang() -> None:
         entered.set()
         leave.wait()
-        return put(messages)
 
-    store.delivery._put_messages = hanging  # type: ignore[assignment]
+    store.before_put = hang
     store.clock.advance(1_000)
     runner = threading.Thread(target=store.delivery.run_once)
     runner.start()
