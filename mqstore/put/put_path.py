@@ -25,7 +25,7 @@ from mqstore.put.arrivals import Arrivals
 from mqstore.put.put_columns import ColumnsPath, no_such_queue, refuse_put
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delayed_message import rewrite
-from mqstore.schedule.retry.send_back import divert_exhausted_retry
+from mqstore.schedule.retry.dead_letter import divert_exhausted_retry
 from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.config import StoreConfig

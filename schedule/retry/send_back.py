@@ -6,12 +6,13 @@
 A copy is a new record with reconsume times + 1; the failed one stays where it is. RETRY_TOPIC and
 ORIGIN_MESSAGE_ID keep the first topic and the first id through all attempts.
 
-It does not know how topics, groups and puts work; they are handed in. The put that it is given does the
-delay rewrite. Every row of the table in docs/spec/schedule_and_retry.md section 8 is in
-`consumer_send_msg_back`, in its order, but that a retry topic is created only after the record was found.
+It does not know how topics, groups and puts work: the caller passes them in, and the put does the delay
+rewrite. Copies that a client puts by itself are in dead_letter.py. `consumer_send_msg_back` has every row of
+the table in docs/spec/schedule_and_retry.md section 8, in its order, except that a retry topic is created
+only after the record was found.
 
-Threads: any. Durability: the copy is a put like any other and waits for the disk in SYNC_FLUSH, although
-its property WAIT is false as RocketMQ writes it (which may lose it in a power cut).
+Threads: any. Durability: the copy is a put like any other and waits for the disk in SYNC_FLUSH. RocketMQ
+does not wait, since the property WAIT of a copy is false, and may lose it in a power cut.
 Source: AbstractSendMessageProcessor#consumerSendMsgBack, SendMessageProcessor#handleRetryAndDLQ.
 """
 
@@ -19,24 +20,15 @@ import random
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-import msgspec
-
 from mqstore.schedule.retry.retry_policy import retry_or_dead_letter
-from mqstore.store.errors import MessageIllegal, MessageNotFound, NoPermission
+from mqstore.store.errors import MessageNotFound, NoPermission
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
-from mqstore.store.message.topic_names import (
-    RETRY_GROUP_TOPIC_PREFIX,
-    dead_letter_topic,
-    is_retry_topic,
-    retry_topic,
-)
+from mqstore.store.message.topic_names import dead_letter_topic, retry_topic
 from mqstore.store.record.properties_format import (
     DELAY,
-    MAX_RECONSUME_TIMES,
     ORIGIN_MESSAGE_ID,
-    RECONSUME_TIME,
     RETRY_TOPIC,
     TIMER_OUT_MS,
     TIMER_REQUESTS,
@@ -44,14 +36,7 @@ from mqstore.store.record.properties_format import (
 )
 from mqstore.store.status import Disposition, PutMessageStatus, ResponseCode
 
-__all__ = [
-    "RetryGroups",
-    "RetryRecords",
-    "RetryTopics",
-    "SendBack",
-    "SendBackResult",
-    "divert_exhausted_retry",
-]
+__all__ = ["RetryGroups", "RetryRecords", "RetryTopics", "SendBack", "SendBackResult"]
 
 _READ_WRITE: Final = 6
 _WRITE: Final = 2
@@ -228,40 +213,3 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, delay_level: int) ->
         born_host=stored.born_host,
         reconsume_times=stored.reconsume_times + 1,
     )
-
-
-def divert_exhausted_retry(
-    message: Message, retry_max_times: int, *, holds_queue_lock: bool = False
-) -> Message:
-    """The message to store for one that a client puts to `%RETRY%group` itself, when send-back failed.
-
-    It is diverted to queue 0 of `%DLQ%group`, with DELAY = -1, if its property RECONSUME_TIME (already
-    counted up) is above the limit, or if the group holds queues in order (`holds_queue_lock`). The limit is
-    its property MAX_RECONSUME_TIMES, else the group's `retry_max_times`. Messages to other topics come back
-    unchanged. The caller looks the group up and creates the topic. Raises MessageIllegal when one of the
-    two properties is no whole number.
-    """
-    if not is_retry_topic(message.topic):
-        return message
-    reconsume_times = _number(message, RECONSUME_TIME, message.reconsume_times)
-    limit = _number(message, MAX_RECONSUME_TIMES, retry_max_times)
-    if reconsume_times <= limit and not holds_queue_lock:
-        return msgspec.structs.replace(message, reconsume_times=reconsume_times)
-    return msgspec.structs.replace(
-        message,
-        topic=dead_letter_topic(message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)),
-        queue_id=0,
-        delay_level=0,
-        properties={**message.properties, DELAY: "-1"},
-        reconsume_times=reconsume_times,
-    )
-
-
-def _number(message: Message, name: str, default: int) -> int:
-    text = message.properties.get(name)
-    try:
-        return default if text is None else int(text)
-    except ValueError:
-        raise MessageIllegal(
-            f"property {name} is {text!r}: give a whole number", value=text, limit="a whole number"
-        ) from None
