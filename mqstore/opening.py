@@ -154,16 +154,18 @@ class _Opening:
             file_system, layout.commit_log, self.config, self.clock, read_only=self.read_only
         )
         commit_log.load()
-        clean = not abort.exists()
+        after_crash = abort.exists()
         if not self.read_only:
             queue_bytes = self.config.mapped_file_size_consume_queue
             delete_leftovers(file_system, layout.consume_queues, queue_bytes, self.directory.deleted)
-        consume_queues = self._load_consume_queues(commit_log.min_offset, topics, clean=clean)
+        consume_queues = self._load_consume_queues(commit_log.min_offset, topics, after_crash=after_crash)
         if self._keeps_index_files:
             self._adopt_index_files()
         queue_names = QueueManifestFile(file_system, layout.queue_names)
         queue_names.load()
-        start_offset = find_start(commit_log, recovery_point.point, checkpoint.checkpoint, clean=clean)
+        start_offset = find_start(
+            commit_log, recovery_point.point, checkpoint.checkpoint, after_crash=after_crash
+        )
         report = self._recover(commit_log, recovery_point, start_offset)
         if not self.read_only:
             # Also of the queues: a flush makes the names under it durable, and not its own.
@@ -172,9 +174,9 @@ class _Opening:
             abort.create()
             self._remember(commit_log, consume_queues)
         dispatcher = self._catch_up_queues(
-            commit_log, consume_queues, queue_names, recovery_point, start_offset, clean=clean
+            commit_log, consume_queues, queue_names, recovery_point, start_offset, after_crash=after_crash
         )
-        index_files = self._open_index_files(commit_log, checkpoint, clean=clean)
+        index_files = self._open_index_files(commit_log, checkpoint, after_crash=after_crash)
         key_feeds = self._feed_keys(commit_log, index_files)
         self._agree_with_queues(topics, consumer_offsets, consume_queues)
         return StoreParts(
@@ -224,7 +226,7 @@ class _Opening:
         return topics, groups, offsets
 
     def _load_consume_queues(
-        self, min_offset: int, topics: TopicConfigs, *, clean: bool
+        self, min_offset: int, topics: TopicConfigs, *, after_crash: bool
     ) -> ConsumeQueueStore:
         consume_queues = ConsumeQueueStore(
             self.file_system,
@@ -232,7 +234,7 @@ class _Opening:
             self.config,
             self.directory.delays.as_array(),
             read_only=self.read_only,
-            after_crash=not clean,
+            after_crash=after_crash,
             without_queues=topics.without_queues,
         )
         consume_queues.load(min_offset)
@@ -283,7 +285,7 @@ class _Opening:
         recovery_point: RecoveryPointFile,
         start_offset: int,
         *,
-        clean: bool,
+        after_crash: bool,
     ) -> Dispatcher:
         end_offset = commit_log.max_offset
         if self.read_only:
@@ -309,7 +311,7 @@ class _Opening:
             commit_log,
             consume_queues,
             start_offset,
-            clean=clean,
+            after_crash=after_crash,
             expected=queue_names.known,
             on_rebuild=begin_anew,
             on_progress=(
@@ -365,7 +367,7 @@ class _Opening:
         )
 
     def _open_index_files(
-        self, commit_log: CommitLog, checkpoint: CheckpointFile, *, clean: bool
+        self, commit_log: CommitLog, checkpoint: CheckpointFile, *, after_crash: bool
     ) -> IndexFileKeyIndex | None:
         if not self._keeps_index_files:
             return None
@@ -376,7 +378,7 @@ class _Opening:
             commit_log,
             self._index_file_size,
             self.clock,
-            clean=clean,
+            after_crash=after_crash,
             index_msg_timestamp=checkpoint.checkpoint.index_msg_timestamp,
             read_only=self.read_only,
             with_tags=self.config.index_tags,

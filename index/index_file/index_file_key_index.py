@@ -64,14 +64,15 @@ class IndexFileKeyIndex:
         size: IndexFileSize,
         clock: Clock,
         *,
-        clean: bool,
+        after_crash: bool,
         index_msg_timestamp: int = 0,
         read_only: bool = False,
         with_tags: bool = True,
     ) -> None:
         """Open the index files of a log whose end is known (recovery is done).
 
-        clean: the last writer, a broker or a store, closed the directory. index_msg_timestamp: as the
+        after_crash: the last writer, a broker or a store, has not closed the store.
+        index_msg_timestamp: as the
         checkpoint has it. with_tags: put in tags too, as brokers from 5.5.0 on do.
         Raises SegmentSizeMismatch, StoreFull.
         """
@@ -98,7 +99,7 @@ class IndexFileKeyIndex:
         self._unflushed_entries = 0
         self._row.load()
         self._reached = self._recovery.run(
-            self._point_file.load(), clean=clean, index_msg_timestamp=index_msg_timestamp
+            self._point_file.load(), after_crash=after_crash, index_msg_timestamp=index_msg_timestamp
         )
         if not read_only and (self._row.files or self._row.is_changed):
             self._settle()

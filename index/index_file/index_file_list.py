@@ -129,17 +129,17 @@ class IndexFileList:
 
     # -- cutting --------------------------------------------------------------------------------------
 
-    def agrees_with(self, point: IndexPoint, *, clean: bool) -> bool:
+    def agrees_with(self, point: IndexPoint, *, after_crash: bool) -> bool:
         """Whether the files still hold what the point speaks of: the entries up to its last one.
 
-        clean: the header on disk counts; else it may be of another age than the entries.
+        after_crash: the header on disk does not count: it may be of another age than the entries.
         """
         if point.file_name == NO_FILE:
             return True
         named = self._find(point)
         if named is None or not 1 < point.header.index_count <= self.size.entry_count:
             return False
-        if clean and named.index_count < point.header.index_count:
+        if not after_crash and named.index_count < point.header.index_count:
             return False
         return named.offset_of(point.header.index_count - 1) == point.header.end_physical_offset
 

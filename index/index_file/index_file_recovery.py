@@ -62,10 +62,12 @@ class IndexRecovery:
         self._row = row
         self._commit_log = commit_log
 
-    def run(self, point: IndexPoint | None, *, clean: bool, index_msg_timestamp: int) -> Reached:
+    def run(self, point: IndexPoint | None, *, after_crash: bool, index_msg_timestamp: int) -> Reached:
         """The rules at the head of this file."""
         row, log = self._row, self._commit_log
-        if not self._drop_what_is_not_durable(point, clean=clean, index_msg_timestamp=index_msg_timestamp):
+        if not self._drop_what_is_not_durable(
+            point, after_crash=after_crash, index_msg_timestamp=index_msg_timestamp
+        ):
             point = None
         row.drop_damaged()
         if not self._is_of_this_log(point):
@@ -87,11 +89,11 @@ class IndexRecovery:
         return self.reached_from(reached)
 
     def _drop_what_is_not_durable(
-        self, point: IndexPoint | None, *, clean: bool, index_msg_timestamp: int
+        self, point: IndexPoint | None, *, after_crash: bool, index_msg_timestamp: int
     ) -> bool:
         """Rules 1 and 2; whether the point is to be believed."""
-        is_true = point is not None and self._row.agrees_with(point, clean=clean)
-        if not clean:
+        is_true = point is not None and self._row.agrees_with(point, after_crash=after_crash)
+        if after_crash:
             if point is not None and is_true:
                 self._row.cut_to_point(point)
             else:

@@ -45,7 +45,7 @@ def bring_up_to_date(
     consume_queues: ConsumeQueueStore,
     start_offset: int,
     *,
-    clean: bool,
+    after_crash: bool,
     expected: QueueManifest | None = None,
     on_rebuild: Callable[[], None] | None = None,
     on_progress: Callable[[int], None] | None = None,
@@ -54,7 +54,7 @@ def bring_up_to_date(
 ) -> Dispatcher:
     """Make the queues agree with the visible log; returns the dispatcher that goes on from there.
 
-    start_offset: the queues are durable up to here. clean: the store was closed, not killed.
+    start_offset: the queues are durable up to here. after_crash: the last writer has not closed the store.
     expected: the files of queues that had entries. on_rebuild: called before the queues are deleted.
     on_progress: called with the offset reached. on_durable: called every `durable_bytes` with an offset up to
     which the queues are durable.
@@ -65,7 +65,7 @@ def bring_up_to_date(
     is_gone = has_records and not (consume_queues.queues() and is_whole)
     is_orphaned = commit_log.max_offset == 0 and bool(consume_queues.queues())
     if not (is_gone or is_orphaned):
-        if not clean:
+        if after_crash:
             consume_queues.truncate(start_offset, commit_log)
         dispatcher = Dispatcher(
             commit_log, consume_queues, start_offset, DISPATCHER_NAME, on_progress=on_progress

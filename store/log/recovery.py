@@ -67,7 +67,9 @@ class RecoveryReport(NamedTuple):
     damage: CorruptRecord | None = None
 
 
-def find_start(log: CommitLog, point: RecoveryPoint | None, checkpoint: Checkpoint, *, clean: bool) -> int:
+def find_start(
+    log: CommitLog, point: RecoveryPoint | None, checkpoint: Checkpoint, *, after_crash: bool
+) -> int:
     """The offset to walk and dispatch from: the recovery point if it holds, else a segment's start.
 
     Without a recovery point this is RocketMQ's choice: the newest segment that begins with a record stored
@@ -77,7 +79,7 @@ def find_start(log: CommitLog, point: RecoveryPoint | None, checkpoint: Checkpoi
         return point.queues_offset
     for segment in reversed(log.files.files[1:]):
         header = _first_header(segment)
-        if header is not None and (clean or header <= checkpoint.min_timestamp):
+        if header is not None and (not after_crash or header <= checkpoint.min_timestamp):
             return segment.start_offset
     return log.min_offset
 

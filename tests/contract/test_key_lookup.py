@@ -44,7 +44,7 @@ def index_files(
     files = file_system or OsFileSystem()
     files.make_directories(directory)
     return IndexFileKeyIndex(
-        files, directory / "index", directory / "point", key_log.log, size, key_log.clock, clean=True
+        files, directory / "index", directory / "point", key_log.log, size, key_log.clock, after_crash=False
     )
 
 

@@ -48,7 +48,7 @@ class Workload:
             self.put.append(self.log.put(keys))
 
     def run(self) -> None:
-        index = self.open(self.disk, clean=True)
+        index = self.open(self.disk, after_crash=False)
         for _ in range(14):
             self.put_some()
             self.log.feed(index, limit_bytes=self.chance.choice([400, 1 << 20]))
@@ -57,13 +57,15 @@ class Workload:
                 self.checkpoints.append((len(self.disk.steps), index.flushed_timestamp))
             if self.chance.random() < 0.1:
                 index.close()
-                index = self.open(self.disk, clean=True)
+                index = self.open(self.disk, after_crash=False)
         index.close()
 
     def index_msg_timestamp(self, at: int) -> int:
         return max(value for step, value in self.checkpoints if step <= at)
 
-    def open(self, disk: SimulatedDisk, *, clean: bool, index_msg_timestamp: int = 0) -> IndexFileKeyIndex:
+    def open(
+        self, disk: SimulatedDisk, *, after_crash: bool, index_msg_timestamp: int = 0
+    ) -> IndexFileKeyIndex:
         return IndexFileKeyIndex(
             disk,
             ROOT / "index",
@@ -71,15 +73,15 @@ class Workload:
             self.log.log,
             self.size,
             self.log.clock,
-            clean=clean,
+            after_crash=after_crash,
             index_msg_timestamp=index_msg_timestamp,
         )
 
     def contents_at_last(
-        self, disk: SimulatedDisk, *, clean: bool, index_msg_timestamp: int = 0
+        self, disk: SimulatedDisk, *, after_crash: bool, index_msg_timestamp: int = 0
     ) -> list[bytes]:
         """Of the files after an opening, the rest of the log, and a close."""
-        index = self.open(disk, clean=clean, index_msg_timestamp=index_msg_timestamp)
+        index = self.open(disk, after_crash=after_crash, index_msg_timestamp=index_msg_timestamp)
         self.log.feed(index)
         index.close()
         return index_contents(disk, ROOT / "index")
@@ -87,7 +89,9 @@ class Workload:
     def expected(self) -> list[bytes]:
         return plain_index_files(self.log.log, self.put, self.size)
 
-    def assert_states(self, medium: Medium, at: int, expected: list[bytes], *, clean: bool = False) -> int:
+    def assert_states(
+        self, medium: Medium, at: int, expected: list[bytes], *, after_crash: bool = True
+    ) -> int:
         """Open some of the states that the medium may hold; returns how many."""
         units = medium.units()
         for number in range(STATES_PER_STEP):
@@ -97,8 +101,11 @@ class Workload:
             disk = SimulatedDisk(medium.image(units, choices), clock=self.log.clock)
             timestamp = self.index_msg_timestamp(at)
             name = f"step {at}, state {number}"
-            assert self.contents_at_last(disk, clean=clean, index_msg_timestamp=timestamp) == expected, name
-            assert self.contents_at_last(disk, clean=True) == expected, name
+            assert (
+                self.contents_at_last(disk, after_crash=after_crash, index_msg_timestamp=timestamp)
+                == expected
+            ), name
+            assert self.contents_at_last(disk, after_crash=False) == expected, name
         return STATES_PER_STEP
 
     def assert_recoverable(self, disk: SimulatedDisk, medium: Medium, expected: list[bytes]) -> int:
@@ -124,7 +131,7 @@ def test_after_any_crash_the_files_are_those_of_a_broker(seed: int, size: IndexF
     expected = workload.expected()
     assert len(expected) > 1
     assert workload.assert_recoverable(workload.disk, workload.medium, expected) > 100
-    workload.assert_states(workload.medium, len(workload.disk.steps), expected, clean=True)
+    workload.assert_states(workload.medium, len(workload.disk.steps), expected, after_crash=False)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -141,9 +148,9 @@ def test_after_a_crash_in_a_recovery_too(seed: int, size: IndexFileSize) -> None
     disk = SimulatedDisk(workload.medium.image(units, everything), clock=workload.log.clock)
     medium = Medium(disk)
     workload.checkpoints = [(0, 0)]
-    assert workload.contents_at_last(disk, clean=False) == expected
+    assert workload.contents_at_last(disk, after_crash=True) == expected
     workload.assert_recoverable(disk, medium, expected)
-    workload.assert_states(medium, 0, expected, clean=True)
+    workload.assert_states(medium, 0, expected, after_crash=False)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -156,13 +163,13 @@ def test_the_logs_tail_is_cut(seed: int, size: IndexFileSize, is_open: bool, is_
     disk = SimulatedDisk(workload.disk.image(), clock=workload.log.clock)
     medium = Medium(disk)
     workload.checkpoints = [(0, 0)]
-    index = workload.open(disk, clean=True) if is_open else None
+    index = workload.open(disk, after_crash=False) if is_open else None
     cut_at = workload.chance.randrange(1, len(workload.put))
     workload.log.cut(workload.put[cut_at])
     if index is not None:
         index.truncate(workload.put[cut_at])
     else:
-        index = workload.open(disk, clean=False)
+        index = workload.open(disk, after_crash=True)
     del workload.put[cut_at:]
     if is_followed:
         workload.put_some()
@@ -174,4 +181,4 @@ def test_the_logs_tail_is_cut(seed: int, size: IndexFileSize, is_open: bool, is_
     assert index_contents(disk, ROOT / "index") == expected
     for step in disk.steps[done:]:
         medium.apply(step)
-    workload.assert_states(medium, 0, expected, clean=True)
+    workload.assert_states(medium, 0, expected, after_crash=False)

@@ -113,7 +113,7 @@ def test_queues_that_were_made_durable_are_not_filled_again(
                 filled.log,
                 filled.open_queues(),
                 start,
-                clean=False,
+                after_crash=True,
                 expected=lost if start == 0 else None,
                 on_progress=on_progress,
                 on_durable=on_durable,

@@ -67,7 +67,7 @@ def index_rest(
     broker: Broker,
     log: CommitLog,
     *,
-    clean: bool = True,
+    after_crash: bool = False,
     index_msg_timestamp: int = 0,
 ) -> tuple[int, list[bytes]]:
     """Where the index is taken up, and the files when it has caught up."""
@@ -78,7 +78,7 @@ def index_rest(
         log,
         broker.size,
         ManualClock(),
-        clean=clean,
+        after_crash=after_crash,
         index_msg_timestamp=index_msg_timestamp,
         with_tags=broker.with_tags,
     )
@@ -121,7 +121,7 @@ def test_after_an_unclean_stop_the_flushed_file_stays(
     """The checkpoint tells which one it is; the other is made again, as it was."""
     checkpoint = CheckpointFile(OsFileSystem(), broker.path / "checkpoint").load()
     start_offset, after = index_rest(
-        file_system, copy, broker, log, clean=False, index_msg_timestamp=checkpoint.index_msg_timestamp
+        file_system, copy, broker, log, after_crash=True, index_msg_timestamp=checkpoint.index_msg_timestamp
     )
     is_first_kept = len(after) == 2
     assert is_first_kept == (0 < start_offset < log.max_offset - 100_000)

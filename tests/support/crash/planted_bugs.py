@@ -19,6 +19,7 @@ from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.persistence import Persistence
 from mqstore.put.put_path import PutPath
 from mqstore.schedule.delivery import due_entries
+from mqstore.services import Services
 from mqstore.store.errors import LimitReached, StoreFull, StorePoisoned
 from mqstore.store.files.file_system import FileEntry
 from mqstore.store.files.mapped_file import MappedFile
@@ -345,7 +346,7 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     ),
     "retention-deletes-waiting": PlantedBug(
         "retention deletes delayed messages that are still to be delivered",
-        _replaced(MessageStore, "_needed_from_offset", lambda store: 2**62),
+        _replaced(Services, "_needed_from_offset", lambda store: 2**62),
         ("retention",),
     ),
     "early-delivery": PlantedBug(

@@ -58,7 +58,7 @@ class IndexedLog:
             self.put.append(self.log.put(keys, unique=unique, tags=tags))
 
     def open(
-        self, *, clean: bool = True, read_only: bool = False, index_msg_timestamp: int = 0
+        self, *, after_crash: bool = False, read_only: bool = False, index_msg_timestamp: int = 0
     ) -> IndexFileKeyIndex:
         return IndexFileKeyIndex(
             self.file_system,
@@ -67,7 +67,7 @@ class IndexedLog:
             self.log.log,
             self.size,
             self.log.clock,
-            clean=clean,
+            after_crash=after_crash,
             index_msg_timestamp=index_msg_timestamp,
             read_only=read_only,
         )
@@ -173,7 +173,7 @@ def test_tags_may_be_left_out_and_put_in_from_then_on(indexed: IndexedLog) -> No
         indexed.log.log,
         indexed.size,
         indexed.log.clock,
-        clean=True,
+        after_crash=False,
         with_tags=False,
     )
     indexed.log.feed(without)
@@ -325,7 +325,7 @@ def test_without_a_point_an_unclean_stop_leaves_what_the_checkpoint_vouches_for(
     torn[40:68] = bytes(28)
     indexed.file_system.write(indexed.directory / name, bytes(torn))
     vouched_ms = indexed.log.clock.now_ms() - 1 + flushed_files
-    indexed.open(clean=False, index_msg_timestamp=vouched_ms).close()
+    indexed.open(after_crash=True, index_msg_timestamp=vouched_ms).close()
     assert indexed.contents() == ([bytes(torn)] if is_trusted else [])
     indexed.index_all()
     assert indexed.contents() == [bytes(torn) if is_trusted else whole]
@@ -606,7 +606,7 @@ def test_a_failed_sync_is_never_tried_again(file_system: FileSystem, root: Path)
     index.close()
     assert not any(step == "sync" for step, _ in watched.steps[count:])
     assert file_system.read(indexed.point_path) == point
-    index = indexed.open(clean=False)
+    index = indexed.open(after_crash=True)
     indexed.log.feed(index)
     indexed.assert_answers(index)
     index.close()
@@ -740,9 +740,9 @@ def test_files_of_deleted_records_go_and_the_last_stays(indexed: IndexedLog) -> 
 # -- readers --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("after_crash", [True, False])
 @pytest.mark.parametrize("flushed", [0, 9, 20])
-def test_a_reader_finds_all_and_changes_nothing(indexed: IndexedLog, flushed: int, clean: bool) -> None:
+def test_a_reader_finds_all_and_changes_nothing(indexed: IndexedLog, flushed: int, after_crash: bool) -> None:
     """What the writer has not flushed comes from the log; whether the writer lives or was killed."""
     index = indexed.open()
     indexed.put_messages(flushed)
@@ -751,7 +751,7 @@ def test_a_reader_finds_all_and_changes_nothing(indexed: IndexedLog, flushed: in
     indexed.put_messages(20 - flushed)
     indexed.log.feed(index)
     before = indexed.contents()
-    reader = indexed.open(clean=clean and flushed == 20, read_only=True)
+    reader = indexed.open(after_crash=after_crash or flushed < 20, read_only=True)
     indexed.log.feed(reader)
     indexed.assert_answers(reader)
     indexed.put_messages(5)

@@ -79,7 +79,11 @@ def test_queues_that_are_gone_are_rebuilt(filled: FilledQueues) -> None:
     told: list[str] = []
     queues = filled.open_queues()
     dispatcher = bring_up_to_date(
-        filled.log, queues, filled.log.max_offset, clean=True, on_rebuild=lambda: told.append("rebuild")
+        filled.log,
+        queues,
+        filled.log.max_offset,
+        after_crash=False,
+        on_rebuild=lambda: told.append("rebuild"),
     )
     assert filled.files() == before
     assert told == ["rebuild"]
@@ -92,7 +96,7 @@ def test_complete_queues_are_left_alone(filled: FilledQueues) -> None:
     before = filled.files()
     queues = filled.open_queues()
     dispatcher = bring_up_to_date(
-        filled.log, queues, filled.log.max_offset, clean=True, on_rebuild=pytest.fail
+        filled.log, queues, filled.log.max_offset, after_crash=False, on_rebuild=pytest.fail
     )
     assert filled.files() == before
     assert dispatcher.run_once() == 0
@@ -103,7 +107,7 @@ def test_queues_that_are_behind_catch_up(filled: FilledQueues) -> None:
     start = filled.log.max_offset
     for _ in range(200):
         filled.append(topic="c")
-    bring_up_to_date(filled.log, filled.open_queues(), start, clean=False, on_rebuild=pytest.fail)
+    bring_up_to_date(filled.log, filled.open_queues(), start, after_crash=True, on_rebuild=pytest.fail)
     assert filled.open_queues().next_queue_offset("c", 0) == 200
 
 
@@ -121,7 +125,7 @@ def test_torn_queues_are_cut_and_filled_again(filled: FilledQueues, torn: int) -
             filled.file_system.map(path, 2000).write(lost % 100 * 20 + 4, bytes(12))
             if torn == 0:
                 break
-    bring_up_to_date(filled.log, filled.open_queues(), start, clean=False, on_rebuild=pytest.fail)
+    bring_up_to_date(filled.log, filled.open_queues(), start, after_crash=True, on_rebuild=pytest.fail)
     assert filled.files() == before
 
 
@@ -130,7 +134,7 @@ def test_queues_ahead_of_the_log_are_cut(filled: FilledQueues) -> None:
     end = middle_of(filled)
     filled.log.set_end(end, 0)
     queues = filled.open_queues()
-    bring_up_to_date(filled.log, queues, end, clean=False, on_rebuild=pytest.fail)
+    bring_up_to_date(filled.log, queues, end, after_crash=True, on_rebuild=pytest.fail)
     assert queues.max_physical_offset <= end
     assert sum(queues.next_queue_offset(*queue) for queue in queues.queues()) > 0
 
@@ -141,21 +145,27 @@ def test_a_queue_that_lost_its_files_is_noticed(filled: FilledQueues) -> None:
     filled.queues.find_or_create("a", 1).destroy()
     told: list[str] = []
     bring_up_to_date(
-        filled.log, filled.open_queues(), middle_of(filled), clean=False, on_rebuild=lambda: told.append("x")
+        filled.log,
+        filled.open_queues(),
+        middle_of(filled),
+        after_crash=True,
+        on_rebuild=lambda: told.append("x"),
     )
     assert told == ["x"]
     assert filled.files() == before
 
 
-@pytest.mark.parametrize("clean", [True, False])
-def test_queues_without_a_log_are_deleted(file_system: FileSystem, root: Path, *, clean: bool) -> None:
+@pytest.mark.parametrize("after_crash", [True, False])
+def test_queues_without_a_log_are_deleted(file_system: FileSystem, root: Path, *, after_crash: bool) -> None:
     """The log's directory was deleted: nothing is left to point to, and numbers begin at 0 again."""
     FilledQueues(file_system, root / "old").put()
     filled = FilledQueues(file_system, root / "new")
     queues = filled.open_queues(root / "old" / "consumequeue")
     assert queues.next_queue_offset("orders", 0) == 1
     told: list[str] = []
-    dispatcher = bring_up_to_date(filled.log, queues, 0, clean=clean, on_rebuild=lambda: told.append("x"))
+    dispatcher = bring_up_to_date(
+        filled.log, queues, 0, after_crash=after_crash, on_rebuild=lambda: told.append("x")
+    )
     assert told == ["x"]
     assert queues.queues() == []
     assert queues.next_queue_offset("orders", 0) == 0

@@ -533,27 +533,27 @@ def segments(file_system: FileSystem, root: Path) -> Crashed:
     return made
 
 
-def start(crashed: Crashed, point: RecoveryPoint | None, checkpoint: Checkpoint, *, clean: bool) -> int:
-    return find_start(crashed.reopen().log, point, checkpoint, clean=clean)
+def start(crashed: Crashed, point: RecoveryPoint | None, checkpoint: Checkpoint, *, after_crash: bool) -> int:
+    return find_start(crashed.reopen().log, point, checkpoint, after_crash=after_crash)
 
 
 def test_recovery_begins_at_the_recovery_point(segments: Crashed) -> None:
     """Where the queues were durable: at a record, at the end, or at a segment's BLANK."""
     for place in segments.places:
         point = RecoveryPoint(segments.end_offset, place.physical_offset)
-        assert start(segments, point, Checkpoint(), clean=False) == place.physical_offset
+        assert start(segments, point, Checkpoint(), after_crash=True) == place.physical_offset
     end = segments.end_offset
-    assert start(segments, RecoveryPoint(end, end), Checkpoint(), clean=False) == end
+    assert start(segments, RecoveryPoint(end, end), Checkpoint(), after_crash=True) == end
     blank = segments.places[1].end_offset
-    assert start(segments, RecoveryPoint(end, blank), Checkpoint(), clean=False) == blank
+    assert start(segments, RecoveryPoint(end, blank), Checkpoint(), after_crash=True) == blank
 
 
 def test_a_point_that_is_no_boundary_is_not_trusted(segments: Crashed) -> None:
     """Inside a record, behind all files, or before the first: then the checkpoint decides."""
     for offset in (1, segments.places[3].physical_offset + 1, 100 * SEGMENT_BYTES):
-        assert start(segments, RecoveryPoint(offset, offset), Checkpoint(), clean=False) == 0
+        assert start(segments, RecoveryPoint(offset, offset), Checkpoint(), after_crash=True) == 0
     segments.reopen().log.files.delete_first()
-    assert start(segments, RecoveryPoint(0, 0), Checkpoint(), clean=False) == SEGMENT_BYTES
+    assert start(segments, RecoveryPoint(0, 0), Checkpoint(), after_crash=True) == SEGMENT_BYTES
 
 
 def test_without_a_point_the_checkpoint_decides_after_a_crash(segments: Crashed) -> None:
@@ -562,27 +562,27 @@ def test_without_a_point_the_checkpoint_decides_after_a_crash(segments: Crashed)
     assert len(begins) == 5
     for place in begins:
         time = place.store_timestamp + 3_000
-        assert start(segments, None, Checkpoint(time, time), clean=False) == place.physical_offset
-        assert start(segments, None, Checkpoint(time - 1, time), clean=False) == max(
+        assert start(segments, None, Checkpoint(time, time), after_crash=True) == place.physical_offset
+        assert start(segments, None, Checkpoint(time - 1, time), after_crash=True) == max(
             0, place.physical_offset - SEGMENT_BYTES
         )
-    assert start(segments, None, Checkpoint(), clean=False) == 0
+    assert start(segments, None, Checkpoint(), after_crash=True) == 0
 
 
 def test_without_a_point_the_newest_segment_is_enough_after_a_clean_stop(segments: Crashed) -> None:
     """The newest that begins with a record: an empty one ahead of it does not count."""
     newest = segments.places[-2].physical_offset
     assert newest % SEGMENT_BYTES == 0
-    assert start(segments, None, Checkpoint(), clean=True) == newest
+    assert start(segments, None, Checkpoint(), after_crash=False) == newest
     segments.add_zero_segment()
-    assert start(segments, None, Checkpoint(), clean=True) == newest
+    assert start(segments, None, Checkpoint(), after_crash=False) == newest
 
 
 def test_an_empty_log_is_begun_at_its_beginning(file_system: FileSystem, root: Path) -> None:
     """Whatever the files beside it say."""
     crashed = Crashed(file_system, root / "commitlog")
     for point in (None, RecoveryPoint(0, 0), RecoveryPoint(500, 500)):
-        assert start(crashed, point, Checkpoint(), clean=False) == 0
+        assert start(crashed, point, Checkpoint(), after_crash=True) == 0
 
 
 # -- all tails at once --------------------------------------------------------------------------------
