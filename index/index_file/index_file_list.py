@@ -17,7 +17,7 @@ from mqstore.index.index_file.index_file_format import ENTRY_BYTES, HEADER_BYTES
 from mqstore.index.index_file.index_file_size import find_slot_count
 from mqstore.index.index_file.index_point_format import NO_FILE, IndexPoint
 from mqstore.store.errors import SegmentSizeMismatch
-from mqstore.store.files.file_names import row_file_bytes
+from mqstore.store.files.file_names import created_file_count, row_file_bytes
 from mqstore.store.files.file_system import FileEntry, FileSystem
 
 __all__ = ["IndexFileList", "file_name"]
@@ -64,10 +64,11 @@ class IndexFileList:
         SegmentSizeMismatch when all have another size, which cannot be found in them.
         """
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_index_file(entry)]
-        while entries and entries[-1].size_bytes == 0:
-            if not self._read_only:
-                self._file_system.delete(self.directory / entries[-1].name)
-            entries.pop()
+        count = created_file_count(entries)
+        entries, interrupted = entries[:count], entries[count:]
+        if not self._read_only:
+            for entry in reversed(interrupted):
+                self._file_system.delete(self.directory / entry.name)
         if entries and self.size.file_bytes not in [entry.size_bytes for entry in entries]:
             self.size = self._find_size(entries)
         fits = [entry.size_bytes == self.size.file_bytes for entry in entries]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
-from mqstore.store.files.file_names import file_name, row_entries
+from mqstore.store.files.file_names import created_file_count, file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.finding import Finding
 
@@ -91,11 +91,11 @@ class QueueEntries:
         """
         findings = []
         entries = row_entries(self._file_system, self.directory)
-        came_to_be = max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
+        created_count = created_file_count(entries)
         for index, entry in enumerate(entries):
             path = self.directory / entry.name
             if entry.size_bytes != self._file_bytes:
-                is_new = entry.size_bytes == 0 and (after_crash or index >= came_to_be)
+                is_new = entry.size_bytes == 0 and (after_crash or index >= created_count)
                 expected, found = f"{self._file_bytes} bytes", f"{entry.size_bytes}"
                 findings.append(
                     Finding(

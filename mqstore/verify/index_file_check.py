@@ -24,6 +24,7 @@ from mqstore.index.index_file.index_file_format import (
     entry_position,
 )
 from mqstore.index.index_file.index_point_format import IndexPoint
+from mqstore.store.files.file_names import created_file_count
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.finding import Finding
 from mqstore.verify.expected_keys import java_key_rows
@@ -62,8 +63,7 @@ class IndexFileCheck:
             for entry in file_system.list(directory)
             if len(entry.name) == _NAME_DIGITS and entry.name.isdigit() and not entry.is_directory
         ]
-        came_to_be = max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
-        for entry in entries[:came_to_be]:
+        for entry in entries[: created_file_count(entries)]:
             path = directory / entry.name
             if settled is not None and int(entry.name) > settled.file_name:
                 continue

@@ -26,7 +26,7 @@ from mqstore.settings.directory_config import DirectoryConfig, tool_config
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StateFileCorrupt, StoreNotFound
-from mqstore.store.files.file_names import file_name, row_entries
+from mqstore.store.files.file_names import created_file_count, file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.finding import Finding
 from mqstore.store.files.os_file_system import OsFileSystem
@@ -283,11 +283,11 @@ class _Verification:
     def _find_wrong_files(self) -> Iterator[Finding]:
         """Segments of a wrong length or name."""
         entries = row_entries(self._file_system, self._layout.commit_log)
-        came_to_be = max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
+        created_count = created_file_count(entries)
         for index, entry in enumerate(entries):
             path = self._layout.commit_log / entry.name
             if entry.size_bytes != self._segment_bytes:
-                is_new = index >= came_to_be
+                is_new = index >= created_count
                 expected, found = f"{self._segment_bytes} bytes", f"{entry.size_bytes}"
                 yield Finding("segment-length", path, entry.size_bytes, expected, found, is_damage=not is_new)
         listed = {segment.path for segment in self._segments}

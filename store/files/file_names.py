@@ -6,11 +6,12 @@ Pure functions, but for `row_entries`, which lists a directory. Threads: any.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from mqstore.store.files.file_system import FileEntry, FileSystem
 
-__all__ = ["file_name", "is_file_name", "row_entries", "row_file_bytes"]
+__all__ = ["created_file_count", "file_name", "is_file_name", "row_entries", "row_file_bytes"]
 
 # Beyond 8 * 10**18 there is no room for a file before the numbers end.
 _NAME = re.compile(r"0[0-7][0-9]{18}")
@@ -35,6 +36,15 @@ def row_entries(file_system: FileSystem, directory: Path) -> list[FileEntry]:
     return [
         entry for entry in file_system.list(directory) if not entry.is_directory and is_file_name(entry.name)
     ]
+
+
+def created_file_count(entries: Sequence[FileEntry]) -> int:
+    """How many of the files, in order of their names, were created completely.
+
+    A crash between the creation of a file and the setting of its length leaves a file of length zero. Such
+    files at the end do not count. One that a longer file follows does: its owner finds the wrong length.
+    """
+    return max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
 
 
 def row_file_bytes(entries: list[FileEntry]) -> int | None:

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
-from mqstore.store.files.file_names import file_name, is_file_name
+from mqstore.store.files.file_names import created_file_count, file_name, row_entries
 from mqstore.store.files.file_system import FileEntry, FileSystem
 from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 
@@ -45,8 +45,8 @@ class MappedFileQueue:
             self._load()
 
     def _load(self) -> None:
-        entries = [entry for entry in self._file_system.list(self.directory) if self._is_segment(entry)]
-        count = self._count_that_came_to_be(entries)
+        entries = row_entries(self._file_system, self.directory)
+        count = self._created_count(entries)
         entries, interrupted = entries[:count], entries[count:]
         known = {mapped_file.path.name: mapped_file for mapped_file in self.files}
         files: list[MappedFile] = []
@@ -63,18 +63,14 @@ class MappedFileQueue:
                 self._file_system.delete(self.directory / entry.name)
         self.files = tuple(files)
 
-    def _count_that_came_to_be(self, entries: list[FileEntry]) -> int:
-        """How many files are there that are not left over from creations that a crash interrupted."""
+    def _created_count(self, entries: list[FileEntry]) -> int:
+        """How many files belong to the row; the others are left from creations that a crash cut short."""
         if self._settings.is_derived_row and self._settings.after_crash:
             first = int(entries[0].name) if entries else 0
             for index, entry in enumerate(entries):
                 if entry.size_bytes == 0 or int(entry.name) != first + index * self.file_size_bytes:
                     return index
-        return max((index for index, entry in enumerate(entries, 1) if entry.size_bytes), default=0)
-
-    @staticmethod
-    def _is_segment(entry: FileEntry) -> bool:
-        return not entry.is_directory and is_file_name(entry.name)
+        return created_file_count(entries)
 
     def _open(self, path: Path, *, create: bool = False) -> MappedFile:
         return MappedFile(self._file_system, path, self._settings, create=create)

@@ -281,7 +281,7 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     ),
     "one-empty-segment": PlantedBug(
         "of several segments at the end that are empty, the last one is taken off",
-        _replaced(MappedFileQueue, "_count_that_came_to_be", _take_off_one_empty_file),
+        _replaced(MappedFileQueue, "_created_count", _take_off_one_empty_file),
         ("rolling-async", "rolling"),
     ),
     "point-ahead-of-queues": PlantedBug(
