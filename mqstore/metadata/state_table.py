@@ -28,7 +28,7 @@ RecordT = TypeVar("RecordT", bound=StateRecord)
 
 
 class StateTable(Generic[RecordT]):
-    """Beans by name, in memory and in a state file."""
+    """Records by name, in memory and in a state file."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class StateTable(Generic[RecordT]):
         try:
             self.persist()
         except BaseException:
-            self._take_back(name, record, before)
+            self._undo_replace(name, record, before)
             raise
         return record
 
@@ -131,7 +131,7 @@ class StateTable(Generic[RecordT]):
         self._data_version = self._data_version.next(self._clock.now_ms())
         return record
 
-    def _take_back(self, name: str, record: RecordT, before: RecordT | None) -> None:
+    def _undo_replace(self, name: str, record: RecordT, before: RecordT | None) -> None:
         with self._lock:
             if self._table.get(name) is record:
                 self._set(name, before)
@@ -166,7 +166,7 @@ class StateTable(Generic[RecordT]):
         return name in self._table
 
     def __iter__(self) -> Iterator[RecordT]:
-        """Beans in the order of their names, as they are now."""
+        """Records in the order of their names, as they are now."""
         with self._lock:
             records = sorted(self._table.items())
         return iter([record for _, record in records])

@@ -17,13 +17,13 @@ from support.manual_clock import ManualClock
 VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 1726740000000}
 
 
-@pytest.mark.parametrize(("bean", "number"), [(TopicConfig(), 0), (SubscriptionGroupConfig(), 1)])
-def test_fields_and_defaults_are_those_of_the_page(bean: StateRecord, number: int) -> None:
-    """Each table has the fields of its bean, in their order, with their defaults."""
+@pytest.mark.parametrize(("record", "number"), [(TopicConfig(), 0), (SubscriptionGroupConfig(), 1)])
+def test_fields_and_defaults_are_those_of_the_page(record: StateRecord, number: int) -> None:
+    """Each table has the fields of its record, in their order, with their defaults."""
     rows = table("state_files.md", "Fields", first_column="name")
     starts = [at for at, row in enumerate(rows) if row[0] == "attributes"]
     chosen = rows[starts[number] : (*starts, len(rows))[number + 1]]
-    assert [(name, json.loads(default)) for name, default, _ in chosen] == list(bean.encode().items())
+    assert [(name, json.loads(default)) for name, default, _ in chosen] == list(record.encode().items())
 
 
 def test_the_example_of_a_topics_file() -> None:

@@ -110,7 +110,7 @@ class Twin:
                   for name, queue in picture.queues.items()}  # fmt: skip
         state = self.store.state()
         offsets = state["consumerOffset"], state["delayOffset"]
-        topics = {name: bean["perm"] for name, bean in state["topics"].items() if name.startswith("%")}
+        topics = {name: record["perm"] for name, record in state["topics"].items() if name.startswith("%")}
         return {"queues": queues, "offsets": offsets, "topics": topics}
 
     def _entry(self, queue: Json, physical_offset: int, size: int, tags_code: int) -> list[Any]:

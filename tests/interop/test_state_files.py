@@ -117,8 +117,8 @@ def assert_same_state(one: dict[str, Any], other: dict[str, Any]) -> None:
     for name in ("consumerOffset", "delayOffset"):
         assert not differences(one[name], other[name])
     for name, made in (("topics", TOPICS), ("subscriptionGroup", GROUPS)):
-        for bean in made:
-            key = bean["topicName" if name == "topics" else "groupName"]
+        for record in made:
+            key = record["topicName" if name == "topics" else "groupName"]
             known = one[name][key].keys() & other[name][key].keys()
             assert len(known) >= 7
             assert not [field for field in known if one[name][key][field] != other[name][key][field]]

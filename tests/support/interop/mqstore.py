@@ -170,12 +170,12 @@ class Operations:
         return {str(level.level): level.next_offset for level in self.store.delivery.status()}
 
     def create_topic(self, config: Json) -> None:
-        bean = TopicConfig.decode(config)
-        self.store.topics.replace(bean.topic_name, bean)
+        record = TopicConfig.decode(config)
+        self.store.topics.replace(record.topic_name, record)
 
     def create_group(self, config: Json) -> None:
-        bean = SubscriptionGroupConfig.decode(config)
-        self.store.subscription_groups.replace(bean.group_name, bean)
+        record = SubscriptionGroupConfig.decode(config)
+        self.store.subscription_groups.replace(record.group_name, record)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         self.store.consumer_offsets.commit(group, topic, queue_id, offset)

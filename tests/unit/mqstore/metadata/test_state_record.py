@@ -1,4 +1,4 @@
-"""Beans: Java's names, RocketMQ's defaults, and fields of other releases that survive."""
+"""State records: Java's names, RocketMQ's defaults, and fields of other releases that survive."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from mqstore.metadata.state_record import StateRecord
 
 
 class Wheel(StateRecord, frozen=True, kw_only=True):
-    """A bean with two fields."""
+    """A record with two fields."""
 
     spoke_count: int = 32
     is_front: bool = False
@@ -25,9 +25,9 @@ def test_missing_and_null_fields_take_their_default() -> None:
 def test_unknown_fields_survive_in_their_place() -> None:
     """What a newer broker wrote is there after a round trip."""
     state = {"isFront": True, "material": {"name": "steel"}, "spokeCount": 36}
-    bean = Wheel.decode(state)
-    assert bean == Wheel(is_front=True, spoke_count=36, unknown={"material": {"name": "steel"}})
-    assert list(bean.encode().items()) == list(state.items())
+    record = Wheel.decode(state)
+    assert record == Wheel(is_front=True, spoke_count=36, unknown={"material": {"name": "steel"}})
+    assert list(record.encode().items()) == list(state.items())
 
 
 def test_numbers_in_quotes_are_numbers() -> None:
@@ -36,7 +36,7 @@ def test_numbers_in_quotes_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("state", [None, [], "x", {"spokeCount": "many"}, {"spokeCount": [1]}])
-def test_what_is_no_bean_is_refused(state: object) -> None:
+def test_what_is_no_record_is_refused(state: object) -> None:
     """A ValueError, so that the file counts as garbage."""
     with pytest.raises(ValueError):  # noqa: PT011  (msgspec's words)
         Wheel.decode(state)
