@@ -11,7 +11,6 @@ Source: DefaultMessageStore.ReputMessageService.
 """
 
 import threading
-from collections.abc import Callable
 from typing import Protocol
 
 from mqstore.store.errors import CorruptRecord
@@ -36,7 +35,7 @@ class Sink(Protocol):
 
 
 class Dispatcher:
-    """Feeds `sink` from `start_offset` on. `on_progress` is called with the new offset after each step."""
+    """Feeds `sink` from `start_offset` on."""
 
     def __init__(
         self,
@@ -44,15 +43,12 @@ class Dispatcher:
         sink: Sink,
         start_offset: int,
         name: str,
-        *,
-        on_progress: Callable[[int], None] | None = None,
     ) -> None:
         self.name = name
         # Physical offset up to which the sink has absorbed the log. Written under _lock, read by anyone.
         self.dispatched_offset = start_offset
         # Why the last step failed; None when it did not. Written under _lock.
         self.error: Exception | None = None
-        self.on_progress = on_progress
         self._commit_log = commit_log
         self._sink = sink
         self._lock = threading.Lock()
@@ -85,8 +81,6 @@ class Dispatcher:
         self.error = None
         if done_bytes:
             self.dispatched_offset = offset + done_bytes
-            if self.on_progress is not None:
-                self.on_progress(self.dispatched_offset)
         return done_bytes
 
     def _absorb(self, offset: int, limit_bytes: int) -> int:

@@ -51,9 +51,10 @@ from mqstore.store.log.recovery import RecoveryReport
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutColumnsResult, PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.progress import Progress
 from mqstore.store_counters import StoreCounters
 from mqstore.store_layout import StoreLayout
-from mqstore.store_parts import OpeningProgress, StoreParts
+from mqstore.store_parts import StoreParts
 from mqstore.store_stats import StoreStats, collect_stats
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class MessageStore:
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
         start: bool = True,
-        on_progress: OpeningProgress | None = None,
+        on_progress: Progress | None = None,
     ) -> "MessageStore":
         """Open the store in directory `path`, creating it where it does not exist, and recover it.
 

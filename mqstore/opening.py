@@ -44,13 +44,14 @@ from mqstore.store.listing_again import listing_again
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import RecoveryReport, find_start, recover
 from mqstore.store.message.topic_names import is_dead_letter_topic, is_retry_topic, is_system_topic
+from mqstore.store.progress import Progress
 from mqstore.store.state.abort_file import AbortFile
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store.threads.run_in_thread import run_in_thread
 from mqstore.store_layout import StoreLayout
-from mqstore.store_parts import KeyFeed, OpeningProgress, StoreParts
+from mqstore.store_parts import KeyFeed, StoreParts
 
 __all__ = ["open_parts"]
 
@@ -64,7 +65,7 @@ def open_parts(
     read_only: bool,
     clock: Clock,
     file_system: FileSystem,
-    on_progress: OpeningProgress | None,
+    on_progress: Progress | None,
 ) -> StoreParts:
     """Open the store at `path`; see the head of this file. Raises what MessageStore.open raises."""
     DelayLevels.parse(config.message_delay_level)
@@ -86,7 +87,7 @@ def _build_parts(
     read_only: bool,
     clock: Clock,
     file_system: FileSystem,
-    on_progress: OpeningProgress | None,
+    on_progress: Progress | None,
 ) -> StoreParts:
     with ExitStack() as given_back:
         lock = None if read_only else _lock(file_system, layout)
@@ -120,7 +121,7 @@ class _Opening:
         read_only: bool,
         clock: Clock,
         file_system: FileSystem,
-        on_progress: OpeningProgress | None,
+        on_progress: Progress | None,
     ) -> None:
         self.layout = layout
         self.settings_file = DirectorySettingsFile(file_system, layout.settings)
@@ -244,15 +245,13 @@ class _Opening:
         self, commit_log: CommitLog, recovery_point: RecoveryPointFile, start_offset: int
     ) -> RecoveryReport:
         """Find the end of the log; each segment that is walked through moves the recovery point on."""
-        point, on_progress = recovery_point.point, self.on_progress
+        point = recovery_point.point
         return recover(
             commit_log,
             start_offset,
             point.log_offset if point is not None else None,
             read_only=self.read_only,
-            on_progress=None
-            if on_progress is None
-            else lambda done, total: on_progress("recover", done, total),
+            on_progress=self.on_progress,
             on_settled=lambda offset: recovery_point.save(RecoveryPoint(offset, start_offset)),
             # Loading needs the GIL and the scan does not, so they overlap.
             on_walk=lambda: run_in_thread(_load_compiled_code),
@@ -290,7 +289,6 @@ class _Opening:
         end_offset = commit_log.max_offset
         if self.read_only:
             return Dispatcher(commit_log, consume_queues, end_offset, DISPATCHER_NAME)
-        on_progress = self.on_progress
 
         def save(queues_offset: int) -> None:
             recovery_point.save(RecoveryPoint(end_offset, queues_offset))
@@ -314,13 +312,7 @@ class _Opening:
             after_crash=after_crash,
             expected=queue_names.known,
             on_rebuild=begin_anew,
-            on_progress=(
-                None
-                if on_progress is None
-                else lambda offset: on_progress(
-                    "dispatch", offset - commit_log.min_offset, end_offset - commit_log.min_offset
-                )
-            ),
+            on_progress=self.on_progress,
             on_durable=go_on_from,
         )
 

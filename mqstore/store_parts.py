@@ -30,12 +30,9 @@ from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
 
-__all__ = ["KeyFeed", "OpeningProgress", "StoreParts"]
+__all__ = ["KeyFeed", "StoreParts"]
 
 _logger = logging.getLogger(__name__)
-
-OpeningProgress = Callable[[str, int, int], None]
-"""Called with (what is being done, bytes done, bytes in all)."""
 
 
 @dataclass(frozen=True)

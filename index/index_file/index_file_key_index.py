@@ -71,9 +71,8 @@ class IndexFileKeyIndex:
     ) -> None:
         """Open the index files of a log whose end is known (recovery is done).
 
-        after_crash: the last writer, a broker or a store, has not closed the store.
-        index_msg_timestamp: as the
-        checkpoint has it. with_tags: put in tags too, as brokers from 5.5.0 on do.
+        after_crash: the last writer, a broker or a store, has not closed the store. index_msg_timestamp:
+        as the checkpoint has it. with_tags: put in tags too, as brokers from 5.5.0 on do.
         Raises SegmentSizeMismatch, StoreFull.
         """
         self._commit_log = commit_log

@@ -29,6 +29,7 @@ from mqstore.index.queue.consume_queue import QueueOffsetConflict
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.index.queue.queue_manifest_format import QueueManifest
 from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.progress import Progress
 
 __all__ = ["DISPATCHER_NAME", "DURABLE_BYTES", "bring_up_to_date", "rebuild_consume_queues"]
 
@@ -48,7 +49,7 @@ def bring_up_to_date(
     after_crash: bool,
     expected: QueueManifest | None = None,
     on_rebuild: Callable[[], None] | None = None,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: Progress | None = None,
     on_durable: Callable[[int], None] | None = None,
     durable_bytes: int = DURABLE_BYTES,
 ) -> Dispatcher:
@@ -56,7 +57,7 @@ def bring_up_to_date(
 
     start_offset: the queues are durable up to here. after_crash: the last writer has not closed the store.
     expected: the files of queues that had entries. on_rebuild: called before the queues are deleted.
-    on_progress: called with the offset reached. on_durable: called every `durable_bytes` with an offset up to
+    on_progress: of `dispatch`, after each step. on_durable: called every `durable_bytes` with an offset up to
     which the queues are durable.
     Raises StoreFull, CorruptRecord.
     """
@@ -67,11 +68,9 @@ def bring_up_to_date(
     if not (is_gone or is_orphaned):
         if after_crash:
             consume_queues.truncate(start_offset, commit_log)
-        dispatcher = Dispatcher(
-            commit_log, consume_queues, start_offset, DISPATCHER_NAME, on_progress=on_progress
-        )
+        dispatcher = Dispatcher(commit_log, consume_queues, start_offset, DISPATCHER_NAME)
         with contextlib.suppress(QueueOffsetConflict):
-            _follow(dispatcher, consume_queues, commit_log.visible_offset, on_durable, durable_bytes)
+            _follow(dispatcher, consume_queues, commit_log, on_progress, on_durable, durable_bytes)
             return dispatcher
     if on_rebuild is not None:
         on_rebuild()
@@ -87,14 +86,18 @@ def bring_up_to_date(
 def _follow(
     dispatcher: Dispatcher,
     consume_queues: ConsumeQueueStore,
-    to_offset: int,
+    commit_log: CommitLog,
+    on_progress: Progress | None,
     on_durable: Callable[[int], None] | None,
     durable_bytes: int,
 ) -> None:
-    """Dispatch up to `to_offset`, making the queues durable on the way."""
+    """Dispatch all that is visible, making the queues durable on the way."""
+    min_offset, to_offset = commit_log.min_offset, commit_log.visible_offset
     durable_offset = dispatcher.dispatched_offset
     step_bytes = min(_STEP_BYTES, durable_bytes)
     while dispatcher.dispatched_offset < to_offset and dispatcher.run_once(step_bytes):
+        if on_progress is not None:
+            on_progress("dispatch", dispatcher.dispatched_offset - min_offset, to_offset - min_offset)
         behind_bytes = dispatcher.dispatched_offset - durable_offset
         if on_durable is not None and behind_bytes >= durable_bytes:
             consume_queues.flush()
@@ -106,7 +109,7 @@ def rebuild_consume_queues(
     commit_log: CommitLog,
     consume_queues: ConsumeQueueStore,
     *,
-    on_progress: Callable[[int], None] | None = None,
+    on_progress: Progress | None = None,
     on_durable: Callable[[int], None] | None = None,
     durable_bytes: int = DURABLE_BYTES,
 ) -> Dispatcher:
@@ -115,12 +118,10 @@ def rebuild_consume_queues(
     on_durable, durable_bytes: as in `bring_up_to_date`. Raises StoreFull, CorruptRecord; run it again then.
     """
     consume_queues.destroy()
-    dispatcher = Dispatcher(
-        commit_log, consume_queues, commit_log.min_offset, DISPATCHER_NAME, on_progress=on_progress
-    )
+    dispatcher = Dispatcher(commit_log, consume_queues, commit_log.min_offset, DISPATCHER_NAME)
     consume_queues.follow_log = True
     try:
-        _follow(dispatcher, consume_queues, commit_log.visible_offset, on_durable, durable_bytes)
+        _follow(dispatcher, consume_queues, commit_log, on_progress, on_durable, durable_bytes)
     finally:
         consume_queues.follow_log = False
     consume_queues.correct_min_offset(commit_log.min_offset)

@@ -22,10 +22,10 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.file_tree import delete_tree
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import recover
+from mqstore.store.progress import Progress
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
-from mqstore.store_parts import OpeningProgress
 from mqstore.store_stats import StoreStats
 from mqstore.verify.inspection import Inspection
 
@@ -40,7 +40,7 @@ def rebuild(
     keys: bool = False,
     file_system: FileSystem | None = None,
     clock: Clock | None = None,
-    on_progress: OpeningProgress | None = None,
+    on_progress: Progress | None = None,
 ) -> StoreStats:
     """Rebuild the queues or the keys, or both, of the store at `path`; returns what it then has.
 

@@ -35,11 +35,11 @@ from mqstore.store.errors import StoreError, StoreNotFound
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem, MappedRegion
 from mqstore.store.files.file_tree import copy_file, copy_range, copy_tree, delete_tree, zero_range
+from mqstore.store.progress import Progress
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout
-from mqstore.store_parts import OpeningProgress
 from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.queue_check import LostMessage
 from mqstore.verify.raw_segments import SegmentReader
@@ -128,7 +128,7 @@ def repair_in_place(
     clock: Clock | None = None,
     workers: int | None = None,
     on_scan: ScanProgress | None = None,
-    on_progress: OpeningProgress | None = None,
+    on_progress: Progress | None = None,
 ) -> tuple[RepairPlan, Path | None]:
     """Repair the store at `path`; returns what was done, and where the damaged bytes are kept (None: none).
 
@@ -333,7 +333,7 @@ def repair_into(
     clock: Clock | None = None,
     workers: int | None = None,
     on_scan: ScanProgress | None = None,
-    on_progress: OpeningProgress | None = None,
+    on_progress: Progress | None = None,
 ) -> RepairPlan:
     """Write what is whole of the store at `path` into the new directory `target`; returns what was done.
 

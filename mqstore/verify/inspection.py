@@ -14,6 +14,7 @@ from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.progress import Progress
 from mqstore.store_layout import StoreLayout
 
 __all__ = ["Inspection", "ScanProgress"]
@@ -34,7 +35,7 @@ class Inspection:
     clock: Clock
     workers: int
     on_scan: ScanProgress | None = None
-    on_opening: Callable[[str, int, int], None] | None = None
+    on_opening: Progress | None = None
 
     @classmethod
     def of(
@@ -44,7 +45,7 @@ class Inspection:
         *,
         workers: int | None = None,
         on_scan: ScanProgress | None = None,
-        on_opening: Callable[[str, int, int], None] | None = None,
+        on_opening: Progress | None = None,
     ) -> Self:
         """With the real files, the system's clock and one worker for each processor where None is given."""
         return cls(

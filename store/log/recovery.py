@@ -38,6 +38,7 @@ import numpy as np
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.progress import Progress
 from mqstore.store.record.record_format import BLANK_MIN_BYTES, RecordIllegal, check_record, decode_header
 from mqstore.store.state.checkpoint_format import Checkpoint
 from mqstore.store.state.recovery_point_format import RecoveryPoint
@@ -130,15 +131,15 @@ def recover(
     durable_offset: int | None,
     *,
     read_only: bool,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Progress | None = None,
     on_settled: Callable[[int], None] | None = None,
     on_walk: Callable[[], object] | None = None,
 ) -> RecoveryReport:
     """Find the end of `log`, walking from the boundary `start_offset`; sets it on the log.
 
     durable_offset: the log is known to have been durable up to here, None when nothing is known.
-    on_progress: called with (bytes walked, bytes to walk at most). on_settled: called with an offset up to
-    which the log is durable now, behind each segment that a killed process had filled since the last sync.
+    on_progress: of `recover`: bytes walked, and bytes to walk at most. on_settled: called with an offset up
+    to which the log is durable now, behind each segment that a killed process had filled since the last sync.
     on_walk: called once, if there is anything to walk over, when that begins in earnest.
     Raises CorruptRecord: a record that had been durable is damaged, or whole records follow the end.
     Reading only, that is in the report, and the log ends before the damage.
@@ -201,7 +202,7 @@ class _Walk:
         self,
         log: CommitLog,
         start_offset: int,
-        on_progress: Callable[[int, int], None] | None,
+        on_progress: Progress | None,
         on_segment: Callable[[int], None] | None,
         on_walk: Callable[[], object] | None,
     ) -> None:
@@ -280,7 +281,7 @@ class _Walk:
     def _report(self) -> None:
         if self._on_progress is not None:
             self._on_progress(
-                self.end_offset - self._start_offset, self._files.end_offset - self._start_offset
+                "recover", self.end_offset - self._start_offset, self._files.end_offset - self._start_offset
             )
 
 

@@ -99,8 +99,9 @@ def test_queues_that_were_made_durable_are_not_filled_again(
         nonlocal start, may_go_on
         start, may_go_on = offset, False
 
-    def on_progress(offset: int) -> None:
+    def on_progress(_: str, done_bytes: int, __: int) -> None:
         nonlocal dispatched_bytes, position
+        offset = filled.log.min_offset + done_bytes
         if not may_go_on:
             raise Killed
         dispatched_bytes += offset - position

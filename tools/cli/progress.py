@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from mqstore.store_parts import OpeningProgress
+from mqstore.store.progress import Progress as OpeningProgress
 from mqstore.tools.cli.output import Output
 from mqstore.verify.inspection import ScanProgress
 

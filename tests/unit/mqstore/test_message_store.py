@@ -1094,7 +1094,7 @@ def test_threads_put_and_get_at_once(small: SmallStore) -> None:
 
 
 def test_progress_of_opening_is_told(small: SmallStore) -> None:
-    """What is being done, how far it is, of how much."""
+    """What is being done, how far it is, of how much; and nothing once the store is open."""
     with small.killed() as store:
         for index in range(20):
             store.put_message(Message("orders", bytes([index]) * 20_000))
@@ -1103,16 +1103,21 @@ def test_progress_of_opening_is_told(small: SmallStore) -> None:
     def on_progress(what: str, done: int, total: int) -> None:
         told.append((what, done, total))
 
-    MessageStore.open(
+    with MessageStore.open(
         small.path,
         small_config(),
         clock=small.clock,
         file_system=small.file_system,
         start=False,
         on_progress=on_progress,
-    ).close()
-    assert {what for what, _, _ in told} >= {"recover"}
-    assert all(0 <= done <= total for _, done, total in told)
+    ) as store:
+        assert {what for what, _, _ in told} == {"recover", "dispatch"}
+        assert all(0 <= done <= total for _, done, total in told)
+        calls = len(told)
+        store.put_message(Message("orders", b"later"))
+        store.flush()
+        assert store.get_max_offset_in_queue("orders", 0) == 21
+        assert len(told) == calls
 
 
 def test_a_public_call_is_a_callable_with_documentation() -> None:

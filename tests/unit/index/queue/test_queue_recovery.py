@@ -215,8 +215,11 @@ def test_an_interrupted_rebuild_can_be_repeated() -> None:
 
 
 def test_progress_is_told(filled: FilledQueues) -> None:
-    """Offsets reached, up to the end."""
-    seen: list[int] = []
-    rebuild_consume_queues(filled.log, filled.open_queues(), on_progress=seen.append)
+    """Bytes dispatched, up to all that the log holds."""
+    seen: list[tuple[str, int, int]] = []
+    rebuild_consume_queues(
+        filled.log, filled.open_queues(), on_progress=lambda *progress: seen.append(progress)
+    )
     assert seen == sorted(seen)
-    assert seen[-1] == filled.log.max_offset
+    log_bytes = filled.log.max_offset - filled.log.min_offset
+    assert seen[-1] == ("dispatch", log_bytes, log_bytes)

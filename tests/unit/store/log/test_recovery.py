@@ -221,10 +221,10 @@ def test_progress_rises_to_the_end(crashed: Crashed, monkeypatch: pytest.MonkeyP
     """Told in bytes, of at most so many."""
     monkeypatch.setattr(recovery, "_STEP_BYTES", 1_000)
     crashed.write(*(bytes(300) for _ in range(100)))
-    told: list[tuple[int, int]] = []
-    crashed.recover(on_progress=lambda done, total: told.append((done, total)))
+    told: list[tuple[str, int, int]] = []
+    crashed.recover(on_progress=lambda *progress: told.append(progress))
     assert told == sorted(told)
-    assert told[-1] == (crashed.end_offset, SEGMENT_BYTES)
+    assert told[-1] == ("recover", crashed.end_offset, SEGMENT_BYTES)
     assert len(told) > 10
 
 
