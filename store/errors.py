@@ -41,6 +41,7 @@
     |- WrongFileKind (OSError)        something else is in the place of a file or directory: move it away
     |- BackupRefused (ValueError)     name another target
     |- BackupUnfinished               delete it, and make the backup again
+    |- RepairRefused                  repair into another directory, or run the interrupted repair again
     `- StateFileCorrupt               restore the file or its .bak, or delete both to start it anew
 
 Each carries its facts as attributes and builds its message from them, and tells a broker which
@@ -76,6 +77,7 @@ __all__ = [
     "PropertiesIllegal",
     "QueueIllegal",
     "RecordIllegal",
+    "RepairRefused",
     "SegmentSizeMismatch",
     "SettingContradicted",
     "StateFileCorrupt",
@@ -414,6 +416,10 @@ class BackupRefused(StoreError, ValueError):
         self.reason = reason
 
 
+class RepairRefused(StoreError):
+    """A repair that cannot be done like that; nothing was changed."""
+
+
 class BackupUnfinished(StoreError):
     """The directory is a backup that was cut short, or one that is under way."""
 
@@ -523,7 +529,7 @@ class RecordIllegal(CorruptRecord, ValueError):
         StoreError.__init__(
             self,
             f"these bytes are no whole record: expected {expected}, found {found}. "
-            "`mqstore verify` finds the place, `mqstore repair` covers it",
+            "`mqstore verify` finds the place, `mqstore repair` fills it",
         )
         self.path = None
         self.position = None

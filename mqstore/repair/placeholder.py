@@ -1,14 +1,14 @@
-"""Stand-ins: whole records that fill a damaged stretch of the log byte for byte.
+"""Placeholders and fillers: whole records that fill a damaged range of the log byte for byte.
 
 Two kinds, both of which RocketMQ and mqstore walk over like any record:
 
-    a stand-in    takes the place of a lost message in its queue: same topic, queue and queue offset. Its body
-                  is zeros, or empty; the property MQSTORE_LOST says what it is
-    a filler      stands for nothing: a record of the kind that a rolled-back transaction leaves, which gets
-                  no entry in a queue and no key, so nobody sees it
+    a placeholder   takes the place of a lost message in its queue: same topic, queue and queue offset. Its
+                    body is zeros, or empty; the property MQSTORE_LOST marks it
+    a filler        takes up bytes: a record of the kind that a rolled-back transaction leaves, which gets
+                    no entry in a queue and no key, so no reader sees it
 
-In SCHEDULE_TOPIC_XXXX a stand-in is a delayed half message, which delivery discards, as a broker does: nobody
-gets it early or late. Where that does not fit, it is delivered to the topic LOST.
+In SCHEDULE_TOPIC_XXXX a placeholder is a delayed half message, which delivery discards, as a broker does: it
+reaches no consumer. Where that does not fit, it is delivered to the topic LOST.
 Why not a BLANK: it ends its segment. docs/decisions/0005-damage-is-covered-with-records.md.
 Pure functions; no I/O and no clock here.
 """
@@ -26,12 +26,12 @@ from mqstore.store.record.record_format import (
 )
 from mqstore.store.record.sys_flag import TRANSACTION_ROLLBACK
 
-__all__ = ["FILLER_TOPIC", "LOST", "MIN_FILLER_BYTES", "filler", "least_bytes", "stand_in"]
+__all__ = ["FILLER_TOPIC", "LOST", "MIN_FILLER_BYTES", "filler", "least_bytes", "placeholder"]
 
 LOST: Final = "MQSTORE_LOST"
-"""The property of a stand-in, where it has room: its value is 1."""
+"""The property of a placeholder that has room for it: its value is 1."""
 FILLER_TOPIC: Final = "-"
-"""One character, so that the shortest record that any topic can have is filled."""
+"""One character, so that a filler fits where the shortest record of any topic was."""
 MIN_FILLER_BYTES: Final = FIXED_BYTES + len(FILLER_TOPIC)
 
 _MARK = f"{LOST}\x011\x02".encode()
@@ -40,7 +40,7 @@ _HOST = bytes([127, 0, 0, 1, 0, 0, 0, 0])
 
 
 def _destinations(topic: str) -> tuple[bytes, ...]:
-    """Properties that a stand-in of this topic must have, one set of which is enough; the best first."""
+    """Properties that a placeholder of this topic must have: one of these sets, the best first."""
     if topic != SCHEDULE_TOPIC:
         return (b"",)
     return tuple(
@@ -50,7 +50,7 @@ def _destinations(topic: str) -> tuple[bytes, ...]:
 
 
 def _choices(topic: str) -> list[tuple[bytes, bool]]:
-    """(properties, whether the record's CRC follows), from the longest and best on."""
+    """(properties, whether the record's CRC follows), the longest and best first."""
     destinations = _destinations(topic)
     return [
         *((needed + _MARK, True) for needed in destinations),
@@ -64,13 +64,13 @@ def _bytes_of(topic_field: bytes, properties: bytes, has_crc: bool) -> int:
 
 
 def least_bytes(topic: str) -> tuple[int, int]:
-    """(the least that a stand-in of this topic takes with all that it may say; the very least)."""
+    """(the size of a placeholder of this topic with all its properties and a CRC; the least size)."""
     topic_field, _ = encode_topic(topic)
     sizes = [_bytes_of(topic_field, *choice) for choice in _choices(topic)]
     return sizes[0], min(sizes)
 
 
-def stand_in(
+def placeholder(
     topic: str,
     queue_id: int,
     queue_offset: int,
@@ -78,7 +78,7 @@ def stand_in(
     size_bytes: int,
     store_timestamp: int,
 ) -> bytes:
-    """The stand-in for one message, exactly `size_bytes` long; at least what `least_bytes` says."""
+    """The placeholder for one message, exactly `size_bytes` long; at least what `least_bytes` says."""
     topic_field, _ = encode_topic(topic)
     properties, has_crc = next(
         choice for choice in _choices(topic) if _bytes_of(topic_field, *choice) <= size_bytes

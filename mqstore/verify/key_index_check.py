@@ -17,7 +17,8 @@ from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.finding import Finding
 from mqstore.verify.expected_keys import key_rows
-from mqstore.verify.log_scan import DamagedStretch, LogScan, Piece
+from mqstore.verify.log_outline import LogScan
+from mqstore.verify.log_scan import Piece
 
 __all__ = ["KeyIndexCheck"]
 
@@ -91,12 +92,6 @@ class KeyIndexCheck:
                 Finding("key-ahead", self._path, 0, expected, "one", len(ahead), is_damage=not after_crash)
             )
         return findings
-
-    def lost_in(self, stretches: tuple[DamagedStretch, ...]) -> int:
-        """Entries of records that are damaged."""
-        if self._environment is None:
-            return 0
-        return sum(len(self._stored(stretch.start_offset, stretch.end_offset)) for stretch in stretches)
 
     def close(self) -> None:
         """Give LMDB back."""

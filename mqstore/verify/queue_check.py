@@ -1,24 +1,16 @@
-"""The check of the consume queues against the log: verify's half, and what repair must know of lost messages.
+"""The check of the consume queues against the log: each entry against its record.
 
-Each piece of whole records gives the entries that belong to it (kernels.consume_queue_entries), which are
-compared with those on disk byte by byte; that is `digest`, on any thread. `take` puts the answers together in
-the order of the log, and `finish` looks at the entries that no record has asked for:
+Each piece of whole records gives the entries that belong to it (entry_kernels.py), which are compared with
+those on disk byte by byte; that is `digest`, on any thread. `take` follows the numbering of each queue in the
+order of the log. `finish` judges what no record claims (unclaimed_entries.py).
 
-    its offset is below the log           expired, or a pre-blank entry: nothing
-    it lies in a damaged stretch          that message is lost: all but its content is known
-    it lies behind the end of the log     ahead: normal after a crash, else damage
-    elsewhere                             it points to no record of its queue: damage
-
-A queue offset that no record has, between two that do, is a lost message as well if a stretch lies between
-them: where it was is then not known. A queue that begins anew at 0 was deleted and created again.
-Two kinds of record belong to no queue, though they are whole, and are told as damage: of a topic or queue
-that no directory can be named after, and with a queue offset for which the log has no room
-(consume_queue.py). A rebuild passes over both.
+A queue that starts again at 0 was deleted and created again. Two kinds of record belong to no queue, though
+they are whole, and are reported as damage: with a topic or queue that no directory can be named after, and
+with a queue offset for which the log has no room (consume_queue.py). A rebuild skips both.
 Nothing is changed. Threads: `digest` any; the rest one.
 """
 
-import itertools
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,33 +18,24 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue import greatest_queue_offset
-from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
+from mqstore.index.queue.consume_queue_format import ENTRY, ENTRY_BYTES
 from mqstore.index.queue.consume_queue_store import is_queue_name
 from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.raw_queue import QueueEntries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.finding import Finding
-from mqstore.store.record.record_format import FIXED_BYTES
-from mqstore.verify.log_scan import DamagedStretch, LogScan, Piece
+from mqstore.verify.log_outline import LogScan
+from mqstore.verify.log_scan import Piece
+from mqstore.verify.unclaimed_entries import (
+    Gap,
+    LoggedQueue,
+    LostMessage,
+    UnclaimedEntries,
+    entry_text,
+    runs_above_0,
+)
 
-__all__ = ["LostMessage", "QueueCheck", "Run"]
-
-_UNKNOWN = -1
-
-
-class LostMessage(NamedTuple):
-    """A message whose record is damaged. physical_offset, size_bytes: -1 where its queue does not tell.
-
-    It lies at or behind `after_offset` and before `before_offset`.
-    """
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    size_bytes: int
-    after_offset: int
-    before_offset: int
+__all__ = ["QueueCheck", "Run"]
 
 
 class Run(NamedTuple):
@@ -65,26 +48,6 @@ class Run(NamedTuple):
     start_offset: int
     end_offset: int
     wrong: tuple[Finding, ...]
-
-
-class _Gap(NamedTuple):
-    """Queue offsets first to stop - 1 have no record; those around them lie at these physical offsets."""
-
-    first: int
-    stop: int
-    after_offset: int
-    before_offset: int
-
-
-class _Queue:
-    """What the log says of one queue, as far as it was walked."""
-
-    def __init__(self, run: Run) -> None:
-        self.first = run
-        self.next_offset = run.queue_offset
-        self.end_offset = 0
-        self.wrong: list[Finding] = []
-        self.gaps: list[_Gap] = []
 
 
 class QueueCheck:
@@ -104,8 +67,8 @@ class QueueCheck:
     ) -> None:
         """delay_tables, without_queues: as ConsumeQueueStore has them. deleted: topics that need no entries.
 
-        dispatched_offset: up to here the entries of all records are known to be there. after_crash: what
-        lies behind it may be torn as well as missing.
+        dispatched_offset: all records before it are known to have their entries. after_crash: entries of
+        records behind it may be torn as well as missing.
         """
         self._file_system = file_system
         self._directory = directory
@@ -116,7 +79,7 @@ class QueueCheck:
         self._dispatched_offset = dispatched_offset
         self._after_crash = after_crash
         self._on_disk: dict[tuple[str, int], QueueEntries] = {}
-        self._queues: dict[tuple[str, int], _Queue] = {}
+        self._queues: dict[tuple[str, int], LoggedQueue] = {}
 
     def entries_of(self, topic: str, queue_id: int) -> QueueEntries:
         """The entries of a queue on disk."""
@@ -128,9 +91,9 @@ class QueueCheck:
         return entries
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Behind the last message of a queue, by the log; 0 for a name that no queue can have.
+        """The queue offset behind the last message, by the log; 0 for a name that no queue can have.
 
-        No bound for a queue that a broker keeps.
+        Unbounded for a queue that a broker keeps.
         """
         if topic in self._without_queues:
             return 2**63 - 1
@@ -179,21 +142,21 @@ class QueueCheck:
         rows: npt.NDArray[np.uint8],
         on_disk: npt.NDArray[np.uint8],
     ) -> Iterator[Finding]:
-        """One finding for each stretch of wrong entries."""
+        """One finding for each run of wrong entries."""
         is_missing: npt.NDArray[np.bool_] = on_disk.max(axis=1) == 0
         is_wrong = (rows != on_disk).max(axis=1)
         offsets = rows[:, :8].copy().view(">i8").reshape(-1)
         is_normal: npt.NDArray[np.bool_] = offsets >= self._dispatched_offset
         is_normal &= is_missing | self._after_crash
         kinds = np.where(is_wrong, 1 + is_missing + 2 * is_normal, 0)
-        for start, stop in _runs_above_0(kinds):
+        for start, stop in runs_above_0(kinds):
             path, position = entries.place_of(queue_offset + start)
             yield Finding(
                 "queue-entry-missing" if is_missing[start] else "queue-entry",
                 path,
                 position,
-                _text(rows[start]),
-                "none" if is_missing[start] else _text(on_disk[start]),
+                entry_text(rows[start]),
+                "none" if is_missing[start] else entry_text(on_disk[start]),
                 stop - start,
                 not is_normal[start],
             )
@@ -201,7 +164,7 @@ class QueueCheck:
     # -- in the order of the log ----------------------------------------------------------------------
 
     def take(self, runs: Iterable[Run]) -> Iterator[Finding]:
-        """Follow the numbering of the queues; what is wrong in the log itself is told at once."""
+        """Follow the numbering of the queues; yields what is wrong in the log itself."""
         for run in runs:
             if run.topic in self._without_queues:
                 continue
@@ -211,10 +174,12 @@ class QueueCheck:
                 yield stranger
                 continue
             if queue is None or (run.queue_offset == 0 and queue.next_offset > 0):
-                queue = self._queues[run.topic, run.queue_id] = _Queue(run)
+                queue = self._queues[run.topic, run.queue_id] = LoggedQueue(
+                    run.queue_offset, run.start_offset
+                )
             elif run.queue_offset > queue.next_offset:
                 queue.gaps.append(
-                    _Gap(queue.next_offset, run.queue_offset, queue.end_offset, run.start_offset)
+                    Gap(queue.next_offset, run.queue_offset, queue.end_offset, run.start_offset)
                 )
             elif run.queue_offset < queue.next_offset:
                 yield Finding(
@@ -229,8 +194,8 @@ class QueueCheck:
             queue.end_offset = run.end_offset
             queue.wrong += run.wrong
 
-    def _stranger(self, run: Run, queue: _Queue | None) -> Finding | None:
-        """What is wrong with records that can be of no queue; None for all others."""
+    def _stranger(self, run: Run, queue: LoggedQueue | None) -> Finding | None:
+        """The finding for records that can belong to no queue; None for all others."""
         record = f"in the record at physical offset {run.start_offset}"
         if not is_queue_name(run.topic, run.queue_id):
             expected = f"a topic and a queue that a directory can be named after {record}"
@@ -245,15 +210,17 @@ class QueueCheck:
         return Finding("queue-offset", directory, run.start_offset, expected, found, run.messages)
 
     def finish(self, scan: LogScan) -> tuple[list[Finding], list[LostMessage]]:
-        """All findings in the queues, and the messages that the damaged stretches have cost."""
+        """All findings in the queues, and the messages that the damaged ranges have cost."""
         findings: list[Finding] = []
         lost: list[LostMessage] = []
         for topic, queue_id in sorted(self._queues.keys() | set(self._directories())):
             entries, deleted_to = self.entries_of(topic, queue_id), self._deleted.end_of(topic)
-            judge = _Judge(topic, queue_id, entries, scan, deleted_to, after_crash=self._after_crash)
-            judge.run(self._queues.get((topic, queue_id)))
-            findings += judge.findings
-            lost += judge.lost
+            unclaimed = UnclaimedEntries(
+                topic, queue_id, entries, scan, deleted_to, after_crash=self._after_crash
+            )
+            unclaimed.run(self._queues.get((topic, queue_id)))
+            findings += unclaimed.findings
+            lost += unclaimed.lost
         return findings, lost
 
     def _directories(self) -> Iterator[tuple[str, int]]:
@@ -264,126 +231,3 @@ class QueueCheck:
 
     def __repr__(self) -> str:
         return f"QueueCheck({str(self._directory)!r}, queues={len(self._queues)})"
-
-
-class _Judge:
-    """Looks at what no record has asked for, in one queue."""
-
-    def __init__(
-        self,
-        topic: str,
-        queue_id: int,
-        entries: QueueEntries,
-        scan: LogScan,
-        deleted_to: int,
-        *,
-        after_crash: bool,
-    ) -> None:
-        """deleted_to: entries that point before this offset are those of a deletion that was cut short."""
-        self.findings = entries.find_wrong_files(after_crash=after_crash)
-        if deleted_to and after_crash:
-            self.findings = [each._replace(is_damage=False) for each in self.findings]
-        self._known_from = max(deleted_to, scan.min_offset)
-        self.lost: list[LostMessage] = []
-        self._topic = topic
-        self._queue_id = queue_id
-        self._entries = entries
-        self._scan = scan
-        self._after_crash = after_crash
-
-    def run(self, queue: _Queue | None) -> None:
-        """Judge all of it."""
-        least, end = self._entries.min_offset, 2**62
-        if queue is None:
-            self._look(least, self._entries.end_offset(least), 0, end)
-            return
-        self.findings += queue.wrong
-        first = queue.first
-        if first.queue_offset > least:
-            known = self._look(least, first.queue_offset, 0, first.start_offset)
-            # Of a log that is whole from its first byte on, the queue's first messages are known by number.
-            if self._scan.min_offset == 0 and self._stretches(0, first.start_offset):
-                self._lose(_Gap(0, first.queue_offset, 0, first.start_offset), known)
-        for gap in queue.gaps:
-            known = self._look(gap.first, gap.stop, gap.after_offset, gap.before_offset)
-            self._lose(gap, known)
-        self._look(queue.next_offset, self._entries.end_offset(queue.next_offset), queue.end_offset, end)
-
-    def _stretches(self, after_offset: int, before_offset: int) -> list[DamagedStretch]:
-        return [
-            stretch
-            for stretch in self._scan.damages
-            if stretch.start_offset >= after_offset and stretch.end_offset <= before_offset
-        ]
-
-    def _look(self, first: int, stop: int, after_offset: int, before_offset: int) -> set[int]:
-        """Judge the entries first to stop - 1; returns the queue offsets of those that are lost messages."""
-        known: set[int] = set()
-        for at, end in self._entries.pieces(first, stop):
-            rows = self._entries.read(at, end - at)
-            offsets = rows[:, :8].copy().view(">i8").reshape(-1).astype(np.int64)
-            sizes = rows[:, 8:12].copy().view(">i4").reshape(-1).astype(np.int64)
-            # Neither empty nor blank nor expired.
-            is_strange = rows.any(axis=1) & (sizes != BLANK_SIZE) & (offsets >= self._known_from)
-            is_lost = is_strange & self._are_in_damage(offsets, sizes)
-            for index in np.flatnonzero(is_lost).tolist():
-                known.add(at + index)
-                place = (int(offsets[index]), int(sizes[index]), after_offset, before_offset)
-                self.lost.append(LostMessage(self._topic, self._queue_id, at + index, *place))
-            is_ahead = offsets > self._scan.end_offset - sizes
-            self.findings += self._strange(at, rows, is_strange & ~is_lost, is_ahead)
-        return known
-
-    def _strange(
-        self,
-        at: int,
-        rows: npt.NDArray[np.uint8],
-        is_strange: npt.NDArray[np.bool_],
-        is_ahead: npt.NDArray[np.bool_],
-    ) -> Iterator[Finding]:
-        """One finding for each stretch of entries that no record has asked for; rows[0] is entry `at`."""
-        for start, stop in _runs_above_0(np.where(is_strange, 1 + is_ahead, 0)):
-            path, position = self._entries.place_of(at + start)
-            kind, expected = "queue-entry", f"the place of message {at + start}"
-            if is_ahead[start]:
-                kind, expected = "queue-entry-ahead", f"no entry behind the log's end {self._scan.end_offset}"
-            yield Finding(
-                kind, path, position, expected, _text(rows[start]), stop - start, not self._after_crash
-            )
-
-    def _are_in_damage(
-        self, offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
-        """Which records, by their places, lay in a damaged stretch."""
-        are_in = np.zeros(len(offsets), np.bool_)
-        for stretch in self._scan.damages:
-            are_in |= (stretch.start_offset <= offsets) & (offsets <= stretch.end_offset - sizes)
-        return are_in & (sizes >= FIXED_BYTES)
-
-    def _lose(self, gap: _Gap, known: set[int]) -> None:
-        """Queue offsets without a record: lost messages if there is room for them in what is damaged."""
-        stretches = self._stretches(gap.after_offset, gap.before_offset)
-        room = sum(stretch.length_bytes for stretch in stretches) // FIXED_BYTES
-        if gap.stop - gap.first > room:
-            path, position = self._entries.place_of(gap.first)
-            expected = f"a record with queue offset {gap.first} in the log"
-            self.findings.append(
-                Finding("queue-hole", path, position, expected, "none", gap.stop - gap.first)
-            )
-            return
-        for queue_offset in range(gap.first, gap.stop):
-            if queue_offset not in known:
-                place = (_UNKNOWN, _UNKNOWN, gap.after_offset, gap.before_offset)
-                self.lost.append(LostMessage(self._topic, self._queue_id, queue_offset, *place))
-
-
-def _runs_above_0(kinds: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """(start, stop) of each stretch of equal kinds that are above 0."""
-    for start, stop in itertools.pairwise(np.flatnonzero(np.diff(kinds, prepend=0, append=0)).tolist()):
-        if kinds[start]:
-            yield start, stop
-
-
-def _text(row: Sequence[int] | npt.NDArray[np.uint8]) -> str:
-    """(physical offset, size, tags code) of 20 bytes."""
-    return str(ENTRY.unpack(bytes(row)))

@@ -1,16 +1,16 @@
 """Verify: checks every byte of a store directory that can be checked, and changes none.
 
-    log                   every record: lengths, magic, its own offset, CRCs; segments one after another
+    log                   every record: lengths, magic, its own offset, CRCs; files (log_check.py)
     consume queues        each entry against its record, no record without one (queue_check.py)
     key index             each entry against its record (key_index_check.py, index_file_check.py)
     small files           state files, checkpoint, recovery point (state_file_check.py)
 
-One pass over the log, a segment a worker; the kernels release the GIL. What is found is damage, or what is
-normal after a crash and put right by the next opening: a torn tail, queues behind the log. With `live`,
-beside a writer, all differences between the log and what is derived from it are of the second kind.
+One pass over the log, a segment a worker; the kernels release the GIL. A finding is damage, or it is normal
+after a crash and the next opening corrects it: a torn tail, queues behind the log. With `live`, beside a
+writer, all differences between the log and what is derived from it are of the second kind.
 
-The writer's lock is held meanwhile, so that nothing changes under the check; where the directory may not be
-written to, nobody can write, and no lock is taken.
+The writer's lock is held meanwhile, so that nothing changes during the check. Where the directory may not be
+written to, there can be no writer, and no lock is taken.
 """
 
 import contextlib
@@ -23,24 +23,26 @@ from mqstore.index.index_file.index_file import IndexFileSize
 from mqstore.index.index_file.index_point_file import IndexPointFile
 from mqstore.metadata.topics import TopicConfigs
 from mqstore.settings.directory_config import DirectoryConfig, tool_config
-from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StateFileCorrupt, StoreNotFound
-from mqstore.store.files.file_names import created_file_count, file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.finding import Finding
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.listing_again import listing_again
+from mqstore.store.log.raw_segments import SegmentFile, list_segments
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
 from mqstore.verify.index_file_check import IndexFileCheck
 from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.key_index_check import KeyIndexCheck
-from mqstore.verify.log_scan import DamagedStretch, LogOutline, LogScan, Piece, ScannedSegment, scan_segments
-from mqstore.verify.queue_check import LostMessage, QueueCheck, Run
-from mqstore.verify.raw_segments import SegmentFile, list_segments
+from mqstore.verify.log_check import LogCheck, LogDigest
+from mqstore.verify.log_outline import LogOutline, LogScan
+from mqstore.verify.log_scan import Piece, ScannedSegment, scan_segments
+from mqstore.verify.queue_check import QueueCheck, Run
 from mqstore.verify.state_file_check import StateCheck
+from mqstore.verify.unclaimed_entries import LostMessage
 
 __all__ = ["VerifyReport", "inspect_locked_store", "inspect_store", "verify"]
 
@@ -48,11 +50,11 @@ _EVERYTHING = 2**62
 
 
 class VerifyReport(NamedTuple):
-    """What verify saw.
+    """What verify found.
 
-    directory: the settings that it went by. scan: the log, its damaged stretches and where it ends. lost: the
-    messages that lay in them, as far as the queues and their numbering tell. findings: in the order log,
-    queues, keys, small files.
+    directory: the settings that were used. scan: the log, its damaged ranges and where it ends. lost: the
+    messages that lay in those ranges, as far as the queues and their numbering show. findings: in the order
+    log, queues, keys, small files.
     """
 
     path: Path
@@ -66,7 +68,7 @@ class VerifyReport(NamedTuple):
 
     @property
     def config(self) -> StoreConfig:
-        """The settings that it went by."""
+        """The settings that were used."""
         return self.directory.config
 
     @property
@@ -90,10 +92,10 @@ def verify(
     live: bool = False,
     on_progress: ScanProgress | None = None,
 ) -> VerifyReport:
-    """Check the store at `path`. config: settings that are to hold instead of the directory's own.
+    """Check the store at `path`. config: settings to use instead of the directory's own.
 
-    workers: segments looked at at a time; the number of processors without. Raises StoreNotFound,
-    StoreLocked (somebody writes, and `live` is not given), FilesVanished (with `live`), UnknownVersion,
+    workers: segments checked at a time; by default the number of processors. Raises StoreNotFound,
+    StoreLocked (there is a writer, and `live` is not given), FilesVanished (with `live`), UnknownVersion,
     SettingContradicted.
     """
     return inspect_store(
@@ -127,13 +129,11 @@ def _check(
 
 
 class _Digest(NamedTuple):
-    """What became of one piece."""
+    """What the checks found in one piece."""
 
     piece_offset: int
-    records: int
-    greatest_timestamp: int
+    in_log: LogDigest
     runs: list[Run]
-    in_log: list[Finding]
     in_keys: list[Finding]
 
 
@@ -154,6 +154,7 @@ class _Verification:
         self._has_bad_point = self._point is None and file_system.exists(layout.recovery_point)
         self._segment_bytes = config.mapped_file_size_commit_log
         self._segments = tuple(list_segments(file_system, layout.commit_log, self._segment_bytes))
+        self._log = LogCheck(file_system, layout.commit_log, self._segments, self._segment_bytes)
         self._queues = self._make_queue_check()
         self._keys: KeyIndexCheck | None = None
         if isinstance(file_system, OsFileSystem):
@@ -179,8 +180,8 @@ class _Verification:
         )
 
     def _topics_without_queues(self) -> frozenset[str]:
-        topics = TopicConfigs(self._file_system, self._layout.config, SystemClock(), read_only=True)
-        with contextlib.suppress(StateFileCorrupt):  # state_file_check.py tells of it
+        topics = TopicConfigs(self._file_system, self._layout.config, self._inspection.clock, read_only=True)
+        with contextlib.suppress(StateFileCorrupt):  # state_file_check.py reports it
             topics.load()
         return topics.without_queues
 
@@ -203,22 +204,22 @@ class _Verification:
 
     def _run(self) -> VerifyReport:
         outline = LogOutline(self._segment_bytes, self._point.log_offset if self._point is not None else None)
-        findings = list(self._find_wrong_files())
+        findings = list(self._log.find_wrong_files())
         records = newest_timestamp = 0
         in_queues: list[Finding] = []
         in_keys: list[Finding] = []
         for scanned in self._scan():
             below_offset = outline.add(scanned)
-            findings += _unreadable(scanned)
+            findings += self._log.find_unreadable(scanned)
             for digest in scanned.digests:
                 if digest.piece_offset < below_offset:
-                    records += digest.records
-                    newest_timestamp = max(newest_timestamp, digest.greatest_timestamp)
-                    findings += digest.in_log
+                    records += digest.in_log.records
+                    newest_timestamp = max(newest_timestamp, digest.in_log.greatest_timestamp)
+                    findings += digest.in_log.findings
                     in_queues += self._queues.take(digest.runs)
                     in_keys += digest.in_keys
         scan = outline.finish()
-        findings += self._find_in_log(scan)
+        findings += self._log.finish(scan)
         queue_findings, lost = self._queues.finish(scan)
         findings += (*in_queues, *queue_findings, *in_keys)
         findings += self._find_behind(scan)
@@ -257,60 +258,13 @@ class _Verification:
         )
 
     def _digest(self, piece: Piece) -> _Digest:
-        from mqstore.verify import verify_kernels
-
-        records, greatest, wrong_at, wrong_crc = verify_kernels.survey(piece.data)
-        in_log: list[Finding] = []
-        if wrong_at >= 0:
-            path, position = self._place_of(piece.base_offset + int(wrong_at))
-            stored = int.from_bytes(piece.data[wrong_at + 8 : wrong_at + 12].tobytes(), "big")
-            in_log.append(Finding("body-crc", path, position, f"body CRC {wrong_crc}", f"{stored}"))
+        in_log = self._log.digest(piece)
         in_keys = self._keys.digest(piece) if self._keys is not None else []
         in_keys += self._index_files.digest(piece)
         runs = self._queues.digest(piece)
-        return _Digest(piece.base_offset, int(records), int(greatest), runs, in_log, in_keys)
+        return _Digest(piece.base_offset, in_log, runs, in_keys)
 
-    def _place_of(self, offset: int) -> tuple[Path, int]:
-        """File and byte of a physical offset; the file may be missing."""
-        start_offset = offset - offset % self._segment_bytes
-        for segment in self._segments:
-            if segment.start_offset == start_offset:
-                return segment.path, offset - start_offset
-        return self._layout.commit_log / file_name(start_offset), offset - start_offset
-
-    # -- findings -------------------------------------------------------------------------------------
-
-    def _find_wrong_files(self) -> Iterator[Finding]:
-        """Segments of a wrong length or name."""
-        entries = row_entries(self._file_system, self._layout.commit_log)
-        created_count = created_file_count(entries)
-        for index, entry in enumerate(entries):
-            path = self._layout.commit_log / entry.name
-            if entry.size_bytes != self._segment_bytes:
-                is_new = index >= created_count
-                expected, found = f"{self._segment_bytes} bytes", f"{entry.size_bytes}"
-                yield Finding("segment-length", path, entry.size_bytes, expected, found, is_damage=not is_new)
-        listed = {segment.path for segment in self._segments}
-        for segment in self._segments:
-            if segment.is_misnamed:
-                expected, found = f"physical offset {int(segment.path.name)}", f"{segment.start_offset}"
-                yield Finding("segment-name", segment.path, 28, expected, found)
-        for entry in entries:
-            path = self._layout.commit_log / entry.name
-            if entry.size_bytes and path not in listed:
-                yield Finding("segment-name", path, 0, "a segment of its own", "another copy of one")
-
-    def _find_in_log(self, scan: LogScan) -> Iterator[Finding]:
-        for stretch in scan.damages:
-            yield self._damaged(stretch)
-        if scan.torn_offset >= 0:
-            path, position = self._place_of(scan.torn_offset)
-            yield Finding("torn-tail", path, position, "zeros", "pieces of records", is_damage=False)
-
-    def _damaged(self, stretch: DamagedStretch) -> Finding:
-        path, position = self._place_of(stretch.start_offset)
-        found = f"{stretch.found}; {stretch.length_bytes:,} bytes are damaged"
-        return Finding("record", path, position, stretch.expected, found)
+    # -- what the pass leaves open --------------------------------------------------------------------
 
     def _find_behind(self, scan: LogScan) -> Iterator[Finding]:
         """Entries of the key indexes that lie outside of the log."""
@@ -322,7 +276,7 @@ class _Verification:
         if self._has_bad_point:
             path = self._layout.recovery_point
             yield Finding("recovery-point", path, 0, "a recovery point", "bytes whose checksum differs")
-        # What a damaged stretch has taken was there when its consumers passed.
+        # Lost messages were there when their consumers passed them.
         ends: dict[tuple[str, int], int] = {}
         for message in lost:
             queue = (message.topic, message.queue_id)
@@ -339,8 +293,3 @@ class _Verification:
 
     def __repr__(self) -> str:
         return f"<Verification of {str(self._layout.root)!r}>"
-
-
-def _unreadable(scanned: ScannedSegment[_Digest]) -> Iterator[Finding]:
-    for position in scanned.unreadable:
-        yield Finding("unreadable", scanned.segment.path, position, "a sector that can be read", "an error")

@@ -23,7 +23,7 @@ from mqstore.index.queue.queue_manifest_format import (
     decode_queue_names,
     encode_queue_names,
 )
-from mqstore.repair.repair_plan import repair_into
+from mqstore.repair.repair_copy import repair_into
 from mqstore.store.record import record_kernels
 from mqstore.store.record.properties_format import parse_properties
 from mqstore.store.record.record_format import BODY_LENGTH_POSITION, RecordIllegal, check_record

@@ -10,7 +10,8 @@ import random
 import pytest
 
 from mqstore.repair.rebuild import rebuild
-from mqstore.repair.repair_plan import repair_in_place, repair_into
+from mqstore.repair.repair_copy import repair_into
+from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.verify.verification import verify
 from support.crash.witness import ROOT
 from support.disks.medium import Medium, choose

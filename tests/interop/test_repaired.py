@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mqstore.repair.placeholder import LOST
-from mqstore.repair.repair_plan import repair_in_place
+from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.settings.directory_config import tool_config
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.verify.verification import verify
@@ -42,7 +42,7 @@ def test_they_read_what_was_repaired(
     hurt(path, random.Random(seed))
     config = tool_config(OsFileSystem(), path).config
     plan, _ = repair_in_place(path, config)
-    assert plan.stand_ins > 5
+    assert plan.placeholders > 5
     assert verify(path, config).is_sound
     shutil.copytree(path, tmp_path / "theirs")
     if not with_queues:

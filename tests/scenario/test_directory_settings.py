@@ -11,7 +11,9 @@ import pytest
 from mqstore import Message, MessageStore, StoreConfig
 from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.repair.rebuild import rebuild
-from mqstore.repair.repair_plan import plan_repair, repair_in_place, repair_into
+from mqstore.repair.repair_copy import repair_into
+from mqstore.repair.repair_in_place import repair_in_place
+from mqstore.repair.repair_plan import plan_repair
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.settings.directory_settings_format import DirectorySettings, decode_settings, encode_settings
 from mqstore.store.config import REMEMBERED_SETTINGS

@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.repair.repair_plan import repair_in_place
+from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.store.errors import StoreClosed
 from mqstore.verify.verification import verify
 from support.stores.small_log import small_config

@@ -23,7 +23,8 @@ from typing import Any
 
 from mqstore import Message, MessageStore, StoredMessage, StoreError
 from mqstore.repair.rebuild import rebuild
-from mqstore.repair.repair_plan import repair_in_place, repair_into
+from mqstore.repair.repair_copy import repair_into
+from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.verify.verification import verify
 from support.fuzz.bases import CONFIG, NOW_MS, opened
 from support.manual_clock import ManualClock

@@ -1,7 +1,7 @@
 """`mqstore repair`: makes a damaged store sound again and keeps all that is whole. Acts only with --apply.
 
     $ mqstore repair data --into repaired --apply
-    repaired: wrote repaired; 2 damaged stretches covered, 1 message lost
+    repaired: wrote repaired; 2 damaged ranges filled, 1 message lost
 
 Takes the writer's lock. In place it first saves the damaged bytes to `mqstore/repaired-<number>/`.
 """
@@ -11,7 +11,9 @@ from typing import Annotated
 
 import typer
 
-from mqstore.repair.repair_plan import RepairPlan, plan_repair, repair_in_place, repair_into
+from mqstore.repair.repair_copy import repair_into
+from mqstore.repair.repair_in_place import repair_in_place
+from mqstore.repair.repair_plan import RepairPlan, plan_repair
 from mqstore.store.errors import StoreNotFound
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
@@ -24,8 +26,8 @@ from mqstore.tools.cli.progress import opening_progress, progress, scan_progress
 __all__ = ["repair"]
 
 
-class CoverRow(Row):
-    """What goes into a damaged stretch."""
+class FillRow(Row):
+    """What goes into a damaged range."""
 
     physical_offset: int
     length: int
@@ -49,12 +51,12 @@ class RepairRow(Row):
     saved: str | None
 
 
-_COVER_COLUMNS = (
-    Column[CoverRow]("from physical offset", lambda row: f"{row.physical_offset:,}", "right"),
-    Column[CoverRow]("bytes", lambda row: f"{row.length:,}", "right"),
-    Column[CoverRow]("lost", lambda row: f"{row.lost_messages:,}", "right"),
-    Column[CoverRow]("stand-ins for (topic/queue/offset)", lambda row: _first(row.stand_ins)),
-    Column[CoverRow]("and", lambda row: row.rest),
+_FILL_COLUMNS = (
+    Column[FillRow]("from physical offset", lambda row: f"{row.physical_offset:,}", "right"),
+    Column[FillRow]("bytes", lambda row: f"{row.length:,}", "right"),
+    Column[FillRow]("lost", lambda row: f"{row.lost_messages:,}", "right"),
+    Column[FillRow]("placeholders for (topic/queue/offset)", lambda row: _first(row.stand_ins)),
+    Column[FillRow]("and", lambda row: row.rest),
 )
 
 
@@ -70,7 +72,7 @@ def repair(
     setting: SettingOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Cover what is damaged and keep every record that is whole, with its offsets. Shows what it would do.
+    """Fill what is damaged and keep every record that is whole, with its offsets. Shows what it would do.
 
     Prefer --into: the damaged store stays as it is. Exit codes: 0 nothing to repair, or repaired; 1 not
     applied. Example: mqstore repair data --into repaired --apply
@@ -103,7 +105,7 @@ def _show(
     row = RepairRow(
         is_applied=is_applied,
         is_needed=plan.is_needed,
-        stretches=len(plan.covers),
+        stretches=len(plan.fills),
         lost_messages=len(plan.report.lost),
         without_stand_in=len(plan.left_out),
         builds_queues=plan.builds_queues,
@@ -114,8 +116,8 @@ def _show(
     )
     if not is_applied:
         show_findings(output, finding_rows(store, plan.report.findings))
-    if plan.covers:
-        output.listing(_cover_rows(plan), _COVER_COLUMNS, title="damaged stretches of the log")
+    if plan.fills:
+        output.listing(_fill_rows(plan), _FILL_COLUMNS, title="damaged ranges of the log")
     if output.is_json:
         output.facts(row)
         return
@@ -124,17 +126,17 @@ def _show(
         output.text(line)
 
 
-def _cover_rows(plan: RepairPlan) -> list[CoverRow]:
+def _fill_rows(plan: RepairPlan) -> list[FillRow]:
     rows = []
-    for cover in plan.covers:
-        rest_bytes = cover.stretch.end_offset - cover.rest_offset
-        kind = "a BLANK" if cover.ends_segment else "fillers"
+    for fill in plan.fills:
+        rest_bytes = fill.damage.end_offset - fill.filler_offset
+        kind = "a BLANK" if fill.ends_segment else "fillers"
         rows.append(
-            CoverRow(
-                physical_offset=cover.stretch.start_offset,
-                length=cover.stretch.length_bytes,
-                lost_messages=len(cover.places),
-                stand_ins=[f"{each.topic}/{each.queue_id}/{each.queue_offset}" for each in cover.lost],
+            FillRow(
+                physical_offset=fill.damage.start_offset,
+                length=fill.damage.length_bytes,
+                lost_messages=len(fill.places),
+                stand_ins=[f"{each.topic}/{each.queue_id}/{each.queue_offset}" for each in fill.lost],
                 rest=f"{kind} of {rest_bytes:,} bytes" if rest_bytes else "nothing else",
             )
         )
@@ -147,16 +149,20 @@ def _sentences(row: RepairRow) -> list[str]:
         return [f"nothing to repair{copied}"]
     done = "repaired" if row.is_applied else "would repair (--apply does it)"
     where = f"into {row.into}" if row.into else "in place"
-    lines = [
-        f"{done} {where}: {row.stretches:,} damaged stretches covered, {row.lost_messages:,} messages lost"
+    lines = [f"{done} {where}: {row.stretches:,} damaged ranges filled, {row.lost_messages:,} messages lost"]
+    rebuilt = [
+        name for name, is_built in (("queues", row.builds_queues), ("keys", row.builds_keys)) if is_built
     ]
-    anew = [name for name, is_built in (("queues", row.builds_queues), ("keys", row.builds_keys)) if is_built]
-    if anew:
-        lines.append(f"built anew: {', '.join(anew)}")
+    if rebuilt:
+        lines.append(f"rebuilt: {', '.join(rebuilt)}")
     if row.state_files_anew:
-        lines.append(f"beginning anew, since neither they nor their .bak can be read: {row.state_files_anew}")
+        lines.append(
+            f"starting from empty, since neither they nor their .bak can be read: {row.state_files_anew}"
+        )
     if row.without_stand_in:
-        lines.append(f"without a stand-in, so their queue offsets have no record: {row.without_stand_in:,}")
+        lines.append(
+            f"without a placeholder, so their queue offsets have no record: {row.without_stand_in:,}"
+        )
     if row.saved:
         lines.append(f"the damaged bytes are kept in {row.saved}")
     elif not row.is_applied and row.into is None:

@@ -1,4 +1,4 @@
-"""Stand-ins and fillers: whole records of every size from the least on.
+"""Placeholders and fillers: whole records of every size from the least on.
 
 Method: each is given to the check that names what is wrong, to the compiled scan, and to the oracle.
 """
@@ -6,7 +6,7 @@ Method: each is given to the check that names what is wrong, to the compiled sca
 import numpy as np
 import pytest
 
-from mqstore.repair.placeholder import LOST, MIN_FILLER_BYTES, filler, least_bytes, stand_in
+from mqstore.repair.placeholder import LOST, MIN_FILLER_BYTES, filler, least_bytes, placeholder
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record import record_kernels
@@ -24,12 +24,12 @@ def is_whole(record: bytes) -> bool:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_stand_in_takes_exactly_the_room_it_is_given(topic: str) -> None:
+def test_a_placeholder_takes_exactly_the_room_it_is_given(topic: str) -> None:
     """From the very least on, byte by byte; what it says grows with the room."""
     full, least = least_bytes(topic)
     assert least <= full
     for size in [*range(least, full + 80), 5_000, 100_000]:
-        record = stand_in(topic, 3, 17, BASE, size, 1_726_740_000_000)
+        record = placeholder(topic, 3, 17, BASE, size, 1_726_740_000_000)
         assert len(record) == size
         assert is_whole(record), size
         message = StoredMessage.of(memoryview(record))
@@ -40,21 +40,21 @@ def test_a_stand_in_takes_exactly_the_room_it_is_given(topic: str) -> None:
         if size >= full:
             assert message.properties[LOST] == "1"
     with pytest.raises(StopIteration):
-        stand_in(topic, 3, 17, BASE, least - 1, 1)
+        placeholder(topic, 3, 17, BASE, least - 1, 1)
 
 
 @pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic != SCHEDULE_TOPIC])
-def test_no_record_is_too_short_for_its_stand_in(topic: str) -> None:
-    """The shortest record of a topic has neither body nor properties; its stand-in takes no more."""
+def test_no_record_is_too_short_for_its_placeholder(topic: str) -> None:
+    """The shortest record of a topic has neither body nor properties; its placeholder takes no more."""
     width = 1 if len(topic) <= 127 else 2
     assert least_bytes(topic)[1] == 88 + width + len(topic) + 2
 
 
-def test_a_delayed_stand_in_says_where_it_goes() -> None:
+def test_a_delayed_placeholder_says_where_it_goes() -> None:
     """To where delivery discards it, or, where that does not fit, to a topic of its own."""
     full, least = least_bytes(SCHEDULE_TOPIC)
     for size, topic in ((full, TRANS_HALF_TOPIC), (least, "LOST")):
-        message = StoredMessage.of(memoryview(stand_in(SCHEDULE_TOPIC, 1, 0, BASE, size, 1)))
+        message = StoredMessage.of(memoryview(placeholder(SCHEDULE_TOPIC, 1, 0, BASE, size, 1)))
         assert (message.properties["REAL_TOPIC"], message.properties["REAL_QID"]) == (topic, "0")
 
 

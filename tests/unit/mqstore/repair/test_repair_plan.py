@@ -1,4 +1,4 @@
-"""Repair: what is whole stays where it is, what is damaged is covered, and verify finds nothing afterwards.
+"""Repair: what is whole stays where it is, what is damaged is filled, and verify finds nothing afterwards.
 
 Method: damages of all kinds, and random ones, on copies of one intact store; an oracle that shares no code
 with mqstore tells which records must have survived (damaged_store.py).
@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from mqstore import MessageStore
 from mqstore.repair.placeholder import LOST
-from mqstore.repair.repair_plan import RepairPlan, RepairRefused, plan_repair, repair_in_place, repair_into
+from mqstore.repair.repair_copy import repair_into
+from mqstore.repair.repair_in_place import repair_in_place
+from mqstore.repair.repair_plan import RepairPlan, plan_repair
 from mqstore.settings.directory_config import tool_config
-from mqstore.store.errors import StoreLocked, StoreNotFound
+from mqstore.store.errors import RepairRefused, StoreLocked, StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.record.record_format import BLANK, BLANK_MAGIC_CODE
 from mqstore.verify.verification import verify
@@ -98,19 +100,19 @@ def test_whatever_is_damaged_the_rest_survives(seed: int, into: bool) -> None:
 @settings(max_examples=25)
 @given(st.integers(0, 2**32))
 def test_without_queues_the_rest_survives_as_well(seed: int) -> None:
-    """The places of lost messages are then not known: their stand-ins go where there is room."""
+    """The places of lost messages are then not known: their placeholders go where there is room."""
     image = random_damage(random.Random(seed), intact().image)
     files = {path: data for path, data in image.files.items() if "consumequeue" not in path.parts}
     _, plan = repaired(Image(files, image.directories))
     assert plan.left_out == ()
 
 
-def test_a_damaged_record_gets_a_stand_in() -> None:
+def test_a_damaged_record_gets_a_placeholder() -> None:
     """Same queue, queue offset, place and size, so that every pointer holds; it says what it is."""
     number = number_of("a", 0, 5)
     lost = intact().records[number]
     disk, plan = repaired(hurt(number))
-    assert [(each.topic, each.queue_id, each.queue_offset) for each in plan.covers[0].lost] == [("a", 0, 5)]
+    assert [(each.topic, each.queue_id, each.queue_offset) for each in plan.fills[0].lost] == [("a", 0, 5)]
     with opened(disk) as store:
         (message,) = store.get_message("g", "a", 0, 5, 1).messages
         assert (message.physical_offset, message.store_size) == (lost.physical_offset, lost.size)
@@ -121,7 +123,7 @@ def test_a_damaged_record_gets_a_stand_in() -> None:
         )
 
 
-def test_the_queues_differ_in_the_tags_of_stand_ins_only() -> None:
+def test_the_queues_differ_in_the_tags_of_placeholders_only() -> None:
     """All other entries are byte for byte what they were."""
     number = number_of("b", 1, 3)
     disk, _ = repaired(hurt(number))
@@ -133,7 +135,7 @@ def test_the_queues_differ_in_the_tags_of_stand_ins_only() -> None:
 
 
 def test_a_delayed_message_that_is_lost_delivers_nothing() -> None:
-    """Its stand-in is discarded, and those behind it in the level's queue are delivered."""
+    """Its placeholder is discarded, and those behind it in the level's queue are delivered."""
     waiting = [each for each in intact().records if each.topic == SCHEDULE_TOPIC]
     queue_id = waiting[-1].queue_id
     in_queue = [each for each in waiting if each.queue_id == queue_id]
@@ -183,16 +185,16 @@ def test_a_segment_of_another_length(size: int, into: bool) -> None:
         assert disk.read(ASIDE / f"commitlog-{path.name}-behind-its-end") == b"x" * 100
 
 
-def test_a_missing_segment_becomes_a_blank_behind_stand_ins() -> None:
+def test_a_missing_segment_becomes_a_blank_behind_placeholders() -> None:
     """Its messages are known by their queues, so the log and every queue go on over it."""
     path = segment_path(2)
     files = {each: data for each, data in intact().image.files.items() if each != path}
     disk, plan = repaired(Image(files, intact().image.directories))
     lost = [each for each in intact().records if each.physical_offset // SEGMENT_BYTES == 2]
-    assert plan.stand_ins == len(lost)
+    assert plan.placeholders == len(lost)
     data = disk.read(path)
-    (cover,) = plan.covers
-    at = cover.rest_offset - 2 * SEGMENT_BYTES
+    (fill,) = plan.fills
+    at = fill.filler_offset - 2 * SEGMENT_BYTES
     assert BLANK.unpack_from(data, at) == (SEGMENT_BYTES - at, BLANK_MAGIC_CODE)
 
 
@@ -229,7 +231,7 @@ def test_a_plan_changes_nothing() -> None:
     disk = disk_of(image)
     plan = plan_repair(ROOT, CONFIG, file_system=disk, workers=1)
     assert plan.is_needed
-    assert plan.stand_ins == 1
+    assert plan.placeholders == 1
     assert disk.image() == image
 
 
@@ -253,7 +255,7 @@ def test_a_sound_store_needs_no_repair(into: bool) -> None:
 
 
 def test_damaged_bytes_are_kept_aside() -> None:
-    """Each stretch in a file of its own, named by its physical offset and length."""
+    """Each range in a file of its own, named by its physical offset and length."""
     record = intact().records[30]
     image = hurt(30)
     disk, _ = repaired(image)
@@ -342,7 +344,7 @@ def test_a_sector_that_cannot_be_read_is_for_a_new_directory() -> None:
 
 
 def pulled(path: Path) -> dict[tuple[str, int, int], tuple[int, bytes, bool]]:
-    """Every message by its place in its queue: physical offset, body, whether it is a stand-in."""
+    """Every message by its place in its queue: physical offset, body, whether it is a placeholder."""
     config = tool_config(OsFileSystem(), path).config
     with MessageStore.open(path, config, read_only=True) as store:
         return {
@@ -371,10 +373,10 @@ def test_a_directory_of_rocketmq_is_repaired(
     config, target = tool_config(OsFileSystem(), path).config, tmp_path / "new"
     plan = repair_into(path, target, config) if into else repair_in_place(path, config)[0]
     repaired_path = target if into else path
-    assert plan.stand_ins > 0
+    assert plan.placeholders > 0
     assert verify(repaired_path, tool_config(OsFileSystem(), repaired_path).config).is_sound
     after = pulled(repaired_path)
     assert before.keys() == after.keys()
     lost = {place for place, (_, _, is_lost) in after.items() if is_lost}
-    assert len(lost) == plan.stand_ins
+    assert len(lost) == plan.placeholders
     assert all(before[place] == after[place] for place in before.keys() - lost)

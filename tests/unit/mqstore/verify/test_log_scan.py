@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.files.file_system import FileSystem
+from mqstore.store.log.raw_segments import list_segments
 from mqstore.verify import log_scan
-from mqstore.verify.log_scan import LogOutline, LogScan, scan_segments
-from mqstore.verify.raw_segments import list_segments
+from mqstore.verify.log_outline import LogOutline, LogScan
+from mqstore.verify.log_scan import scan_segments
 from support.stores.small_log import SEGMENT_BYTES, SmallLog
 
 
