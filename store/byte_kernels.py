@@ -1,8 +1,9 @@
-"""What a machine can do with memory and numba has no name for: words at any place, copies, bits, prefetching.
+"""Bytes in compiled loops: numbers in and out, copies, comparisons, and what numba has no name for.
 
 For compiled loops alone. None of them checks anything, unless loops are compiled with checked bounds
-(compiled.py). `data`, `target` and `source` are C-contiguous uint8, positions int64: the caller answers for
-all bytes that are read and written being within them. The plain twins are slices and int.from_bytes.
+(compiled.py). `data`, `target` and `source` are C-contiguous uint8, positions int64: the caller makes sure
+that all bytes that are read or written lie within them. Numbers are big-endian. The plain twins are slices,
+int.from_bytes and int.to_bytes.
 """
 
 import sys
@@ -13,16 +14,26 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from mqstore.store.compiled import compiled_into_caller
+from mqstore.store.compiled import compiled, compiled_into_caller
 
 __all__ = [
     "WORD_BYTES",
     "address_of_bytes",
+    "borrowed",
     "copy_bytes",
+    "equals",
     "load_word",
+    "matches",
+    "parse_natural",
     "prefetch",
+    "read_int",
+    "read_long",
+    "read_unsigned",
     "same_bytes",
     "trailing_zeros",
+    "write_int",
+    "write_long",
+    "write_short",
 ]
 
 WORD_BYTES = 8
@@ -125,3 +136,112 @@ def same_bytes(one, one_at, other, other_at, length):  # type: ignore[no-untyped
             return False
         at += 1
     return True
+
+
+@compiled
+def matches(data, at, expected):  # type: ignore[no-untyped-def]
+    """Whether the bytes of `expected` are at `at`."""
+    return same_bytes(data, at, expected, 0, len(expected))
+
+
+@compiled
+def equals(data, at, length, expected):  # type: ignore[no-untyped-def]
+    """Whether the `length` bytes at `at` are those of `expected`, no more and no fewer."""
+    return length == len(expected) and same_bytes(data, at, expected, 0, length)
+
+
+# -- numbers ------------------------------------------------------------------------------------------
+
+
+@compiled
+def read_int(data, at):  # type: ignore[no-untyped-def]
+    """The signed 4-byte integer at `at`, which must not be negative."""
+    # An unsigned index needs no look at its sign, and so the four loads become one.
+    first = np.uint64(at)
+    return np.int64(
+        np.int32(
+            np.uint32(data[first]) << np.uint32(24)
+            | np.uint32(data[first + np.uint64(1)]) << np.uint32(16)
+            | np.uint32(data[first + np.uint64(2)]) << np.uint32(8)
+            | np.uint32(data[first + np.uint64(3)])
+        )
+    )
+
+
+@compiled
+def read_long(data, at):  # type: ignore[no-untyped-def]
+    """The signed 8-byte integer at `at`."""
+    return read_int(data, at) << np.int64(32) | (read_int(data, at + 4) & np.int64(0xFFFFFFFF))
+
+
+@compiled_into_caller
+def read_unsigned(data, at, size):  # type: ignore[no-untyped-def]
+    """The unsigned number of `size` bytes at `at`."""
+    value = np.int64(0)
+    for place in range(np.uint64(at), np.uint64(at + size)):
+        value = value << np.int64(8) | np.int64(data[place])
+    return value
+
+
+@compiled_into_caller
+def write_short(target, at, value):  # type: ignore[no-untyped-def]
+    """Write the low 2 bytes of `value`."""
+    target[at] = np.uint8(value >> 8)
+    target[at + 1] = np.uint8(value & 0xFF)
+
+
+@compiled_into_caller
+def write_int(target, at, value):  # type: ignore[no-untyped-def]
+    """Write the low 4 bytes of `value`."""
+    # Unsigned indexes need no look at their sign, and so the four stores become one.
+    first, bits = np.uint64(at), np.uint32(value)
+    target[first] = np.uint8(bits >> np.uint32(24))
+    target[first + np.uint64(1)] = np.uint8(bits >> np.uint32(16) & np.uint32(0xFF))
+    target[first + np.uint64(2)] = np.uint8(bits >> np.uint32(8) & np.uint32(0xFF))
+    target[first + np.uint64(3)] = np.uint8(bits & np.uint32(0xFF))
+
+
+@compiled_into_caller
+def write_long(target, at, value):  # type: ignore[no-untyped-def]
+    """Write the 8 bytes of `value`."""
+    write_int(target, at, value >> np.int64(32))
+    write_int(target, at + 4, value & np.int64(0xFFFFFFFF))
+
+
+@compiled
+def parse_natural(data, at, length):  # type: ignore[no-untyped-def]
+    """The number that the decimal digits at `at` say, or -1 if they are none or exceed 31 bits."""
+    if length <= 0:
+        return np.int64(-1)
+    value = np.int64(0)
+    for index in range(length):
+        digit = np.int64(data[at + index]) - 48
+        if digit < 0 or digit > 9:
+            return np.int64(-1)
+        value = value * 10 + digit
+        if value > 0x7FFF_FFFF:
+            return np.int64(-1)
+    return value
+
+
+# -- arrays -------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def borrowed(typing_context, arrays):  # type: ignore[no-untyped-def]
+    """The arrays of a tuple, without their owners: references to them are not counted.
+
+    Counting is atomic and can cost a loop over records more than its work. For arguments of a kernel alone,
+    which its caller keeps alive; never for an array that is made in it.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        plain = []
+        for kind, value in zip(arrays, cgutils.unpack_tuple(builder, arguments[0]), strict=True):
+            array = context.make_array(kind)(context, builder, value)
+            array.meminfo = cgutils.get_null_value(array.meminfo.type)
+            array.parent = cgutils.get_null_value(array.parent.type)
+            plain.append(array._getvalue())
+        return context.make_tuple(builder, arrays, plain)
+
+    return arrays(arrays), generate

@@ -17,9 +17,12 @@ import numpy.typing as npt
 
 from mqstore.store.byte_kernels import (
     WORD_BYTES,
+    borrowed,
     copy_bytes,
     load_word,
     prefetch,
+    read_int,
+    read_long,
     same_bytes,
     trailing_zeros,
 )
@@ -36,7 +39,7 @@ from mqstore.store.record.record_format import (
     PHYSICAL_OFFSET_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.record.record_kernels import borrowed, read_int, read_long, record_layout
+from mqstore.store.record.record_kernels import record_layout
 
 __all__ = [
     "BODY_LENGTH",

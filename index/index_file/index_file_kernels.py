@@ -18,9 +18,8 @@ from mqstore.index.index_file.index_file_format import (
     IndexHeader,
 )
 from mqstore.index.keys.key_index_format import HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
-from mqstore.index.queue.entry_kernels import write_big_endian
+from mqstore.store.byte_kernels import read_int, write_int, write_long
 from mqstore.store.compiled import compiled
-from mqstore.store.record.record_kernels import read_int
 
 __all__ = ["index_slots", "insert_index_entries"]
 
@@ -62,13 +61,13 @@ def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore
             previous = np.int64(NO_ENTRY)
             header[_SLOTS_USED] += 1
         at = row * ENTRY_BYTES
-        write_big_endian(entries, at, code, 4)
-        write_big_endian(entries, at + PHYSICAL_OFFSET_POSITION, physical_offset, 8)
+        write_int(entries, at, code)
+        write_long(entries, at + PHYSICAL_OFFSET_POSITION, physical_offset)
         # Of the first entry, too, from the begin time that the header has so far: that of the file before.
         seconds = _seconds_since(header[_BEGIN_TIMESTAMP], store_timestamp)
-        write_big_endian(entries, at + TIME_DIFFERENCE_POSITION, seconds, 4)
-        write_big_endian(entries, at + PREVIOUS_ENTRY_POSITION, previous, 4)
-        write_big_endian(slots, slot_at, number, SLOT_BYTES)
+        write_int(entries, at + TIME_DIFFERENCE_POSITION, seconds)
+        write_int(entries, at + PREVIOUS_ENTRY_POSITION, previous)
+        write_int(slots, slot_at, number)
         touched[slot >> GROUP_SHIFT] = 1
         if number <= 1:
             header[_BEGIN_TIMESTAMP] = store_timestamp
@@ -90,5 +89,5 @@ def index_slots(entries, index_count, slots):  # type: ignore[no-untyped-def]
         slot_at = read_int(entries, number * ENTRY_BYTES) % slot_count * SLOT_BYTES
         if read_int(slots, slot_at) == 0:
             used += 1
-        write_big_endian(slots, slot_at, number, SLOT_BYTES)
+        write_int(slots, slot_at, number)
     return used

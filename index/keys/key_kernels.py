@@ -12,18 +12,12 @@ and index/keys/memory_key_index.py.
 import numpy as np
 
 from mqstore.index.keys.key_index_format import HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
-from mqstore.index.queue.entry_kernels import java_hash_on, matches
+from mqstore.store.byte_kernels import borrowed, matches, read_int, read_long
 from mqstore.store.compiled import compiled
 from mqstore.store.record.properties_format import KEY_SEPARATOR, KEYS, TAGS, TAGS_PREFIX, UNIQ_KEY
+from mqstore.store.record.property_kernels import java_hash_on
 from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION, SYS_FLAG_POSITION
-from mqstore.store.record.record_kernels import (
-    NO_LAYOUT,
-    borrowed,
-    read_int,
-    read_long,
-    record_layout,
-    store_timestamp_at,
-)
+from mqstore.store.record.record_kernels import NO_LAYOUT, record_layout, store_timestamp_at
 from mqstore.store.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 __all__ = [

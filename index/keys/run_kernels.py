@@ -9,8 +9,8 @@ import numpy as np
 
 from mqstore.index.keys.key_index_format import COLUMN_BYTES, HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
 from mqstore.index.keys.key_index_format import ENTRY_BYTES as ROW_BYTES
+from mqstore.store.byte_kernels import borrowed, load_word, read_long
 from mqstore.store.compiled import compiled
-from mqstore.store.record.record_kernels import borrowed, read_long
 
 __all__ = ["run_offsets"]
 
@@ -20,10 +20,7 @@ def _row_long(rows, index, column, is_big_endian):  # type: ignore[no-untyped-de
     at = index * ROW_BYTES + column * COLUMN_BYTES
     if is_big_endian:
         return read_long(rows, at)
-    value = np.uint64(0)
-    for byte in range(7, -1, -1):
-        value = value << np.uint64(8) | np.uint64(rows[np.uint64(at + byte)])
-    return np.int64(value)
+    return np.int64(load_word(rows, at))
 
 
 @compiled

@@ -12,22 +12,17 @@ Callers hold no lock: the kernels release the GIL. Import this module inside the
 import numpy as np
 
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, SIZE_POSITION, TAGS_CODE_POSITION
-from mqstore.index.queue.entry_kernels import find_property
+from mqstore.store.byte_kernels import borrowed, read_int, read_long, same_bytes
 from mqstore.store.compiled import compiled
 from mqstore.store.record.properties_format import TAGS
+from mqstore.store.record.property_kernels import find_property
 from mqstore.store.record.record_format import (
     FIXED_BYTES,
     HEADER_BYTES,
     PHYSICAL_OFFSET_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.record.record_kernels import (
-    borrowed,
-    read_int,
-    read_long,
-    record_layout,
-    store_timestamp_at,
-)
+from mqstore.store.record.record_kernels import record_layout, store_timestamp_at
 from mqstore.store.record.sys_flag import COMPRESSED, INNER_BATCH
 
 __all__ = ["locate_records", "locate_tagged", "narrow_by_time"]
@@ -123,14 +118,10 @@ def _is_tag_wanted(data, properties_at, properties_length, tags, tag_stops):  # 
     value_at, value_length = find_property(data, properties_at, properties_length, _TAGS)
     if value_length == 0:
         return False
-    start = 0
+    start = np.int64(0)
     for stop in tag_stops:
-        if stop - start == value_length:
-            index = 0
-            while index < value_length and data[value_at + index] == tags[start + index]:
-                index += 1
-            if index == value_length:
-                return True
+        if stop - start == value_length and same_bytes(data, value_at, tags, start, value_length):
+            return True
         start = stop
     return False
 

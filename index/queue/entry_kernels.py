@@ -6,15 +6,15 @@ writes nothing but the arrays that it is given to fill; append_runs alone writes
 queue_ends.py. Loops that are called from Python return numbers: see store/compiled.py. Where arrays are
 wanted, a plain function makes them and calls the loop.
 
-The walker is `record_layout` of store/record/record_kernels.py, with `find_property`. It believes a record
-whose magic is right and whose lengths add up; its callers also compare the stored physical offset. CRCs are
-checked by recovery (store/record/record_kernels.py), not here.
+The walker is `record_layout` of store/record/record_kernels.py. It believes a record whose magic is right and
+whose lengths add up; its callers also compare the stored physical offset. CRCs are checked by recovery
+(store/record/record_kernels.py), not here. Properties are found by store/record/property_kernels.py.
 
 Callers hold no lock: the kernels release the GIL, all but raise_ends. Import this module inside the function
 that first needs it; compiled code is cached on disk. The plain twins are in
 tests/support/twins/index_kernels.py. From the log to keys: index/keys/key_kernels.py. What is asked of queues
 and keys: index/pull/pull_kernels.py.
-Source: CommitLog#checkMessageAndReturnSize, MessageDecoder#string2messageProperties.
+Source: CommitLog#checkMessageAndReturnSize.
 """
 
 import numba
@@ -34,10 +34,21 @@ from mqstore.index.queue.queue_end_row import (
     TOPIC_AT,
     TOPIC_LENGTH,
 )
-from mqstore.store.byte_kernels import address_of_bytes, same_bytes
+from mqstore.store.byte_kernels import (
+    address_of_bytes,
+    borrowed,
+    equals,
+    parse_natural,
+    read_int,
+    read_long,
+    same_bytes,
+    write_int,
+    write_long,
+)
 from mqstore.store.compiled import CHECKS_BOUNDS, compiled, compiled_holding_gil
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.properties_format import DELAY, TAGS
+from mqstore.store.record.property_kernels import find_property, java_hash
 from mqstore.store.record.record_format import (
     FIXED_BYTES,
     PHYSICAL_OFFSET_POSITION,
@@ -47,9 +58,6 @@ from mqstore.store.record.record_format import (
 )
 from mqstore.store.record.record_kernels import (
     NO_LAYOUT,
-    borrowed,
-    read_int,
-    read_long,
     record_layout,
     store_timestamp_at,
 )
@@ -59,14 +67,9 @@ __all__ = [
     "append_runs",
     "consume_queue_entries",
     "enter_row",
-    "find_property",
     "find_row",
-    "java_hash",
-    "java_hash_on",
-    "matches",
     "raise_ends",
     "slots_of",
-    "write_big_endian",
 ]
 
 # Read-only arrays, which writable ones pass for too: so that each kernel is compiled once and not for
@@ -77,35 +80,6 @@ _ROWS = numba.types.Array(numba.types.int64, 2, "C", readonly=True)
 _SLOTS = numba.types.Array(numba.types.int32, 1, "C", readonly=True)
 
 
-@compiled
-def matches(data, at, expected):  # type: ignore[no-untyped-def]
-    """Whether the bytes of `expected` lie at `at`."""
-    for index in range(len(expected)):
-        if data[at + index] != expected[index]:
-            return False
-    return True
-
-
-@compiled
-def find_property(data, properties_at, properties_length, name):  # type: ignore[no-untyped-def]
-    """Where the value of property `name` (its uint8 bytes) lies: (value_at, value_length).
-
-    Length 0 when there is none: an empty value counts as none. Of equal names the last wins, so the
-    search runs from the end.
-    """
-    stop = properties_at + properties_length
-    least = len(name) + 2
-    while stop > properties_at:
-        start = stop
-        while start > properties_at and data[start - 1] != 2:
-            start -= 1
-        if stop - start >= least and data[start + len(name)] == 1 and matches(data, start, name):
-            value_at = start + len(name) + 1
-            return value_at, stop - value_at
-        stop = start - 1
-    return properties_at, np.int64(0)
-
-
 # -- tags codes ---------------------------------------------------------------------------------------
 
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
@@ -113,85 +87,14 @@ _DELAY = np.frombuffer(DELAY.encode(), np.uint8)
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
 # What RocketMQ takes as the delay of a level that its table lacks.
 _DELAY_OF_MISSING_LEVEL_MS = 1000
-_REPLACEMENT = np.uint32(0xFFFD)
 
 
 @compiled
-def _continues(data, at, stop, least, greatest):  # type: ignore[no-untyped-def]
-    return at < stop and least <= data[at] <= greatest
-
-
-@compiled
-def _code_point(data, at, stop):  # type: ignore[no-untyped-def]
-    """The UTF-8 character at `at`: (code point, bytes). Malformed bytes become U+FFFD as Java has it.
-
-    One U+FFFD stands for the longest beginning of a character that is there, and for an encoded surrogate.
-    """
-    first = np.uint32(data[at])
-    if first < 0x80:
-        return first, 1
-    if first < 0xC2 or first > 0xF4:
-        return _REPLACEMENT, 1
-    least, greatest, length = 0x80, 0xBF, 2
-    if first >= 0xF0:
-        length = 4
-        least = 0x90 if first == 0xF0 else 0x80
-        greatest = 0x8F if first == 0xF4 else 0xBF
-    elif first >= 0xE0:
-        length = 3
-        least = 0xA0 if first == 0xE0 else 0x80
-    code_point = first & np.uint32(0x7F >> length)
-    for index in range(1, length):
-        if not _continues(data, at + index, stop, least, greatest):
-            return _REPLACEMENT, index
-        code_point = code_point << np.uint32(6) | np.uint32(data[at + index] & 0x3F)
-        least, greatest = 0x80, 0xBF
-    if 0xD800 <= code_point <= 0xDFFF:
-        return _REPLACEMENT, length
-    return code_point, length
-
-
-@compiled
-def java_hash_on(data, at, length, code):  # type: ignore[no-untyped-def]
-    """String.hashCode of a text that ends with the one at `at`; `code` is that of what comes before it."""
-    stop = at + length
-    while at < stop:
-        # Most keys are ASCII, and this is three times as fast for them.
-        while at < stop and data[at] < 0x80:
-            code = np.uint32(np.uint32(31) * code + np.uint32(data[at]))
-            at += 1
-        if at == stop:
-            break
-        code_point, size = _code_point(data, at, stop)
-        at += size
-        if code_point >= 0x10000:
-            high = np.uint32(0xD7C0) + (code_point >> np.uint32(10))
-            code = np.uint32(31) * code + high
-            code_point = np.uint32(0xDC00) | code_point & np.uint32(0x3FF)
-        code = np.uint32(31) * code + code_point
-    return code
-
-
-@compiled
-def java_hash(data, at, length):  # type: ignore[no-untyped-def]
-    """Java's String.hashCode of the UTF-8 text at `at`, as int64 (sign-extended)."""
-    return np.int64(np.int32(java_hash_on(data, at, length, np.uint32(0))))
-
-
-@compiled
-def _parse_int(data, at, length):  # type: ignore[no-untyped-def]
-    """The decimal number at `at`, or -1 when it is none that fits 31 bits (all that matters here)."""
-    if length > 1 and data[at] == 43:
-        at, length = at + 1, length - 1
-    value = np.int64(0)
-    for index in range(length):
-        digit = np.int64(data[at + index]) - 48
-        if digit < 0 or digit > 9:
-            return np.int64(-1)
-        value = value * 10 + digit
-        if value > 0x7FFF_FFFF:
-            return np.int64(-1)
-    return value
+def _delay_level(data, at, length):  # type: ignore[no-untyped-def]
+    """As Java reads an int: a plus sign may come first. -1 for all others that ask for no delay."""
+    if length > 1 and data[at] == ord("+"):
+        return parse_natural(data, at + 1, length - 1)
+    return parse_natural(data, at, length)
 
 
 @compiled
@@ -199,10 +102,10 @@ def _tags_code(  # type: ignore[no-untyped-def]
     data, topic_at, topic_length, properties_at, properties_length, store_timestamp, offset, delay_tables
 ):
     """The third field of a record's entry: when it is due if it is delayed, else the hash of its tags."""
-    if topic_length == len(_SCHEDULE_TOPIC) and matches(data, topic_at, _SCHEDULE_TOPIC):
+    if equals(data, topic_at, topic_length, _SCHEDULE_TOPIC):
         value_at, value_length = find_property(data, properties_at, properties_length, _DELAY)
         if value_length > 0:
-            level = min(_parse_int(data, value_at, value_length), np.int64(delay_tables.shape[1] - 1))
+            level = min(_delay_level(data, value_at, value_length), np.int64(delay_tables.shape[1] - 1))
             if level > 0:
                 table = len(delay_tables) - 1
                 while table > 0 and delay_tables[table, 0] > offset:
@@ -280,13 +183,6 @@ def _grow(data, queues, queue_count):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def write_big_endian(target, at, value, size):  # type: ignore[no-untyped-def]
-    """Write an integer in `size` bytes."""
-    for index in range(size):
-        target[at + index] = np.uint8(value >> (8 * (size - 1 - index)) & 0xFF)
-
-
-@compiled
 def _pack_by_queue(rows, row_count, queue_count, base_offset, entries):  # type: ignore[no-untyped-def]
     """Counting sort into `entries`, queue by queue, in the log's order; queue offset and queue of each."""
     starts = np.zeros(queue_count + 1, np.int64)
@@ -302,9 +198,9 @@ def _pack_by_queue(rows, row_count, queue_count, base_offset, entries):  # type:
         places[index, 0] = rows[row, 3]
         places[index, 1] = queue
         at = index * ENTRY_BYTES
-        write_big_endian(entries, at, base_offset + rows[row, 0], 8)
-        write_big_endian(entries, at + SIZE_POSITION, rows[row, 1], 4)
-        write_big_endian(entries, at + TAGS_CODE_POSITION, rows[row, 2], 8)
+        write_long(entries, at, base_offset + rows[row, 0])
+        write_int(entries, at + SIZE_POSITION, rows[row, 1])
+        write_long(entries, at + TAGS_CODE_POSITION, rows[row, 2])
     return places
 
 

@@ -7,16 +7,11 @@ is in tests/unit/mqstore/verify/test_verify_kernels.py.
 
 import numpy as np
 
+from mqstore.store.byte_kernels import read_int, read_long
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled
 from mqstore.store.record.record_format import BODY_CRC_POSITION
-from mqstore.store.record.record_kernels import (
-    NO_LAYOUT,
-    read_int,
-    read_long,
-    record_layout,
-    store_timestamp_at,
-)
+from mqstore.store.record.record_kernels import NO_LAYOUT, record_layout, store_timestamp_at
 
 __all__ = ["survey"]
 

@@ -14,11 +14,23 @@ it; compiled code is cached on disk. The plain twin is `restore` followed by sto
 
 import numpy as np
 
-from mqstore.index.queue.entry_kernels import find_property
+from mqstore.store.byte_kernels import (
+    copy_bytes,
+    equals,
+    matches,
+    parse_natural,
+    read_int,
+    read_long,
+    same_bytes,
+    write_int,
+    write_long,
+    write_short,
+)
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
+from mqstore.store.record.property_kernels import find_property
 from mqstore.store.record.record_format import (
     BODY_CRC_POSITION,
     BODY_LENGTH_BEFORE_BODY,
@@ -36,8 +48,6 @@ from mqstore.store.record.record_format import (
 )
 from mqstore.store.record.record_kernels import (
     body_position,
-    read_int,
-    read_long,
     record_layout,
     whole_record_size,
 )
@@ -55,6 +65,7 @@ _NAME_END = 1
 _PAIR_END = 2
 # A topic of more characters makes a record of version 2.
 _MAX_TOPIC_BYTES = 127
+# A queue id of more is left to delayed_message.py.
 _MAX_DIGITS = 9
 MAX_GROWTH_BYTES = _MAX_TOPIC_BYTES - len(SCHEDULE_TOPIC) + CRC_PROPERTY_BYTES
 """By how much a delivered record may exceed the waiting one: a longer topic, and a CRC that it had not."""
@@ -62,49 +73,10 @@ _IPV4_HOST_BYTES = 8
 
 
 @compiled
-def _is(data, at, length, expected):  # type: ignore[no-untyped-def]
-    if length != len(expected):
-        return False
-    for index in range(length):
-        if data[at + index] != expected[index]:
-            return False
-    return True
-
-
-@compiled
-def _same(data, one, other, length):  # type: ignore[no-untyped-def]
-    for index in range(length):
-        if data[one + index] != data[other + index]:
-            return False
-    return True
-
-
-@compiled
 def _copy(target, at, data, start, stop):  # type: ignore[no-untyped-def]
     """Copy data[start:stop] to target[at:]; where it ends."""
-    source, place = data[start:stop], target[at : at + stop - start]
-    for index in range(len(place)):  # several times as fast as an assignment of slices
-        place[index] = source[index]
+    copy_bytes(target, at, data, start, stop - start)
     return at + stop - start
-
-
-@compiled
-def _write(target, at, value, size):  # type: ignore[no-untyped-def]
-    for index in range(size):
-        target[at + index] = np.uint8(value >> (8 * (size - 1 - index)) & 0xFF)
-
-
-@compiled
-def _number(data, at, length):  # type: ignore[no-untyped-def]
-    """The number that some digits say, or -1."""
-    if not 0 < length <= _MAX_DIGITS:
-        return np.int64(-1)
-    number = np.int64(0)
-    for index in range(at, at + length):
-        if not 48 <= data[index] <= 57:
-            return np.int64(-1)
-        number = number * 10 + np.int64(data[index]) - 48
-    return number
 
 
 @compiled
@@ -123,7 +95,7 @@ def _is_ordinary(data, start, stop):  # type: ignore[no-untyped-def]
         if data[name_stop] != _NAME_END or data[value_stop] != _PAIR_END:
             return False
         length = name_stop - at
-        if _is(data, at, length, _CRC_NAME) or _stands_before(data, start, at, length):
+        if equals(data, at, length, _CRC_NAME) or _stands_before(data, start, at, length):
             return False
         at = value_stop + 1
     return True
@@ -134,7 +106,7 @@ def _stands_before(data, start, at, length):  # type: ignore[no-untyped-def]
     """Whether a pair from `start` on, before `at`, has the name data[at : at + length]."""
     other = start
     while other < at:
-        if data[other + length] == _NAME_END and _same(data, other, at, length):
+        if data[other + length] == _NAME_END and same_bytes(data, other, data, at, length):
             return True
         while data[other] != _PAIR_END:
             other += 1
@@ -147,7 +119,7 @@ def _group_of(target, group_places, group_count, topic_at, topic_length, queue_i
     """Number of the group with this topic, in `target`, and queue id; `group_count` when there is none."""
     for group in range(group_count):
         is_alike = group_places[group, 1] == topic_length and group_places[group, 2] == queue_id
-        if is_alike and _same(target, group_places[group, 0], topic_at, topic_length):
+        if is_alike and same_bytes(target, group_places[group, 0], target, topic_at, topic_length):
             return group
     return group_count
 
@@ -165,7 +137,7 @@ def _is_deliverable(data, at, size, start_offset, queue_id, queue_offset):  # ty
     _, body_at, body_bytes, topic_at, topic_length, _, _ = record_layout(data, at, stop)
     if body_bytes and crc32(data, body_at, body_at + body_bytes) != read_int(data, at + BODY_CRC_POSITION):
         return False
-    return _is(data, topic_at, topic_length, _SCHEDULE_TOPIC)
+    return equals(data, topic_at, topic_length, _SCHEDULE_TOPIC)
 
 
 @compiled
@@ -174,7 +146,7 @@ def _properties_of(data, at, size):  # type: ignore[no-untyped-def]
     _, _, _, _, _, start, length = record_layout(data, at, at + size)
     stop = start + length
     crc_at = stop - CRC_PROPERTY_BYTES
-    if crc_at >= start and _is(data, crc_at, len(_CRC_NAME), _CRC_NAME):
+    if crc_at >= start and matches(data, crc_at, _CRC_NAME):
         stop = crc_at
     return start, stop
 
@@ -182,15 +154,15 @@ def _properties_of(data, at, size):  # type: ignore[no-untyped-def]
 @compiled
 def _write_header(target, at, queue_id, store_host, head_bytes, body_bytes):  # type: ignore[no-untyped-def]
     """Make the copied header of a waiting record, of `head_bytes`, that of the record to deliver."""
-    _write(target, at + MAGIC_CODE_POSITION, MESSAGE_MAGIC_CODE, 4)
+    write_int(target, at + MAGIC_CODE_POSITION, MESSAGE_MAGIC_CODE)
     if body_bytes == 0:
-        _write(target, at + BODY_CRC_POSITION, 0, 4)
-    _write(target, at + QUEUE_ID_POSITION, queue_id, 4)
+        write_int(target, at + BODY_CRC_POSITION, 0)
+    write_int(target, at + QUEUE_ID_POSITION, queue_id)
     body_at = at + head_bytes
     store_host_at = body_at - STORE_HOST_END_BEFORE_BODY - len(store_host)
-    _copy(target, store_host_at, store_host, 0, len(store_host))
+    copy_bytes(target, store_host_at, store_host, 0, len(store_host))
     # A delivered message completes no transaction.
-    _write(target, body_at - TRANSACTION_OFFSET_BEFORE_BODY, 0, 8)
+    write_long(target, body_at - TRANSACTION_OFFSET_BEFORE_BODY, 0)
 
 
 @compiled
@@ -239,11 +211,11 @@ def restore_rows(  # type: ignore[no-untyped-def]
             return row, group_count
         home_at, home_bytes = find_property(data, start, stop - start, _REAL_TOPIC)
         id_at, id_digits = find_property(data, start, stop - start, _REAL_QID)
-        home_queue_id = _number(data, id_at, id_digits)
-        is_odd = _is(data, home_at, home_bytes, _HALF_TOPIC) or _is(
+        home_queue_id = parse_natural(data, id_at, id_digits)
+        is_odd = equals(data, home_at, home_bytes, _HALF_TOPIC) or equals(
             data, home_at, home_bytes, _SCHEDULE_TOPIC
         )
-        if not 0 < home_bytes <= _MAX_TOPIC_BYTES or is_odd or home_queue_id < 0:
+        if not 0 < home_bytes <= _MAX_TOPIC_BYTES or is_odd or home_queue_id < 0 or id_digits > _MAX_DIGITS:
             return row, group_count
         topic_at = _copy(target, at_target, data, at, body_at + body_bytes) + 1
         properties_at = _copy(target, topic_at, data, home_at, home_at + home_bytes) + PROPERTIES_LENGTH_BYTES
@@ -258,15 +230,10 @@ def restore_rows(  # type: ignore[no-untyped-def]
         groups[row] = group
         _write_header(target, at_target, home_queue_id, store_host, head_bytes, body_bytes)
         target[topic_at - 1] = np.uint8(home_bytes)
-        _write(
-            target,
-            properties_at - PROPERTIES_LENGTH_BYTES,
-            properties_bytes,
-            PROPERTIES_LENGTH_BYTES,
-        )
+        write_short(target, properties_at - PROPERTIES_LENGTH_BYTES, properties_bytes)
         record_end = _copy(target, properties_at, data, start, stop)
         if append_crc:
             record_end = _copy(target, record_end, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)
-        _write(target, at_target, record_end - at_target, 4)
+        write_int(target, at_target, record_end - at_target)
         starts[row + 1] = at_target = record_end
     return len(physical_offsets), group_count

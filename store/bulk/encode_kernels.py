@@ -16,7 +16,15 @@ it; compiled code is cached on disk. The plain twins are in tests/support/twins/
 import numpy as np
 from numba.core import types
 
-from mqstore.store.byte_kernels import copy_bytes, same_bytes
+from mqstore.store.byte_kernels import (
+    borrowed,
+    copy_bytes,
+    read_int,
+    same_bytes,
+    write_int,
+    write_long,
+    write_short,
+)
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
@@ -35,7 +43,7 @@ from mqstore.store.record.record_format import (
     SYS_FLAG_POSITION,
     crc_property,
 )
-from mqstore.store.record.record_kernels import borrowed, read_int, store_timestamp_at
+from mqstore.store.record.record_kernels import store_timestamp_at
 from mqstore.store.record.sys_flag import TRANSACTION_PREPARED
 
 __all__ = [
@@ -76,28 +84,6 @@ _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INTS = types.Array(types.int32, 1, "C", readonly=True)
 _LONGS = types.Array(types.int64, 1, "C", readonly=True)
 _TABLE = types.Array(types.int64, 2, "C", readonly=True)
-
-
-@compiled_into_caller
-def _write_short(target, at, value):  # type: ignore[no-untyped-def]
-    target[at] = np.uint8(value >> 8)
-    target[at + 1] = np.uint8(value & 0xFF)
-
-
-@compiled_into_caller
-def _write_int(target, at, value):  # type: ignore[no-untyped-def]
-    # Unsigned indexes need no look at their sign, and so the four stores become one.
-    first, bits = np.uint64(at), np.uint32(value)
-    target[first] = np.uint8(bits >> np.uint32(24))
-    target[first + np.uint64(1)] = np.uint8(bits >> np.uint32(16) & np.uint32(0xFF))
-    target[first + np.uint64(2)] = np.uint8(bits >> np.uint32(8) & np.uint32(0xFF))
-    target[first + np.uint64(3)] = np.uint8(bits & np.uint32(0xFF))
-
-
-@compiled_into_caller
-def _write_long(target, at, value):  # type: ignore[no-untyped-def]
-    _write_int(target, at, value >> np.int64(32))
-    _write_int(target, at + 4, value & np.int64(0xFFFFFFFF))
 
 
 # -- properties ---------------------------------------------------------------------------------------
@@ -387,14 +373,14 @@ def encode_rows(  # type: ignore[no-untyped-def]
         properties_bytes = at - properties_at
         if properties_bytes > MAX_PROPERTIES_BYTES:
             return row, PROPERTIES_TOO_LARGE
-        _write_short(target, properties_at - PROPERTIES_LENGTH_BYTES, properties_bytes)
-        _write_int(target, start, at - start)
-        _write_int(target, start + MAGIC_CODE_POSITION, magics[topic])
-        _write_int(target, start + BODY_CRC_POSITION, crc)
-        _write_int(target, start + QUEUE_ID_POSITION, queue_ids[row])
-        _write_int(target, start + FLAG_POSITION, flags[row])
-        _write_long(target, start + BORN_TIMESTAMP_POSITION, born_timestamps[row])
-        _write_int(target, start + header_bytes - BODY_LENGTH_BEFORE_BODY, body_bytes)
+        write_short(target, properties_at - PROPERTIES_LENGTH_BYTES, properties_bytes)
+        write_int(target, start, at - start)
+        write_int(target, start + MAGIC_CODE_POSITION, magics[topic])
+        write_int(target, start + BODY_CRC_POSITION, crc)
+        write_int(target, start + QUEUE_ID_POSITION, queue_ids[row])
+        write_int(target, start + FLAG_POSITION, flags[row])
+        write_long(target, start + BORN_TIMESTAMP_POSITION, born_timestamps[row])
+        write_int(target, start + header_bytes - BODY_LENGTH_BEFORE_BODY, body_bytes)
     starts[len(topics)] = at
     return -1, NOTHING_ILLEGAL
 
@@ -446,11 +432,11 @@ def complete_records(  # type: ignore[no-untyped-def]
             queue_offset = next_offsets[groups[row]]
             next_offsets[groups[row]] = queue_offset + 1
         queue_offsets[row] = queue_offset
-        _write_long(target, at + QUEUE_OFFSET_POSITION, queue_offset)
-        _write_long(target, at + PHYSICAL_OFFSET_POSITION, base_offset + at)
+        write_long(target, at + QUEUE_OFFSET_POSITION, queue_offset)
+        write_long(target, at + PHYSICAL_OFFSET_POSITION, base_offset + at)
         if marks[row] & BORN_WHEN_STORED:
-            _write_long(target, at + BORN_TIMESTAMP_POSITION, store_timestamp)
-        _write_long(target, store_timestamp_at(target, at), store_timestamp)
+            write_long(target, at + BORN_TIMESTAMP_POSITION, store_timestamp)
+        write_long(target, store_timestamp_at(target, at), store_timestamp)
         if marks[row] & HAS_CRC:
             _write_record_crc(target, at, starts[row + 1])
 

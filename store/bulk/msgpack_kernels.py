@@ -13,9 +13,9 @@ Source: the MessagePack specification, "Formats".
 import numpy as np
 from numba.core import types
 
+from mqstore.store.byte_kernels import borrowed, read_unsigned
 from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.message.message import Message
-from mqstore.store.record.record_kernels import borrowed
 
 __all__ = ["KEYS_FOUND", "NUMBERS_FOUND", "OUT_OF_THE_ORDINARY", "PROPERTIES_FOUND", "read_messages"]
 
@@ -43,15 +43,6 @@ _NO_VALUE = -1
 
 
 @compiled_into_caller
-def _unsigned(packed, at, size):  # type: ignore[no-untyped-def]
-    """The big-endian number of `size` bytes."""
-    value = np.int64(0)
-    for place in range(np.uint64(at), np.uint64(at + size)):
-        value = value << np.int64(8) | np.int64(packed[place])
-    return value
-
-
-@compiled_into_caller
 def _number(packed, at):  # type: ignore[no-untyped-def]
     """(the number, where it ends); _NO_NUMBER for anything else, and beyond 32 bits."""
     head = np.int64(packed[np.uint64(at)])
@@ -61,10 +52,10 @@ def _number(packed, at):  # type: ignore[no-untyped-def]
         return head - 256, at + 1
     if 0xCC <= head <= 0xCE:
         size = 1 << head - 0xCC
-        return _unsigned(packed, at + 1, size), at + 1 + size
+        return read_unsigned(packed, at + 1, size), at + 1 + size
     if 0xD0 <= head <= 0xD2:
         size = 1 << head - 0xD0
-        value, half = _unsigned(packed, at + 1, size), np.int64(1) << 8 * size - 1
+        value, half = read_unsigned(packed, at + 1, size), np.int64(1) << 8 * size - 1
         return (value ^ half) - half, at + 1 + size
     return _NO_NUMBER, at
 
@@ -77,7 +68,7 @@ def _bounds(packed, at):  # type: ignore[no-untyped-def]
         return np.int64(_NO_VALUE), np.int64(_NO_VALUE)
     size = 1 << head - 0xC4
     start = at + 1 + size
-    return start, start + _unsigned(packed, at + 1, size)
+    return start, start + read_unsigned(packed, at + 1, size)
 
 
 @compiled_into_caller
@@ -96,7 +87,7 @@ def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
             at += 1 + (head & 0x1F)
         elif 0xD9 <= head <= 0xDB:
             size = 1 << head - 0xD9
-            at += 1 + size + _unsigned(packed, at + 1, size)
+            at += 1 + size + read_unsigned(packed, at + 1, size)
         elif 0x80 <= head <= 0x8F:
             pending += 2 * (head & 0x0F)
             at += 1
@@ -105,7 +96,7 @@ def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
             at += 1
         elif 0xDC <= head <= 0xDF:
             size = 2 << (head & 1)
-            pending += _unsigned(packed, at + 1, size) << (head - 0xDC >> 1)
+            pending += read_unsigned(packed, at + 1, size) << (head - 0xDC >> 1)
             at += 1 + size
         else:
             return np.int64(_NO_VALUE)

@@ -14,9 +14,9 @@ from errno import ENOENT
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils
 from numba.extending import intrinsic
 
+from mqstore.store.byte_kernels import borrowed, matches, read_int, read_long
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.record.properties_format import CRC32, MAX_PROPERTIES_BYTES
@@ -46,10 +46,7 @@ __all__ = [
     "NO_LAYOUT",
     "NO_RECORD",
     "body_position",
-    "borrowed",
     "find_record",
-    "read_int",
-    "read_long",
     "record_layout",
     "scan",
     "store_timestamp_at",
@@ -70,47 +67,6 @@ _CRC_NAME = np.frombuffer(CRC32.encode() + b"\x01", np.uint8)
 _MAGIC_START = (MESSAGE_MAGIC_CODE & 0xFFFF_FFFF).to_bytes(4, "big")[:3]
 _FIRST_MAGIC_BYTE, _SECOND_MAGIC_BYTE, _THIRD_MAGIC_BYTE = _MAGIC_START
 assert (MESSAGE_MAGIC_CODE_V2 & 0xFFFF_FFFF).to_bytes(4, "big").startswith(_MAGIC_START)
-
-
-@intrinsic
-def borrowed(typing_context, arrays):  # type: ignore[no-untyped-def]
-    """The arrays of a tuple, without their owners: references to them are not counted.
-
-    Counting is atomic and can cost a loop over records more than its work. For arguments of a kernel alone,
-    which its caller keeps alive; never for an array that is made in it.
-    """
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        lent = []
-        for kind, value in zip(arrays, cgutils.unpack_tuple(builder, arguments[0]), strict=True):
-            array = context.make_array(kind)(context, builder, value)
-            array.meminfo = cgutils.get_null_value(array.meminfo.type)
-            array.parent = cgutils.get_null_value(array.parent.type)
-            lent.append(array._getvalue())
-        return context.make_tuple(builder, arrays, lent)
-
-    return arrays(arrays), generate
-
-
-@compiled
-def read_int(data, at):  # type: ignore[no-untyped-def]
-    """The signed 4-byte integer at `at`, which must not be negative."""
-    # An unsigned index needs no look at its sign, and so the four loads become one.
-    first = np.uint64(at)
-    return np.int64(
-        np.int32(
-            np.uint32(data[first]) << np.uint32(24)
-            | np.uint32(data[first + np.uint64(1)]) << np.uint32(16)
-            | np.uint32(data[first + np.uint64(2)]) << np.uint32(8)
-            | np.uint32(data[first + np.uint64(3)])
-        )
-    )
-
-
-@compiled
-def read_long(data, at):  # type: ignore[no-untyped-def]
-    """The signed 8-byte integer at `at`."""
-    return read_int(data, at) << np.int64(32) | (read_int(data, at + 4) & np.int64(0xFFFFFFFF))
 
 
 @compiled_into_caller
@@ -216,10 +172,7 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
     if is_torn or (properties_length > 0 and data[stop - 1] == 0):
         return np.int64(-1)
     if properties_length >= CRC_PROPERTY_BYTES:
-        named = True
-        for byte in range(len(_CRC_NAME)):
-            named = named and data[stop - CRC_PROPERTY_BYTES + byte] == _CRC_NAME[byte]
-        if named:
+        if matches(data, stop - CRC_PROPERTY_BYTES, _CRC_NAME):
             return total if _record_crc_matches(data, at, stop) else np.int64(-1)
         # Under another name its digits would not be the record's CRC: the name is what was damaged.
         if _ends_in_digits(data, stop) and _record_crc_matches(data, at, stop):

@@ -1,7 +1,8 @@
-"""Words, copies, comparisons and zeros are what slices of bytes say, at any place."""
+"""Words, numbers, copies, comparisons and zeros are what Python says of slices of bytes, at any place."""
 
 import numba
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,15 @@ def _word_at(data: np.ndarray, at: int) -> int:
 @numba.njit
 def _copy(target: np.ndarray, at: int, source: np.ndarray, start: int, length: int) -> None:
     byte_kernels.copy_bytes(target, at, source, start, length)
+
+
+@numba.njit
+def _rewrite(data: np.ndarray, target: np.ndarray) -> int:
+    """Every number of `data`, and a byte behind it, read and written to its place in `target`."""
+    byte_kernels.write_long(target, 1, byte_kernels.read_long(data, 1))
+    byte_kernels.write_int(target, 9, byte_kernels.read_int(data, 9))
+    byte_kernels.write_short(target, 13, byte_kernels.read_unsigned(data, 13, 2))
+    return byte_kernels.read_long(data, 1)
 
 
 @numba.njit
@@ -56,3 +66,37 @@ def test_bytes_are_the_same_if_their_slices_are(one: bytes, other: bytes, skip: 
     shifted = np.frombuffer(bytes(skip) + other, np.uint8)
     found = byte_kernels.same_bytes(np.frombuffer(one, np.uint8), 0, shifted, skip, length)
     assert found == (one[:length] == other[:length])
+    as_array = np.frombuffer(other[:length], np.uint8)
+    assert byte_kernels.matches(shifted, skip, as_array)
+    assert byte_kernels.equals(shifted, skip, length, as_array)
+    assert not byte_kernels.equals(shifted, skip, length - 1, as_array)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_numbers_are_big_endian(data: bytes) -> None:
+    """What was read is written as it was, and nothing beside it."""
+    target = np.zeros(16, np.uint8)
+    number = _rewrite(np.frombuffer(data, np.uint8), target)
+    assert number == int.from_bytes(data[1:9], "big", signed=True)
+    assert target.tobytes() == b"\0" + data[1:15] + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("007", 7),
+        ("2147483647", 2**31 - 1),
+        ("2147483648", -1),
+        ("9" * 40, -1),
+        ("", -1),
+        ("+7", -1),
+        ("-1", -1),
+        ("1 ", -1),
+        ("one", -1),
+    ],
+)
+def test_a_number_is_parsed(text: str, number: int) -> None:
+    """From digits alone; -1 for everything else, and beyond 31 bits."""
+    data = np.frombuffer(f"<{text}>".encode(), np.uint8)
+    assert byte_kernels.parse_natural(data, 1, len(text)) == number

@@ -20,11 +20,11 @@ copy_bytes = compiled.compiled(lambda *given: byte_kernels.copy_bytes(*given))
 load_word = compiled.compiled(lambda *given: byte_kernels.load_word(*given))
 data = np.zeros(100, np.uint8)
 assert compiled.CHECKS_BOUNDS
-assert record_kernels.read_int(data, 96) == load_word(data, 92) == 0
+assert byte_kernels.read_int(data, 96) == load_word(data, 92) == 0
 copy_bytes(data, 90, data, 0, 10)
 crc32_kernels.crc32(data, 0, 100)
 for call in (
-    lambda: record_kernels.read_int(data, 97),
+    lambda: byte_kernels.read_int(data, 97),
     lambda: load_word(data, 93),
     lambda: load_word(data, -1),
     lambda: load_word(data, 1 << 40),
