@@ -231,7 +231,7 @@ class MessageStore:
          tags, keys       texts in UTF-8; null and empty are none. The keys of a row are parted by blanks
          properties       in Arrow a map<string, string>; else texts `name 0x01 value 0x02 name 0x01 ...`,
                           or one mapping for all rows
-         delay_level      whole numbers; such rows are readdressed as in `put_message`
+         delay_level      whole numbers; such rows are rewritten as in `put_message`
          flag             whole numbers of 32 bits
          born_timestamp   epoch ms, in Arrow also a timestamp; the store time where the column is missing
 

@@ -96,7 +96,7 @@ class Persistence:
             offset, timestamp = min(offset, index_offset), min(timestamp, index_timestamp)
         checkpoint.save(log_timestamp, timestamp, logics_physical_offset=offset)
 
-    def vouch_for_index_files(self, end_timestamp: int) -> None:
+    def advance_index_checkpoint(self, end_timestamp: int) -> None:
         """Let a broker keep index files that end at this store time; the log is durable as far first."""
         self._flusher.flush()
         self._parts.checkpoint.save(0, 0, end_timestamp)

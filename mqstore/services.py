@@ -99,7 +99,7 @@ class Services:
         self._flusher.on_pending = self._group_commit.wake
         if parts.index_files is not None:
             # Before an index file ends later: the time up to which a broker may keep the files.
-            parts.index_files.vouch = self._persistence.vouch_for_index_files
+            parts.index_files.advance_checkpoint = self._persistence.advance_index_checkpoint
         if parts.read_only:
             log.refuse(lambda: StoreReadOnly(parts.layout.root))
 

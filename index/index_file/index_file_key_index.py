@@ -9,7 +9,7 @@ taken up again, whoever wrote them and however that ended, is for index_file_rec
 
 What a broker keeps after a kill (IndexService#load) is a file that ends no later than its checkpoint's
 indexMsgTimestamp; it puts in again what it dispatches again. So before a header says where a file ends,
-`vouch` raises that time, and `durable_to` says from where on a broker has to dispatch.
+`advance_checkpoint` raises that time, and `durable_to` says from where on a broker has to dispatch.
 
 A reader takes what the files do not hold from the log into its memory, and changes nothing.
 It does not lay out a file (index_file.py), name it or delete it (index_file_list.py).
@@ -83,7 +83,7 @@ class IndexFileKeyIndex:
         # Store time up to which a broker may take the files for durable: its checkpoint.indexMsgTimestamp.
         self.flushed_timestamp = index_msg_timestamp
         # Called before a file is made to end later: makes that time durable, and the log up to now.
-        self.vouch: Callable[[int], None] = _vouch_for_nothing
+        self.advance_checkpoint: Callable[[int], None] = _advance_nothing
         # All of these under _lock.
         self._row = IndexFileList(file_system, directory, size, read_only=read_only)
         self._recovery = IndexRecovery(self._row, commit_log, with_tags=with_tags)
@@ -101,9 +101,9 @@ class IndexFileKeyIndex:
             self._point_file.load(), after_crash=after_crash, index_msg_timestamp=index_msg_timestamp
         )
         if not read_only and (self._row.files or self._row.is_changed):
-            self._settle()
+            self._apply_cut()
 
-    def _settle(self) -> None:
+    def _apply_cut(self) -> None:
         """Let the disk follow what was cut in memory: the point first, so that it never claims too much."""
         self._point_file.save(self._point())
         with self._remember_failure():
@@ -219,7 +219,7 @@ class IndexFileKeyIndex:
         if last is not None and (saved is None or saved[3:] != point[3:]):
             with self._remember_failure():
                 last.write_slots()
-                self.vouch(last.header.end_timestamp_ms)
+                self.advance_checkpoint(last.header.end_timestamp_ms)
                 self.flushed_timestamp = last.header.end_timestamp_ms
                 last.write_header()
         self._point_file.save(point)
@@ -285,7 +285,7 @@ class IndexFileKeyIndex:
             self._tail = [rows[rows[:, _PHYSICAL_OFFSET] < physical_offset] for rows in self._tail]
             self._reached = Reached(physical_offset)
             if not self._read_only:
-                self._settle()
+                self._apply_cut()
 
     def delete_expired(self, min_physical_offset: int) -> None:
         """Delete the leading files whose records all lie below `min_physical_offset`; never the last."""
@@ -309,12 +309,12 @@ class IndexFileKeyIndex:
                     with suppress(StoreFull, StorePoisoned):
                         self._flush()
             finally:
-                self._let_go()
+                self._release()
 
     def drop(self) -> None:
         with self._lock:
             if not self._is_closed:
-                self._let_go()
+                self._release()
 
     def destroy(self) -> None:
         with self._lock:
@@ -322,9 +322,9 @@ class IndexFileKeyIndex:
                 raise StoreReadOnly(self._row.directory)
             self._point_file.delete()
             self._row.destroy()
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._is_closed = True
         self._row.files.clear()
         self._tail.clear()
@@ -342,5 +342,5 @@ class IndexFileKeyIndex:
         return f"IndexFileKeyIndex({str(self._row.directory)!r}, dispatched_offset={self._reached.offset})"
 
 
-def _vouch_for_nothing(_timestamp: int) -> None:
+def _advance_nothing(_timestamp: int) -> None:
     """No broker is told."""

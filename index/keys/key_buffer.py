@@ -65,7 +65,7 @@ class KeyBuffer:
             row_count = self._without_known(held, row_count)
             self._held = _Held(held.runs, row_count, state)
             if ending == key_kernels.ENDING_NO_ROOM:
-                self._settle()
+                self._sort_new_rows()
         return consumed
 
     def _without_known(self, held: "_Held", row_count: int) -> int:
@@ -78,7 +78,7 @@ class KeyBuffer:
             self._rows[held.row_count : row_count] = kept
         return row_count
 
-    def _settle(self) -> None:
+    def _sort_new_rows(self) -> None:
         """Sort the unsorted rows into a run."""
         held = self._held
         if not held.row_count:
@@ -91,12 +91,12 @@ class KeyBuffer:
 
     def runs(self) -> tuple[SortedRun, ...]:
         """All entries, sorted into runs, the oldest first."""
-        self._settle()
+        self._sort_new_rows()
         return self._held.runs
 
     def keep_between(self, least_offset: int, below_offset: int, state: KeyIndexState) -> None:
         """Drop the entries of records outside a range of the log; they reach to `state` then."""
-        self._settle()
+        self._sort_new_rows()
         kept = (run.between(least_offset, below_offset) for run in self._held.runs)
         self._held = _Held(tuple(run for run in kept if len(run)), 0, state)
 

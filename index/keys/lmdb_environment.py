@@ -44,8 +44,8 @@ __all__ = [
     "acquire_readable",
     "acquire_writable",
     "delete_files",
-    "give_up",
     "release",
+    "release_if_held",
 ]
 
 _T = TypeVar("_T")
@@ -259,7 +259,7 @@ class LmdbEnvironment:
         self._file_system.sync(directory / "data.mdb")
         self._file_system.sync_directory(directory)
 
-    def be_still(self) -> bool:
+    def pause(self) -> bool:
         """Wait until no transaction is open and let none begin, before a fork; False when that takes long."""
         if not self._writing.acquire(timeout=_FORK_WAIT_S):
             return False
@@ -269,7 +269,7 @@ class LmdbEnvironment:
         self._forget_kept()
         return True
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """The fork is over."""
         self._gate.release()
         self._writing.release()
@@ -333,7 +333,7 @@ class _Fork:
     """
 
     # Held for the time of the fork, under `_open_guard`.
-    _still: ClassVar[list[LmdbEnvironment]] = []
+    _paused: ClassVar[list[LmdbEnvironment]] = []
     _is_guarded = False
 
     @classmethod
@@ -341,14 +341,14 @@ class _Fork:
         """Wait for those who read, write, open or close; some seconds at most."""
         cls._is_guarded = LmdbEnvironment._open_guard.acquire(timeout=_FORK_WAIT_S)
         if cls._is_guarded:
-            cls._still = [each for each in LmdbEnvironment._opened.values() if each.be_still()]
+            cls._paused = [each for each in LmdbEnvironment._opened.values() if each.pause()]
 
     @classmethod
     def after_in_parent(cls) -> None:
         """Go on."""
-        for environment in cls._still:
-            environment.go_on()
-        cls._still = []
+        for environment in cls._paused:
+            environment.resume()
+        cls._paused = []
         if cls._is_guarded:
             LmdbEnvironment._open_guard.release()
 
@@ -356,9 +356,9 @@ class _Fork:
     def after_in_child(cls) -> None:
         """Close what is still, leave the others alone for good, and begin without any."""
         leave_to_parent(LmdbEnvironment._opened)
-        for environment in cls._still:
+        for environment in cls._paused:
             environment.close_in_child()
-        cls._still = []
+        cls._paused = []
         LmdbEnvironment._opened = {}
         LmdbEnvironment._open_guard = threading.Lock()
 
@@ -373,7 +373,7 @@ def acquire_writable(
 ) -> LmdbEnvironment:
     """The environment for the one writer, made if need be. Raises StoreLocked, StoreFull.
 
-    holder: who gives it back, with `release`; or with `give_up` when this raised, be it an interrupt's error.
+    holder: who releases it with `release`, or with `release_if_held` if this raised (an interrupt included).
     """
     with LmdbEnvironment._open_guard:
         known = LmdbEnvironment._opened.get(directory.resolve())
@@ -384,10 +384,10 @@ def acquire_writable(
             known.become_writable()
             return known
         file_system.make_directories(directory)
-        return _register(_open_or_begin_anew(file_system, directory, contents), holder)
+        return _register(_open_or_recreate(file_system, directory, contents), holder)
 
 
-def _open_or_begin_anew(file_system: FileSystem, directory: Path, contents: Contents) -> LmdbEnvironment:
+def _open_or_recreate(file_system: FileSystem, directory: Path, contents: Contents) -> LmdbEnvironment:
     environment = _open_usable(file_system, directory, contents, read_only=False)
     if environment is None:
         # Nothing is lost with it: all of it comes from the log.
@@ -459,7 +459,7 @@ def release(environment: LmdbEnvironment, holder: object, *, read_only: bool) ->
         environment.holders.discard(holder)
 
 
-def give_up(directory: Path, holder: object, *, read_only: bool) -> None:
+def release_if_held(directory: Path, holder: object, *, read_only: bool) -> None:
     """As `release`, for one who may not have been given anything."""
     environment = LmdbEnvironment._opened.get(directory.resolve())
     if environment is not None:

@@ -38,8 +38,8 @@ from mqstore.index.keys.lmdb_environment import (
     acquire_readable,
     acquire_writable,
     delete_files,
-    give_up,
     release,
+    release_if_held,
 )
 from mqstore.index.keys.lmdb_runs import END_OF_LOG
 from mqstore.store.clock import END_OF_TIME_MS
@@ -92,7 +92,7 @@ class LmdbKeyIndex:
             if not read_only:
                 self._agree_with_log()
         except BaseException:
-            give_up(directory, self, read_only=read_only)
+            release_if_held(directory, self, read_only=read_only)
             raise
 
     def _agree_with_log(self) -> None:
@@ -240,7 +240,7 @@ class LmdbKeyIndex:
         with self._lock:
             if self._is_closed:
                 # An interrupt may have come before all was given back.
-                self._let_go()
+                self._release()
                 return
             try:
                 if not self._read_only:
@@ -248,23 +248,23 @@ class LmdbKeyIndex:
                     with suppress(StoreFull):
                         self._commit()
             finally:
-                self._let_go()
+                self._release()
 
     def drop(self) -> None:
         with self._lock:
             if not self._is_closed:
-                self._let_go()
+                self._release()
 
     def destroy(self) -> None:
         with self._lock:
             if self._read_only:
                 raise StoreReadOnly(self._directory)
             if not self._is_closed:
-                self._let_go()
+                self._release()
             delete_files(self._file_system, self._directory)
             self._file_system.delete_directory(self._directory)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._is_closed = True
         self._buffer.clear()
         if self._environment is not None:

@@ -17,7 +17,7 @@ from mqstore.metadata.subscription_groups import SubscriptionGroups
 from mqstore.metadata.topics import MAX_QUEUE_NUMS, TopicConfig, TopicConfigs
 from mqstore.put.arrivals import Arrivals
 from mqstore.schedule.delay.delay_levels import DelayLevels
-from mqstore.schedule.delay.delayed_columns import readdress
+from mqstore.schedule.delay.delayed_columns import rewrite
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import MessageColumns, read_columns
 from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
@@ -89,7 +89,7 @@ class ColumnsPath:
     def encode(self, columns: MessageColumns) -> RecordBlock:
         """The records to store: all that can refuse a row, but for a topic that may not be created."""
         columns = self._with_queues(columns)
-        return self._encoder.encode(readdress(columns, self._delay_levels))
+        return self._encoder.encode(rewrite(columns, self._delay_levels))
 
     def store(self, columns: MessageColumns, block: RecordBlock) -> StoredRows:
         """Store what was made of `columns`. Of the block, only the places are good for anything then."""

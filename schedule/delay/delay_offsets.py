@@ -1,12 +1,12 @@
-"""The delay offsets: which unit of each delay level's queue is to be delivered next.
+"""The delay offsets: the next queue entry to deliver, for each delay level.
 
-Kept in config/delayOffset.json, level -> unit number (store/state/state_file_format.py, page
+Kept in config/delayOffset.json, level -> entry number (store/state/state_file_format.py, page
 docs/format/delay_offset.md). It does not deliver (delivery_service.py) and does not look at queues.
 
 Two values per level: the one in memory moves with the delivery; the one on disk must never pass a
 message whose delivered copy a power cut could still take away. Only the delivery knows which copies
 are flushed, so `persist` is handed the bounds and writes the lower of both. What is lost then is
-progress, never a message: those units are delivered again.
+progress, never a message: those entries are delivered again.
 
 Threads: any; one lock guards the table, and `persist` writes outside of it.
 Durability: what `persist` wrote survives a power cut.
@@ -52,8 +52,8 @@ class DelayOffsets:
     def load(self, clamp: Callable[[int, int], int] = lambda level, offset: offset) -> dict[int, int]:
         """Read the file; to be called once, before anything else. Returns the offsets now in memory.
 
-        `clamp(level, offset)` gives the unit to start from for what the file says: queues may have
-        lost units at either end. Raises StateFileCorrupt.
+        `clamp(level, offset)` gives the entry to start from for what the file says: queues may have
+        lost entries at either end. Raises StateFileCorrupt.
         """
         state = self._file.load(_decode)
         if state is not None:
@@ -70,7 +70,7 @@ class DelayOffsets:
         return self._data_version
 
     def offset(self, level: int) -> int:
-        """The next unit to deliver of `level`; 0 for a level never delivered."""
+        """The next entry to deliver of `level`; 0 for a level never delivered."""
         return self._offsets.get(level, 0)
 
     def snapshot(self) -> dict[int, int]:
@@ -78,10 +78,10 @@ class DelayOffsets:
         with self._lock:
             return dict(self._offsets)
 
-    def update(self, level: int, next_unit: int) -> None:
+    def update(self, level: int, next_offset: int) -> None:
         """Note the delivery's progress in memory; `persist` makes it last."""
         with self._lock:
-            self._offsets[level] = next_unit
+            self._offsets[level] = next_offset
             self._updates += 1
             if self._updates % self._update_version_step == 0:
                 self._data_version = self._data_version.next(self._clock.now_ms())
@@ -89,7 +89,7 @@ class DelayOffsets:
     def persist(self, durable: Mapping[int, int]) -> bool:
         """Write the offsets that a power cut cannot make wrong; False when nothing changed.
 
-        `durable`: level -> the unit up to which every delivered copy is flushed. A level that it does
+        `durable`: level -> the entry up to which every delivered copy is flushed. A level that it does
         not name stays on disk as it is. Raises OSError or StoreFull; the old state is then intact.
         """
         written: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Delayed messages in columns: rows that ask for delay are readdressed to SCHEDULE_TOPIC_XXXX.
+"""Delayed messages in columns: rows that ask for delay are rewritten for SCHEDULE_TOPIC_XXXX.
 
 What delayed_message.py does with one message, for thousands. Rows that ask for none stay as they are.
 Pure function: any thread, no I/O.
@@ -17,14 +17,14 @@ from mqstore.store.errors import MessageIllegal
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.record.properties_format import DELAY, REAL_QID, REAL_TOPIC, TIMER_OUT_MS, TIMER_REQUESTS
 
-__all__ = ["readdress"]
+__all__ = ["rewrite"]
 
 _NONE = -1
 # What the names of TIMER_REQUESTS begin with.
 _TIMER = b"TIMER_DEL"
 
 
-def readdress(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
+def rewrite(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
     """The columns to store for `columns`: themselves, or with delayed rows addressed to their levels' queues.
 
     A row asks by `delay_level`, or else by its property DELAY. Raises MessageIllegal for a DELAY that is no

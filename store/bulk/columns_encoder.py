@@ -2,7 +2,7 @@
 
 Each row becomes the record that `put_message` would have made of it. A row that cannot be stored is an error
 that names it, and then nothing is stored. It does not ask whether topics exist (mqstore/put/put_columns.py),
-nor readdress delayed messages (schedule/delay/delayed_columns.py).
+nor rewrite delayed messages (schedule/delay/delayed_columns.py).
 Threads: any; an encoder keeps nothing but what spares work.
 """
 

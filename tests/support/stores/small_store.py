@@ -91,6 +91,6 @@ def kill(store: MessageStore) -> None:
     store._closed = True
     for feed in store._parts.key_feeds:
         if isinstance(feed.index, LmdbKeyIndex):
-            feed.index._let_go()
+            feed.index._release()
     if store._parts.lock is not None:
         store._parts.lock.release()

@@ -52,7 +52,7 @@ def test_the_sample_is_read_and_written_byte_for_byte(file_system: FileSystem, t
 
 
 def test_load_clamps_in_memory_and_leaves_the_file(file_system: FileSystem, tmp_path: Path) -> None:
-    """A queue that lost units at either end decides where delivery starts."""
+    """A queue that lost entries at either end decides where delivery starts."""
     write_file(file_system, tmp_path, SAMPLE)
     offsets = new_offsets(file_system, tmp_path)
     assert offsets.load(lambda level, offset: min(max(offset, 5), 20)) == {3: 20, 4: 11, 18: 5}
@@ -78,8 +78,8 @@ def test_the_version_moves_every_so_many_updates(file_system: FileSystem, tmp_pa
     """200 by default, as delayOffsetUpdateVersionStep says."""
     offsets = new_offsets(file_system, tmp_path)
     offsets.load()
-    for unit in range(399):
-        offsets.update(1, unit)
+    for entry in range(399):
+        offsets.update(1, entry)
     assert offsets.data_version.counter == 1
     offsets.update(1, 399)
     assert offsets.data_version.counter == 2
@@ -109,7 +109,7 @@ def test_garbage_gives_way_to_the_backup_or_is_refused(
 
 
 def test_the_repr_shows_the_table() -> None:
-    """Level and next unit."""
+    """Level and next entry."""
     offsets = new_offsets(MemoryFileSystem(), Path("/store/config"))
     offsets.load()
     offsets.update(3, 24)
