@@ -11,47 +11,50 @@ Reading only: no lock, nothing is created or changed, and the end of the log is 
 It does not start services (message_store.py). Source: DefaultMessageStore#load.
 """
 
-import dataclasses
 import logging
 from contextlib import ExitStack
 from pathlib import Path
 
 from mqstore.index.dispatcher import Dispatcher
-from mqstore.index.index_file.index_file import IndexFileSize
 from mqstore.index.index_file.index_file_key_index import IndexFileKeyIndex
-from mqstore.index.index_file.index_file_list import IndexFileList
 from mqstore.index.keys.key_index import KeyIndex
-from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
-from mqstore.index.keys.memory_key_index import MemoryKeyIndex
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
-from mqstore.index.queue.queue_leftovers import delete_leftovers
 from mqstore.index.queue.queue_manifest_file import QueueManifestFile
 from mqstore.index.queue.queue_manifest_format import QueueManifest
 from mqstore.index.queue.queue_recovery import DISPATCHER_NAME, bring_up_to_date
 from mqstore.metadata.consumer_offsets import ConsumerOffsets
-from mqstore.metadata.subscription_groups import SubscriptionGroups
 from mqstore.metadata.topics import TopicConfig, TopicConfigs
 from mqstore.schedule.delay.delay_levels import DelayLevels
-from mqstore.schedule.delay.delay_offsets import DelayOffsets
 from mqstore.settings.directory_config import Role, config_in_force
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import BackupUnfinished, StoreNotFound
 from mqstore.store.files.file_system import FileLock, FileSystem
-from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.listing_again import listing_again
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import RecoveryReport, find_start, recover
 from mqstore.store.message.topic_names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from mqstore.store.progress import Progress
 from mqstore.store.state.abort_file import AbortFile
-from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store.threads.run_in_thread import run_in_thread
 from mqstore.store_layout import StoreLayout
-from mqstore.store_parts import KeyFeed, StoreParts
+from mqstore.store_parts import (
+    KeyFeed,
+    OpeningContext,
+    StoreParts,
+    open_checkpoint,
+    open_commit_log,
+    open_consume_queues,
+    open_index_files,
+    open_own_key_index,
+    open_queue_manifest,
+    open_recovery_point,
+    open_state_files,
+    with_index_file_size,
+)
 
 __all__ = ["open_parts"]
 
@@ -89,14 +92,17 @@ def _build_parts(
     file_system: FileSystem,
     on_progress: Progress | None,
 ) -> StoreParts:
-    with ExitStack() as given_back:
+    with ExitStack() as undo:
         lock = None if read_only else _lock(file_system, layout)
         if lock is not None:
-            given_back.callback(lock.release)
-        opening = _Opening(layout, config, read_only, clock, file_system, on_progress)
-        given_back.callback(opening.give_back_keys)
-        parts = opening.run(lock)
-        given_back.pop_all()
+            undo.callback(lock.release)
+        settings_file = DirectorySettingsFile(file_system, layout.settings)
+        role: Role = "reader" if read_only else "writer"
+        directory = config_in_force(file_system, layout, config, settings_file.load(), role)
+        abort = AbortFile(file_system, layout.abort)
+        context = OpeningContext(layout, directory, file_system, clock, read_only, abort.exists())
+        parts = _Opening(context, settings_file, abort, on_progress, undo).run(lock)
+        undo.pop_all()
         return parts
 
 
@@ -112,134 +118,66 @@ def _lock(file_system: FileSystem, layout: StoreLayout) -> FileLock:
 
 
 class _Opening:
-    """The steps of one opening."""
+    """The steps of one opening. `undo` is told what has to be closed when a later step fails."""
 
     def __init__(
         self,
-        layout: StoreLayout,
-        config: StoreConfig,
-        read_only: bool,
-        clock: Clock,
-        file_system: FileSystem,
+        context: OpeningContext,
+        settings_file: DirectorySettingsFile,
+        abort: AbortFile,
         on_progress: Progress | None,
+        undo: ExitStack,
     ) -> None:
-        self.layout = layout
-        self.settings_file = DirectorySettingsFile(file_system, layout.settings)
-        remembered = self.settings_file.load()
-        role: Role = "reader" if read_only else "writer"
-        directory = config_in_force(file_system, layout, config, remembered, role)
-        self.config = directory.config
-        self.directory = directory
-        self.read_only = read_only
-        self.clock = clock
-        self.file_system = file_system
-        self.delay_levels = DelayLevels.parse(self.config.message_delay_level)
-        self.on_progress = on_progress
-        self._key_indexes: list[KeyIndex] = []
-
-    def give_back_keys(self) -> None:
-        """After an opening that failed: LMDB's files may be open once in a process."""
-        for index in self._key_indexes:
-            index.close()
+        self._context = context
+        self._settings_file = settings_file
+        self._abort = abort
+        self._on_progress = on_progress
+        self._undo = undo
 
     def run(self, lock: FileLock | None) -> StoreParts:
         """All steps."""
-        layout, file_system = self.layout, self.file_system
-        topics, groups, consumer_offsets = self._load_state_files()
-        abort = AbortFile(file_system, layout.abort)
-        checkpoint = CheckpointFile(file_system, layout.checkpoint)
-        checkpoint.load()
-        recovery_point = RecoveryPointFile(file_system, layout.recovery_point)
-        recovery_point.load()
-        commit_log = CommitLog(
-            file_system, layout.commit_log, self.config, self.clock, read_only=self.read_only
-        )
-        commit_log.load()
-        after_crash = abort.exists()
-        if not self.read_only:
-            queue_bytes = self.config.mapped_file_size_consume_queue
-            delete_leftovers(file_system, layout.consume_queues, queue_bytes, self.directory.deleted)
-        consume_queues = self._load_consume_queues(commit_log.min_offset, topics, after_crash=after_crash)
-        if self._keeps_index_files:
-            self._adopt_index_files()
-        queue_names = QueueManifestFile(file_system, layout.queue_names)
-        queue_names.load()
+        delay_levels = DelayLevels.parse(self._context.config.message_delay_level)
+        topics, groups, consumer_offsets = open_state_files(self._context)
+        checkpoint = open_checkpoint(self._context)
+        recovery_point = open_recovery_point(self._context)
+        commit_log = open_commit_log(self._context)
+        consume_queues = open_consume_queues(self._context, commit_log.min_offset, topics)
+        self._context = context = with_index_file_size(self._context)
+        queue_names = open_queue_manifest(context)
         start_offset = find_start(
-            commit_log, recovery_point.point, checkpoint.checkpoint, after_crash=after_crash
+            commit_log, recovery_point.point, checkpoint.checkpoint, after_crash=context.after_crash
         )
         report = self._recover(commit_log, recovery_point, start_offset)
-        if not self.read_only:
-            # Also of the queues: a flush makes the names under it durable, and not its own.
-            for directory in (layout.commit_log, layout.consume_queues, layout.own, layout.config):
-                file_system.make_directories(directory)
-            abort.create()
-            self._remember(commit_log, consume_queues)
+        if not context.read_only:
+            self._begin_to_write(commit_log, consume_queues, delay_levels)
         dispatcher = self._catch_up_queues(
-            commit_log, consume_queues, queue_names, recovery_point, start_offset, after_crash=after_crash
+            commit_log, consume_queues, queue_names, recovery_point, start_offset
         )
-        index_files = self._open_index_files(commit_log, checkpoint, after_crash=after_crash)
+        index_files = open_index_files(context, commit_log, checkpoint)
         key_feeds = self._feed_keys(commit_log, index_files)
         self._agree_with_queues(topics, consumer_offsets, consume_queues)
         return StoreParts(
-            layout,
-            self.config,
-            file_system,
-            self.clock,
-            lock,
-            abort,
-            commit_log,
-            consume_queues,
-            dispatcher,
-            key_feeds,
-            index_files,
-            checkpoint,
-            queue_names,
-            recovery_point,
-            self.delay_levels,
-            topics,
-            groups,
-            consumer_offsets,
-            report,
-            self.settings_file,
+            layout=context.layout,
+            config=context.config,
+            file_system=context.file_system,
+            clock=context.clock,
+            lock=lock,
+            abort=self._abort,
+            commit_log=commit_log,
+            consume_queues=consume_queues,
+            dispatcher=dispatcher,
+            key_feeds=key_feeds,
+            index_files=index_files,
+            checkpoint=checkpoint,
+            queue_names=queue_names,
+            recovery_point=recovery_point,
+            delay_levels=delay_levels,
+            topics=topics,
+            subscription_groups=groups,
+            consumer_offsets=consumer_offsets,
+            recovery=report,
+            settings_file=self._settings_file,
         )
-
-    def _load_state_files(self) -> tuple[TopicConfigs, SubscriptionGroups, ConsumerOffsets]:
-        arguments = (self.file_system, self.layout.config, self.clock)
-        topics = TopicConfigs(
-            *arguments,
-            auto_create_topic_enable=self.config.auto_create_topic_enable,
-            default_topic_queue_nums=self.config.default_topic_queue_nums,
-            read_only=self.read_only,
-        )
-        groups = SubscriptionGroups(
-            *arguments,
-            auto_create_subscription_group=self.config.auto_create_subscription_group,
-            read_only=self.read_only,
-        )
-        offsets = ConsumerOffsets(
-            *arguments, topics=topics, subscription_groups=groups, read_only=self.read_only
-        )
-        topics.load()
-        groups.load()
-        offsets.load()
-        # Only to see that it can be read: the delivery service loads its own when the queues are complete.
-        DelayOffsets(*arguments).load()
-        return topics, groups, offsets
-
-    def _load_consume_queues(
-        self, min_offset: int, topics: TopicConfigs, *, after_crash: bool
-    ) -> ConsumeQueueStore:
-        consume_queues = ConsumeQueueStore(
-            self.file_system,
-            self.layout.consume_queues,
-            self.config,
-            self.directory.delays.as_array(),
-            read_only=self.read_only,
-            after_crash=after_crash,
-            without_queues=topics.without_queues,
-        )
-        consume_queues.load(min_offset)
-        return consume_queues
 
     def _recover(
         self, commit_log: CommitLog, recovery_point: RecoveryPointFile, start_offset: int
@@ -250,31 +188,43 @@ class _Opening:
             commit_log,
             start_offset,
             point.log_offset if point is not None else None,
-            read_only=self.read_only,
-            on_progress=self.on_progress,
+            read_only=self._context.read_only,
+            on_progress=self._on_progress,
             on_settled=lambda offset: recovery_point.save(RecoveryPoint(offset, start_offset)),
             # Loading needs the GIL and the scan does not, so they overlap.
             on_walk=lambda: run_in_thread(_load_compiled_code),
         )
 
-    def _remember(self, commit_log: CommitLog, consume_queues: ConsumeQueueStore) -> None:
+    def _begin_to_write(
+        self, commit_log: CommitLog, consume_queues: ConsumeQueueStore, delay_levels: DelayLevels
+    ) -> None:
+        """Make the directories, then `abort`, then the settings in force durable, before anything else."""
+        layout = self._context.layout
+        # Also of the queues: a flush makes the names under it durable, and not its own.
+        for directory in (layout.commit_log, layout.consume_queues, layout.own, layout.config):
+            self._context.file_system.make_directories(directory)
+        self._abort.create()
+        self._remember(commit_log, consume_queues, delay_levels)
+
+    def _remember(
+        self, commit_log: CommitLog, consume_queues: ConsumeQueueStore, delay_levels: DelayLevels
+    ) -> None:
         """Make the settings in force durable, before anything that depends on them is written."""
         end_offset = commit_log.max_offset
-        before = self.directory
-        delays = before.delays.changed(end_offset, self.delay_levels)
+        before = self._context.directory
+        delays = before.delays.changed(end_offset, delay_levels)
         delays = delays.without_expired(commit_log.min_offset)
         if delays.newest != before.delays.newest:
             _logger.warning(
                 "%s: message_delay_level was %r and is %r from physical offset %d on",
-                self.layout.root,
+                self._context.layout.root,
                 before.delays.newest.text,
                 delays.newest.text,
                 end_offset,
             )
         deleted = before.deleted.within(commit_log.min_offset, end_offset)
         consume_queues.delay_tables, consume_queues.deleted = delays.as_array(), deleted
-        self.directory = before._replace(config=self.config, delays=delays, deleted=deleted)
-        self.settings_file.save(self.directory.to_remember())
+        self._settings_file.save(before._replace(delays=delays, deleted=deleted).to_remember())
 
     def _catch_up_queues(
         self,
@@ -283,22 +233,20 @@ class _Opening:
         queue_names: QueueManifestFile,
         recovery_point: RecoveryPointFile,
         start_offset: int,
-        *,
-        after_crash: bool,
     ) -> Dispatcher:
         end_offset = commit_log.max_offset
-        if self.read_only:
+        if self._context.read_only:
             return Dispatcher(commit_log, consume_queues, end_offset, DISPATCHER_NAME)
 
         def save(queues_offset: int) -> None:
             recovery_point.save(RecoveryPoint(end_offset, queues_offset))
 
-        def begin_anew() -> None:
+        def begin_again() -> None:
             # In this order: a name is missed until the point says that all is to be dispatched.
             save(commit_log.min_offset)
             queue_names.save(QueueManifest(commit_log.min_offset, {}))
 
-        def go_on_from(queues_offset: int) -> None:
+        def note_durable(queues_offset: int) -> None:
             queue_names.save(consume_queues.durable_manifest)
             save(queues_offset)
 
@@ -309,11 +257,11 @@ class _Opening:
             commit_log,
             consume_queues,
             start_offset,
-            after_crash=after_crash,
+            after_crash=self._context.after_crash,
             expected=queue_names.known,
-            on_rebuild=begin_anew,
-            on_progress=self.on_progress,
-            on_durable=go_on_from,
+            on_rebuild=begin_again,
+            on_progress=self._on_progress,
+            on_durable=note_durable,
         )
 
     def _agree_with_queues(
@@ -327,73 +275,27 @@ class _Opening:
             if topics.get(topic) is None:
                 nums = max(count, self._created_queue_nums(topic))
                 topics.add(topic, TopicConfig(topic_name=topic, read_queue_nums=nums, write_queue_nums=nums))
-        if not self.read_only:
+        if not self._context.read_only:
             consumer_offsets.correct(consume_queues.next_queue_offset)
 
     def _created_queue_nums(self, topic: str) -> int:
         """Queues that a topic of this name had when it came to be by itself, maybe just before a crash."""
         is_users = not (is_retry_topic(topic) or is_dead_letter_topic(topic) or is_system_topic(topic))
-        is_created = is_users and self.config.auto_create_topic_enable
-        return self.config.default_topic_queue_nums if is_created else 1
-
-    @property
-    def _keeps_index_files(self) -> bool:
-        key_index = self.config.key_index
-        if not self.config.key_index_enable or key_index == "lmdb":
-            return False
-        # Beside lmdb they are there for a broker: a reader needs them not, and no broker opens a memory.
-        return key_index == "index_file" or (
-            not self.read_only and isinstance(self.file_system, OsFileSystem)
-        )
-
-    @property
-    def _index_file_size(self) -> IndexFileSize:
-        return IndexFileSize(self.config.max_hash_slot_num, self.config.max_index_num)
-
-    def _adopt_index_files(self) -> None:
-        """Go on with the sizes of the index files that are there. Raises SegmentSizeMismatch."""
-        row = IndexFileList(self.file_system, self.layout.index, self._index_file_size, read_only=True)
-        row.load()
-        self.config = dataclasses.replace(
-            self.config, max_hash_slot_num=row.size.slot_count, max_index_num=row.size.entry_count
-        )
-
-    def _open_index_files(
-        self, commit_log: CommitLog, checkpoint: CheckpointFile, *, after_crash: bool
-    ) -> IndexFileKeyIndex | None:
-        if not self._keeps_index_files:
-            return None
-        return IndexFileKeyIndex(
-            self.file_system,
-            self.layout.index,
-            self.layout.index_point,
-            commit_log,
-            self._index_file_size,
-            self.clock,
-            after_crash=after_crash,
-            index_msg_timestamp=checkpoint.checkpoint.index_msg_timestamp,
-            read_only=self.read_only,
-            with_tags=self.config.index_tags,
-        )
+        is_created = is_users and self._context.config.auto_create_topic_enable
+        return self._context.config.default_topic_queue_nums if is_created else 1
 
     def _feed_keys(self, commit_log: CommitLog, index_files: IndexFileKeyIndex | None) -> tuple[KeyFeed, ...]:
         feeds = []
-        if self.config.key_index_enable and self.config.key_index != "index_file":
-            index = self._open_own_key_index(commit_log)
-            self._key_indexes.append(index)
-            feeds.append(KeyFeed(index, self._key_dispatcher(commit_log, index, "key index"), index.flush))
+        own = open_own_key_index(self._context, commit_log)
+        if own is not None:
+            # LMDB's files may be open once in a process.
+            self._undo.callback(own.close)
+            feeds.append(KeyFeed(own, _key_dispatcher(commit_log, own, "key index"), own.flush))
         if index_files is not None:
-            dispatcher = self._key_dispatcher(commit_log, index_files, "index files")
+            dispatcher = _key_dispatcher(commit_log, index_files, "index files")
             feeds.append(KeyFeed(index_files, dispatcher, index_files.flush_if_due))
         return tuple(feeds)
 
-    @staticmethod
-    def _key_dispatcher(commit_log: CommitLog, index: KeyIndex, name: str) -> Dispatcher:
-        return Dispatcher(commit_log, index, index.dispatched_offset, name)
 
-    def _open_own_key_index(self, commit_log: CommitLog) -> KeyIndex:
-        if isinstance(self.file_system, OsFileSystem):
-            return LmdbKeyIndex(
-                self.layout.keys, commit_log, read_only=self.read_only, file_system=self.file_system
-            )
-        return MemoryKeyIndex(commit_log)
+def _key_dispatcher(commit_log: CommitLog, index: KeyIndex, name: str) -> Dispatcher:
+    return Dispatcher(commit_log, index, index.dispatched_offset, name)
