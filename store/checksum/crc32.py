@@ -13,4 +13,4 @@ from isal.isal_zlib import crc32, crc32_combine
 __all__ = ["HELD_BYTES", "crc32", "crc32_combine"]
 
 HELD_BYTES: Final = 5_120
-"""`crc32` of up to so many bytes holds the interpreter's own lock; for more it lets others run meanwhile."""
+"""`crc32` of this many bytes or fewer holds the GIL; for more it releases the GIL."""

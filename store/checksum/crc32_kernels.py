@@ -28,7 +28,7 @@ _POLYNOMIAL = 0x1_04C1_1DB7
 _REFLECTED = np.uint32(0xEDB8_8320)
 _LOW_32 = np.uint64(0xFFFF_FFFF)
 _CRC_MASK = np.uint64(0x7FFF_FFFF)
-# From so many bytes on wide vectors are worth being taken apart at the end; they begin with 256.
+# Wide vectors begin with 256 bytes. From this many on they are faster, though taken apart at the end.
 _MANY_BYTES = 384
 
 
@@ -302,7 +302,7 @@ def _reduce(folded):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def _first_bytes(vector, count):  # type: ignore[no-untyped-def]
-    """The first `count` bytes (1 to 15) behind zeros, the first four of all inverted: where a CRC begins."""
+    """The first `count` bytes (1 to 15) after zeros, the first four of all inverted: where a CRC begins."""
     low, high = _low(vector) ^ _LOW_32, _high(vector)
     shift = np.uint64(128 - 8 * count)
     if shift < np.uint64(64):
@@ -313,7 +313,7 @@ def _first_bytes(vector, count):  # type: ignore[no-untyped-def]
 @compiled(inline="always")
 def _begin(data, start, stop):  # type: ignore[no-untyped-def]
     """(what the first bytes are folded to, where the rest begins: a multiple of sixteen bytes)."""
-    # Zeros in front change no CRC, so what is no multiple of sixteen bytes comes first, behind zeros.
+    # Zeros in front change no CRC: so the odd bytes, which fill no sixteen, come first, after zeros.
     at = np.int64(start)
     folded = _load(data, at)
     odd = np.int64(stop - start) & 15
@@ -368,7 +368,7 @@ def widely_folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
     folded, at = _begin(data, start, stop)
     if stop - at >= _MANY_BYTES:
         over = _vector(_OVER_128[0], _OVER_128[1])
-        # Carried onto the sixteen bytes behind it, it is the first of them all.
+        # Carried onto the next sixteen bytes, it becomes the first vector of all.
         folded = _xor(_low_times_low(folded, over), _high_times_high(folded, over))
         wide = _xor(_first_alone(folded), _load_wide(data, at))
         second, third = _load_wide(data, at + 64), _load_wide(data, at + 128)

@@ -1,8 +1,8 @@
-"""What is in the place of a file: a regular file, or something that must not be opened as one.
+"""Opens regular files only: what else may be in their place is an error that names it.
 
-To open a FIFO waits for its other end, a device may act, a socket or a directory fails in the middle of an
-opening. So files are opened without waiting, and looked at before anything else is done with them. A link to
-a regular file, or to a directory, is as good as that itself.
+Opening a FIFO waits for its other end, opening a device may make it act, and a socket or a directory fails
+at a later step. So files are opened without waiting, and their kind is checked before anything else is done.
+A link to a regular file, or to a directory, counts as its target.
 Threads: any. For the modules that open files: os_file_system.py, os_file_lock.py, the tools.
 """
 
@@ -18,7 +18,7 @@ from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["directory_at", "open_regular"]
 
-# What the kernel answers when a file is asked for and something else is there.
+# Errors of the kernel when a file is opened and something else is there.
 _NO_FILE_ERRORS = (errno.EISDIR, errno.ENXIO, errno.ENODEV, errno.ELOOP)
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -31,9 +31,9 @@ _KINDS = {
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a regular file. Who may use a new one is for the umask to say, and nothing else.
+    """Open a regular file; returns its descriptor. The umask alone decides who may use a new one.
 
-    Raises WrongFileKind, also for a file above it where a directory should be; OSError.
+    Raises WrongFileKind, also if a parent of `path` is a file; OSError.
     """
     try:
         with directory_at(path.parent):
@@ -52,7 +52,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 @contextlib.contextmanager
 def directory_at(path: Path) -> Iterator[None]:
-    """Something that needs a directory there: raises WrongFileKind for a file in its place or above it."""
+    """For a call that needs a directory at `path`: WrongFileKind if a file is in its place or above it."""
     try:
         yield
     except (NotADirectoryError, FileExistsError) as error:

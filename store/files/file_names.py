@@ -13,7 +13,7 @@ from mqstore.store.files.file_system import FileEntry, FileSystem
 
 __all__ = ["created_file_count", "file_name", "is_file_name", "row_entries", "row_file_bytes"]
 
-# Beyond 8 * 10**18 there is no room for a file before the numbers end.
+# Below 8 * 10**18: so the end of each file is a signed 64-bit number, too.
 _NAME = re.compile(r"0[0-7][0-9]{18}")
 
 
@@ -48,6 +48,6 @@ def created_file_count(entries: Sequence[FileEntry]) -> int:
 
 
 def row_file_bytes(entries: list[FileEntry]) -> int | None:
-    """The length that the files of a row are meant to have: that of most of them, the longer one at a tie."""
+    """The intended length of a row's files: that of most, the longer one at a tie. None if all are empty."""
     sizes = Counter(entry.size_bytes for entry in entries if entry.size_bytes)
     return max(sizes, key=lambda size: (sizes[size], size)) if sizes else None

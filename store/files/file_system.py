@@ -10,10 +10,10 @@ What a crash may take away, and hence what callers must not assume:
  - `reserve` makes room: a later write into the reserved range does not fail for want of space, on file
    systems that keep it (`keeps_reserved_room`; store/files/room_promise.py). On others it may, as StoreFull.
 
-Not behind the seam, each for a reason its module gives: LMDB (its own files) and Spark's readers.
+LMDB (its own files) and Spark's readers do not use the seam; their modules say why.
 Errors: OSError passes through, except that a full disk is `StoreFull` and a held lock `StoreLocked`.
-It has its `errno`: one without comes from a program, and tells nothing of the disk (store/foreign_error.py).
-Threads: all methods may be called from any thread; two writers of one range exclude each other above.
+An OSError of the disk has its `errno`; one without comes from a program (store/foreign_error.py).
+Threads: any thread may call any method; the callers keep two writers away from one range.
 """
 
 from collections.abc import Sequence
@@ -56,28 +56,28 @@ class MappedRegion(Protocol):
 
     @property
     def view(self) -> memoryview:
-        """All bytes, format 'B'. Lent for reading only: writers go through `write` and `publish`."""
+        """All bytes, format 'B'. For reading only: writers use `write` and `publish`."""
         ...
 
     @property
     def address(self) -> int:
-        """Where the first byte lies in memory, for compiled loops that write as `write` does.
+        """The first byte's address in memory, for compiled loops that write as `write` does.
 
-        Good as long as the region. 0 where each write must pass through `write`, or none is allowed.
+        Valid as long as the region. 0 if each write must go through `write`, or none is allowed.
         """
         ...
 
     def write(self, position: int, data: BytesLike) -> None:
         """Put `data` at `position`; durable after `sync`. The range must have been reserved.
 
-        Raises StoreFull where reserved room is not kept; some of the bytes may be there then.
+        Raises StoreFull where reserved room is not kept; some of the bytes may be written then.
         """
         ...
 
     def publish(self, position: int, record: BytesLike) -> None:
-        """Put a record of at least 8 bytes, or several: all but the first 8 bytes, then those.
+        """Write a record of at least 8 bytes, or several: the first 8 bytes last.
 
-        A reader of the same file, in this process or another, sees the whole of it or nothing.
+        A reader of the same file, in this process or another, sees all of it or nothing.
         Raises as `write`.
         """
         ...
@@ -99,7 +99,7 @@ class MappedRegion(Protocol):
         ...
 
     def sync_within(self, timeout_s: float) -> bool:
-        """As `sync`, but no longer than so long; False when time is up: what comes next waits for its end."""
+        """As `sync`, but waits `timeout_s` at most. False if it has not ended: the next sync waits for it."""
         ...
 
     def release_descriptor(self) -> None:
@@ -123,10 +123,10 @@ class FileSystem(Protocol):
     """The file operations that a store needs."""
 
     def keeps_reserved_room(self, path: Path) -> bool:
-        """Whether, in this directory, a write to what was reserved can never lack room.
+        """Whether a write to a reserved range of a file in this directory can never lack room.
 
-        Where not, each `write` and `publish` of a region may raise StoreFull, after a part of the bytes; and
-        no memory that is mapped from there may be written to, which would be a SIGBUS on a full disk.
+        If not, each `write` and `publish` of a region may raise StoreFull, with a part of the bytes written;
+        and mapped memory must not be written to, which would be a SIGBUS on a full disk.
         """
         ...
 
@@ -146,8 +146,8 @@ class FileSystem(Protocol):
     def read_at(self, path: Path, position: int, length_bytes: int) -> bytes:
         """Up to `length_bytes` bytes from `position` on; fewer where the file ends.
 
-        Unlike a mapping, a sector that cannot be read is an OSError and not a SIGBUS: for tools that look at
-        a failing disk. Raises FileNotFoundError.
+        For tools that read a failing disk: a sector that cannot be read is an OSError here, and a SIGBUS in
+        a mapping. Raises FileNotFoundError.
         """
         ...
 
@@ -170,7 +170,7 @@ class FileSystem(Protocol):
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` by `source` in one step; durable after `sync_directory`.
 
-        A directory takes a name that is free.
+        The new name of a directory must be free.
         """
         ...
 
@@ -202,7 +202,7 @@ class FileSystem(Protocol):
         ...
 
     def modified_ms(self, path: Path) -> int:
-        """Time of last modification, epoch ms: the age that retention goes by."""
+        """Time of last modification, epoch ms. Retention takes a file's age from it."""
         ...
 
     def lock(self, path: Path) -> FileLock:

@@ -1,7 +1,7 @@
-"""Trees of files behind the seam: deleting one, copying one, and pieces of files.
+"""Deletes and copies trees of files, and copies pieces of files, through the seam.
 
-For repair and rebuild, which must survive being killed: what is copied is durable on return, and all may be
-done again. A copy leaves out zeros, so that files with holes keep them.
+For repair, rebuild and backup, which may be killed at any moment: each call can be repeated, and says what
+is durable when it returns. Zeros are not copied, so files with holes keep them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from mqstore.store.files.file_system import BytesLike, FileSystem, MappedRegion
 __all__ = ["copy_data", "copy_file", "copy_range", "copy_tree", "delete_tree", "zero_range"]
 
 _CHUNK_BYTES = 4 << 20
-# A queue file of megabytes may hold one entry.
+# Small: a queue file of megabytes may hold one entry.
 _PIECE_BYTES = 128 << 10
 
 
@@ -34,7 +34,7 @@ def delete_tree(file_system: FileSystem, directory: Path) -> None:
 
 
 def copy_tree(file_system: FileSystem, source: Path, target: Path) -> None:
-    """Copy a directory, durably but for the name of `target`."""
+    """Copy a directory; all is durable on return but the name of `target`."""
     file_system.make_directories(target)
     for entry in file_system.list(source):
         if entry.is_directory:
@@ -55,14 +55,14 @@ def copy_file(
 ) -> None:
     """Copy a piece of `source`, or all of it, to a new file; its bytes are durable, its name is not.
 
-    size_bytes: make the file so long, zeros behind what is copied.
+    size_bytes: length of the new file; zeros follow what is copied.
     """
     if not (size_bytes or length_bytes):
         file_system.write(target, b"")
         return
     file_system.delete(target)
     region = file_system.map(target, size_bytes or length_bytes, create=True)
-    # Asked for holes only, which may be longer than any disk; no page of it is touched.
+    # Only searched for holes: no page of it is touched, so it may be longer than any disk.
     holes = file_system.map(source, position + length_bytes, read_only=True)
     at = 0
     while (at := holes.next_data(position + at) - position) < length_bytes:
@@ -85,8 +85,8 @@ def copy_data(
 ) -> MappedRegion | None:
     """Copy the beginning of a sparse file to a new one of `size_bytes`; holes and zeros take no room there.
 
-    Durable once the region that is returned is synced; None for an empty file. on_copied: told the bytes of
-    each piece. Raises FileNotFoundError when the source vanishes meanwhile.
+    Returns the new file's region, None for an empty file; the copy is durable once that is synced. on_copied
+    gets the number of bytes of each piece. Raises FileNotFoundError if the source is deleted meanwhile.
     """
     file_system.delete(target)
     if not size_bytes:
@@ -115,7 +115,7 @@ def copy_range(
     start: int,
     stop: int,
 ) -> None:
-    """Copy bytes to the same place in `target`; what is zero there is left alone."""
+    """Copy bytes to the same place in `target`; chunks of zeros are not written."""
     for at in range(start, stop, _CHUNK_BYTES):
         chunk = bytes(read(at, min(_CHUNK_BYTES, stop - at)))
         if chunk.count(0) < len(chunk):
@@ -124,7 +124,7 @@ def copy_range(
 
 
 def zero_range(region: MappedRegion, start: int, stop: int) -> None:
-    """Zero the bytes from `start` to `stop`; those that are zero already are not touched."""
+    """Zero the bytes from `start` to `stop`; chunks that are zero already are not touched."""
     for at in range(start, stop, _CHUNK_BYTES):
         end = min(at + _CHUNK_BYTES, stop)
         if np.frombuffer(region.view[at:end], np.uint8).any():

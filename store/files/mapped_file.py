@@ -1,7 +1,7 @@
 """A mapped file: one preallocated file of fixed length, as a memoryview and a numpy array.
 
 It keeps two positions, both byte counts from its start: `wrote_position`, up to which bytes are valid,
-and `reserved_position`, up to which the disk has promised room. The writer reserves in windows, so a full
+and `reserved_position`, up to which room is reserved on the disk. The writer reserves in windows, so a full
 disk is an error (StoreFull) before any mapped page is touched, and never a SIGBUS.
 
 It does not know records (commit_log.py) or entries (index/queue/consume_queue.py), nor its neighbours
@@ -27,7 +27,7 @@ from mqstore.store.files.file_system import BytesLike, FileSystem, MappedRegion
 __all__ = ["MappedFile", "MappedFileSettings"]
 
 _CHUNK_BYTES = 1 << 20
-# The piece in which a file system gives room, or a part of it.
+# File systems allocate blocks of this size, or of a multiple of it.
 _BLOCK_BYTES = 4096
 
 
@@ -73,9 +73,9 @@ class MappedFile:
         self.end_offset = self.start_offset + self.size_bytes
         # Written by the owner's one writer, read by everyone.
         self.wrote_position = 0
-        # Written by whoever reserves, under _reserve_lock; 0 means: nothing is known to be reserved.
+        # Written by a thread that reserves, under _reserve_lock. 0: nothing is known to be reserved.
         self.reserved_position = 0
-        # Why the disk had no room when it was last asked for some; None when it had. Under _reserve_lock.
+        # The error of the last reservation; None if that succeeded. Under _reserve_lock.
         self.lack_of_room: StoreFull | None = None
         # Called, if set, when less than half a window is left (CommitLog.reserve_ahead).
         self.on_low_space: Callable[[], None] | None = None
@@ -88,9 +88,9 @@ class MappedFile:
         self._region: MappedRegion | None = self._map(create=True) if create else None
         self._view: memoryview | None = None
         self._array: npt.NDArray[np.uint8] | None = None
-        # Where the writer must look up from its work: to reserve, or to ask for it in time.
+        # A publish beyond this position first has to reserve room, or to ask for it in time.
         self._attention_position = 0
-        # Up to here a publish that failed may have left bytes behind `wrote_position`; 0 where none has.
+        # From `wrote_position` up to here a failed publish may have left bytes; 0 if none has.
         self._stale_end = 0
 
     def _map(self, *, create: bool = False) -> MappedRegion:
@@ -107,14 +107,14 @@ class MappedFile:
 
     @property
     def view(self) -> memoryview:
-        """All bytes of the file, read-only, lent."""
+        """All bytes of the file, read-only. Views keep the mapping alive."""
         if self._view is None:
             self._view = self.region.view.toreadonly()
         return self._view
 
     @property
     def array(self) -> npt.NDArray[np.uint8]:
-        """All bytes of the file as a read-only uint8 array, lent."""
+        """All bytes of the file as a read-only uint8 array. It keeps the mapping alive."""
         if self._array is None:
             self._array = np.frombuffer(self.view, np.uint8)
         return self._array
@@ -127,7 +127,8 @@ class MappedFile:
     def publish(self, record: BytesLike) -> int:
         """Append records, at least 8 bytes, the first 8 of them last; returns where they begin.
 
-        The caller has made sure that they fit. Raises StoreFull; then nothing was written.
+        The caller has made sure that they fit. Raises StoreFull; then `wrote_position` is as before, and
+        `undo_publish` erases what may have been written.
         """
         position = self.wrote_position
         end = position + len(record)
@@ -138,14 +139,14 @@ class MappedFile:
         return position
 
     def undo_publish(self, length_bytes: int) -> None:
-        """Zero what a publish of so many bytes that failed has left; now, or else before the next one.
+        """Zero what a failed publish of `length_bytes` has left: now, or else before the next publish.
 
-        On a file system that keeps no reserved room there may be none for the zeros either.
+        Where reserved room is not kept, there may be none for the zeros now.
         """
         self._stale_end = max(
             self._stale_end, min(self.wrote_position + length_bytes, self.reserved_position)
         )
-        # The next publish will attend to it.
+        # So the next publish erases it first.
         self._attention_position = 0
         with contextlib.suppress(StoreFull):
             self._erase_stale()
@@ -163,7 +164,7 @@ class MappedFile:
         self.region.write(position, data)
 
     def reserve(self, end: int) -> None:
-        """Make sure that the disk has room up to `end`, in whole windows. Raises StoreFull."""
+        """Reserve room on the disk up to `end`, in whole windows. Raises StoreFull."""
         with self._reserve_lock:
             start = max(self.reserved_position, min(self.wrote_position, end))
             if end <= start:
@@ -181,9 +182,9 @@ class MappedFile:
             self._attention_position = wanted if wanted == self.size_bytes else wanted - window // 2
 
     def reserve_next_window(self) -> bool:
-        """Reserve and touch one more window if less than half of one is left; whether it did.
+        """Reserve and populate one more window if less than half of one is left; returns whether it did.
 
-        The first window is left to the first writer, but for one who found no room.
+        The first window is left to the first publish, unless that found no room.
         """
         start = self.reserved_position
         low = start - self.wrote_position <= self._reserve_window_bytes // 2
@@ -195,7 +196,7 @@ class MappedFile:
         return True
 
     def _attend(self, end: int) -> None:
-        # First: as long as it finds no room, each publish comes here.
+        # First: while there is no room for it, each publish comes here.
         self._erase_stale()
         if end > self.reserved_position:
             self.reserve(end)
@@ -208,7 +209,7 @@ class MappedFile:
     def erase_from(self, position: int) -> int:
         """Zero everything from `position` on and sync; returns the number of bytes written.
 
-        Recovery cuts a torn tail with it, so that stale bytes never come back as a record.
+        Recovery erases a torn tail with it, so that stale bytes never become a record again.
         """
         erased = 0
         for at, end in self._pieces_with_data(position, self.size_bytes):
@@ -221,14 +222,14 @@ class MappedFile:
         return erased
 
     def write_again(self, start: int, stop: int) -> None:
-        """Write what is there from `start` to `stop` once more, so that the next sync has it to write."""
+        """Write the bytes from `start` to `stop` again, so that the next sync writes them to the disk."""
         for at, end in self._pieces_with_data(start, stop):
             self.region.write(at, bytes(self.view[at:end]))
 
     def _pieces_with_data(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The blocks that hold data, neighbours together, a megabyte at most, as (begin, end).
+        """Runs of blocks that hold data, a megabyte at most, as (begin, end).
 
-        Those have room on the disk. The others may be holes, and on a full disk a write there is a SIGBUS.
+        These have room on the disk. Other blocks may be holes: on a full disk a write to one is a SIGBUS.
         """
         at = self.region.next_data(start)
         while at < stop:
@@ -243,7 +244,7 @@ class MappedFile:
         self._release_if_one_of_many()
 
     def sync_within(self, timeout_s: float) -> bool:
-        """As `sync`, no longer than so long; whether all is durable."""
+        """As `sync`, but waits `timeout_s` at most; returns whether all is durable."""
         is_durable = self.region.sync_within(timeout_s)
         if is_durable:
             self._release_if_one_of_many()
@@ -264,12 +265,12 @@ class MappedFile:
 
 
 def _find_pieces(data: npt.NDArray[np.uint8], position: int) -> list[list[int]]:
-    """[begin, end] within `data`, which lies at `position` of a file, of the blocks that hold data."""
+    """[begin, end] within `data` of each run of blocks that hold data. `position`: of `data` in its file."""
     head_bytes = min(-position % _BLOCK_BYTES, len(data))
     body_bytes = (len(data) - head_bytes) // _BLOCK_BYTES * _BLOCK_BYTES
     body = data[head_bytes : head_bytes + body_bytes].reshape(-1, _BLOCK_BYTES)
     head_held, tail_held = data[:head_bytes].any(), data[head_bytes + body_bytes :].any()
-    # One for each piece, between two that hold nothing.
+    # One for the head, each block and the tail; one before and one after them.
     held = np.zeros(len(body) + 4, np.bool_)
     held[1], held[2:-2], held[-2] = head_held, body.any(axis=1), tail_held
     changes = np.flatnonzero(held[1:] != held[:-1])

@@ -37,8 +37,8 @@ class MappedFileQueue:
     def load(self) -> None:
         """Find the files of the directory; may be called again to see what another process added.
 
-        Files of length zero at the end are creations that a crash interrupted: they are removed (or, reading
-        only, passed over). Raises SegmentSizeMismatch for any other length, CorruptRecord for a gap; then
+        Files of length zero at the end are creations that a crash interrupted: they are removed (with
+        read_only, ignored). Raises SegmentSizeMismatch for any other length, CorruptRecord for a gap; then
         nothing has been removed.
         """
         with self._files_lock:
@@ -113,8 +113,9 @@ class MappedFileQueue:
     def sync_names(self, already: set[Path]) -> None:
         """Make the names of new files durable, and those of the directories that hold them: queue and topic.
 
-        The directory above those has been made durably, by the opening.
-        already: directories that were synced since all these names are there; passed over, and added to.
+        The opening has made the name of the directory above those durable.
+        already: directories that were synced after these names were made; they are skipped, and what is
+        synced here is added.
         """
         if not self._has_new_names:
             return
@@ -130,10 +131,10 @@ class MappedFileQueue:
             raise
 
     def make_durable(self, from_offset: int, end_offset: int, *, again: bool, is_end: bool) -> None:
-        """Make durable what an earlier process may have left to the kernel: bytes from there on, and names.
+        """Sync what an earlier process may not have synced: bytes from `from_offset` on, and names.
 
-        again: write them once more before the sync, since one that had failed may have left them clean.
-        is_end: the row ends at `end_offset`, so the zeros behind it are synced too; else more follows.
+        again: write them again before the sync, since a sync that failed may have marked their pages clean.
+        is_end: the row ends at `end_offset`, so the zeros behind it are synced too; otherwise more follows.
         """
         for mapped_file in self.files:
             if mapped_file.end_offset > from_offset and (is_end or mapped_file.start_offset < end_offset):

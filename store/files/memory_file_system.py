@@ -104,7 +104,7 @@ class MemoryFileSystem:
         self._files: dict[Path, bytearray] = {}
         self._modified_ms: dict[Path, int] = {}
         self._directories: set[Path] = set()
-        # The file of each lock by its name; a lock on a file that was deleted is in nobody's way.
+        # The file of each lock by its name. A lock on a file that was deleted excludes nobody.
         self._locked: dict[Path, bytearray] = {}
 
     def keeps_reserved_room(self, path: Path) -> bool:

@@ -1,17 +1,17 @@
-"""The lock on the real disk: byte 0 of a file, in a way that no copy of that file can take away.
+"""The lock on the real disk: byte 0 of a file, by a lock that survives when the process copies that file.
 
-It shuts out, and is shut out by, whoever takes a POSIX record lock on that byte: Java's FileChannel, hence a
-broker, and earlier releases of mqstore. It is an open file description lock (F_OFD_SETLK), which conflicts
-with POSIX locks of other processes and lasts until this very descriptor is given back. A POSIX lock would
-vanish as soon as *any* descriptor of the file is closed in the process: after `shutil.copytree` of the
-directory a second writer would come in. (To hold both is impossible: they conflict within a process too.)
+It is an open file description lock (F_OFD_SETLK). It conflicts with POSIX record locks of other processes,
+which Java's FileChannel, hence a broker, and earlier releases of mqstore take. It lasts until its own
+descriptor is closed. A POSIX lock would vanish as soon as the process closes *any* descriptor of the file:
+after `shutil.copytree` of the directory a second writer could open it. (No process can hold both kinds: they
+conflict within a process too.)
 
-The system does not tell the process that holds such a lock, so the file says it: `lock`, as RocketMQ writes,
-then the process id; `release` cuts it back. A file system without these locks gets a POSIX lock; `loss` then
-takes it again if it vanished, and sees by the file's time whether somebody else had it meanwhile.
+The system does not name the process that holds such a lock, so the file does: `lock`, as RocketMQ writes,
+then the process id; `release` removes the id. On a file system without these locks a POSIX lock is taken.
+`loss` then takes it again if it vanished, and sees by the file's time whether another process held it.
 
-A forked child inherits the descriptor and with it the lock. The child closes its copy right after the fork,
-which leaves the parent's lock alone, and holds nothing.
+A forked child inherits the descriptor and with it the lock. It closes its copy right after the fork: the
+parent keeps the lock, and the child holds none.
 Page: docs/decisions/0013-the-lock-survives-a-copy.md. Threads: any.
 """
 
@@ -41,9 +41,9 @@ _HELD_ERRORS = (errno.EACCES, errno.EAGAIN)
 class OsFileLock:
     """An exclusive lock on byte 0 of a file, and its entry in the registry of this process."""
 
-    # Held while a lock is taken, looked at or given back.
+    # Held while a lock is taken, checked or released.
     _guard: ClassVar = threading.RLock()
-    # The locks of this process by (device, inode): POSIX locks would let a second one in. Under _guard.
+    # The locks of this process by (device, inode): it could take a POSIX lock twice. Under _guard.
     _held: ClassVar[weakref.WeakValueDictionary[tuple[int, int], "OsFileLock"]] = (
         weakref.WeakValueDictionary()
     )
@@ -76,8 +76,8 @@ class OsFileLock:
             self._held[self._key] = self
 
     def _refuse_second_lock(self, path: Path) -> None:
-        # Asked with stat, not open: closing a second descriptor would drop a POSIX lock.
-        # What is there instead of a file, opening it says.
+        # By stat, not open: closing a second descriptor would drop a POSIX lock. If something else is in
+        # the place of the file, opening it says so.
         with suppress_system_error(OSError):
             status = path.stat()
             if (status.st_dev, status.st_ino) in self._held:
@@ -94,14 +94,14 @@ class OsFileLock:
                 return "its lock file was deleted"
             except OSError as error:
                 raise_foreign(error)
-                # A disk that fails, or a directory that may not be looked into, tells nothing.
+                # A disk that fails, or a directory that may not be read, does not mean that the lock is lost.
                 return None
             if (status.st_dev, status.st_ino) != self._key:
                 return "its lock file was replaced by another"
             return None if self._survives_a_close else self._take_again(status)
 
     def _take_again(self, status: os.stat_result) -> str | None:
-        """A POSIX lock may have vanished since: take it once more, unless somebody else had it."""
+        """Take a POSIX lock again, which may have vanished. Returns how it was lost, or None."""
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
@@ -117,11 +117,11 @@ class OsFileLock:
         with self._guard:
             descriptor = self._descriptor
             if descriptor >= 0:
-                # Wherever an interrupt (Ctrl-C) comes, the descriptor is closed, and once.
+                # The descriptor is closed exactly once, wherever an interrupt (Ctrl-C) arrives.
                 try:
                     self._held.pop(self._key, None)
-                    # As RocketMQ leaves it. Unlocked by word too, for a child that was not made by Python
-                    # has a copy of the descriptor, which would keep the lock.
+                    # As RocketMQ leaves it. Unlocked by a call too: a child that Python did not fork has a
+                    # copy of the descriptor, which would keep the lock.
                     with suppress_system_error(OSError):
                         os.ftruncate(descriptor, len(_TEXT))
                     if self._survives_a_close:
@@ -131,13 +131,13 @@ class OsFileLock:
                     os.close(descriptor)
 
     def __del__(self) -> None:
-        # An interrupt may end who asked for the lock before it has it.
+        # An interrupt may end the caller before it has the object.
         if getattr(self, "_key", None) is not None:
             self.release()
 
     @classmethod
     def _forget_all(cls) -> None:
-        """In a forked child: nothing is held here, and a thread of the parent may have had the guard."""
+        """In a forked child: hold no lock, and replace the guard, which a thread of the parent may hold."""
         cls._guard = threading.RLock()
         for lock in list(cls._held.values()):
             descriptor, lock._descriptor = lock._descriptor, -1
@@ -150,7 +150,7 @@ os.register_at_fork(after_in_child=OsFileLock._forget_all)
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock byte 0; whether the lock survives that another descriptor of the file is closed."""
+    """Lock byte 0; returns whether the lock survives when another descriptor of the file is closed."""
     try:
         _set_lock(descriptor, fcntl.F_WRLCK)
     except OSError as error:
@@ -167,7 +167,7 @@ def _set_lock(descriptor: int, kind: int) -> None:
 
 
 def _holder_pid(descriptor: int) -> int | None:
-    """Who holds the lock: the system tells of a POSIX lock, the file of ours; None where neither does."""
+    """The process that holds a POSIX lock, by the system, or a lock of ours, by the file; None if unknown."""
     question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
     answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
     if answer[0] == fcntl.F_UNLCK:

@@ -10,7 +10,7 @@ of a page, as a SIGBUS, which ends the process; there the store writes by calls,
     btrfs, zfs, bcachefs, f2fs write to a new place each time: promise nothing
     all others                 are not known, so nothing is promised
 
-Asked of a descriptor or a directory each time, for a few microseconds: what is mounted may change.
+This is determined each time, in a few microseconds: mounts may change.
 Linux only (statfs, XFS_IOC_FSGEOMETRY, /proc/self/mountinfo). Threads: any.
 """
 
@@ -68,7 +68,7 @@ def _has_reflink(descriptor: int) -> bool:
 
 
 def _upper_keeps_it(descriptor: int) -> bool:
-    """Ask the upper directory of an overlay; in a container it is seldom to be seen."""
+    """Ask the upper directory of an overlay. In a container it is seldom visible: then False."""
     try:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         upper = _upper_of(path, Path("/proc/self/mountinfo").read_text())
@@ -79,20 +79,20 @@ def _upper_keeps_it(descriptor: int) -> bool:
         raise_foreign(error)
         return False
     try:
-        # Another directory may have that name here; the numbers of inodes differ in any case.
-        is_same = _looks(found) == _looks(descriptor)
+        # Another directory may have that name here. Inode numbers do not help: they always differ.
+        is_same = _attributes(found) == _attributes(descriptor)
         return is_same and _type_of(found) != _OVERLAY and keeps_reserved_room(found)
     finally:
         os.close(found)
 
 
-def _looks(descriptor: int) -> tuple[int, ...]:
+def _attributes(descriptor: int) -> tuple[int, ...]:
     status = os.fstat(descriptor)
     return status.st_mode, status.st_uid, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _upper_of(path: Path, mounts: str) -> Path | None:
-    """Where the file of an overlay lies in its upper directory, by the last and longest mount above it."""
+    """The path of an overlay's file in the upper directory, by the last of the longest mounts above it."""
     best: tuple[int, Path] | None = None
     for line in mounts.splitlines():
         mounted, _, described = line.partition(" - ")

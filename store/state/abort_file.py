@@ -1,4 +1,4 @@
-"""The file `abort`: there while a writer is at work, so one that is found at opening tells of a crash.
+"""The file `abort`: it exists while a writer has the store open. Found at an opening, it means a crash.
 
 Holds the writer's process id as text. Source: DefaultMessageStore#createTempFile, #shutdown.
 Durability: both its creation and its removal are durable on return.
@@ -24,12 +24,12 @@ class AbortFile:
         return self._file_system.exists(self._path)
 
     def create(self) -> None:
-        """Say that a writer is at work."""
+        """Mark the store as open for writing."""
         self._file_system.write(self._path, str(os.getpid()).encode())
         self._file_system.sync(self._path)
         self._file_system.sync_directory(self._path.parent)
 
     def delete(self) -> None:
-        """Say that the writer has closed the store, everything durable."""
+        """Mark the store as closed; everything in it is durable."""
         self._file_system.delete(self._path)
         self._file_system.sync_directory(self._path.parent)

@@ -1,8 +1,8 @@
-"""The file `checkpoint`, which tells a RocketMQ broker how far log and queues were durable.
+"""The file `checkpoint`: up to which store times log and queues are durable, for a RocketMQ broker.
 
-Written behind the log and the queues, never ahead: the timestamps come from what was synced before.
-Our own recovery goes by offsets instead (recovery_point_file.py); this one serves the broker that opens the
-directory after us, and is where we begin in a directory that only a broker has written.
+It is written only after log and queues were synced, with timestamps of what was synced. Our own recovery
+uses offsets instead (recovery_point_file.py). The checkpoint is for a broker that opens the directory after
+us. Our recovery begins from it in a directory that only a broker has written.
 Durability: when `save` returns. Threads: any.
 """
 
@@ -45,7 +45,7 @@ class CheckpointFile:
     ) -> None:
         """Write and sync the timestamps that are ours; the other fields stay as they were found.
 
-        0 stands for: no message since the store was opened, so the timestamp stays as it is too.
+        0 means: no message since the store was opened. Such a timestamp is not changed either.
         """
         ours = {
             "physic_msg_timestamp": physic_msg_timestamp,

@@ -1,7 +1,7 @@
 """The data version: the stamp that a state file carries to tell a newer state from an older one.
 
-A broker compares it to see whether a replica's copy is stale; mqstore keeps it going and reads
-nothing into it. Immutable: owners replace theirs under their own lock. No I/O.
+A broker compares it to see whether a replica's copy is stale; mqstore advances it, but
+never compares it. Immutable: owners replace theirs under their own lock. No I/O.
 Source: DataVersion of Apache RocketMQ; page: docs/format/state_files.md.
 """
 

@@ -17,8 +17,8 @@ renamed to X.json was synced in 3, and what is renamed to .bak is the X.json of 
 An X.json that was found missing, empty or unreadable is *not* kept: then step 4 is left out, so that
 the good .bak outlives it.
 
-A reader takes X.json if it decodes, else .bak; one that exists while none decodes is an error and
-never an empty start. Reading changes nothing on disk. Nothing is saved before a load has succeeded:
+A reader takes X.json if it decodes, else .bak. If one of them exists and none decodes, that is an
+error and never an empty start. Reading changes nothing on disk. Nothing is saved before a load has succeeded:
 a state that was never read would be overwritten by an empty one (rocketmq issue 6881).
 
 It does not know what the bytes mean (state_file_format.py), nor when to save (the file's owner).
@@ -80,10 +80,10 @@ class StateFile:
         return self.save_snapshot(lambda: text)
 
     def save_snapshot(self, snapshot: Callable[[], bytes]) -> bool:
-        """As `save`, with the bytes taken while no other save can come between.
+        """As `save`, with bytes that `snapshot` returns while no other save can run.
 
         Raises OSError or StoreFull; the state on disk is then the old one or the new one, whole. Raises
-        what `refuse` was told.
+        the error of `refuse`.
         """
         with self._lock:
             self.check_open()
@@ -106,13 +106,13 @@ class StateFile:
     def refuse(self, reason: Callable[[], StoreError]) -> None:
         """From now on refuse saves with the error that `reason` makes; waits for a save that is under way.
 
-        For a store that gives its directory back: the file may belong to another writer afterwards.
+        For a store that releases its directory: afterwards the file may belong to another writer.
         """
         with self._lock:
             self._refusal = reason
 
     def check_open(self) -> None:
-        """Raise what `refuse` was told, if it was."""
+        """Raise the error of `refuse`, if that was called."""
         if self._refusal is not None:
             raise self._refusal()
 
@@ -148,12 +148,12 @@ class StateFile:
         file_system.make_directories(self.path.parent)
         temporary = write_temporary(file_system, self.path, text)
         if self._current is not None:
-            # Should the next step fail, X.json is gone and must not be asked for again.
+            # Once it is renamed, X.json is gone, and must not be renamed again if a later step fails.
             self._current = None
             file_system.rename(self.path, self.backup_path)
         file_system.rename(temporary, self.path)
         file_system.sync_directory(self.path.parent)
-        # Last: until its name is durable, the same state must be saved again by whoever asks for it.
+        # Last: until its name is durable, a save of the same state must write it again.
         self._current = text
 
 
