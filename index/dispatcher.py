@@ -14,7 +14,8 @@ import threading
 from typing import Protocol
 
 from mqstore.store.errors import CorruptRecord
-from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.log_reader import LogChunk
 
 __all__ = ["DEFAULT_LIMIT_BYTES", "Dispatcher", "Sink"]
 

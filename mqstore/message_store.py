@@ -52,6 +52,7 @@ from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutColumnsResult, PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.progress import Progress
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
 from mqstore.store_counters import StoreCounters
 from mqstore.store_layout import StoreLayout
 from mqstore.store_parts import StoreParts
@@ -68,8 +69,8 @@ __all__ = ["MessageStore"]
 
 _logger = logging.getLogger(__name__)
 
-# Parts of a store that are values, and stay good in a forked child.
-_HARMLESS = (StoreParts, StoreConfig, StoreLayout, DelayLevels, RecoveryReport)
+# Parts of a store that stay good in a forked child: values, and an event that nobody waits for there.
+_HARMLESS = (StoreParts, StoreConfig, StoreLayout, DelayLevels, RecoveryReport, AutoResetEvent)
 
 
 class MessageStore:
@@ -665,7 +666,8 @@ class MessageStore:
         self._ending = lambda: StoreForked(self.path, opener_pid)
         leave_to_parent(dict(vars(self)))
         not_ours = (self._parts.lock, self._parts.file_system, self._parts.clock)
-        for part in (*vars(self._parts).values(), *vars(self).values()):
+        log = self._parts.commit_log
+        for part in (*vars(log).values(), *vars(self._parts).values(), *vars(self).values()):
             is_ours = type(part).__module__.startswith("mqstore.")
             # The lock has seen to itself; the file system and the clock may be the caller's.
             is_left = part in not_ours or isinstance(part, _HARMLESS)

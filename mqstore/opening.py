@@ -45,9 +45,10 @@ from mqstore.store_parts import (
     KeyFeed,
     OpeningContext,
     StoreParts,
+    load_consume_queues,
+    make_consume_queues,
     open_checkpoint,
     open_commit_log,
-    open_consume_queues,
     open_index_files,
     open_own_key_index,
     open_queue_manifest,
@@ -140,8 +141,9 @@ class _Opening:
         topics, groups, consumer_offsets = open_state_files(self._context)
         checkpoint = open_checkpoint(self._context)
         recovery_point = open_recovery_point(self._context)
-        commit_log = open_commit_log(self._context)
-        consume_queues = open_consume_queues(self._context, commit_log.min_offset, topics)
+        consume_queues = make_consume_queues(self._context, topics)
+        commit_log = open_commit_log(self._context, consume_queues.next_queue_offset)
+        load_consume_queues(self._context, consume_queues, commit_log.min_offset)
         self._context = context = with_index_file_size(self._context)
         queue_names = open_queue_manifest(context)
         start_offset = find_start(

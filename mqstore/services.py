@@ -66,7 +66,9 @@ class Services:
             parts.commit_log, parts.file_system, parts.config, parts.clock, self._needed_from_offset
         )
         self._group_commit = Service("group-commit", _WOKEN_INTERVAL_MS, flusher.commit_group)
-        self._reserve = Service("reserve", _WOKEN_INTERVAL_MS, parts.commit_log.reserve_ahead)
+        self._reserve = Service(
+            "reserve", _WOKEN_INTERVAL_MS, parts.commit_log.reserve_ahead, event=parts.commit_log.low_space
+        )
         self.in_order_of_stop = self._make()
         self._wire()
 
@@ -90,11 +92,7 @@ class Services:
         """Set every callback by which a part calls one that it does not know."""
         parts, log = self._parts, self._parts.commit_log
         # Before a segment is added: why the log may not grow.
-        log.may_not_grow = self._lock_watch.look
-        # At the first put to a queue: the number of its next entry.
-        log.first_queue_offset = parts.consume_queues.next_queue_offset
-        # Little reserved room is left. The log hands it on to each segment that it adds.
-        log.on_low_space = self._reserve.wake
+        log.ask_before_growing(self._lock_watch.look)
         # A put asks for a sync and does not wait for it.
         self._flusher.on_pending = self._group_commit.wake
         if parts.index_files is not None:

@@ -44,9 +44,10 @@ __all__ = [
     "KeyFeed",
     "OpeningContext",
     "StoreParts",
+    "load_consume_queues",
+    "make_consume_queues",
     "open_checkpoint",
     "open_commit_log",
-    "open_consume_queues",
     "open_index_files",
     "open_own_key_index",
     "open_queue_manifest",
@@ -212,7 +213,20 @@ def open_queue_manifest(context: OpeningContext) -> QueueManifestFile:
     return queue_names
 
 
-def open_commit_log(context: OpeningContext) -> CommitLog:
+def make_consume_queues(context: OpeningContext, topics: TopicConfigs) -> ConsumeQueueStore:
+    """The queues of a log; nothing is read as yet."""
+    return ConsumeQueueStore(
+        context.file_system,
+        context.layout.consume_queues,
+        context.config,
+        context.directory.delays.as_array(),
+        read_only=context.read_only,
+        after_crash=context.after_crash,
+        without_queues=topics.without_queues,
+    )
+
+
+def open_commit_log(context: OpeningContext, first_queue_offset: Callable[[str, int], int]) -> CommitLog:
     """The log with its segments; its end is not known yet. Raises SegmentSizeMismatch, CorruptRecord."""
     commit_log = CommitLog(
         context.file_system,
@@ -220,28 +234,18 @@ def open_commit_log(context: OpeningContext) -> CommitLog:
         context.config,
         context.clock,
         read_only=context.read_only,
+        first_queue_offset=first_queue_offset,
     )
     commit_log.load()
     return commit_log
 
 
-def open_consume_queues(context: OpeningContext, min_offset: int, topics: TopicConfigs) -> ConsumeQueueStore:
-    """The queues of a log that begins at `min_offset`, as on disk. A writer deletes leftovers first."""
-    layout, directory = context.layout, context.directory
+def load_consume_queues(context: OpeningContext, consume_queues: ConsumeQueueStore, min_offset: int) -> None:
+    """Find the queues of a log that begins at `min_offset`, as on disk. A writer deletes leftovers first."""
     if not context.read_only:
-        queue_bytes = context.config.mapped_file_size_consume_queue
-        delete_leftovers(context.file_system, layout.consume_queues, queue_bytes, directory.deleted)
-    consume_queues = ConsumeQueueStore(
-        context.file_system,
-        layout.consume_queues,
-        context.config,
-        directory.delays.as_array(),
-        read_only=context.read_only,
-        after_crash=context.after_crash,
-        without_queues=topics.without_queues,
-    )
+        directory, queue_bytes = context.layout.consume_queues, context.config.mapped_file_size_consume_queue
+        delete_leftovers(context.file_system, directory, queue_bytes, context.directory.deleted)
     consume_queues.load(min_offset)
-    return consume_queues
 
 
 def with_index_file_size(context: OpeningContext) -> OpeningContext:

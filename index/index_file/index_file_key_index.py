@@ -38,7 +38,8 @@ from mqstore.store.clock import END_OF_TIME_MS, Clock
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import is_foreign, raise_foreign
-from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.log_reader import LogChunk
 from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["IndexFileKeyIndex"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
 from mqstore.index.keys.sorted_run import SortedRun, merge_count
-from mqstore.store.log.commit_log import LogChunk
+from mqstore.store.log.log_reader import LogChunk
 
 __all__ = ["KeyBuffer"]
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from mqstore.store.clock import END_OF_TIME_MS
-from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.log_reader import LogChunk
 from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["KeyIndex", "has_key", "key_hash", "message_with_key"]

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from mqstore.index.keys.key_index import message_with_key
 from mqstore.store.clock import END_OF_TIME_MS
-from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.log_reader import LogChunk
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES, FIXED_BYTES
 from mqstore.store.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK

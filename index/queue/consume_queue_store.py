@@ -30,7 +30,8 @@ from mqstore.store.files.file_names import row_entries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.foreign_error import is_foreign
-from mqstore.store.log.commit_log import CommitLog, LogChunk
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.log_reader import LogChunk
 
 __all__ = ["ConsumeQueueStore", "is_queue_name"]
 

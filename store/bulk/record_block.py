@@ -1,7 +1,7 @@
 """The record block: encoded records, one behind the other, on their way into the log.
 
 It is made without a lock (columns_encoder.py, or `of_messages`), completed under the append lock by
-store/log/commit_log.py, which then copies it into a segment in one piece. Then its buffer may be used again
+store/log/log_appender.py, which then copies it into a segment in one piece. Then its buffer may be used again
 (buffer_pool.py); the places stay.
 Threads: one owner at a time; nothing in it is shared.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.message.message_encoder import EncodedMessage
-from mqstore.store.record.record_format import BLANK_MIN_BYTES, encode_from
+from mqstore.store.record.record_format import encode_from
 
 __all__ = ["AppendedBlock", "RecordBlock"]
 
@@ -71,13 +71,6 @@ class RecordBlock:
             list(numbers),
             np.array(groups, np.int32),
         )
-
-    def end_of_rows_within(self, first: int, room_bytes: int) -> int:
-        """The row behind the last of those from `first` on that fit into the end of a segment (I5)."""
-        end = int(self.starts[first]) + room_bytes - BLANK_MIN_BYTES
-        if self.starts[-1] <= end:
-            return len(self)
-        return max(first, int(np.searchsorted(self.starts, end, side="right")) - 1)
 
     def bytes_of(self, first: int, stop: int) -> memoryview:
         """The records of the rows from `first` to before `stop`."""

@@ -51,6 +51,9 @@ class MappedFileSettings:
     """The row can be rebuilt, and a store has thousands of such rows: descriptors are released after each
     use, and new names are durable after `MappedFileQueue.sync_names`, not on creation."""
 
+    on_low_space: Callable[[], None] | None = None
+    """Called by the writer when less than half a reserved window is left (CommitLog.reserve_ahead)."""
+
     after_crash: bool = False
     """The last writer did not close the store: a derived row then ends before its first file that is missing
     or empty. What follows is derived again."""
@@ -77,11 +80,10 @@ class MappedFile:
         self.reserved_position = 0
         # The error of the last reservation; None if that succeeded. Under _reserve_lock.
         self.lack_of_room: StoreFull | None = None
-        # Called, if set, when less than half a window is left (CommitLog.reserve_ahead).
-        self.on_low_space: Callable[[], None] | None = None
         self._file_system = file_system
         self._reserve_window_bytes = settings.reserve_window_bytes
         self._read_only = settings.read_only
+        self._on_low_space = settings.on_low_space
         self._is_one_of_many = settings.is_derived_row
         self._reserve_lock = threading.Lock()
         self._map_lock = threading.Lock()
@@ -203,8 +205,8 @@ class MappedFile:
         else:
             self._attention_position = self.reserved_position
         assert end <= self.reserved_position, (end, self.reserved_position)  # I4
-        if self.on_low_space is not None:
-            self.on_low_space()
+        if self._on_low_space is not None:
+            self._on_low_space()
 
     def erase_from(self, position: int) -> int:
         """Zero everything from `position` on and sync; returns the number of bytes written.

@@ -16,12 +16,20 @@ __all__ = ["Service"]
 class Service:
     """Calls `run_once` every `period_ms`, or at once when woken."""
 
-    def __init__(self, name: str, period_ms: int, run_once: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        period_ms: int,
+        run_once: Callable[[], object],
+        *,
+        event: AutoResetEvent | None = None,
+    ) -> None:
+        """event: what wakes it besides `wake`; no other thread may wait for it."""
         self.name = name
         self.error: Exception | None = None
         self._period_s = period_ms / 1000
         self._run_once = run_once
-        self._event = AutoResetEvent()
+        self._event = event or AutoResetEvent()
         self._stopping = False
         self._thread: threading.Thread | None = None
 

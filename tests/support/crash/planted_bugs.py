@@ -27,6 +27,7 @@ from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.log import recovery
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.flusher import Flusher
+from mqstore.store.log.log_appender import LogAppender
 from mqstore.store.record import record_kernels
 from mqstore.store.state.abort_file import AbortFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
@@ -124,9 +125,9 @@ def _publish_whatever_happens() -> contextlib.AbstractContextManager[object]:
     return mock.patch.object(SimulatedRegion, "publish", publish)
 
 
-def _poisoned_by_limits(log: CommitLog, start_offset: int) -> MappedFile:
+def _poisoned_by_limits(appender: LogAppender, start_offset: int) -> MappedFile:
     try:
-        return log.files.append_file(start_offset)
+        return appender._files.append_file(start_offset)
     except LimitReached as error:
         raise OSError(errno.EMFILE, str(error)) from error
 
@@ -244,7 +245,7 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
     ),
     "limit-poisons": PlantedBug(
         "want of a descriptor for a new segment counts as a disk that failed",
-        _replaced(CommitLog, "_add_segment", _poisoned_by_limits),
+        _replaced(LogAppender, "_add_segment", _poisoned_by_limits),
         faults=True,
         fault="EMFILE",
     ),

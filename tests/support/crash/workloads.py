@@ -83,7 +83,7 @@ def _group_commit(witness: Witness, chance: random.Random) -> None:
     baton = Baton(chance)
     log, flusher = store.commit_log, store._flusher
     witness.put("a", 50)
-    log._lock = BatonLock(baton)  # type: ignore[assignment]
+    log._gate._lock = BatonLock(baton)  # type: ignore[assignment]
     flusher._sync_lock = BatonLock(baton, is_owned=True)  # type: ignore[assignment]
     flusher._waiters = BatonWaiters(baton)
     witness.disk.before = lambda what, path: baton.pass_on()

@@ -64,8 +64,6 @@ class DelayedStore:
             **settings,
         )
         self.levels = DelayLevels.parse(levels)
-        self.log = CommitLog(self.file_system, Path("/log"), self.config, self.clock)
-        self._begin_with(log_bytes)
         self.queues = ConsumeQueueStore(
             self.file_system,
             Path("/queues"),
@@ -73,10 +71,17 @@ class DelayedStore:
             DelayHistory.of(self.levels).as_array(),
             read_only=False,
         )
+        self.log = CommitLog(
+            self.file_system,
+            Path("/log"),
+            self.config,
+            self.clock,
+            first_queue_offset=self.queues.next_queue_offset,
+        )
+        self._begin_with(log_bytes)
         self.queues.load()
         self._dispatched_offset = 0
         self.dispatch()
-        self.log.first_queue_offset = self.queues.next_queue_offset
         self._encoder = MessageEncoder(self.config)
         # What the next puts of deliveries do: a call to make first; an error to raise, by topic; or a status
         # to answer.

@@ -24,13 +24,22 @@ class FilledQueues:
     ) -> None:
         self.file_system = file_system
         self.directory = root / "consumequeue"
-        self.small = SmallLog(file_system, root / "commitlog", clock=clock, **settings)
+        self.small = SmallLog(
+            file_system,
+            root / "commitlog",
+            clock=clock,
+            first_queue_offset=self._first_queue_offset,
+            **settings,
+        )
         self.config = self.small.config
         self.log = self.small.log
         self.log.set_end(0, 0)
         self.queues = self.open_queues()
         self.dispatcher = Dispatcher(self.log, self.queues, 0, "consume queues")
-        self.log.first_queue_offset = self.queues.next_queue_offset
+
+    def _first_queue_offset(self, topic: str, queue_id: int) -> int:
+        # The log is there before its queues.
+        return self.queues.next_queue_offset(topic, queue_id)
 
     def open_queues(self, directory: Path | None = None) -> ConsumeQueueStore:
         """Another view of the queues, as a new process would open it."""

@@ -1,5 +1,6 @@
 """A commit log with segments of 128 KiB, and the encoder that belongs to it: ground of the store tests."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,19 @@ class SmallLog:
         *,
         clock: ManualClock | None = None,
         read_only: bool = False,
+        first_queue_offset: Callable[[str, int], int] = lambda topic, queue_id: 0,
         **settings: Any,
     ) -> None:
         self.clock = clock or ManualClock()
         self.config = small_config(**settings)
-        self.log = CommitLog(file_system, directory, self.config, self.clock, read_only=read_only)
+        self.log = CommitLog(
+            file_system,
+            directory,
+            self.config,
+            self.clock,
+            read_only=read_only,
+            first_queue_offset=first_queue_offset,
+        )
         self.log.load()
         self._encoder = MessageEncoder(self.config)
 

@@ -11,7 +11,7 @@ import pytest
 from mqstore.index.dispatcher import Dispatcher
 from mqstore.store.errors import CorruptRecord, StoreFull
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.log.commit_log import LogChunk
+from mqstore.store.log.log_reader import LogChunk
 from support.stores.small_log import SEGMENT_BYTES, SmallLog
 from support.twins.index_kernels import walk
 

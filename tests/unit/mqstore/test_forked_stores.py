@@ -25,6 +25,7 @@ import pytest
 from mqstore import Message, MessageStore, StoreConfig
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.store.errors import StoreClosed, StoreForked, StoreLocked
+from mqstore.store.message.message_encoder import MessageEncoder
 from mqstore.verify.verification import verify
 
 SMALL = StoreConfig(
@@ -123,7 +124,8 @@ def test_all_that_a_child_asks_is_refused(tmp_path: Path, *, read_only: bool) ->
             store.commit_log,
             store.delivery,
         )
-        create, get = topics.create, store.get_message
+        create, get, append, chunk = topics.create, store.get_message, log.append, log.chunk
+        encoded = MessageEncoder(SMALL).encode(Message("a", b"x"))
         pending = None if read_only else store.put_message_async(Message("a", b"pending"))
         asked: dict[str, Callable[[], object]] = {
             "put": lambda: store.put_message(Message("a", b"x")),
@@ -142,7 +144,9 @@ def test_all_that_a_child_asks_is_refused(tmp_path: Path, *, read_only: bool) ->
             "topics": lambda: list(topics),
             "is there": lambda: "a" in topics,
             "commit": lambda: offsets.commit("group", "a", 0, 1),
-            "append": lambda: log.max_offset,
+            "log": lambda: log.max_offset,
+            "append": lambda: append(encoded),
+            "chunk": lambda: chunk(0, 100),
             "status": delivery.status,
             "future": lambda: pending.result() if pending is not None else store.max_offset,
         }

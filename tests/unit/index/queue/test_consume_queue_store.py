@@ -16,7 +16,7 @@ from mqstore.index.queue.queue_manifest_format import decode_queue_names, encode
 from mqstore.store.errors import SegmentSizeMismatch
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from mqstore.store.log.commit_log import LogChunk
+from mqstore.store.log.log_reader import LogChunk
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from support.disks.interrupts import interrupted_at

@@ -32,7 +32,7 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFileSettings
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.store.log.commit_log import LogChunk
+from mqstore.store.log.log_reader import LogChunk
 from support.disks.watched_file_system import WatchedFileSystem
 from support.stores.small_log import small_config
 from support.twins import index_kernels as plain

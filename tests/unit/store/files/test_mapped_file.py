@@ -114,10 +114,15 @@ def test_a_full_disk_is_an_error_before_anything_is_written(free_bytes: int) -> 
     assert memory.free_bytes == 0
 
 
-def test_low_space_is_told_once_half_a_window_is_left(mapped_file: MappedFile) -> None:
+def test_low_space_is_told_once_half_a_window_is_left(file_system: FileSystem, root: Path) -> None:
     """So that someone else can reserve the next window while the writer goes on."""
     told: list[int] = []
-    mapped_file.on_low_space = lambda: told.append(mapped_file.wrote_position)
+    settings = MappedFileSettings(
+        file_size_bytes=SIZE,
+        reserve_window_bytes=WINDOW,
+        on_low_space=lambda: told.append(mapped_file.wrote_position),
+    )
+    mapped_file = MappedFile(file_system, root / file_name(SIZE), settings, create=True)
     for _ in range(WINDOW // 512):
         mapped_file.publish(bytes(512))
     # At the first record, which reserves, and when half of the window is used up.

@@ -1,0 +1,127 @@
+"""The append gate: lets one thread at a time append to the log, and none while appends are refused.
+
+A refusal can be lifted (a full disk, a closed store) or is final: the log is *poisoned*. A disk that fails
+during a step poisons the log, as a failed sync does: what the disk holds then is unknown.
+
+It does not know what a step does (log_appender.py).
+Threads: any. A step runs under one lock; so once `refuse` or `poison` has returned, no append is under way.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from mqstore.store.errors import StoreError, StorePoisoned
+from mqstore.store.foreign_error import raise_foreign
+
+__all__ = ["AppendGate"]
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+# How often a putter lets others run before it blocks on the append lock.
+_YIELDS = 100
+# A record this long is copied without the interpreter's lock: to yield does not help then.
+_LONG_COPY_BYTES = 16 << 10
+
+
+class AppendGate:
+    """The lock of one log, and why appends are refused."""
+
+    def __init__(self, store_path: Path) -> None:
+        """store_path: the directory that the error of a poisoned log names."""
+        self._store_path = store_path
+        self._lock = threading.Lock()
+        # Makes the error that appends raise at the moment; None when they are not refused. Under _lock.
+        self._refusal: Callable[[], StoreError] | None = None
+
+    def guarded(
+        self, step: Callable[[Argument], Result], *, size_of: Callable[[Argument], int] | None = None
+    ) -> Callable[[Argument], Result]:
+        """`step`, called under the lock. size_of: the bytes that it copies, where they are known.
+
+        What is returned raises the error of the refusal. An OSError of `step` poisons the log: StorePoisoned.
+        (A put takes no call more than with these lines in `step` itself; a context manager takes several.)
+        """
+
+        def run(argument: Argument) -> Result:
+            if self._lock.locked() and (size_of is None or size_of(argument) < _LONG_COPY_BYTES):
+                self._let_holder_finish()
+            with self._lock:
+                if self._refusal is not None:
+                    raise self._refusal()
+                try:
+                    return step(argument)
+                except OSError as error:
+                    raise_foreign(error)
+                    raise self._poisoned_by(error) from error
+
+        return run
+
+    def _let_holder_finish(self) -> None:
+        """Yield until the lock is free, a limited number of times.
+
+        A thread that blocks on a lock is handed it while it still has to wait for the interpreter's own lock,
+        and those behind it queue up: from then on each append costs two thread switches.
+        """
+        for _ in range(_YIELDS):
+            time.sleep(0)
+            if not self._lock.locked():
+                return
+
+    def refuse(self, reason: Callable[[], StoreError] | None) -> None:
+        """Refuse appends with the error that `reason` makes, or accept them again with None.
+
+        A poisoned log stays poisoned: later calls change nothing.
+        """
+        with self._lock:
+            if not self.is_poisoned:
+                self._refusal = reason
+
+    def refuse_for_good(self, reason: Callable[[], StoreError]) -> None:
+        """As `poison`, with the error that `reason` makes."""
+        with self._lock:
+            if not self.is_poisoned:
+                self.refuse_for_good_locked(reason)
+
+    def refuse_for_good_locked(self, reason: Callable[[], StoreError]) -> None:
+        """As `refuse_for_good`, within a step."""
+        self._refusal = _Final(reason)
+
+    def poison(self, cause: BaseException) -> None:
+        """Accept no more appends: a sync failed. The first cause stays."""
+        with self._lock:
+            self._poisoned_by(cause)
+
+    def _poisoned_by(self, cause: BaseException) -> StoreError:
+        """As `poison`, under the lock; returns the error to raise."""
+        refusal = self._refusal
+        if not isinstance(refusal, _Final):
+            self._refusal = refusal = _Final(lambda: StorePoisoned(self._store_path, cause))
+        return refusal()
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether appends are refused for good: a sync has failed, or the store's lock was lost."""
+        return isinstance(self._refusal, _Final)
+
+    @property
+    def refusal(self) -> StoreError | None:
+        """The error that the next append would raise, if any."""
+        refusal = self._refusal
+        return refusal() if refusal is not None else None
+
+    def __repr__(self) -> str:
+        return f"AppendGate(refusal={self.refusal!r})"
+
+
+class _Final:
+    """A refusal that cannot be lifted."""
+
+    def __init__(self, reason: Callable[[], StoreError]) -> None:
+        self._reason = reason
+
+    def __call__(self) -> StoreError:
+        return self._reason()

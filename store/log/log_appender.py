@@ -1,0 +1,272 @@
+"""The log appender: gives each record its place and its time, and writes it behind the last one.
+
+A full segment is closed with a BLANK, and the next one is added. Of a list or a block all records are stored
+or none: room for all is reserved before the first is written.
+
+It does not encode properties or check messages (message_encoder.py), nor sync (flusher.py). Who may append,
+and when none may: append_gate.py. Bytes: record_format.py.
+
+Threads: any number, one at a time, within the gate. Durability: none when `append` returns; see flusher.py.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
+from mqstore.store.clock import Clock
+from mqstore.store.config import StoreConfig
+from mqstore.store.errors import StoreError
+from mqstore.store.files.mapped_file import MappedFile
+from mqstore.store.files.mapped_file_queue import MappedFileQueue
+from mqstore.store.log.append_gate import AppendGate
+from mqstore.store.log.log_offsets import LogOffsets
+from mqstore.store.message.message_encoder import EncodedMessage
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.record.record_format import BLANK_MIN_BYTES, encode_blank, encode_from
+from mqstore.store.status import PutMessageStatus
+
+__all__ = ["LogAppender"]
+
+T = TypeVar("T")
+
+_PUT_OK = PutMessageStatus.PUT_OK
+
+
+class LogAppender:
+    """Appends to the log in `files`; its fields are written within the gate."""
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        offsets: LogOffsets,
+        gate: AppendGate,
+        config: StoreConfig,
+        clock: Clock,
+        *,
+        first_queue_offset: Callable[[str, int], int],
+    ) -> None:
+        # Store time of the newest record.
+        self.last_store_timestamp = 0
+        # Asked before a segment is added: why nothing may be written any more, None while it may.
+        self.may_not_grow: Callable[[], StoreError | None] = _may_grow
+        self._files = files
+        self._offsets = offsets
+        self._gate = gate
+        self._now_ms = clock.now_ms
+        self._store_host = config.store_host.encode()
+        self._first_queue_offset = first_queue_offset
+        # Next queue offset of each (topic, queue id) that was put to.
+        self._queue_offsets: dict[tuple[str, int], int] = {}
+        self.append = gate.guarded(self._append_one, size_of=attrgetter("size_bytes"))
+        self.append_all = gate.guarded(self._append_each)
+        self.append_block = gate.guarded(self._append_rows)
+
+    def reserve_ahead(self) -> None:
+        """Reserve and touch the window after the next, off the writer's path. A full disk shows in puts."""
+        current = self._offsets.current
+        if current is not None:
+            current.reserve_next_window()
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message of a queue gets."""
+        return self._next_queue_offset((topic, queue_id))
+
+    def delete_queues(self, is_meant: Callable[[tuple[str, int]], bool], delete: Callable[[int], T]) -> T:
+        """Call `delete` with the log's end, between two appends; then forget how far those queues were.
+
+        The next message of such a queue gets what `first_queue_offset` says. `delete` must be over whole: an
+        OSError in it poisons the log, since the next opening finishes what is left. Raises StorePoisoned,
+        StoreClosed, StoreFull.
+        """
+
+        def step(delete: Callable[[int], T]) -> T:
+            result = delete(self._offsets.max_offset)
+            for queue in [queue for queue in self._queue_offsets if is_meant(queue)]:
+                del self._queue_offsets[queue]
+            return result
+
+        return self._gate.guarded(step)(delete)
+
+    # -- one by one -----------------------------------------------------------------------------------
+
+    def _append_one(self, message: EncodedMessage) -> PutMessageResult:
+        topic, queue_id, size_bytes = message.topic, message.queue_id, message.size_bytes
+        offsets = self._offsets
+        current = offsets.current
+        if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
+            current = self._roll()
+        queue = (topic, queue_id)
+        takes_offset = message.takes_queue_offset
+        try:
+            queue_offset = self._queue_offsets[queue] if takes_offset else 0
+        except KeyError:
+            queue_offset = self._first_queue_offset(topic, queue_id)
+        store_timestamp = self._now_ms()
+        position = current.wrote_position
+        physical_offset = current.start_offset + position
+        born_timestamp = message.born_timestamp
+        record = encode_from(
+            message.template,
+            size_bytes,
+            queue_id,
+            message.body,
+            message.body_crc,
+            queue_offset,
+            physical_offset,
+            store_timestamp if born_timestamp is None else born_timestamp,
+            store_timestamp,
+        )
+        # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
+        # becomes visible, so that an offset is never given twice (I1); `_undo_append` undoes half an append.
+        try:
+            if takes_offset:
+                self._queue_offsets[queue] = queue_offset + 1
+            current.publish(record)
+        except BaseException:
+            self._undo_append(current, position, size_bytes, {queue: queue_offset} if takes_offset else {})
+            raise
+        self.last_store_timestamp = store_timestamp
+        return PutMessageResult(
+            _PUT_OK,
+            topic,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            size_bytes,
+            store_timestamp,
+            offsets.flushed_offset,
+            self._store_host,
+        )
+
+    def _append_each(self, messages: Sequence[EncodedMessage]) -> list[PutMessageResult]:
+        self._reserve_for(list(accumulate((message.size_bytes for message in messages), initial=0)))
+        return [self._append_one(message) for message in messages]
+
+    # -- in a block -----------------------------------------------------------------------------------
+
+    def _append_rows(self, block: RecordBlock) -> AppendedBlock:
+        queue_offsets = np.empty(len(block), np.int64)
+        physical_offsets = np.empty(len(block), np.int64)
+        self._reserve_for(block.starts)
+        store_timestamp, stop = self._now_ms(), 0
+        while stop < len(block):
+            first, current = stop, self._offsets.current or self._roll()
+            stop = _end_of_records_within(block.starts, first, current.size_bytes - current.wrote_position)
+            if stop == first:
+                self._roll()
+                continue
+            base_offset = self._write_rows(current, block, first, stop, store_timestamp, queue_offsets)
+            np.add(block.starts[first:stop], base_offset, out=physical_offsets[first:stop])
+        return AppendedBlock(
+            queue_offsets, physical_offsets, self._offsets.max_offset, self.last_store_timestamp
+        )
+
+    def _write_rows(
+        self,
+        current: MappedFile,
+        block: RecordBlock,
+        first: int,
+        stop: int,
+        store_timestamp: int,
+        queue_offsets: npt.NDArray[np.int64],
+    ) -> int:
+        """Complete and publish the records of some rows of a block, as `_append_one` does with one.
+
+        Returns the physical offset that byte 0 of the block would have.
+        """
+        position = current.wrote_position
+        before = {queue: self._next_queue_offset(queue) for queue in block.queues}
+        base_offset = current.start_offset + position - int(block.starts[first])
+        after = block.complete(
+            first, stop, list(before.values()), queue_offsets, base_offset, store_timestamp
+        )
+        try:
+            self._queue_offsets.update(zip(block.queues, after, strict=True))
+            current.publish(block.bytes_of(first, stop))
+        except BaseException:
+            self._undo_append(current, position, int(block.starts[stop] - block.starts[first]), before)
+            raise
+        self.last_store_timestamp = store_timestamp
+        return base_offset
+
+    # -- both -----------------------------------------------------------------------------------------
+
+    def _next_queue_offset(self, queue: tuple[str, int]) -> int:
+        known = self._queue_offsets.get(queue)
+        return self._first_queue_offset(*queue) if known is None else known
+
+    def _undo_append(
+        self, current: MappedFile, position: int, size_bytes: int, queue_offsets: dict[tuple[str, int], int]
+    ) -> None:
+        """Undoes a failed append, unless its first record is already visible."""
+        if current.wrote_position > position:
+            return
+        self._queue_offsets.update(queue_offsets)
+        # Erase the whole range: a later record of the same length as the first would make the leftover
+        # ones look valid.
+        current.undo_publish(size_bytes)
+
+    def _roll(self) -> MappedFile:
+        """Close the current segment with a BLANK and go on in the next one."""
+        current = self._offsets.current
+        following = self._segment_after(current)
+        if current is not None:
+            remaining = current.size_bytes - current.wrote_position
+            assert remaining == 0 or remaining >= BLANK_MIN_BYTES, remaining  # I5
+            if remaining:
+                # Written before the position moves, in one step: an interrupt in between leaves a BLANK
+                # that the next append overwrites, never a record behind a BLANK.
+                current.write(current.wrote_position, encode_blank(remaining))
+                current.wrote_position = current.size_bytes
+        self._offsets.current = following
+        return following
+
+    def _segment_after(self, current: MappedFile | None) -> MappedFile:
+        """The segment after `current`, or the first one of an empty log; added if it is not there."""
+        start_offset = 0 if current is None else current.end_offset
+        if current is None and self._files.files:
+            return self._files.files[0]
+        return self._files.file_for(start_offset) or self._add_segment(start_offset)
+
+    def _add_segment(self, start_offset: int) -> MappedFile:
+        if (obstacle := self.may_not_grow()) is not None:
+            self._gate.refuse_for_good_locked(lambda: obstacle)
+            raise obstacle
+        return self._files.append_file(start_offset)
+
+    def _reserve_for(self, starts: Sequence[int] | npt.NDArray[np.int64]) -> None:
+        """Create segments and reserve room so that records of these sizes will fit. Raises StoreFull.
+
+        starts: where each record begins, the first at 0, and where the last one ends.
+        """
+        current = self._offsets.current or self._segment_after(None)
+        position, first, count = current.wrote_position, 0, len(starts) - 1
+        stop = _end_of_records_within(starts, first, current.size_bytes - position)
+        while stop < count:
+            current.reserve(current.size_bytes)
+            current = self._segment_after(current)
+            position, first = 0, stop
+            stop = _end_of_records_within(starts, first, current.size_bytes)
+            assert stop > first, (first, current)
+        current.reserve(position + int(starts[stop] - starts[first]))
+
+    def __repr__(self) -> str:
+        return f"LogAppender({self._offsets!r}, {self._gate!r})"
+
+
+def _end_of_records_within(starts: Sequence[int] | npt.NDArray[np.int64], first: int, room_bytes: int) -> int:
+    """The record behind the last of those from `first` on that fit into the end of a segment (I5)."""
+    end = starts[first] + room_bytes - BLANK_MIN_BYTES
+    if starts[-1] <= end:
+        return len(starts) - 1
+    return max(first, bisect_right(starts, end) - 1)
+
+
+def _may_grow() -> None:
+    return None
