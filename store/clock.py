@@ -11,7 +11,7 @@ from typing import Protocol
 __all__ = ["END_OF_TIME_MS", "Clock", "SystemClock"]
 
 END_OF_TIME_MS = 2**63 - 1
-"""A time that no clock reaches: what `no upper bound` means, and the most that a stored time can be."""
+"""A time that no clock reaches: it stands for no upper bound. The greatest time that can be stored."""
 
 
 class Clock(Protocol):

@@ -4,8 +4,9 @@ Names are RocketMQ's (MessageStoreConfig, BrokerConfig) in snake_case, with Rock
 field says otherwise. Derive a variant with `dataclasses.replace(config, flush_disk_type="SYNC_FLUSH")`, or
 read a TOML table with `StoreConfig.from_toml(path)`. Nothing is read from the environment.
 
-Some settings say how a directory is written (REMEMBERED_SETTINGS). One that is not named means: as the
-directory remembers it, and in a new directory the default below. What is in force is `store.config`.
+Some settings say how a directory is written (REMEMBERED_SETTINGS). If one of them is not given, the value
+that the directory remembers holds, and in a new directory the default below. `store.config` has the values
+in force.
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ REMEMBERED_SETTINGS = (
     "message_delay_level",
     "key_index",
 )
-"""The settings that a directory remembers, and answers where they are not named."""
+"""The settings that a directory remembers. Its values hold for those that are not given."""
 
 # (field, least, greatest). RocketMQ's own clamps for the ratios (spec of the commit log, section 16).
 _BOUNDS = (
@@ -92,12 +93,12 @@ class StoreConfig:
     """Bytes of a consume-queue file, rounded up to whole entries of 20. As above."""
 
     max_message_size: int = UnnamedInt(4_194_304)
-    """Largest body in bytes. A segment must hold it with 65,544 bytes to spare. Remembered is the largest
-    that was ever named."""
+    """Largest body in bytes. A segment must hold it with 65,544 bytes to spare. The directory remembers
+    the largest that was ever given."""
 
     message_delay_level: str = UnnamedText("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
-    """The delay of each level, from level 1; units s, m, h, d. Remembered. Another table than before holds
-    for messages put from then on; what waits keeps the time that it was stored with."""
+    """The delay of each level, from level 1; units s, m, h, d. Remembered. A new table holds for messages
+    that are put from then on; messages that wait keep their delivery time."""
 
     enabled_append_prop_crc: bool = True
     """Close each record with a CRC over all of it. RocketMQ's default is off; its readers accept both.
@@ -110,7 +111,7 @@ class StoreConfig:
     """Create a consumer group at its first use."""
 
     default_topic_queue_nums: int = 8
-    """Queues of a topic that is created by itself. (A RocketMQ broker gives such a topic 4.)"""
+    """Queues of a topic that is created automatically. (A RocketMQ broker gives such a topic 4.)"""
 
     file_reserved_time: int = 72
     """Hours that a log segment is kept after its last write."""
@@ -156,7 +157,7 @@ class StoreConfig:
     """How bytes get into the files. auto: through memory mappings where the file system keeps room that was
     reserved (ext4, tmpfs, xfs without reflink), elsewhere (btrfs, zfs, xfs with reflink, all unknown ones)
     by calls, so that a full disk is StoreFull. always: through mappings, for an xfs on which nobody makes
-    reflink copies of the files, as `cp` does by itself. If somebody does, and on btrfs anyway, a full disk
+    reflink copies of the files, as `cp` does by default. If somebody does, and on btrfs anyway, a full disk
     ends the process by SIGBUS; what was acknowledged is kept. never: by calls; docs/benchmarks.md has the
     cost."""
 
@@ -166,7 +167,7 @@ class StoreConfig:
     """Milliseconds between background flushes of the log in ASYNC_FLUSH."""
 
     flush_commit_log_least_pages: int = 4
-    """Dirty 4 KiB pages below which such a flush is left to the next round."""
+    """With fewer dirty 4 KiB pages than this, such a flush is left to the next round."""
 
     flush_commit_log_thorough_interval: int = 10_000
     """Milliseconds after which a flush ignores flush_commit_log_least_pages."""
@@ -190,7 +191,7 @@ class StoreConfig:
     """Milliseconds between rounds of the delivery service: how late a delayed message may be found."""
 
     clean_resource_interval: int = 10_000
-    """Milliseconds between looks at age and disk use of segments."""
+    """Milliseconds between checks of the age of segments and of disk use."""
 
     delete_file_batch_max: int = 10
     """Segments deleted in one such round, at most."""

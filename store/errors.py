@@ -26,23 +26,26 @@
     |- StoreNotFound                  check the path
     |- FilesVanished                  try again, or keep files longer (file_reserved_time)
     |- StoreFull                      make room; puts resume by themselves
-    |  `- BackupFull                  make room for the backup, or name a target on another disk
-    |  `- LimitReached                free descriptors or memory, or raise the limit; the same
+    |  |- BackupFull                  make room for the backup, or name a target on another disk
+    |  `- LimitReached                free descriptors or memory, or raise the limit; puts resume, too
     |- StorePoisoned                  a sync failed: close, check the disk, open again (which recovers)
     |  `- StoreLockLost               stop, find the other writer, verify; then open again
     |- SegmentSizeMismatch            open with the size that the directory was written with
     |- CorruptRecord                  damage before the tail: nothing was deleted; salvage, or restore a copy
-    |  `- RecordIllegal (ValueError)  these bytes, a message that was handed out perhaps, are no whole record
+    |  `- RecordIllegal (ValueError)  these bytes, perhaps of a message that a reader got, are no record
     |- CorruptBody                    the producer's compressed bytes are wrong: read the body as stored
     |- BodyTooLarge                   decompress it with a larger limit, or read it as stored
     |- LogGapTooLong                  a segment's name, or the recovery point, claims too much: move it away
     |- UnknownVersion                 written by a newer release
-    |- FileTooLong (OSError)          a small file that nobody of ours wrote: move it away
+    |- FileTooLong (OSError)          longer than any small file of ours or a broker's: move it away
     |- WrongFileKind (OSError)        something else is in the place of a file or directory: move it away
     |- BackupRefused (ValueError)     name another target
     |- BackupUnfinished               delete it, and make the backup again
     |- RepairRefused                  repair into another directory, or run the interrupted repair again
-    `- StateFileCorrupt               restore the file or its .bak, or delete both to start it anew
+    `- StateFileCorrupt               restore the file or its .bak, or delete both to start from scratch
+
+Further leaves stand where they are raised: QueueOffsetConflict, KeyIndexDamaged and KeyIndexUnusable in
+index/, SendBackRefused in client/, and those of Spark.
 
 Each carries its facts as attributes and builds its message from them, and tells a broker which
 `PutMessageStatus` and `ResponseCode` RocketMQ would answer. Foreign errors (OSError, lmdb.Error)
@@ -150,7 +153,7 @@ class PropertiesIllegal(MessageIllegal):
 
 
 class TimerNotEnabled(MessageIllegal):
-    """The message asks for a time of delivery of its own, and there is no timer here."""
+    """The message asks for a time of delivery, and this store has no timer."""
 
     put_message_status = PutMessageStatus.WHEEL_TIMER_NOT_ENABLE
     response_code = ResponseCode.SYSTEM_ERROR
@@ -185,7 +188,7 @@ class DelayLevelIllegal(ConfigIllegal):
 class SettingContradicted(ConfigIllegal):
     """A setting is not what the directory was written with; nothing was changed.
 
-    value: as given, or as `mqstore/settings` has it. found: what the directory says otherwise.
+    value: as given, or as `mqstore/settings` has it. found: what the directory has instead.
     """
 
     def __init__(self, reason: str, *, path: Path, key: str, value: object, found: object) -> None:
@@ -195,7 +198,7 @@ class SettingContradicted(ConfigIllegal):
 
 
 class TopicNotExist(StoreError):
-    """No such topic, and topics are not created by themselves here."""
+    """No such topic, and auto_create_topic_enable is off."""
 
     response_code = ResponseCode.TOPIC_NOT_EXIST
 
@@ -233,7 +236,7 @@ class AttributeIllegal(StoreError, ValueError):
 
 
 class SubscriptionGroupNotExist(StoreError):
-    """No such consumer group, and groups are not created by themselves here."""
+    """No such consumer group, and auto_create_subscription_group is off."""
 
     response_code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
@@ -264,7 +267,7 @@ class ConsumeNotEnabled(StoreError):
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"consumer group {group!r} may not consume, for its consume_enable is off: let it with "
+            f"consumer group {group!r} may not consume, since its consume_enable is off: allow it with "
             f"store.subscription_groups.create({group!r}, consume_enable=True)"
         )
         self.group = group
@@ -331,7 +334,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another writer holds the directory. `holder_pid` is None where the system does not tell."""
+    """Another writer holds the directory. `holder_pid` is None if it is not known."""
 
     put_message_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
     response_code = ResponseCode.SERVICE_NOT_AVAILABLE
@@ -352,7 +355,7 @@ class StoreNotFound(StoreError):
 
 
 class FilesVanished(StoreError):
-    """Files were deleted faster than a reader could list and look into them; nothing was changed."""
+    """Files were deleted faster than a reader could list and read them; nothing was changed."""
 
     def __init__(self, path: Path, name: str, attempts: int) -> None:
         super().__init__(
@@ -394,7 +397,7 @@ class LimitReached(StoreFull):
 
 
 class BackupFull(StoreFull):
-    """The target's disk has no room for the backup, which was deleted; the store itself goes on."""
+    """The target's disk has no room for the backup, which was deleted; the store itself is not affected."""
 
     def __init__(self, path: Path, wanted_bytes: int, reason: str) -> None:
         StoreError.__init__(
@@ -446,7 +449,7 @@ class StorePoisoned(StoreError):
 
 
 class StoreLockLost(StorePoisoned):
-    """The writer's lock protects the directory no more; nothing is written to it any more."""
+    """The writer has lost its lock on the directory, and writes nothing more."""
 
     def __init__(self, path: Path, how: str) -> None:
         StoreError.__init__(
@@ -493,7 +496,7 @@ class CorruptRecord(StoreError):
 
 
 class CorruptBody(StoreError):
-    """The body of a record, which is whole, is not what its sys flag says: compressed so by its producer."""
+    """A body is not compressed as its sys flag says. The record is whole: its producer sent it so."""
 
     def __init__(self, physical_offset: int, compression: str, stored_bytes: int, reason: str) -> None:
         super().__init__(
@@ -523,7 +526,7 @@ class BodyTooLarge(StoreError):
 
 
 class RecordIllegal(CorruptRecord, ValueError):
-    """Bytes that should be one record are none. They do not tell which file they are from: path is None."""
+    """Bytes that should be one record are none. Their file is not known here: path is None."""
 
     def __init__(self, expected: str, found: str) -> None:
         StoreError.__init__(
@@ -538,13 +541,13 @@ class RecordIllegal(CorruptRecord, ValueError):
 
 
 class LogGapTooLong(StoreError):
-    """More segments are missing than can be believed: a number lies; nothing was changed."""
+    """More segments are missing than is plausible, so some number is wrong; nothing was changed."""
 
     def __init__(self, start_offset: int, end_offset: int, segments: int) -> None:
         super().__init__(
             f"physical offsets {start_offset} to {end_offset} of the log are missing, {segments:,} segments, "
-            "between its files, or before the end that mqstore/recovery-point tells of. Restore them, or "
-            "move away what claims that they were there: the file with the higher name, or that point"
+            "between its files, or before the end that mqstore/recovery-point records. Restore them, or "
+            "move away what says that they existed: the file with the higher name, or that point"
         )
         self.start_offset = start_offset
         self.end_offset = end_offset
@@ -567,7 +570,7 @@ class StateFileCorrupt(StoreError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
             f"{path} and its .bak cannot be read: {reason}. Restore one of them from a copy, or delete "
-            "both to start this state anew"
+            "both to start this state from scratch"
         )
         self.path = path
         self.reason = reason
@@ -586,7 +589,7 @@ class FileTooLong(StoreError, OSError):
 
 
 class WrongFileKind(StoreError, OSError):
-    """In the place of a file is none: a FIFO, a device, a directory. Or a file in that of a directory."""
+    """A FIFO, a device or a directory is in the place of a file, or a file in that of a directory."""
 
     def __init__(self, path: Path, found: str, expected: str = "a regular file") -> None:
         super().__init__(f"{path} is {found}, where {expected} belongs: move it away, or restore the store")

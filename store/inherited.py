@@ -1,9 +1,9 @@
-"""What a forked child has inherited of a parent's open store: left alone, and refusing all that it is asked.
+"""What a forked child inherits of a parent's open store: it is never cleaned up, and every call is refused.
 
 A fork copies the memory and one thread. Locks that other threads held stay held for ever in the child, and
 mapped files, LMDB's tables and descriptors are the parent's: a finalizer that waits, writes or aborts would
-hang the child or harm the parent. So the child takes nothing down. Parts of a store are disarmed: they
-have no method left, and their fields are never given back, not even at the end of the interpreter.
+hang the child or harm the parent. So the child runs none. Parts of a store are disarmed: they have no method
+left, and their fields are never released, not even at the end of the interpreter.
 
 Which parts: mqstore/forked_stores.py. Threads: runs right after a fork, when there is one thread.
 """
@@ -18,7 +18,7 @@ __all__ = ["disarm", "leave_to_parent"]
 
 
 class _Refusing:
-    """The methods of a part in a child: whatever is asked for, the error comes."""
+    """The methods of a part in a child: each raises the error."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -47,7 +47,7 @@ _METHODS = {name: method for name, method in vars(_Refusing).items() if callable
 
 
 def disarm(part: object, reason: Callable[[], StoreError]) -> None:
-    """Take methods and fields of `part` away: who still has it gets the error that `reason` makes."""
+    """Remove methods and fields of `part`: any use of it raises the error that `reason` makes."""
     kind, fields = type(part), vars(part)
     if "reason" not in fields:
         leave_to_parent(dict(fields))
@@ -58,5 +58,5 @@ def disarm(part: object, reason: Callable[[], StoreError]) -> None:
 
 
 def leave_to_parent(thing: object) -> None:
-    """Keep `thing` until the process has ended, the end of the interpreter included."""
+    """Keep `thing` alive until the process ends, also through the end of the interpreter."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

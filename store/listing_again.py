@@ -1,8 +1,8 @@
-"""What a reader does when a file that it has listed is gone: it lists again.
+"""Lists files again when one that was listed is gone.
 
-Beside a writer, retention deletes the oldest files of the log and of the queues at any moment, also between a
-reader's listing of them and its first look into one. The next listing has them no more. It does not take long
-unless files are deleted faster than they can be listed, so it is tried a few times and then given up.
+While a writer runs, retention may delete the oldest files of the log and of the queues at any moment, also
+between a reader's listing and its first look into a file. The next listing no longer has them. This takes few
+attempts, unless files are deleted faster than they can be listed; so after some the reader gives up.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ ATTEMPTS = 10
 
 
 def listing_again(root: Path, read: Callable[[], T]) -> T:
-    """What `read` returns; it lists first, and is called again when a file is gone. Raises FilesVanished."""
+    """What `read` returns. It lists files first, and is called again if one is gone. Raises FilesVanished."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
