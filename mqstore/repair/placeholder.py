@@ -17,13 +17,8 @@ from typing import Final
 
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.properties_format import REAL_QID, REAL_TOPIC
-from mqstore.store.record.record_format import (
-    CRC_PROPERTY_BYTES,
-    FIXED_BYTES,
-    HEADER_BYTES,
-    encode_record,
-    encode_topic,
-)
+from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, FIXED_BYTES, HEADER_BYTES, encode_topic
+from mqstore.store.record.record_template import encode_record
 from mqstore.store.record.sys_flag import TRANSACTION_ROLLBACK
 
 __all__ = ["FILLER_TOPIC", "LOST", "MIN_FILLER_BYTES", "filler", "least_bytes", "placeholder"]
@@ -108,22 +103,22 @@ def _record(
     topic_field, magic = encode_topic(topic)
     body = bytes(size_bytes - _bytes_of(topic_field, properties, has_crc))
     record = encode_record(
-        magic,
-        topic_field,
-        body,
-        properties,
-        queue_id,
-        0,
-        queue_offset,
-        physical_offset,
-        sys_flag,
-        store_timestamp,
-        _HOST,
-        store_timestamp,
-        _HOST,
-        0,
-        0,
-        has_crc,
+        magic=magic,
+        topic_field=topic_field,
+        body=body,
+        properties=properties,
+        queue_id=queue_id,
+        flag=0,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        sys_flag=sys_flag,
+        born_timestamp=store_timestamp,
+        born_host=_HOST,
+        store_timestamp=store_timestamp,
+        store_host=_HOST,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        append_crc=has_crc,
     )
     assert len(record) == size_bytes, (len(record), size_bytes)
     return record

@@ -19,7 +19,8 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal
 from mqstore.store.message.topic_names import check_topic
 from mqstore.store.record.properties_format import CRC32, KEYS, MAX_PROPERTIES_BYTES, TAGS
-from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, encode_topic, header_template
+from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, encode_topic
+from mqstore.store.record.record_template import header_template
 from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 __all__ = ["ColumnsEncoder", "removed"]

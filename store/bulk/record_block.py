@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.message.message_encoder import EncodedMessage
-from mqstore.store.record.record_format import encode_from
+from mqstore.store.record.record_template import encode_from
 
 __all__ = ["AppendedBlock", "RecordBlock"]
 

@@ -28,7 +28,8 @@ from mqstore.store.log.append_gate import AppendGate
 from mqstore.store.log.log_offsets import LogOffsets
 from mqstore.store.message.message_encoder import EncodedMessage
 from mqstore.store.message.put_result import PutMessageResult
-from mqstore.store.record.record_format import BLANK_MIN_BYTES, encode_blank, encode_from
+from mqstore.store.record.record_format import BLANK_MIN_BYTES, encode_blank
+from mqstore.store.record.record_template import encode_from
 from mqstore.store.status import PutMessageStatus
 
 __all__ = ["LogAppender"]

@@ -9,7 +9,8 @@ Pure functions: any thread. Source: PullAPIWrapper#processPullResult, MessageDec
 from mqstore.store.errors import BodyTooLarge, CorruptBody, MessageIllegal
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.batch_format import BatchElement, decode_batch
-from mqstore.store.record.record_format import encode_record, encode_topic
+from mqstore.store.record.record_format import encode_topic
+from mqstore.store.record.record_template import encode_record
 from mqstore.store.record.sys_flag import INNER_BATCH, NEED_UNWRAP
 
 __all__ = ["is_inner_batch", "single_messages"]
@@ -38,22 +39,22 @@ def _single(batch: StoredMessage, index: int, element: BatchElement) -> StoredMe
     header = batch.header
     topic_field, magic = encode_topic(batch.topic)
     record = encode_record(
-        magic,
-        topic_field,
-        element.body,
-        element.properties,
-        header.queue_id,
-        element.flag,
-        header.queue_offset + index,
-        header.physical_offset,
+        magic=magic,
+        topic_field=topic_field,
+        body=element.body,
+        properties=element.properties,
+        queue_id=header.queue_id,
+        flag=element.flag,
+        queue_offset=header.queue_offset + index,
+        physical_offset=header.physical_offset,
         # A batch that was compressed has been decompressed as a whole.
-        batch.sys_flag & ~_TO_UNWRAP,
-        header.born_timestamp,
-        header.born_host,
-        header.store_timestamp,
-        header.store_host,
-        header.reconsume_times,
-        header.prepared_transaction_offset,
+        sys_flag=batch.sys_flag & ~_TO_UNWRAP,
+        born_timestamp=header.born_timestamp,
+        born_host=header.born_host,
+        store_timestamp=header.store_timestamp,
+        store_host=header.store_host,
+        reconsume_times=header.reconsume_times,
+        prepared_transaction_offset=header.prepared_transaction_offset,
         append_crc=False,
     )
     return StoredMessage.of(memoryview(record))

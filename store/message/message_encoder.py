@@ -1,7 +1,7 @@
 """From a message to the bytes that the log will append: every check, and all work that needs no lock.
 
 What is left for the append lock is to put the record together once its queue offset, physical offset and
-store timestamp are known, and to close it with the record CRC (record_format.py).
+store timestamp are known, and to close it with the record CRC (record_template.py).
 
 It does not ask whether the topic or the queue exists (mqstore/message_store.py), nor rewrite delayed
 messages (schedule/delay/delayed_message.py). Nothing is stored when a check fails.
@@ -24,12 +24,8 @@ from mqstore.store.message.topic_names import check_topic
 from mqstore.store.record import properties_format as names
 from mqstore.store.record.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
-from mqstore.store.record.record_format import (
-    CRC_PROPERTY_BYTES,
-    RecordTemplate,
-    encode_topic,
-    record_template,
-)
+from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, encode_topic
+from mqstore.store.record.record_template import RecordTemplate, record_template
 from mqstore.store.record.sys_flag import (
     BORN_HOST_V6,
     INNER_BATCH,

@@ -29,12 +29,9 @@ Source: MessageExtEncoder#encode, CommitLog#checkMessageAndReturnSize. No I/O, n
 """
 
 import struct
-from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
-from mqstore.store.checksum.crc32 import HELD_BYTES, crc32, crc32_combine
+from mqstore.store.checksum.crc32 import crc32
 from mqstore.store.errors import RecordIllegal
 from mqstore.store.record.properties_format import CRC32
 from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
@@ -49,10 +46,12 @@ __all__ = [
     "BORN_TIMESTAMP_POSITION",
     "CRC_DIGITS",
     "CRC_MASK",
+    "CRC_NAME",
     "CRC_PROPERTY_BYTES",
     "FIELDS",
     "FIXED_BYTES",
     "FLAG_POSITION",
+    "HEADERS",
     "HEADER_BYTES",
     "IPV6_EXTRA_BYTES",
     "MAGIC_CODE_POSITION",
@@ -71,18 +70,13 @@ __all__ = [
     "RecordHeader",
     "RecordIllegal",
     "RecordLayout",
-    "RecordTemplate",
     "body_crc",
     "check_record",
     "crc_property",
     "decode_header",
     "decode_layout",
     "encode_blank",
-    "encode_from",
-    "encode_record",
     "encode_topic",
-    "header_template",
-    "record_template",
     "store_timestamp_position",
 ]
 
@@ -143,30 +137,20 @@ BLANK = PREFIX
 BLANK_MIN_BYTES = 8
 
 # Indexed by [born host is IPv6][store host is IPv6].
-_HEADERS = tuple(
+HEADERS = tuple(
     tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20)) for born in (8, 20)
 )
-# The same, but flag, sys flag and what lies between store time and body length are bytes.
-_PACK_HEADER = tuple(
-    tuple(struct.Struct(f">iiii4sqq4sq{born}sq{store + 12}si").pack for store in (8, 20)) for born in (8, 20)
-)
-_BEHIND_STORE_HOST = struct.Struct(">iq")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _SIZE_MAGIC_AND_SYS_FLAG = struct.Struct(">ii28xi")
 # Indexed by the two bits of the sys flag that say whose host is IPv6.
 _HOSTS_EXTRA_BYTES = (0, IPV6_EXTRA_BYTES, IPV6_EXTRA_BYTES, 2 * IPV6_EXTRA_BYTES)
-_CRC_NAME = CRC32.encode() + b"\x01"
-_join = b"".join
-# The digits of a record CRC, least significant first, and the 0x02 behind them: sooner looked up than made.
-_FOUR_DIGITS = [(b"%04d" % number)[::-1] for number in range(10_000)]
-_CLOSING_DIGITS = [(b"\x02%02d" % number)[::-1] for number in range(22)]
+CRC_NAME = CRC32.encode() + b"\x01"
 
-assert _HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELDS)
+assert HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELDS)
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
-assert len(_CRC_NAME) + CRC_DIGITS + 1 == CRC_PROPERTY_BYTES
-assert len(_CLOSING_DIGITS) > CRC_MASK // 100_000_000
+assert len(CRC_NAME) + CRC_DIGITS + 1 == CRC_PROPERTY_BYTES
 assert PREFIX.size == BLANK_MIN_BYTES == 8
 assert BORN_HOST_V6 | STORE_HOST_V6 == 3 << 4
 
@@ -202,161 +186,12 @@ class RecordLayout(NamedTuple):
     properties_stop: int
 
 
-class RecordTemplate(msgspec.Struct, frozen=True, gc=False):
-    """What the records of many messages share, whose bodies, queues, places and times differ.
-
-    pack_header: of a header with hosts of these lengths. magic, flag, sys_flag, born_host: fields 2, 5, 8 and
-    10. behind_store_time: fields 12 to 14. ending: what the record CRC covers behind the body.
-    ending_and_name: the same, and the name of the CRC. fixed_bytes: of a record without its body.
-    """
-
-    pack_header: Callable[..., bytes]
-    magic: int
-    flag: bytes
-    sys_flag: bytes
-    born_host: bytes
-    behind_store_time: bytes
-    ending: bytes
-    ending_and_name: bytes
-    has_crc: bool
-    fixed_bytes: int
-
-
 def encode_topic(topic: str) -> tuple[bytes, int]:
     """The topic with its length field, and the magic: V2 when it has more than 127 UTF-16 units."""
     name = topic.encode()
     if len(topic.encode("utf-16-be")) // 2 > 127:
         return len(name).to_bytes(2, "big") + name, MESSAGE_MAGIC_CODE_V2
     return len(name).to_bytes(1, "big") + name, MESSAGE_MAGIC_CODE
-
-
-def header_template(sys_flag: int, born_host: bytes, store_host: bytes) -> bytes:
-    """Fields 1 to 15, all zero but for the sys flag, whose host bits must match the hosts, and the hosts."""
-    header = _HEADERS[len(born_host) == 20][len(store_host) == 20]
-    return header.pack(0, 0, 0, 0, 0, 0, 0, sys_flag, 0, born_host, 0, store_host, 0, 0, 0)
-
-
-def record_template(
-    magic: int,
-    topic_field: bytes,
-    properties: bytes,
-    flag: int,
-    sys_flag: int,
-    born_host: bytes,
-    store_host: bytes,
-    reconsume_times: int,
-    prepared_transaction_offset: int,
-    append_crc: bool,
-) -> RecordTemplate:
-    """What `encode_from` makes records of.
-
-    magic, topic_field: of `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
-    append_crc: end in a record CRC; properties that do not end in 0x02 get one before it, as RocketMQ inserts
-    it. Raises struct.error for a number that its field has no room for.
-    """
-    ending = topic_field
-    if append_crc:
-        if properties and properties[-1] != 2:
-            properties += b"\x02"
-        ending += _SHORT.pack(len(properties) + CRC_PROPERTY_BYTES) + properties
-    else:
-        ending += _SHORT.pack(len(properties)) + properties
-    return RecordTemplate(
-        _PACK_HEADER[len(born_host) == 20][len(store_host) == 20],
-        magic,
-        _INT.pack(flag),
-        _INT.pack(sys_flag),
-        born_host,
-        store_host + _BEHIND_STORE_HOST.pack(reconsume_times, prepared_transaction_offset),
-        ending,
-        ending + _CRC_NAME,
-        append_crc,
-        HEADER_BYTES - 16 + len(born_host) + len(store_host) + len(ending) + CRC_PROPERTY_BYTES * append_crc,
-    )
-
-
-def encode_from(
-    template: RecordTemplate,
-    size_bytes: int,
-    queue_id: int,
-    body: bytes,
-    body_crc: int,
-    queue_offset: int,
-    physical_offset: int,
-    born_timestamp: int,
-    store_timestamp: int,
-) -> bytes:
-    """A whole record. size_bytes: template.fixed_bytes and the body's. body_crc: all 32 bits of it."""
-    body_bytes = len(body)
-    header = template.pack_header(
-        size_bytes,
-        template.magic,
-        body_crc & CRC_MASK,
-        queue_id,
-        template.flag,
-        queue_offset,
-        physical_offset,
-        template.sys_flag,
-        born_timestamp,
-        template.born_host,
-        store_timestamp,
-        template.behind_store_time,
-        body_bytes,
-    )
-    if not template.has_crc:
-        return _join((header, body, template.ending))
-    if body_bytes <= HELD_BYTES:
-        crc = crc32(body, crc32(header))
-    else:
-        # Not only sooner done: others would run meanwhile, and find the append lock taken.
-        crc = crc32_combine(crc32(header), body_crc, body_bytes)
-    crc = crc32(template.ending, crc) & CRC_MASK
-    first, second, last = _FOUR_DIGITS[crc % 10_000], _FOUR_DIGITS[crc // 10_000 % 10_000], crc // 100_000_000
-    return _join((header, body, template.ending_and_name, first, second, _CLOSING_DIGITS[last]))
-
-
-def encode_record(
-    magic: int,
-    topic_field: bytes,
-    body: bytes,
-    properties: bytes,
-    queue_id: int,
-    flag: int,
-    queue_offset: int,
-    physical_offset: int,
-    sys_flag: int,
-    born_timestamp: int,
-    born_host: bytes,
-    store_timestamp: int,
-    store_host: bytes,
-    reconsume_times: int,
-    prepared_transaction_offset: int,
-    append_crc: bool,
-) -> bytes:
-    """A whole record in one step: `record_template`, then `encode_from`."""
-    template = record_template(
-        magic,
-        topic_field,
-        properties,
-        flag,
-        sys_flag,
-        born_host,
-        store_host,
-        reconsume_times,
-        prepared_transaction_offset,
-        append_crc,
-    )
-    return encode_from(
-        template,
-        template.fixed_bytes + len(body),
-        queue_id,
-        body,
-        crc32(body),
-        queue_offset,
-        physical_offset,
-        born_timestamp,
-        store_timestamp,
-    )
 
 
 def body_crc(body: bytes | bytearray | memoryview) -> int:
@@ -389,7 +224,7 @@ def decode_header(record: bytes | memoryview) -> RecordHeader:
     magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(record)
     if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
         raise RecordIllegal("a record's magic DAA320A7 or DAA320AB", f"{magic & 0xFFFF_FFFF:08X}")
-    header = _HEADERS[bool(sys_flag & BORN_HOST_V6)][bool(sys_flag & STORE_HOST_V6)]
+    header = HEADERS[bool(sys_flag & BORN_HOST_V6)][bool(sys_flag & STORE_HOST_V6)]
     if len(record) < header.size:
         raise RecordIllegal(f"at least {header.size} bytes", f"{len(record)}")
     return RecordHeader._make(header.unpack_from(record))
@@ -472,10 +307,10 @@ def _check_record_crc(record: memoryview, layout: RecordLayout) -> None:
     has_crc = layout.properties_stop - layout.properties_start >= CRC_PROPERTY_BYTES
     if not has_crc:
         return
-    if ending.startswith(_CRC_NAME):
+    if ending.startswith(CRC_NAME):
         expected = crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))
         if ending != expected:
             raise RecordIllegal(f"record CRC {expected[9:19].decode()}", repr(ending[9:19]))
     # Under another name its digits would not be the record's CRC: the name is what was damaged.
     elif ending[9:19].isdigit() and ending[9:] == crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))[9:]:
-        raise RecordIllegal(f"{_CRC_NAME!r} before the record's CRC", repr(ending[:9]))
+        raise RecordIllegal(f"{CRC_NAME!r} before the record's CRC", repr(ending[:9]))

@@ -21,7 +21,8 @@ from mqstore.store.record.batch_format import BatchElement, encode_batch
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.properties_format import encode_properties
-from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, check_record, encode_record, encode_topic
+from mqstore.store.record.record_format import (CRC_PROPERTY_BYTES, check_record, encode_topic)
+from mqstore.store.record.record_template import (encode_record)
 from mqstore.store.message.stored_message import StoredMessage
 from support.golden.manifest import GOLDEN_NAMES, ExpectedRecord, expected_records, manifest_rows
 from support.manual_clock import ManualClock

@@ -40,17 +40,8 @@ from mqstore.store.record.java_hash import string_hash
 from mqstore.store.files.file_names import file_name
 from mqstore.store.record.message_id import decode_message_id, encode_message_id
 from mqstore.store.record.properties_format import encode_properties, parse_properties
-from mqstore.store.record.record_format import (
-    BLANK_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
-    body_crc,
-    check_record,
-    crc_property,
-    encode_blank,
-    encode_record,
-    encode_topic,
-)
+from mqstore.store.record.record_format import (BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2, body_crc, check_record, crc_property, encode_blank, encode_topic)
+from mqstore.store.record.record_template import (encode_record)
 from mqstore.store.message.stored_message import StoredMessage
 from support.stores.state_file_samples import STATE_FILES
 

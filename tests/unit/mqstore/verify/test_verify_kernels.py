@@ -10,7 +10,8 @@ import zlib
 import numpy as np
 import pytest
 
-from mqstore.store.record.record_format import encode_record, encode_topic
+from mqstore.store.record.record_format import encode_topic
+from mqstore.store.record.record_template import encode_record
 from mqstore.verify.verify_kernels import survey
 
 HOSTS = (bytes(8), bytes(20))

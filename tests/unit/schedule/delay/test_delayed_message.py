@@ -20,7 +20,8 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.host import Host
 from mqstore.store.record.properties_format import encode_properties
-from mqstore.store.record.record_format import encode_record, encode_topic
+from mqstore.store.record.record_format import encode_topic
+from mqstore.store.record.record_template import encode_record
 from mqstore.store.record.sys_flag import (
     COMPRESSED,
     TRANSACTION_COMMIT,

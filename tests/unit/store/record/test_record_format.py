@@ -5,7 +5,6 @@ records, and the faults one by one.
 """
 
 import struct
-import zlib
 from typing import Any
 
 import pytest
@@ -22,10 +21,10 @@ from mqstore.store.record.record_format import (
     decode_header,
     decode_layout,
     encode_blank,
-    encode_record,
     encode_topic,
     store_timestamp_position,
 )
+from mqstore.store.record.record_template import encode_record
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -194,30 +193,12 @@ def test_a_broken_record_is_told_from_a_whole_one(position: int, value: bytes, w
     assert caught.value.found
 
 
-@pytest.mark.parametrize("body_bytes", [0, 1, 5_119, 5_120, 5_121, 40_000])
-@pytest.mark.parametrize("properties", [b"", b"A\x01b\x02"])
-def test_both_crcs_are_zlibs(body_bytes: int, properties: bytes) -> None:
-    """Also where the record's is put together from those of its parts, as it is for long bodies."""
-    body = bytes(index * 7 % 251 for index in range(body_bytes))
-    encoded = record(body, properties=properties, append_crc=True, queue_id=3, flag=-1)
-    assert struct.unpack_from(">i", encoded, 8) == (zlib.crc32(body) & 0x7FFF_FFFF,)
-    assert encoded[-20:] == crc_property(zlib.crc32(encoded[:-20]))
-    check_record(memoryview(encoded), 0)
-
-
 def test_crc_property_is_twenty_bytes_with_its_digits_reversed() -> None:
     """Padded with 0 on the right, without the sign bit."""
     assert crc_property(0) == b"__CRC32#\x010000000000\x02"
     assert crc_property(12) == b"__CRC32#\x012100000000\x02"
     assert crc_property(0xFFFF_FFFF) == b"__CRC32#\x017463847412\x02"
     assert len(crc_property(1)) == record_format.CRC_PROPERTY_BYTES
-
-
-def test_a_missing_separator_is_added_before_the_crc() -> None:
-    """As RocketMQ's single-message path does."""
-    assert record(properties=b"A\x01b", append_crc=True)[:-20].endswith(b"\x00\x18A\x01b\x02")
-    assert record(properties=b"", append_crc=True)[:-20].endswith(b"\x00\x14")
-    assert record(properties=b"A\x01b", append_crc=False).endswith(b"\x00\x03A\x01b")
 
 
 def test_a_blank_is_its_length_and_its_magic() -> None:

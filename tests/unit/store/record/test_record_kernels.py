@@ -14,13 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.store.record import record_kernels
-from mqstore.store.record.record_format import (
-    RecordIllegal,
-    check_record,
-    encode_blank,
-    encode_record,
-    encode_topic,
-)
+from mqstore.store.record.record_format import RecordIllegal, check_record, encode_blank, encode_topic
+from mqstore.store.record.record_template import encode_record
 from support.twins.plain_records import V1, V2, host_bytes, record
 from support.twins.record_scan import plain_find, plain_scan, plain_whole_record_size
 

@@ -1,0 +1,179 @@
+"""Encodes one record: a template of what many messages share, then the record made from it.
+
+The way of every single put, hence short: `encode_from` packs the header, adds what the template holds ready,
+and looks up the digits of the CRC. Thousands at once are encoded by store/bulk/encode_kernels.py. The layout
+is record_format.py's. Pure functions: any thread.
+"""
+
+import struct
+from collections.abc import Callable
+
+import msgspec
+
+from mqstore.store.checksum.crc32 import HELD_BYTES, crc32, crc32_combine
+from mqstore.store.record.record_format import CRC_MASK, CRC_NAME, CRC_PROPERTY_BYTES, HEADER_BYTES, HEADERS
+
+__all__ = ["RecordTemplate", "encode_from", "encode_record", "header_template", "record_template"]
+
+# As HEADERS, but flag, sys flag and the fields between store time and body length are bytes.
+_PACK_HEADER = tuple(
+    tuple(struct.Struct(f">iiii4sqq4sq{born}sq{store + 12}si").pack for store in (8, 20)) for born in (8, 20)
+)
+_BEHIND_STORE_HOST = struct.Struct(">iq")
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+_join = b"".join
+# The digits of a record CRC, least significant first, and the 0x02 behind them: faster looked up than made.
+_FOUR_DIGITS = [(b"%04d" % number)[::-1] for number in range(10_000)]
+_CLOSING_DIGITS = [(b"\x02%02d" % number)[::-1] for number in range(22)]
+
+assert len(_CLOSING_DIGITS) > CRC_MASK // 100_000_000
+
+
+class RecordTemplate(msgspec.Struct, frozen=True, gc=False):
+    """What the records of many messages share, whose bodies, queues, places and times differ.
+
+    pack_header: of a header with hosts of these lengths. magic, flag, sys_flag, born_host: fields 2, 5, 8 and
+    10. behind_store_time: fields 12 to 14. ending: what the record CRC covers behind the body.
+    ending_and_name: the same, and the name of the CRC. fixed_bytes: of a record without its body.
+    """
+
+    pack_header: Callable[..., bytes]
+    magic: int
+    flag: bytes
+    sys_flag: bytes
+    born_host: bytes
+    behind_store_time: bytes
+    ending: bytes
+    ending_and_name: bytes
+    has_crc: bool
+    fixed_bytes: int
+
+
+def header_template(sys_flag: int, born_host: bytes, store_host: bytes) -> bytes:
+    """Fields 1 to 15, all zero but for the sys flag, whose host bits must match the hosts, and the hosts."""
+    header = HEADERS[len(born_host) == 20][len(store_host) == 20]
+    return header.pack(0, 0, 0, 0, 0, 0, 0, sys_flag, 0, born_host, 0, store_host, 0, 0, 0)
+
+
+def record_template(
+    magic: int,
+    topic_field: bytes,
+    properties: bytes,
+    flag: int,
+    sys_flag: int,
+    born_host: bytes,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    append_crc: bool,
+) -> RecordTemplate:
+    """What `encode_from` makes records of.
+
+    magic, topic_field: of `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
+    append_crc: end in a record CRC; properties that do not end in 0x02 get one before it, as RocketMQ inserts
+    it. Raises struct.error for a number that its field has no room for.
+    """
+    ending = topic_field
+    if append_crc:
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        ending += _SHORT.pack(len(properties) + CRC_PROPERTY_BYTES) + properties
+    else:
+        ending += _SHORT.pack(len(properties)) + properties
+    return RecordTemplate(
+        _PACK_HEADER[len(born_host) == 20][len(store_host) == 20],
+        magic,
+        _INT.pack(flag),
+        _INT.pack(sys_flag),
+        born_host,
+        store_host + _BEHIND_STORE_HOST.pack(reconsume_times, prepared_transaction_offset),
+        ending,
+        ending + CRC_NAME,
+        append_crc,
+        HEADER_BYTES - 16 + len(born_host) + len(store_host) + len(ending) + CRC_PROPERTY_BYTES * append_crc,
+    )
+
+
+def encode_from(
+    template: RecordTemplate,
+    size_bytes: int,
+    queue_id: int,
+    body: bytes,
+    body_crc: int,
+    queue_offset: int,
+    physical_offset: int,
+    born_timestamp: int,
+    store_timestamp: int,
+) -> bytes:
+    """A whole record. size_bytes: template.fixed_bytes and the body's. body_crc: all 32 bits of it."""
+    body_bytes = len(body)
+    header = template.pack_header(
+        size_bytes,
+        template.magic,
+        body_crc & CRC_MASK,
+        queue_id,
+        template.flag,
+        queue_offset,
+        physical_offset,
+        template.sys_flag,
+        born_timestamp,
+        template.born_host,
+        store_timestamp,
+        template.behind_store_time,
+        body_bytes,
+    )
+    if not template.has_crc:
+        return _join((header, body, template.ending))
+    if body_bytes <= HELD_BYTES:
+        crc = crc32(body, crc32(header))
+    else:
+        # Faster; and crc32 would release the GIL, so that other threads run and find the append lock taken.
+        crc = crc32_combine(crc32(header), body_crc, body_bytes)
+    crc = crc32(template.ending, crc) & CRC_MASK
+    first, second, last = _FOUR_DIGITS[crc % 10_000], _FOUR_DIGITS[crc // 10_000 % 10_000], crc // 100_000_000
+    return _join((header, body, template.ending_and_name, first, second, _CLOSING_DIGITS[last]))
+
+
+def encode_record(
+    magic: int,
+    topic_field: bytes,
+    body: bytes,
+    properties: bytes,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    append_crc: bool,
+) -> bytes:
+    """A whole record in one step: `record_template`, then `encode_from`."""
+    template = record_template(
+        magic,
+        topic_field,
+        properties,
+        flag,
+        sys_flag,
+        born_host,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        append_crc,
+    )
+    return encode_from(
+        template,
+        template.fixed_bytes + len(body),
+        queue_id,
+        body,
+        crc32(body),
+        queue_offset,
+        physical_offset,
+        born_timestamp,
+        store_timestamp,
+    )
