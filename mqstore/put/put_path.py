@@ -35,8 +35,7 @@ from mqstore.store.log.durable_future import DurableFuture
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.message.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
-from mqstore.store.message.put_result import PutMessageResult
-from mqstore.store.message.put_results import PutMessageResults
+from mqstore.store.message.put_result import PutMessageResult, PutMessageResults
 from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_dead_letter_topic, is_retry_topic
 from mqstore.store.record.properties_format import DELAY, TIMER_REQUESTS
 from mqstore.store.status import PutMessageStatus
@@ -271,14 +270,4 @@ def _acknowledged(
     appended: PutMessageResult, status: PutMessageStatus, flushed_offset: int
 ) -> PutMessageResult:
     """What was appended, with what has become of it since."""
-    return PutMessageResult(
-        status,
-        appended.topic,
-        appended.queue_id,
-        appended.queue_offset,
-        appended.physical_offset,
-        appended.store_size,
-        appended.store_timestamp,
-        flushed_offset,
-        appended.store_host,
-    )
+    return msgspec.structs.replace(appended, status=status, flushed_offset=flushed_offset)

@@ -28,7 +28,6 @@ __all__ = [
 
 REFUSALS = (pa.ArrowException, UnicodeDecodeError)
 """What Arrow raises for a value that it cannot hand over as it is wanted."""
-_LARGE = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 
 
 def columns_of(table: Any) -> Mapping[str, Any] | None:

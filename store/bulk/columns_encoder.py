@@ -16,7 +16,8 @@ from mqstore.store.bulk.message_columns import MessageColumns
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.bulk.text_column import Bytes, Longs, TextColumn
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal
+from mqstore.store.errors import MessageIllegal, PropertiesIllegal
+from mqstore.store.message.message_encoder import body_too_large
 from mqstore.store.message.topic_names import check_topic
 from mqstore.store.record.properties_format import CRC32, KEYS, MAX_PROPERTIES_BYTES, TAGS
 from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, encode_topic
@@ -129,15 +130,8 @@ class ColumnsEncoder:
         from mqstore.store.bulk import encode_kernels
 
         if reason == encode_kernels.BODY_TOO_LARGE:
-            limit = self._max_body_bytes
             size = int(columns.bodies.stops[row] - columns.bodies.starts[row])
-            return MessageTooLarge(
-                f"the body of row {row} has {size} bytes, more than max_message_size = {limit}: "
-                "split it, compress it, or open the store with a larger max_message_size",
-                value=size,
-                limit=limit,
-                row=row,
-            )
+            return body_too_large(f"the body of row {row}", size, self._max_body_bytes, row)
         given = {
             name: texts.bytes_at(row)
             for name, texts in (

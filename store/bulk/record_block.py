@@ -1,19 +1,14 @@
 """The record block: encoded records, one behind the other, on their way into the log.
 
-It is made without a lock (columns_encoder.py, or `of_messages`), completed under the append lock by
-store/log/log_appender.py, which then copies it into a segment in one piece. Then its buffer may be used again
-(buffer_pool.py); the places stay.
+columns_encoder.py makes it without a lock. store/log/log_appender.py completes it under the append lock and
+copies it into a segment in one piece. Then its buffer may be used again (buffer_pool.py); the places stay.
 Threads: one owner at a time; nothing in it is shared.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-from mqstore.store.message.message_encoder import EncodedMessage
-from mqstore.store.record.record_template import encode_from
 
 __all__ = ["AppendedBlock", "RecordBlock"]
 
@@ -39,38 +34,6 @@ class RecordBlock:
     def sizes(self) -> npt.NDArray[np.int64]:
         """Bytes of each record."""
         return self.starts[1:] - self.starts[:-1]
-
-    @classmethod
-    def of_messages(cls, messages: Sequence[EncodedMessage]) -> "RecordBlock":
-        """The records of messages that were encoded one by one."""
-        records = [
-            encode_from(
-                message.template,
-                message.size_bytes,
-                message.queue_id,
-                message.body,
-                message.body_crc,
-                0,
-                0,
-                message.born_timestamp or 0,
-                0,
-            )
-            for message in messages
-        ]
-        numbers: dict[tuple[str, int], int] = {}
-        groups = [numbers.setdefault((message.topic, message.queue_id), len(numbers)) for message in messages]
-        marks = bytearray(
-            [message.template.has_crc | (message.born_timestamp is None) << 1 for message in messages]
-        )
-        starts = np.zeros(len(records) + 1, np.int64)
-        np.cumsum(np.array([len(record) for record in records], np.int64), out=starts[1:])
-        return cls(
-            np.frombuffer(bytearray().join(records), np.uint8),
-            starts,
-            np.frombuffer(marks, np.uint8),
-            list(numbers),
-            np.array(groups, np.int32),
-        )
 
     def bytes_of(self, first: int, stop: int) -> memoryview:
         """The records of the rows from `first` to before `stop`."""

@@ -3,10 +3,10 @@
 What is left for the append lock is to put the record together once its queue offset, physical offset and
 store timestamp are known, and to close it with the record CRC (record_template.py).
 
-It does not ask whether the topic or the queue exists (mqstore/message_store.py), nor rewrite delayed
+It does not ask whether the topic or the queue exists (mqstore/put/put_path.py), nor rewrite delayed
 messages (schedule/delay/delayed_message.py). Nothing is stored when a check fails.
 Threads: any; the caches are plain dicts whose entries are immutable and never wrong.
-Source of the checks: spec of the commit log, section 11, in its order.
+Source of the checks: docs/spec/commitlog.md, section 11, in its order.
 """
 
 import reprlib
@@ -21,10 +21,18 @@ from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal, QueueIllegal
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.message.topic_names import check_topic
-from mqstore.store.record import properties_format as names
 from mqstore.store.record.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
-from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES, encode_properties, refuse_separators
-from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, encode_topic
+from mqstore.store.record.properties_format import (
+    CRC32,
+    KEY_SEPARATOR,
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    TAGS,
+    WAIT,
+    encode_properties,
+    refuse_separators,
+)
+from mqstore.store.record.record_format import CRC_NAME, CRC_PROPERTY_BYTES, encode_topic
 from mqstore.store.record.record_template import RecordTemplate, record_template
 from mqstore.store.record.sys_flag import (
     BORN_HOST_V6,
@@ -34,7 +42,14 @@ from mqstore.store.record.sys_flag import (
     takes_queue_offset,
 )
 
-__all__ = ["EncodedMessage", "MessageEncoder", "checked_properties", "join_keys", "refuse_mistyped"]
+__all__ = [
+    "EncodedMessage",
+    "MessageEncoder",
+    "body_too_large",
+    "checked_properties",
+    "join_keys",
+    "refuse_mistyped",
+]
 
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _CACHE_ENTRIES = 16_384
@@ -46,7 +61,6 @@ _KINDS: dict[str, type | UnionType] = {
     "born_host": Host | None,
 }
 _ZERO = 0
-_CRC_NAME = names.CRC32.encode() + b"\x01"
 
 
 class EncodedMessage(msgspec.Struct, gc=False):
@@ -113,12 +127,7 @@ class MessageEncoder:
         topic_field, magic = self._topics.get(message.topic) or self._encode_topic(message.topic)
         body = _as_bytes(message.body)
         if len(body) > self._max_body_bytes:
-            raise MessageTooLarge(
-                f"the body has {len(body)} bytes, more than max_message_size = {self._max_body_bytes}: "
-                "split it, compress it, or open the store with a larger max_message_size",
-                value=len(body),
-                limit=self._max_body_bytes,
-            )
+            raise body_too_large("the body", len(body), self._max_body_bytes)
         queue_id = message.queue_id
         if type(queue_id) is not int or not 0 <= queue_id < 2**31:
             raise _queue_illegal(queue_id)
@@ -170,7 +179,7 @@ class MessageEncoder:
 
     def _add_ordinary(self, topic: str, tags: str | None) -> RecordTemplate:
         topic_field, magic = self._topics.get(topic) or self._encode_topic(topic)
-        properties = checked_properties({names.TAGS: tags}) if tags else b""
+        properties = checked_properties({TAGS: tags}) if tags else b""
         self._check_size(properties)
         host = self._store_host
         sys_flag = self._store_host_bit | self._born_host_bit
@@ -204,31 +213,42 @@ class MessageEncoder:
         properties = dict(message.properties)
         keys = message.keys
         if keys:
-            properties[names.KEYS] = keys if isinstance(keys, str) else join_keys(tuple(keys))
+            properties[KEYS] = keys if isinstance(keys, str) else join_keys(tuple(keys))
         if tags:
-            properties[names.TAGS] = tags
+            properties[TAGS] = tags
         if not message.wait_store_msg_ok:
-            properties[names.WAIT] = "false"
-        properties.pop(names.CRC32, None)
+            properties[WAIT] = "false"
+        properties.pop(CRC32, None)
         if is_own:
             return encode_properties(properties)
         encoded = checked_properties(properties)
-        if not self._append_crc and encoded[-CRC_PROPERTY_BYTES:].startswith(_CRC_NAME):
+        if not self._append_crc and encoded[-CRC_PROPERTY_BYTES:].startswith(CRC_NAME):
             name = list(properties)[-1]
             raise PropertiesIllegal(
                 f"the last property, {name!r}, would pass for the record's CRC: give it another name than "
-                f"one that ends in {names.CRC32}, or open the store with enabled_append_prop_crc",
+                f"one that ends in {CRC32}, or open the store with enabled_append_prop_crc",
                 value=name,
-                limit=f"no name that ends in {names.CRC32}",
+                limit=f"no name that ends in {CRC32}",
             )
         return encoded
 
 
+def body_too_large(name: str, size: int, limit: int, row: int | None = None) -> MessageTooLarge:
+    """The error for a body of more than max_message_size bytes."""
+    return MessageTooLarge(
+        f"{name} has {size} bytes, more than max_message_size = {limit}: "
+        "split it, compress it, or open the store with a larger max_message_size",
+        value=size,
+        limit=limit,
+        row=row,
+    )
+
+
 def join_keys(keys: tuple[str, ...]) -> str:
     """The property KEYS of several keys. Raises PropertiesIllegal for one that would come back as two."""
-    joined = names.KEY_SEPARATOR.join(keys)
-    if joined.count(names.KEY_SEPARATOR) >= max(1, len(keys)):
-        key = next(key for key in keys if names.KEY_SEPARATOR in key)
+    joined = KEY_SEPARATOR.join(keys)
+    if joined.count(KEY_SEPARATOR) >= max(1, len(keys)):
+        key = next(key for key in keys if KEY_SEPARATOR in key)
         raise PropertiesIllegal(
             f"the key {key!r} holds a blank, and would be stored as several keys, for RocketMQ parts keys by "
             "blanks: give them one by one, or take the blank out",

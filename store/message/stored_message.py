@@ -15,10 +15,16 @@ import msgspec
 
 from mqstore.store.message.compressed_body import MAX_BODY_BYTES, decompress
 from mqstore.store.message.message import Message
-from mqstore.store.record import properties_format as names
 from mqstore.store.record.host import Host
 from mqstore.store.record.message_id import encode_message_id
-from mqstore.store.record.properties_format import parse_properties
+from mqstore.store.record.properties_format import (
+    CRC32,
+    KEY_SEPARATOR,
+    KEYS,
+    TAGS,
+    UNIQ_KEY,
+    parse_properties,
+)
 from mqstore.store.record.record_format import (
     SYS_FLAG_POSITION,
     RecordHeader,
@@ -105,7 +111,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
         properties = self._properties
         if properties is None:
             properties = parse_properties(self.properties_view)
-            properties.pop(names.CRC32, None)
+            properties.pop(CRC32, None)
             self._properties = properties
         return properties
 
@@ -240,17 +246,17 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
     @property
     def tags(self) -> str | None:
         """The property TAGS."""
-        return self.properties.get(names.TAGS)
+        return self.properties.get(TAGS)
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The property KEYS, split at blanks."""
-        return tuple(key for key in self.properties.get(names.KEYS, "").split(names.KEY_SEPARATOR) if key)
+        return tuple(key for key in self.properties.get(KEYS, "").split(KEY_SEPARATOR) if key)
 
     @property
     def unique_key(self) -> str | None:
         """The producer's id, property UNIQ_KEY."""
-        return self.properties.get(names.UNIQ_KEY)
+        return self.properties.get(UNIQ_KEY)
 
     @property
     def msg_id(self) -> str:
@@ -263,8 +269,8 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
         return Message(
             self.topic,
             self.stored_body,
-            tags=properties.pop(names.TAGS, None),
-            keys=properties.pop(names.KEYS, ()),
+            tags=properties.pop(TAGS, None),
+            keys=properties.pop(KEYS, ()),
             queue_id=header.queue_id,
             properties=properties,
             flag=header.flag,

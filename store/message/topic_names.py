@@ -29,7 +29,6 @@ __all__ = [
     "check_topic",
     "dead_letter_topic",
     "is_dead_letter_topic",
-    "is_not_allowed_send_topic",
     "is_retry_topic",
     "is_system_group",
     "is_system_topic",
@@ -146,11 +145,6 @@ def is_dead_letter_topic(topic: str) -> bool:
 def is_system_topic(topic: str) -> bool:
     """Whether `topic` belongs to the broker and not to a user."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
-
-
-def is_not_allowed_send_topic(topic: str) -> bool:
-    """Whether a broker refuses messages to `topic` from its clients (NO_PERMISSION)."""
-    return topic in NOT_ALLOWED_SEND_TOPICS
 
 
 def is_system_group(group: str) -> bool:

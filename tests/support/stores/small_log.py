@@ -1,16 +1,19 @@
 """A commit log with segments of 128 KiB, and the encoder that belongs to it: ground of the store tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.config import StoreConfig
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.message.message import Message
-from mqstore.store.message.message_encoder import MessageEncoder
+from mqstore.store.message.message_encoder import EncodedMessage, MessageEncoder
 from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.record.record_template import encode_from
 from mqstore.store.status import PutMessageStatus
 from support.manual_clock import ManualClock
 
@@ -69,7 +72,7 @@ class SmallLog:
     def append_block(self, *bodies: bytes, topic: str = "orders", **fields: Any) -> list[PutMessageResult]:
         """As `append_all`, in one block."""
         encoded = [self._encoder.encode(Message(topic, body, **fields)) for body in bodies]
-        block = RecordBlock.of_messages(encoded)
+        block = block_of(encoded)
         places = self.log.append_block(block)
         assert not bodies or places.end_offset == self.log.max_offset
         return [
@@ -117,3 +120,35 @@ class SmallLog:
                 bodies.append(message.body)
                 offset += message.store_size
         return bodies
+
+
+def block_of(messages: Sequence[EncodedMessage]) -> RecordBlock:
+    """The records of messages that were encoded one by one."""
+    records = [
+        encode_from(
+            message.template,
+            message.size_bytes,
+            message.queue_id,
+            message.body,
+            message.body_crc,
+            0,
+            0,
+            message.born_timestamp or 0,
+            0,
+        )
+        for message in messages
+    ]
+    numbers: dict[tuple[str, int], int] = {}
+    groups = [numbers.setdefault((message.topic, message.queue_id), len(numbers)) for message in messages]
+    marks = bytearray(
+        [message.template.has_crc | (message.born_timestamp is None) << 1 for message in messages]
+    )
+    starts = np.zeros(len(records) + 1, np.int64)
+    np.cumsum(np.array([len(record) for record in records], np.int64), out=starts[1:])
+    return RecordBlock(
+        np.frombuffer(bytearray().join(records), np.uint8),
+        starts,
+        np.frombuffer(marks, np.uint8),
+        list(numbers),
+        np.array(groups, np.int32),
+    )

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mqstore.store.message.put_result import PutMessageResult
-from mqstore.store.message.put_results import PutMessageResults
+from mqstore.store.message.put_result import PutMessageResult, PutMessageResults
 from mqstore.store.status import PutMessageStatus
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
