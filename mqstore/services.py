@@ -106,14 +106,12 @@ class Services:
         try:
             for service in self.in_order_of_stop:
                 service.start()
-            self._flusher.has_service = True
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """End all threads, each after the step that it is at. Safe to call twice, and without `start`."""
-        self._flusher.has_service = False
         for service in self.in_order_of_stop:
             service.stop()
 

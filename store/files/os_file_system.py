@@ -84,7 +84,7 @@ class OsMappedRegion:
         # Up to here pages were brought into memory ahead of the writer; a hint.
         self._populated_position = 0
         self._descriptor: int | None = descriptor
-        # Of a file whose syncs somebody waits for.
+        # Made by the first sync that has a time limit.
         self._timed_sync: TimedSync | None = None
         self.size_bytes = size_bytes
         is_view_read_only = read_only or not self.writes_through_mapping
@@ -195,6 +195,9 @@ class OsMappedRegion:
 
     def release_descriptor(self) -> None:
         with self._write_guard, self._guard:
+            if self._timed_sync is not None:
+                # It waits until the descriptor is not being synced any more.
+                self._timed_sync.close()
             # Forgotten before it is closed: an interrupt in between leaks it, and never closes it twice.
             descriptor, self._descriptor = self._descriptor, None
             if descriptor is not None:
@@ -207,8 +210,13 @@ class OsMappedRegion:
         return self._descriptor
 
     def __del__(self) -> None:
-        if getattr(self, "_descriptor", None) is not None:
-            self.release_descriptor()
+        descriptor = getattr(self, "_descriptor", None)
+        if descriptor is not None:
+            self._descriptor = None
+            if self._timed_sync is None:
+                os.close(descriptor)
+            else:
+                self._timed_sync.abandon(descriptor)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, size_bytes={self.size_bytes})"
@@ -282,34 +290,20 @@ def _map(descriptor: int, size_bytes: int, *, read_only: bool) -> "ctypes.Array[
 
 
 def _sync_files(paths: Sequence[Path]) -> None:
-    """Sync files by a loop that does not need the interpreter, for which each would have to wait anew."""
-    from mqstore.store.record import record_kernels
+    """Sync files by a loop that does not need the GIL, for which it would have to wait after each of them."""
+    from mqstore.store.files import sync_kernels
 
     names = [os.fsencode(path) for path in paths]
     addresses = np.frombuffer(memoryview((ctypes.c_char_p * len(names))(*names)), np.int64)
     outcome = np.zeros(2, np.int64)
+    functions = sync_kernels.c_functions("open", "fdatasync", "close", "__errno_location")
     try:
-        record_kernels.sync_files(_FILE_FUNCTIONS, addresses, os.O_RDWR | os.O_CLOEXEC, outcome)
+        sync_kernels.sync_files(functions, addresses, os.O_RDWR | os.O_CLOEXEC, outcome)
     finally:
         # Also when Ctrl-C came meanwhile: Linux tells of a failed sync once.
         done, error_number = outcome.tolist()
         if error_number:
             raise OSError(error_number, os.strerror(error_number), str(paths[done]))
-
-
-def _address_of(function: object) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value  # type: ignore[arg-type]
-    assert address, function
-    return address
-
-
-_FILE_FUNCTIONS = np.array(
-    [
-        _address_of(function)
-        for function in (_libc.open, _libc.fdatasync, _libc.close, _libc.__errno_location)
-    ],
-    np.int64,
-)
 
 
 def _entry_of(entry: "os.DirEntry[str]") -> FileEntry:

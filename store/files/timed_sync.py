@@ -1,142 +1,225 @@
-"""A sync that is not waited for longer than asked: fdatasync by the kernel's asynchronous I/O.
+"""A timed sync: another thread calls fdatasync, and the caller waits for it no longer than it may.
 
-A thread that calls fdatasync cannot be woken before the disk answers, be it a minute. So the sync is handed
-to the kernel (io_submit, IOCB_CMD_FDSYNC), and its end is waited for (io_getevents) as long as the caller
-likes. To hand it to another thread of Python would cost a quarter of a sync of a quick disk; this costs next
-to nothing (docs/decisions/0017-a-put-waits-no-longer-than-it-says.md). Where the kernel or a sandbox has no
-asynchronous I/O, a thread is taken all the same.
+A thread in fdatasync cannot be woken before the disk answers, which may take a minute. So a thread of its own
+calls it, in a compiled loop that never waits for the GIL (sync_kernels.py). It shares two words with the
+callers: the number of the last request, and that of the request that ended last, with its errno. The words
+are the truth. Two eventfds only wake those who look at them. So an exception at any place, such as Ctrl-C,
+loses neither a request nor an error. The cost: docs/decisions/0017-a-put-waits-no-longer-than-it-says.md.
 
-One sync at a time is under way; whoever calls next waits for its end first, and then has the rest synced.
-Threads: one at a time; the caller locks. Durability: when `sync` returned True. An error is final.
+One sync at a time is under way. A later call first waits for its end, and then requests another one, because
+the first may not cover what was written since. An error is final: every later call raises it again.
+The thread is a daemon. The first sync starts it; `close`, or the end of the object, ends it. If none can be
+started, the caller calls fdatasync, however long that takes. A forked child starts its own.
+Threads: one at a time; the caller locks. Durability: when `sync` returned True.
 """
 
-import ctypes
-import errno
+import math
 import os
-import platform
+import select
+import sys
+import threading
 import time
-from concurrent.futures import Future, wait
+import weakref
 
-from mqstore.store.threads.run_in_thread import run_in_thread
+import numpy as np
+
+from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["TimedSync"]
 
-# Of io_setup, io_destroy, io_submit and io_getevents.
-_NUMBERS = {"x86_64": (206, 207, 209, 208), "aarch64": (0, 1, 2, 4)}.get(platform.machine())
-_SETUP, _DESTROY, _SUBMIT, _WAIT = map(ctypes.c_long, _NUMBERS or (0, 0, 0, 0))
-_ONE = ctypes.c_long(1)
-_FDSYNC = 3
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_syscall = _libc.syscall
-_syscall.restype = ctypes.c_long
-# Keeps the interpreter's lock, for which many may queue: what it calls hands the sync over and returns.
-_brief_syscall = ctypes.PyDLL(None).syscall
-_brief_syscall.restype = ctypes.c_long
-
-
-class _Request(ctypes.Structure):
-    """struct iocb of 64-bit Linux, little-endian."""
-
-    _fields_ = (
-        *(("data", ctypes.c_uint64), ("key", ctypes.c_uint32), ("flags_of_write", ctypes.c_int32)),
-        *(("opcode", ctypes.c_uint16), ("priority", ctypes.c_int16), ("descriptor", ctypes.c_uint32)),
-        *(("buffer", ctypes.c_uint64), ("length_bytes", ctypes.c_uint64), ("offset", ctypes.c_int64)),
-        *(("reserved", ctypes.c_uint64), ("flags", ctypes.c_uint32), ("event_descriptor", ctypes.c_uint32)),
-    )
-
-
-class _Time(ctypes.Structure):
-    """struct timespec."""
-
-    _fields_ = (("s", ctypes.c_long), ("ns", ctypes.c_long))
-
-
-assert ctypes.sizeof(_Request) == 64
+_LOW = 0xFFFFFFFF
+_LAST_NUMBER = 0x7FFFFFFF
+# A thread that has nothing to do any more needs the GIL once more to end.
+_LONGEST_JOIN_S = 1.0
 
 
 class TimedSync:
     """Syncs one file."""
 
     def __init__(self) -> None:
-        # Given by the kernel for the first sync; None where it gives none.
-        self._context = _new_context()
-        self._process_id = os.getpid()
-        self._request = _Request(opcode=_FDSYNC)
-        self._requests = (ctypes.c_void_p * 1)(ctypes.addressof(self._request))
-        # One io_event: data, object, result, and a second result.
-        self._event = (ctypes.c_int64 * 4)()
-        self._time = _Time()
-        # The arguments of both calls, as `map` takes them: to make them costs as much as the calls.
-        self._submit = (_SUBMIT,), (self._context,), (_ONE,), (self._requests,)
-        self._wait = (_WAIT,), (self._context,), (_ONE,), (_ONE,), (self._event,), (ctypes.byref(self._time),)
-        # What the kernel answered to io_submit, 1 when the sync is under way, and then to each io_getevents,
-        # 1 when it was over. Empty when nothing is to be learnt of it any more. Added to by single calls
-        # of C, so that an interrupt (Ctrl-C) leaves nothing untold.
-        self._answers: list[int] = []
-        self._in_thread: Future[None] | None = None
+        # Kept when it has ended: it knows whether a sync has failed.
+        self._thread: _SyncThread | None = None
 
     def sync(self, descriptor: int, timeout_s: float) -> bool:
         """Make all bytes written before this call durable; False when time is up first. Raises OSError."""
         deadline_s = time.monotonic() + timeout_s
-        if (self._answers or self._in_thread is not None) and not self._has_ended(deadline_s):
+        thread = self._thread
+        if thread is not None and not thread.has_ended(deadline_s):
             return False
-        if self._context is not None:
-            self._request.descriptor = descriptor
-            self._answers.extend(map(_brief_syscall, *self._submit))
-            if self._answers[0] == 1:
-                return self._has_ended(deadline_s)
-            # The kernel's queues are full, perhaps.
-            self._answers.clear()
-        copy = os.dup(descriptor)
-        self._in_thread = run_in_thread(lambda: _sync_and_close(copy))
-        return self._has_ended(deadline_s)
+        if thread is None or not thread.is_ready:
+            thread = self._start_thread()
+            if thread is None:
+                os.fdatasync(descriptor)
+                return True
+        thread.request(descriptor)
+        return thread.has_ended(deadline_s)
 
     def finish(self) -> None:
         """Wait for the end of a sync that is under way, however long it takes. Raises its OSError."""
-        while (self._answers or self._in_thread is not None) and not self._has_ended(time.monotonic() + 60):
-            pass
+        if self._thread is not None:
+            self._thread.has_ended(math.inf)
 
-    def _has_ended(self, deadline_s: float) -> bool:
-        """Whether the sync that is under way ends in time. Raises its OSError."""
-        if self._in_thread is not None:
-            return self._thread_has_ended(self._in_thread, deadline_s)
-        answers = self._answers
-        while answers[0] == 1 and 1 not in answers[1:]:
-            remaining_s = max(0.0, deadline_s - time.monotonic())
-            self._time.s, self._time.ns = int(remaining_s), int(remaining_s % 1 * 1e9)
-            answers.extend(map(_syscall, *self._wait))
-            if answers[-1] == 0:
-                return False
-            if answers[-1] < 0 and ctypes.get_errno() != errno.EINTR:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        result = self._event[2] if answers[0] == 1 else 0
-        answers.clear()
-        if result < 0:
-            raise OSError(-result, os.strerror(-result))
-        return True
+    def close(self) -> None:
+        """End the thread, after the sync that is under way. Later calls still raise the error of that one.
 
-    def _thread_has_ended(self, sync: "Future[None]", deadline_s: float) -> bool:
-        wait([sync], max(0.0, deadline_s - time.monotonic()))
-        if not sync.done():
-            return False
-        self._in_thread = None
-        sync.result()
-        return True
+        The next sync starts another thread.
+        """
+        if self._thread is not None:
+            self._thread.wait(math.inf)
+            self._thread.stop()
+            self._thread.join()
+
+    def abandon(self, descriptor: int) -> None:
+        """Close `descriptor`, once it is not being synced any more; does not wait. The last call."""
+        thread = self._thread
+        if thread is None or thread.is_idle:
+            os.close(descriptor)
+        else:
+            thread.descriptor_to_close = descriptor
+
+    def _start_thread(self) -> "_SyncThread | None":
+        """None if the system has no thread or no descriptors left, or the interpreter is ending."""
+        if self._thread is not None:
+            self._thread.stop()
+        try:
+            # Kept before it is started: an interrupt leaves no thread that nobody can end.
+            self._thread = thread = _SyncThread()
+            return thread if thread.start() else None
+        except (OSError, ImportError) as error:
+            # To load the loop takes descriptors too.
+            raise_foreign(error)
+            return None
 
     def __del__(self) -> None:
-        # A forked child has no contexts.
-        if getattr(self, "_context", None) is not None and self._process_id == os.getpid():
-            _syscall(_DESTROY, self._context)
+        # The end of the process ends the thread, which must not look for an interpreter by then.
+        thread = getattr(self, "_thread", None)
+        if thread is not None and not sys.is_finalizing():
+            thread.stop()
 
 
-def _new_context() -> ctypes.c_ulong | None:
-    context = ctypes.c_ulong(0)
-    return context if _NUMBERS is not None and _syscall(_SETUP, _ONE, ctypes.byref(context)) == 0 else None
+class _SyncThread:
+    """A thread that syncs, and what it shares with its TimedSync.
+
+    Both refer to this object, and its descriptors are closed when neither does any more.
+    """
+
+    # -1: none. The last one is a file's.
+    _asked = _ended = descriptor_to_close = -1
+    # From the start of the thread to `stop`.
+    is_ready = False
+    _thread: threading.Thread | None = None
+
+    def __init__(self) -> None:
+        self._arrays = [np.zeros(1, np.int64) for _ in range(3)] + [np.ones(1, np.int64)]
+        # As serve_syncs has them.
+        self._request, self._answer, self._stop = (array.data for array in self._arrays[:3])
+        _all_threads.add(self)
+        self._asked = os.eventfd(0, os.EFD_CLOEXEC)
+        self._ended = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def start(self) -> bool:
+        """Start the thread; whether there is one. Raises OSError, ImportError."""
+        from mqstore.store.files import sync_kernels
+
+        functions = sync_kernels.c_functions("read", "write", "fdatasync", "__errno_location")
+        arrays = self._arrays
+
+        def run() -> None:
+            sync_kernels.serve_syncs(functions, *arrays, arrays[3].ctypes.data, self._asked, self._ended)
+
+        thread = threading.Thread(target=run, name="mqstore sync", daemon=True)
+        self._thread = thread
+        try:
+            thread.start()
+        except RuntimeError:
+            self._thread = None
+            return False
+        self.is_ready = True
+        return True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the last request has ended, or there was none."""
+        return self._request[0] >> 32 == self._answer[0] >> 32
+
+    def request(self, descriptor: int) -> None:
+        """Request a sync. `wait` wakes the thread."""
+        number = ((self._request[0] >> 32) + 1) & _LAST_NUMBER
+        self._request[0] = number << 32 | descriptor
+
+    def has_ended(self, deadline_s: float) -> bool:
+        """Whether the last request ends in time. Raises its OSError."""
+        is_idle = self.wait(deadline_s)
+        error_number = self._answer[0] & _LOW
+        if error_number:
+            raise OSError(error_number, os.strerror(error_number))
+        return is_idle
+
+    def wait(self, deadline_s: float) -> bool:
+        """Wait for the end of the last request; whether it came in time."""
+        if self.is_idle:
+            return True
+        # Each time: an interrupt may have come between the request and this.
+        os.eventfd_write(self._asked, 1)
+        # One for each wait: a signal handler that puts may wait within this.
+        poll = select.poll()
+        poll.register(self._ended, select.POLLIN)
+        while not self.is_idle:
+            remaining_s = deadline_s - time.monotonic()
+            if poll.poll(max(0.0, remaining_s * 1000) if remaining_s < math.inf else None):
+                self._forget_wake_ups()
+            elif remaining_s <= 0:
+                return self.is_idle
+        return True
+
+    def _forget_wake_ups(self) -> None:
+        try:
+            os.eventfd_read(self._ended)
+        except BlockingIOError as error:
+            raise_foreign(error)
+
+    def stop(self) -> None:
+        """Have the thread end, after the sync that is under way."""
+        self.is_ready = False
+        self._stop[0] = 1
+        if self._asked >= 0:
+            os.eventfd_write(self._asked, 1)
+
+    def join(self) -> None:
+        """Wait for the end of the thread, which is stopped and idle."""
+        thread = self._thread
+        if thread is not None and thread.is_alive():
+            thread.join(_LONGEST_JOIN_S)
+        if thread is None or not thread.is_alive():
+            # One that is about to start sees that it is stopped, and uses none of them.
+            self._close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child, which has no such thread: what is under way ends in the parent."""
+        self.is_ready = False
+        if not self.is_idle:
+            self._request[0] = self._answer[0]
+        self._thread = None
+        self._close()
+
+    def _close(self) -> None:
+        # Each is forgotten before it is closed: an interrupt in between leaks it, and never closes it twice.
+        for name in ("_asked", "_ended", "descriptor_to_close"):
+            descriptor = getattr(self, name)
+            setattr(self, name, -1)
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        self._close()
 
 
-def _sync_and_close(descriptor: int) -> None:
-    try:
-        os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
+_all_threads: "weakref.WeakSet[_SyncThread]" = weakref.WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for thread in list(_all_threads):
+        thread.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -1,12 +1,13 @@
 """The flusher: makes what was appended durable, and tells those who wait for it.
 
 One thread leads at a time: it holds the sync lock and syncs everything appended so far, while those who come
-meanwhile sleep (sync_waiters.py). Then it has all woken whose bytes are durable now, and after them the
-owner's service, which leads the next sync; where none runs, one of those who wait. One fdatasync serves all
-that came before it, and nobody holds a lock that an append needs.
+meanwhile sleep (sync_waiters.py). Then all are woken whose bytes are durable now, and after them one of the
+others, who leads the next sync. One fdatasync serves all that came before it, and nobody holds a lock that an
+append needs.
 
-No put waits longer than sync_flush_timeout. One that leads itself, as nobody waited before it, hands its sync
-to the kernel and leaves it there when time is up (timed_sync.py), for the service to end.
+No put waits longer than sync_flush_timeout, not even the leader: another thread syncs for it (timed_sync.py).
+When time is up the sync goes on, and the owner's service waits for its end. Without a limit the leader calls
+fdatasync itself.
 
 A sync that fails is final (the kernel may have dropped the pages and would report success next time):
 the log is poisoned, every waiter gets StorePoisoned, reads go on, and no second sync is ever tried.
@@ -16,6 +17,7 @@ It does not append (commit_log.py) nor sync anything but log segments.
 Durability: what `flush` returns is durable. Threads: any.
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -46,13 +48,11 @@ class Flusher:
         self._least_pages = config.flush_commit_log_least_pages
         self._thorough_interval_s = config.flush_commit_log_thorough_interval / 1000
         self._is_sync_flush = config.is_sync_flush
-        self._timeout_s = config.sync_flush_timeout / 1000
+        timeout_ms = config.sync_flush_timeout
+        self._timeout_s = math.inf if timeout_ms is None else timeout_ms / 1000
         # Held by the leader. Re-entrant only because its release tells whether the lock is ours (`_lead`).
         self._sync_lock = threading.RLock()
         self._waiters = SyncWaiters()
-        self._waiters.lead_for_others = self._lead_by_service
-        # Whether the owner's service runs.
-        self.has_service = False
         self._last_thorough_s = time.monotonic()
         # The error of the one sync that failed. Written and read by the leader.
         self._sync_error: OSError | None = None
@@ -90,7 +90,7 @@ class Flusher:
     def wait_for(self, end_offset: int) -> bool:
         """Wait until the log is durable up to `end_offset`, syncing as leader where none is at work.
 
-        False when that took longer than `sync_flush_timeout`. Raises StorePoisoned.
+        False if that took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
         if self.log.flushed_offset >= end_offset:
             return True
@@ -142,13 +142,6 @@ class Flusher:
             else:
                 self._wake_waiters()
 
-    def _lead_by_service(self) -> bool:
-        """Have the owner's service lead the next sync; whether it will."""
-        if not self.has_service or self.on_pending is None:
-            return False
-        self.on_pending()
-        return True
-
     def _wake_waiters(self) -> None:
         if self.log.is_poisoned:
             self._waiters.wake_all()
@@ -165,8 +158,8 @@ class Flusher:
         if self.behind_bytes and (thorough or dirty_pages >= self._least_pages):
             self.flush()
 
-    def _flush_locked(self, deadline_s: float | None = None) -> int:
-        """Sync, by a time if there is one: what is not durable then, a later call makes so."""
+    def _flush_locked(self, deadline_s: float = math.inf) -> int:
+        """Sync, and wait until `deadline_s` at most: a later call makes durable what is not so then."""
         self._waiters.is_led = True
         log = self.log
         if self._sync_error is not None:
@@ -181,7 +174,7 @@ class Flusher:
             try:
                 for mapped_file in log.files.files:
                     if mapped_file.end_offset > log.flushed_offset and mapped_file.start_offset < target:
-                        if deadline_s is None:
+                        if deadline_s == math.inf:
                             mapped_file.sync()
                         elif not mapped_file.sync_within(max(0.0, deadline_s - time.monotonic())):
                             return log.flushed_offset

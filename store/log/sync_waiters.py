@@ -15,7 +15,6 @@ Threads: any. An interrupt (Ctrl-C) may keep a thread from waking the next: so e
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 
 __all__ = ["SyncWaiter", "SyncWaiters"]
 
@@ -61,9 +60,6 @@ class SyncWaiters:
         self._waiting: deque[SyncWaiter] = deque()
         # Those whose bytes are durable, and who are to be woken.
         self._covered: deque[SyncWaiter] = deque()
-        # Has the next sync led by a thread that has no put of its own for the disk to hold up; whether there
-        # is one. Set once.
-        self.lead_for_others: Callable[[], bool] = _nobody_leads
         # When the last one was woken that is to wake the next.
         self._woken_s = 0.0
 
@@ -105,8 +101,6 @@ class SyncWaiters:
     def _wake_next(self) -> None:
         """Wake the next whose bytes are durable; where there is none, one who is to lead the next sync."""
         while self._covered or self._waiting:
-            if not self._covered and self.lead_for_others():
-                return
             # To lead the one that came last: the others are given time to join.
             waiter = self._covered.popleft() if self._covered else self._waiting.pop()
             if waiter.is_listed:
@@ -127,7 +121,3 @@ class SyncWaiters:
     def __repr__(self) -> str:
         waiting = sum(waiter.is_listed for waiter in (*self._waiting, *self._covered))
         return f"SyncWaiters(waiting={waiting})"
-
-
-def _nobody_leads() -> bool:
-    return False

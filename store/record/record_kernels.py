@@ -1,20 +1,14 @@
 """Compiled loops over the bytes of the commit log: where records end, and whether they are whole.
 
 Arrays: `data` is uint8, C-contiguous, one segment or a part of it; positions are int64 within it. A kernel
-never reads at or beyond `end`, which must not exceed len(data); it writes nothing. The last one is about
-files: it makes many system calls without the interpreter between them.
+never reads at or beyond `end`, which must not exceed len(data); it writes nothing.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs
 it; compiled code is cached on disk. CRCs: store/checksum/crc32_kernels.py. The plain twins are in
 tests/support/twins/record_scan.py.
 Source of the rules: CommitLog#checkMessageAndReturnSize; layout: record_format.py.
 """
 
-from errno import ENOENT
-
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.extending import intrinsic
 
 from mqstore.store.byte_kernels import borrowed, matches, read_int, read_long
 from mqstore.store.checksum.crc32_kernels import crc32
@@ -50,7 +44,6 @@ __all__ = [
     "record_layout",
     "scan",
     "store_timestamp_at",
-    "sync_files",
     "whole_record_size",
 ]
 
@@ -224,59 +217,3 @@ def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
         ):
             return np.int64(at)
     return np.int64(-1)
-
-
-# -- files --------------------------------------------------------------------------------------------
-
-_LONGS = numba.types.int64[::1]
-
-
-@intrinsic
-def _call(typing_context, function, first, second):  # type: ignore[no-untyped-def]
-    """Call the C function at an address with two integers; one that takes fewer does not see the rest."""
-    word = numba.types.int64
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        address, *values = arguments
-        kind = context.get_value_type(word)
-        target = builder.inttoptr(address, ir.FunctionType(kind, [kind, kind]).as_pointer())
-        return builder.call(target, values)
-
-    return word(word, word, word), generate
-
-
-@intrinsic
-def _int_at(typing_context, address):  # type: ignore[no-untyped-def]
-    """The C int at an address."""
-    word = numba.types.int32
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        return builder.load(builder.inttoptr(arguments[0], context.get_value_type(word).as_pointer()))
-
-    return word(numba.types.int64), generate
-
-
-@compiled((_LONGS, _LONGS, numba.types.int64, _LONGS))
-def sync_files(functions, paths, flags, outcome):  # type: ignore[no-untyped-def]
-    """Open, sync and close one file after the other.
-
-    functions: int64, addresses of C's open, of what syncs a descriptor, of close, and of what tells
-    where errno is. paths: int64, addresses of the paths, each ending in a zero byte. flags: for open.
-    outcome: int64[2], filled with how many are done with, and the errno of what ended it or 0. (An interrupt
-    would take what is returned.)
-    A file that is not there is done with. Nothing is touched after a failure.
-    """
-    open_file, sync, close, errno_location = functions[0], functions[1], functions[2], functions[3]
-    outcome[0] = outcome[1] = 0
-    for path in paths:
-        descriptor = np.int32(_call(open_file, path, flags))
-        if descriptor >= 0:
-            if np.int32(_call(sync, descriptor, 0)) != 0:
-                outcome[1] = _int_at(_call(errno_location, 0, 0))
-            _call(close, descriptor, 0)
-        else:
-            error = np.int64(_int_at(_call(errno_location, 0, 0)))
-            outcome[1] = error if error != ENOENT else 0
-        if outcome[1] != 0:
-            return
-        outcome[0] += 1

@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 
 CHECKED = """
+import os
 import numba
 import numpy as np
 from mqstore.store import byte_kernels, compiled
 from mqstore.store.checksum import crc32_kernels
+from mqstore.store.files.timed_sync import TimedSync
 from mqstore.store.record import record_kernels
 
+assert TimedSync().sync(os.open("file", os.O_RDWR | os.O_CREAT), 60)
 copy_bytes = compiled.compiled(lambda *given: byte_kernels.copy_bytes(*given))
 load_word = compiled.compiled(lambda *given: byte_kernels.load_word(*given))
 data = np.zeros(100, np.uint8)

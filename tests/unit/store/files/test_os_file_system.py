@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mqstore.store.errors import StoreFull
+from mqstore.store.files import sync_kernels
 from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.store.record import record_kernels
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_an_interrupt_does_not_hide_a_failed_sync(
         arguments[-1][:] = 7, error_number
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(record_kernels, "sync_files", interrupted)
+    monkeypatch.setattr(sync_kernels, "sync_files", interrupted)
     with pytest.raises(expected) as caught:
         file_system.sync_all(regions)
     assert error_number == 0 or str(tmp_path / "7") in str(caught.value)

@@ -1,23 +1,39 @@
-"""A sync that is given up waiting for: it goes on, its error is told, and the next one waits for its end.
+"""A timed sync: nobody waits longer than asked, a sync goes on, its error is kept, and its thread ends.
 
-The kernel is played by a function, so that a sync takes as long as the test likes; a real file shows that the
-real calls work.
+The disk is played by a function of C that waits until the test lets it go on. A real file shows that the real
+calls work.
 """
 
-import ctypes
 import errno
+import gc
 import os
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 import pytest
 
 from mqstore.store.files import timed_sync
 from mqstore.store.files.timed_sync import TimedSync
+from support.disks.interrupts import interrupted_at
+from support.disks.played_disk import PlayedDisk, threads_that_sync
 
-OK, TIME_UP = 1, 0
+HUNG = """
+import os, sys
+from mqstore.store.files import sync_kernels
+from mqstore.store.files.timed_sync import TimedSync
+
+c_functions = sync_kernels.c_functions
+sync_kernels.c_functions = lambda read, write, sync, errno: c_functions(read, write, "pause", errno)
+timed_sync = TimedSync()
+print(timed_sync.sync(os.open("file", os.O_RDWR | os.O_CREAT), 0.01))
+"""
+"""A process whose disk hangs for ever."""
 
 
 @pytest.fixture
@@ -27,109 +43,303 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-class Kernel:
-    """What io_submit and io_getevents answer, in turn, and the result that the sync has then."""
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedDisk]:
+    disk = PlayedDisk(monkeypatch)
+    yield disk
+    disk.goes_on.set()
+    # The functions of C must outlive the threads that call them.
+    gc.collect()
+    assert_comes_true(lambda: not threads_that_sync())
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, sync: TimedSync) -> None:
-        self.called: list[str] = []
-        self.waits: list[int] = []
-        self.result = 0
-        self.submitted = OK
-        self._sync = sync
-        monkeypatch.setattr(timed_sync, "_syscall", self._call)
-        monkeypatch.setattr(timed_sync, "_brief_syscall", self._call)
 
-    def _call(self, number: Any, *_: Any) -> int:
-        if number is timed_sync._SUBMIT:
-            self.called.append("submit")
-            return self.submitted
-        if number is timed_sync._DESTROY:
-            return 0
-        self.called.append("wait")
-        answer = self.waits.pop(0) if self.waits else OK
-        self._sync._event[2] = self.result
-        return answer
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def assert_comes_true(claim: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not claim():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.001)
 
 
 def test_a_file_is_synced(descriptor: int) -> None:
-    """By the kernel, or by a thread where it has no asynchronous I/O; as often as one likes."""
+    """As often as one likes, by one thread."""
     sync = TimedSync()
     for _ in range(3):
         os.write(descriptor, b"bytes")
         assert sync.sync(descriptor, 60)
+        assert len(threads_that_sync()) == 1
     sync.finish()
+    sync.close()
 
 
-def test_a_sync_of_something_else_fails(descriptor: int) -> None:
-    """As fdatasync does."""
+def test_a_sync_of_something_else_fails() -> None:
+    """As fdatasync does; and for ever, because the first error is final."""
     reading, writing = os.pipe()
+    sync = TimedSync()
     try:
-        for _ in range(2):
+        for call in (*[lambda: sync.sync(writing, 60)] * 2, sync.finish):
             with pytest.raises(OSError, match="Invalid argument"):
-                TimedSync().sync(writing, 60)
+                call()
+        sync.close()
+        with pytest.raises(OSError, match="Invalid argument"):
+            sync.sync(writing, 60)
     finally:
         os.close(reading)
         os.close(writing)
 
 
-def test_a_sync_under_way_is_ended_before_the_next_begins(
-    descriptor: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sync_under_way_is_ended_before_the_next_begins(descriptor: int, disk: PlayedDisk) -> None:
     """It may not cover what was written since."""
     sync = TimedSync()
-    if sync._context is None:
-        pytest.skip("the kernel gives no context for asynchronous I/O here")
-    kernel = Kernel(monkeypatch, sync)
-    kernel.waits = [TIME_UP, TIME_UP]
+    disk.goes_on.clear()
+    for timeout_s in (0, 0, 0.01):
+        assert not sync.sync(descriptor, timeout_s)
+    disk.goes_on.set()
+    sync.finish()
+    assert disk.synced == [descriptor]
+    disk.goes_on.clear()
     assert not sync.sync(descriptor, 0)
-    assert not sync.sync(descriptor, 0)
-    assert sync.sync(descriptor, 0)
-    assert kernel.called == ["submit", "wait", "wait", "wait", "submit", "wait"]
+    disk.goes_on.set()
+    assert sync.sync(descriptor, 60)
+    assert disk.synced == [descriptor] * 3
 
 
-@pytest.mark.parametrize("ended_by", ["sync", "finish"])
-def test_a_late_error_is_told(ended_by: str, descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To whoever comes next, once."""
+@pytest.mark.parametrize("ended_by", ["sync", "finish", "close"])
+def test_a_late_error_is_raised(ended_by: str, descriptor: int, disk: PlayedDisk) -> None:
+    """To the next caller and all after that; nothing is synced any more."""
     sync = TimedSync()
-    if sync._context is None:
-        pytest.skip("the kernel gives no context for asynchronous I/O here")
-    kernel = Kernel(monkeypatch, sync)
-    kernel.waits = [TIME_UP]
+    disk.goes_on.clear()
+    disk.error_number = errno.EIO
     assert not sync.sync(descriptor, 0)
-    kernel.result = -errno.EIO
-    with pytest.raises(OSError, match="Input/output error"):
-        sync.sync(descriptor, 0) if ended_by == "sync" else sync.finish()
-    assert not sync._answers
+    disk.goes_on.set()
+    if ended_by == "close":
+        sync.close()
+    elif ended_by == "finish":
+        with pytest.raises(OSError, match="Input/output error"):
+            sync.finish()
+    assert_comes_true(lambda: bool(disk.synced))
+    disk.error_number = 0
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error") as caught:
+            sync.sync(descriptor, 60)
+        assert caught.value.errno == errno.EIO
+    assert disk.synced == [descriptor]
 
 
-@pytest.mark.parametrize("why", ["no context", "full queues"])
-def test_a_thread_syncs_where_the_kernel_does_not(
-    why: str, descriptor: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bounded as well; its error is told too."""
+def test_a_sync_that_a_signal_interrupts_is_repeated(descriptor: int, disk: PlayedDisk) -> None:
+    """As os.fdatasync does it: EINTR is no answer of the disk."""
     sync = TimedSync()
-    if why == "no context" or sync._context is None:
-        sync._context = None
-    else:
-        Kernel(monkeypatch, sync).submitted = -1
-    go_on = threading.Event()
-
-    def fail_slowly(_: int) -> None:
-        assert go_on.wait(60)
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, "fdatasync", fail_slowly)
+    disk.goes_on.clear()
+    disk.error_number = errno.EINTR
     assert not sync.sync(descriptor, 0)
-    assert not sync.sync(descriptor, 0)
-    go_on.set()
-    with pytest.raises(OSError, match="Input/output error"):
-        sync.finish()
-    monkeypatch.undo()
+    disk.goes_on.set()
+    assert_comes_true(lambda: len(disk.synced) > 1)
+    disk.error_number = 0
     assert sync.sync(descriptor, 60)
 
 
-def test_the_request_is_as_the_kernel_reads_it() -> None:
-    """struct iocb: operation and descriptor lie at bytes 16 and 20."""
-    request = bytes(timed_sync._Request(opcode=3, descriptor=7))
-    assert (len(request), request[16:18], request[20:24]) == (64, b"\3\0", b"\7\0\0\0")
-    assert ctypes.sizeof(timed_sync._Time) == 16
+@pytest.mark.parametrize("is_started", [False, True])
+@pytest.mark.parametrize("error_number", [0, errno.EIO])
+def test_ctrl_c_anywhere_loses_no_sync_and_no_error(
+    error_number: int, is_started: bool, descriptor: int, disk: PlayedDisk
+) -> None:
+    """The next call has the disk sync once more, or raises what the interrupted one would have raised."""
+    for at in range(1, 1_000):
+        sync = TimedSync()
+        if is_started:
+            disk.error_number = 0
+            assert sync.sync(descriptor, 60)
+        disk.synced.clear()
+        disk.error_number = error_number
+        try:
+            was_interrupted = interrupted_at(at, (timed_sync,), lambda: sync.sync(descriptor, 60))  # noqa: B023
+        except OSError:
+            was_interrupted = False
+        before = len(disk.synced)
+        if error_number:
+            # Linux reports it once.
+            disk.error_number = 0 if before else error_number
+            with pytest.raises(OSError, match="Input/output error"):
+                sync.sync(descriptor, 60)
+        else:
+            assert sync.sync(descriptor, 60), at
+            assert len(disk.synced) > before, at
+        if not was_interrupted:
+            return
+    pytest.fail("it never came to an end")
+
+
+def test_ctrl_c_anywhere_in_a_close_is_made_up_for_by_the_next(descriptor: int, disk: PlayedDisk) -> None:
+    """The thread ends, and the next sync has another."""
+    for at in range(1, 1_000):
+        sync = TimedSync()
+        assert sync.sync(descriptor, 60)
+        was_interrupted = interrupted_at(at, (timed_sync,), sync.close)
+        if at % 2:
+            assert sync.sync(descriptor, 60)
+        sync.close()
+        assert not threads_that_sync(), at
+        if not was_interrupted:
+            return
+    pytest.fail("it never came to an end")
+
+
+def test_a_signal_handler_may_sync_within_a_sync(descriptor: int, disk: PlayedDisk) -> None:
+    """As one that puts while the thread that it interrupted waits for the disk."""
+    sync = TimedSync()
+    told: list[bool] = []
+
+    def sync_within(number: int, frame: FrameType | None) -> None:
+        told.append(sync.sync(descriptor, 0))
+        disk.goes_on.set()
+        told.append(sync.sync(descriptor, 60))
+
+    before = signal.signal(signal.SIGUSR1, sync_within)
+    disk.goes_on.clear()
+    disk.on_sync = lambda: (
+        None if told else signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+    )
+    try:
+        assert sync.sync(descriptor, 60)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert told == [False, True]
+    assert len(disk.synced) == 2
+
+
+def test_the_numbers_of_requests_begin_again(descriptor: int, disk: PlayedDisk) -> None:
+    """After 2**31 syncs, a day of a quick disk."""
+    sync = TimedSync()
+    assert sync.sync(descriptor, 60)
+    assert sync._thread is not None
+    sync._thread._answer[0] = sync._thread._request[0] = 0x7FFFFFFE << 32
+    for _ in range(3):
+        assert sync.sync(descriptor, 60)
+    assert disk.synced == [descriptor] * 4
+    assert sync._thread._request[0] == 1 << 32 | descriptor
+
+
+@pytest.mark.parametrize("ended_by", ["close", "del"])
+def test_the_thread_ends_with_its_owner(ended_by: str, descriptor: int) -> None:
+    """And so do its descriptors, at once after `close`; the next sync has another thread."""
+    sync = TimedSync()
+    assert sync.sync(descriptor, 60)
+    sync.close()
+    before = open_descriptors()
+    for _ in range(3):
+        assert sync.sync(descriptor, 60)
+        assert len(threads_that_sync()) == 1
+        assert open_descriptors() == before + 2
+        if ended_by == "close":
+            sync.close()
+        else:
+            sync = TimedSync()
+            assert_comes_true(lambda: not threads_that_sync())
+        assert not threads_that_sync()
+        assert_comes_true(lambda: open_descriptors() == before)
+
+
+def test_a_descriptor_is_not_closed_while_it_is_synced(tmp_path: Path, disk: PlayedDisk) -> None:
+    """Neither by `close`, which waits, nor by `abandon`, which does not: then the thread closes it."""
+    descriptors = [os.open(tmp_path / name, os.O_RDWR | os.O_CREAT) for name in "ab"]
+    sync = TimedSync()
+    assert sync.sync(descriptors[0], 60)
+    sync.abandon(descriptors[0])
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptors[0])
+    disk.goes_on.clear()
+    assert not sync.sync(descriptors[1], 0)
+    sync.abandon(descriptors[1])
+    del sync
+    os.fstat(descriptors[1])
+    disk.goes_on.set()
+    assert_comes_true(lambda: not threads_that_sync())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptors[1])
+    TimedSync().abandon(os.open(tmp_path / "a", os.O_RDWR))
+
+
+@pytest.mark.parametrize("lacking", ["threads", "descriptors", "modules"])
+def test_without_a_thread_the_caller_syncs(
+    lacking: str, descriptor: int, disk: PlayedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes; and a thread does so again once there is one."""
+
+    def lack_threads(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def lack_descriptors(value: int, flags: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    sync = TimedSync()
+    synced_by_caller: list[int] = []
+    with monkeypatch.context() as lack:
+        lack.setattr(os, "fdatasync", synced_by_caller.append)
+        if lacking == "threads":
+            lack.setattr(threading.Thread, "start", lack_threads)
+        elif lacking == "descriptors":
+            lack.setattr(os, "eventfd", lack_descriptors)
+        else:
+            lack.setitem(sys.modules, "mqstore.store.files.sync_kernels", None)
+            lack.delattr("mqstore.store.files.sync_kernels")
+        for _ in range(2):
+            assert sync.sync(descriptor, 0)
+    assert (synced_by_caller, disk.synced) == ([descriptor] * 2, [])
+    assert sync.sync(descriptor, 60)
+    assert disk.synced == [descriptor]
+
+
+def test_what_a_signal_handler_raises_is_no_lack_of_descriptors(
+    descriptor: int, disk: PlayedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alarm's TimeoutError comes out as it is."""
+
+    def interrupted(value: int, flags: int) -> int:
+        raise TimeoutError
+
+    sync = TimedSync()
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr(os, "eventfd", interrupted)
+        with pytest.raises(TimeoutError):
+            sync.sync(descriptor, 60)
+    assert sync.sync(descriptor, 60)
+
+
+@pytest.mark.parametrize("is_hung", [False, True])
+def test_a_forked_child_has_a_thread_of_its_own(is_hung: bool, descriptor: int, disk: PlayedDisk) -> None:
+    """It leaves the parent's eventfds alone, and what is under way there."""
+    sync = TimedSync()
+    assert sync.sync(descriptor, 60)
+    if is_hung:
+        disk.goes_on.clear()
+        assert not sync.sync(descriptor, 0)
+    thread = sync._thread
+    assert thread is not None
+    eventfds = [thread._asked, thread._ended]
+    child = os.fork()
+    if child == 0:
+        try:
+            closed = not any(os.path.exists(f"/proc/self/fd/{each}") for each in eventfds)  # noqa: PTH110
+            disk.goes_on = threading.Event()
+            disk.goes_on.set()
+            disk.synced.clear()
+            is_synced = sync.sync(descriptor, 60)
+            is_own = sync._thread is not thread
+            os._exit(0 if closed and is_synced and is_own and disk.synced == [descriptor] else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    disk.goes_on.set()
+    assert sync.sync(descriptor, 60)
+    assert sync._thread is thread
+
+
+def test_a_hung_sync_does_not_keep_the_process_from_ending(tmp_path: Path) -> None:
+    """The thread ends with it."""
+    run = subprocess.run(
+        [sys.executable, "-c", HUNG], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "False\n", "")

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
+from unittest import mock
 
 import pytest
 
 from mqstore.store.errors import StoreError, StorePoisoned
+from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.log import flusher as flusher_module
 from mqstore.store.log import sync_waiters as sync_waiters_module
 from mqstore.store.log.commit_log import CommitLog
@@ -242,6 +244,20 @@ def test_waiting_ends_after_the_timeout(watched: WatchedFileSystem, root: Path) 
         leader.result(60)
     assert flusher.flushed_offset == place.physical_offset
     assert flusher.wait_for(end)
+
+
+def test_without_a_time_limit_a_put_calls_the_sync_itself(watched: WatchedFileSystem, root: Path) -> None:
+    """In its own thread, and waits as long as the disk takes; so do those who come meanwhile."""
+    small = SmallLog(watched, root, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=None)
+    flusher = Flusher(small.log, small.config)
+    threads: list[int] = []
+    watched.before = lambda step, path: threads.append(threading.get_ident()) if step == "sync" else None
+    place = small.append()
+    with mock.patch.object(MappedFile, "sync_within", side_effect=AssertionError):
+        assert flusher.wait_for(place.end_offset)
+        assert threads == [threading.get_ident()]
+        assert all(result.result() for result in put_behind_a_slow_sync(small, flusher, SlowDisk(watched)))
+    assert flusher.behind_bytes == 0
 
 
 def test_a_leader_that_wakes_nobody_does_not_leave_the_others_asleep(

@@ -116,17 +116,3 @@ def test_ctrl_c_anywhere_leaves_nobody_who_cannot_be_woken() -> None:
         waiters.wake(500)
         assert woken(waiters, *sleeping) == [400, 500, 600], at
         assert not waiters.is_led
-
-
-def test_a_service_leads_where_there_is_one() -> None:
-    """Those whose bytes are durable are woken as ever; none of the others is woken to lead."""
-    waiters, led = SyncWaiters(), []
-    waiters.lead_for_others = lambda: not led.append("service")
-    waiters.is_led = True
-    sleeping = [waiters.join(end_offset) for end_offset in (100, 200, 300)]
-    waiters.wake(100)
-    assert woken(waiters, *sleeping) == [100]
-    assert (led, waiters.is_led) == (["service"], True)
-    waiters.wake(300)
-    assert woken(waiters, *sleeping[1:]) == [200, 300]
-    assert not waiters.is_led
