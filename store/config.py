@@ -65,6 +65,9 @@ _BOUNDS = (
     ("delivery_interval", 1, 60_000),
 )
 
+# Numbers that may be None as well; in text "none".
+_OPTIONAL = ("sync_flush_timeout",)
+
 # What a field of this type must be, in words.
 _TYPES: dict[object, str] = {
     bool: "true or false, without quotes",
@@ -172,8 +175,10 @@ class StoreConfig:
     flush_commit_log_thorough_interval: int = 10_000
     """Milliseconds after which a flush ignores flush_commit_log_least_pages."""
 
-    sync_flush_timeout: int = 5_000
-    """Milliseconds that a put waits for the disk in SYNC_FLUSH before it answers FLUSH_DISK_TIMEOUT."""
+    sync_flush_timeout: int | None = 5_000
+    """Milliseconds that a put waits for the disk in SYNC_FLUSH before it answers FLUSH_DISK_TIMEOUT. None (in
+    text "none"): as long as the disk takes, which may be for ever if it hangs. A put that syncs then calls
+    fdatasync itself, where else another thread does: up to a quarter more puts a second."""
 
     flush_interval_consume_queue: int = 1_000
     """Milliseconds between flushes of consume queues, key index and checkpoints."""
@@ -252,9 +257,11 @@ class StoreConfig:
 
     def _check_bounds(self, name: str, least: int, greatest: int) -> None:
         value = getattr(self, name)
+        is_optional = name in _OPTIONAL
         is_number = isinstance(value, int) and not isinstance(value, bool)
-        if not is_number or not least <= value <= greatest:
-            raise _illegal(name, value, f"a whole number from {least} to {greatest}")
+        if (not is_number or not least <= value <= greatest) and not (is_optional and value is None):
+            or_none = ", or none" if is_optional else ""
+            raise _illegal(name, value, f"a whole number from {least} to {greatest}{or_none}")
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> "StoreConfig":
@@ -265,7 +272,9 @@ class StoreConfig:
                 nearest = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {nearest[0]!r}?" if nearest else "see StoreConfig for the known keys"
                 raise ConfigIllegal(f"unknown setting {key!r}: {hint}", key=key, value=settings[key])
-        values = dict(settings)
+        values: dict[str, Any] = {
+            key: None if key in _OPTIONAL and value == "none" else value for key, value in settings.items()
+        }
         host = values.get("store_host")
         if isinstance(host, str):
             try:

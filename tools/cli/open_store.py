@@ -90,7 +90,9 @@ def _setting_value(key: str, text: str) -> object:
     try:
         if wanted is bool:
             return {"true": True, "false": False}[text.lower()]
-        return int(text.replace("_", "")) if wanted is int else text
+        if wanted == int | None and text.lower() == "none":
+            return None
+        return int(text.replace("_", "")) if wanted in (int, int | None) else text
     except (KeyError, ValueError):
         name = "true or false" if wanted is bool else "a whole number"
         raise ConfigIllegal(f"-o {key}={text}: give {name}", key=key, value=text) from None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.config import _BOUNDS, StoreConfig
+from mqstore.store.config import _BOUNDS, _OPTIONAL, StoreConfig
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.record.host import Host
 
@@ -37,7 +37,7 @@ def test_settings_are_immutable_and_by_name_only() -> None:
 @pytest.mark.parametrize(("name", "least", "greatest"), _BOUNDS)
 def test_every_number_has_its_bounds(name: str, least: int, greatest: int) -> None:
     """One below and one above are refused, with the key, the value and the limits in the error."""
-    for value in (least - 1, greatest + 1, "7", None, 1.5, True):
+    for value in (least - 1, greatest + 1, "7", *([] if name in _OPTIONAL else [None]), 1.5, True):
         with pytest.raises(ConfigIllegal, match=f"{name} is {value!r}, but must be") as caught:
             StoreConfig(**{name: value})
         assert (caught.value.key, caught.value.value) == (name, value)
@@ -121,6 +121,18 @@ def test_settings_are_read_from_toml(tmp_path: Path) -> None:
     config = StoreConfig.from_toml(path)
     assert (config.is_sync_flush, config.file_reserved_time) == (True, 24)
     assert config.store_host == Host.parse("10.0.0.1:10911")
+
+
+def test_a_put_may_wait_as_long_as_the_disk_takes(tmp_path: Path) -> None:
+    """No time limit is None; in text, which has no None, "none"."""
+    assert StoreConfig(sync_flush_timeout=None).sync_flush_timeout is None
+    path = tmp_path / "mqstore.toml"
+    path.write_text('sync_flush_timeout = "none"\n')
+    assert StoreConfig.from_toml(path).sync_flush_timeout is None
+    with pytest.raises(ConfigIllegal, match="a whole number from 1 to 3600000, or none"):
+        StoreConfig.from_mapping({"sync_flush_timeout": "never"})
+    with pytest.raises(ConfigIllegal):
+        StoreConfig.from_mapping({"flush_interval_commit_log": "none"})
 
 
 @pytest.mark.parametrize("text", [b"flush_disk_type = ", b"[[", b"\x00", b"# caf\xe9"])
