@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.store.files.file_names import created_file_count, file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.finding import Finding
+from mqstore.store.finding import Finding
 
 __all__ = ["QueueEntries"]
 

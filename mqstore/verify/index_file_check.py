@@ -26,7 +26,7 @@ from mqstore.index.index_file.index_file_format import (
 from mqstore.index.index_file.index_point_format import IndexPoint
 from mqstore.store.files.file_names import created_file_count
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.finding import Finding
+from mqstore.store.finding import Finding
 from mqstore.verify.expected_keys import java_key_rows
 from mqstore.verify.log_scan import Piece
 

@@ -15,7 +15,7 @@ from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
 from mqstore.index.keys.lmdb_environment import acquire_readable, release
 from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.finding import Finding
+from mqstore.store.finding import Finding
 from mqstore.verify.expected_keys import key_rows
 from mqstore.verify.log_outline import LogScan
 from mqstore.verify.log_scan import Piece

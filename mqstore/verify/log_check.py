@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from mqstore.store.files.file_names import created_file_count, file_name, row_entries
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.finding import Finding
+from mqstore.store.finding import Finding
 from mqstore.store.log.raw_segments import SegmentFile
 from mqstore.store.record.record_format import BODY_CRC_POSITION
 from mqstore.verify.log_outline import LogScan

@@ -23,7 +23,7 @@ from mqstore.index.queue.consume_queue_store import is_queue_name
 from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.raw_queue import QueueEntries
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.finding import Finding
+from mqstore.store.finding import Finding
 from mqstore.verify.log_outline import LogScan
 from mqstore.verify.log_scan import Piece
 from mqstore.verify.unclaimed_entries import (

@@ -21,7 +21,7 @@ from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.clock import Clock
 from mqstore.store.errors import StateFileCorrupt
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.finding import Finding
+from mqstore.store.finding import Finding
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.state import state_file_format
 from mqstore.store.state.checkpoint_file import CheckpointFile

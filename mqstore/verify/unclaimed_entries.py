@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
 from mqstore.index.queue.raw_queue import QueueEntries
-from mqstore.store.files.finding import Finding
+from mqstore.store.finding import Finding
 from mqstore.store.record.record_format import FIXED_BYTES
 from mqstore.verify.log_outline import LogScan
 from mqstore.verify.log_scan import DamagedRange

@@ -27,8 +27,8 @@ from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StateFileCorrupt, StoreNotFound
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.finding import Finding
 from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.finding import Finding
 from mqstore.store.listing_again import listing_again
 from mqstore.store.log.raw_segments import SegmentFile, list_segments
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES

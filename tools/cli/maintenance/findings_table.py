@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from mqstore.store.files.finding import Finding
+from mqstore.store.finding import Finding
 from mqstore.tools.cli.output import Column, Output, Row
 
 __all__ = ["FindingRow", "finding_rows", "show_findings"]

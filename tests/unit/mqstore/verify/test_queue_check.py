@@ -10,8 +10,8 @@ import pytest
 
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.index.queue.deleted_topics import DeletedTopics
-from mqstore.store.files.finding import Finding
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.finding import Finding
 from mqstore.verify.log_outline import LogScan
 from mqstore.verify.log_scan import DamagedRange, Piece
 from mqstore.verify.queue_check import QueueCheck, Run
