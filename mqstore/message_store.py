@@ -32,6 +32,7 @@ from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.opening import open_parts
 from mqstore.persistence import Persistence
 from mqstore.put.arrivals import ArrivalListener, Arrivals
+from mqstore.put.put_parts import PutParts
 from mqstore.put.put_path import PutPath
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
@@ -104,13 +105,15 @@ class MessageStore:
         self._flusher = Flusher(parts.commit_log, parts.config)
         self._arrivals = Arrivals(parts.commit_log, self._flusher)
         self._puts = PutPath(
-            parts.config,
-            parts.commit_log,
-            self._flusher,
-            parts.topics,
-            parts.subscription_groups,
-            parts.delay_levels,
-            self._arrivals,
+            PutParts(
+                parts.config,
+                parts.commit_log,
+                self._flusher,
+                parts.topics,
+                parts.subscription_groups,
+                parts.delay_levels,
+                self._arrivals,
+            )
         )
         self._closed_groups = parts.subscription_groups.closed_groups
         self._queues_to_read = parts.topics.queues_to_read
@@ -224,27 +227,13 @@ class MessageStore:
     ) -> PutColumnsResult:
         """Store thousands of messages without a Python object for any of them: all or none.
 
-        columns: a Table or RecordBatch of Arrow, or a mapping by name, with one row a message:
+        columns: a Table or RecordBatch of Arrow, or a mapping of names to arrays, one row a message: topic,
+        queue_id (negative: the store chooses), body, tags, keys, properties, delay_level, flag and
+        born_timestamp. All but `body` and `topic` may be missing. docs/bulk_puts.md says what each may hold.
+        Buffers are read and not kept. Rows to a retry topic may not have RECONSUME_TIME: `put_messages` takes
+        those. topic, queue_id: of all rows, where `columns` has no such column.
 
-         topic            of each row; a str where all rows have the same
-         queue_id         whole numbers; 0 where the column is missing; negative for any queue
-         body             any bytes
-         tags, keys       texts in UTF-8; null and empty are none. The keys of a row are parted by blanks
-         properties       in Arrow a map<string, string>; else texts `name 0x01 value 0x02 name 0x01 ...`,
-                          or one mapping for all rows
-         delay_level      whole numbers; such rows are rewritten as in `put_message`
-         flag             whole numbers of 32 bits
-         born_timestamp   epoch ms, in Arrow also a timestamp; the store time where the column is missing
-
-        Rows to a retry topic may not say how often they failed (RECONSUME_TIME): `put_messages` takes those.
-        All but `body` and `topic` may be missing. A column of a mapping is an array of Arrow, or one value
-        for all rows, or for whole numbers an integer array, or for texts and bodies one of: a pair (buffer,
-        offsets) of bytes or a uint8 array and an integer array one longer than there are rows, as Arrow lays
-        them out; a uint8 array of two dimensions, one row a text; a pair (indices, values) of an integer
-        array and a list of str; a sequence of str or bytes. Buffers are read and not kept.
-        topic, queue_id: of all rows, where `columns` has no such column.
-
-        A crash may keep the first rows only. Raises as `put_message`; a MessageIllegal tells the `row`.
+        A crash may keep the first rows only. Raises as `put_message`; a MessageIllegal has the `row`.
 
         >>> import numpy as np
         >>> with MessageStore.open("in_bulk") as store:

@@ -8,34 +8,28 @@ Threads: any. Durability: as put_path.py.
 """
 
 import dataclasses
-import random
 from typing import NamedTuple
 
 import numpy as np
 
-from mqstore.metadata.subscription_groups import SubscriptionGroups
-from mqstore.metadata.topics import MAX_QUEUE_NUMS, TopicConfig, TopicConfigs
-from mqstore.put.arrivals import Arrivals
-from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.metadata.topics import MAX_QUEUE_NUMS
+from mqstore.put.put_checks import no_such_queue, refuse_put
+from mqstore.put.put_parts import PutParts
 from mqstore.schedule.delay.delayed_columns import rewrite
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import MessageColumns, read_columns
 from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
 from mqstore.store.bulk.text_column import Longs
-from mqstore.store.config import StoreConfig
-from mqstore.store.errors import MessageIllegal, NoPermission, QueueIllegal
-from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.log.flusher import Flusher
+from mqstore.store.errors import MessageIllegal
 from mqstore.store.message.put_result import PutColumnsResult
 from mqstore.store.message.topic_names import (
-    NOT_ALLOWED_SEND_TOPICS,
     RETRY_GROUP_TOPIC_PREFIX,
     is_retry_topic,
 )
 from mqstore.store.record.properties_format import RECONSUME_TIME
 from mqstore.store.status import PutMessageStatus
 
-__all__ = ["ColumnsPath", "StoredRows", "no_such_queue", "refuse_put"]
+__all__ = ["ColumnsPath", "StoredRows"]
 
 
 class StoredRows(NamedTuple):
@@ -49,27 +43,16 @@ class StoredRows(NamedTuple):
 class ColumnsPath:
     """Puts columns into one store."""
 
-    def __init__(
-        self,
-        config: StoreConfig,
-        commit_log: CommitLog,
-        flusher: Flusher,
-        topics: TopicConfigs,
-        groups: SubscriptionGroups,
-        delay_levels: DelayLevels,
-        arrivals: Arrivals,
-        choice: random.Random,
-    ) -> None:
-        """choice: picks the queues of rows that leave them to the store."""
-        self._choice = choice
-        self._topics = topics
-        self._groups = groups
-        self._delay_levels = delay_levels
-        self._encoder = ColumnsEncoder(config)
-        self._commit_log = commit_log
-        self._flusher = flusher
-        self._is_sync_flush = config.is_sync_flush
-        self._arrivals = arrivals
+    def __init__(self, parts: PutParts) -> None:
+        self._choice = parts.choice
+        self._topics = parts.topics
+        self._groups = parts.groups
+        self._delay_levels = parts.delay_levels
+        self._encoder = ColumnsEncoder(parts.config)
+        self._commit_log = parts.commit_log
+        self._flusher = parts.flusher
+        self._is_sync_flush = parts.config.is_sync_flush
+        self._arrivals = parts.arrivals
 
     def put(self, table: object, topic: str | None, queue_id: int | None) -> PutColumnsResult:
         """Store the rows of `table`, all or none."""
@@ -159,24 +142,3 @@ class ColumnsPath:
         queue_ids = columns.queue_ids.copy()
         queue_ids[rows] = np.random.default_rng(self._choice.getrandbits(64)).integers(0, counts)
         return dataclasses.replace(columns, queue_ids=queue_ids)
-
-
-def refuse_put(topic: str, config: TopicConfig | None) -> None:
-    """Raise NoPermission or TopicNotSupported for a topic that takes no messages of producers."""
-    if config is not None:
-        config.refuse_put()
-    elif topic in NOT_ALLOWED_SEND_TOPICS:
-        raise NoPermission(topic, 0, "put")
-
-
-def no_such_queue(
-    name: str, queue_id: int, topic: str, queue_nums: int, row: int | None = None
-) -> QueueIllegal:
-    """The error for a queue that `topic` does not have."""
-    return QueueIllegal(
-        f"{name} is {queue_id}, but topic {topic!r} has {queue_nums} queues: use one below that, or create "
-        f"the topic with more: store.topics.create({topic!r}, queue_nums=...)",
-        value=queue_id,
-        limit=queue_nums - 1,
-        row=row,
-    )

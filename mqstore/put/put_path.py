@@ -12,27 +12,23 @@ Threads: any. Durability: in SYNC_FLUSH a result with PUT_OK means fdatasync has
 `flushed_offset` tells how far the disk was.
 """
 
-import random
 from collections.abc import Sequence
 from concurrent.futures import Future
 
 import msgspec
 
-from mqstore.metadata.subscription_groups import SubscriptionGroupConfig, SubscriptionGroups
+from mqstore.metadata.subscription_groups import SubscriptionGroupConfig
 from mqstore.metadata.topic_attributes import unsupported
-from mqstore.metadata.topics import TopicConfig, TopicConfigs
-from mqstore.put.arrivals import Arrivals
-from mqstore.put.put_columns import ColumnsPath, no_such_queue, refuse_put
-from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.metadata.topics import TopicConfig
+from mqstore.put.put_checks import no_such_queue, refuse_put
+from mqstore.put.put_columns import ColumnsPath
+from mqstore.put.put_parts import PutParts
 from mqstore.schedule.delay.delayed_message import rewrite
 from mqstore.schedule.retry.dead_letter import divert_exhausted_retry
 from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import RecordBlock
-from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, NoPermission, TopicNotSupported
-from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.durable_future import DurableFuture
-from mqstore.store.log.flusher import Flusher
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.message.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
 from mqstore.store.message.put_result import PutMessageResult, PutMessageResults
@@ -52,37 +48,24 @@ _BULK_FROM = 24
 class PutPath:
     """Puts messages into one store."""
 
-    def __init__(
-        self,
-        config: StoreConfig,
-        commit_log: CommitLog,
-        flusher: Flusher,
-        topics: TopicConfigs,
-        groups: SubscriptionGroups,
-        delay_levels: DelayLevels,
-        arrivals: Arrivals,
-        *,
-        choice: random.Random | None = None,
-    ) -> None:
-        """choice: picks the queue of a message that leaves it to the store."""
-        self._topics = topics
-        self._choice = choice or random.Random()
-        self._groups = groups
-        self._lookup = topics.lookup
-        self._queues_to_put_to = topics.queues_to_put_to
-        self._default_queue_nums = config.default_topic_queue_nums
-        self._delay_levels = delay_levels
-        self._encode = MessageEncoder(config).encode
-        self._commit_log = commit_log
-        self._append = commit_log.append
-        self._flusher = flusher
-        self._sync_soon = flusher.sync_soon
-        self._is_sync_flush = config.is_sync_flush
-        self._store_host = config.store_host.encode()
-        self._arrivals = arrivals
-        self._columns = ColumnsPath(
-            config, commit_log, flusher, topics, groups, delay_levels, arrivals, self._choice
-        )
+    def __init__(self, parts: PutParts) -> None:
+        self._topics = parts.topics
+        self._choice = parts.choice
+        self._groups = parts.groups
+        self._default_queue_nums = parts.config.default_topic_queue_nums
+        self._delay_levels = parts.delay_levels
+        self._commit_log = parts.commit_log
+        self._flusher = parts.flusher
+        self._is_sync_flush = parts.config.is_sync_flush
+        self._store_host = parts.config.store_host.encode()
+        self._arrivals = parts.arrivals
+        self._columns = ColumnsPath(parts)
+        # Methods of other objects, bound once: each put saves the look-ups.
+        self._lookup = parts.topics.lookup
+        self._queues_to_put_to = parts.topics.queues_to_put_to
+        self._encode = MessageEncoder(parts.config).encode
+        self._append = parts.commit_log.append
+        self._sync_soon = parts.flusher.sync_soon
         self.put_columns = self._columns.put
 
     def put(self, message: Message) -> PutMessageResult:
