@@ -40,7 +40,7 @@ from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.schedule.delivery.due_block import DueBlocks
 from mqstore.schedule.retry.send_back import SendBack, SendBackResult
 from mqstore.services import Services
-from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
@@ -333,7 +333,7 @@ class MessageStore:
         return queue_table(self.commit_log, queue, begin_offset, end_offset, schema, decompress=decompress)
 
     def query_message(
-        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = 2**63 - 1, max_num: int = 32
+        self, topic: str, key: str, begin_ms: int = 0, end_ms: int = END_OF_TIME_MS, max_num: int = 32
     ) -> list[StoredMessage]:
         """The newest `max_num` messages of `topic` with this key (or UNIQ_KEY), oldest first.
 

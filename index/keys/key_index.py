@@ -20,8 +20,6 @@ from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["KeyIndex", "has_key", "key_hash", "message_with_key"]
 
-"""The latest store time there is: no upper bound."""
-
 _FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325
 _FNV_PRIME = 0x100_0000_01B3
 _64_BITS = 2**64 - 1

@@ -41,12 +41,12 @@ from mqstore.index.keys.lmdb_environment import (
     release,
     release_if_held,
 )
-from mqstore.index.keys.lmdb_runs import END_OF_LOG
 from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.errors import StoreClosed, StoreFull, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.log_offsets import END_OF_LOG
 from mqstore.store.log.log_reader import LogChunk
 from mqstore.store.message.stored_message import StoredMessage
 

@@ -26,13 +26,13 @@ from mqstore.index.keys.key_index_format import (
 )
 from mqstore.index.keys.lmdb_environment import Contents
 from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, SortedRun, merge_count
+from mqstore.store.log.log_offsets import END_OF_LOG
 
 if TYPE_CHECKING:
     from mqstore.index.keys.lmdb_environment import Transaction
 
 __all__ = [
     "CONTENTS",
-    "END_OF_LOG",
     "StoredRun",
     "count_entries",
     "cut",
@@ -45,9 +45,6 @@ __all__ = [
     "rows_between",
     "store",
 ]
-
-END_OF_LOG: Final = 2**63 - 1
-"""An offset that no record has."""
 
 
 class StoredRun(NamedTuple):

@@ -26,10 +26,12 @@ import numpy as np
 
 __all__ = [
     "BLANK_SIZE",
+    "END_OF_QUEUE",
     "ENTRY",
     "ENTRY_BYTES",
     "ENTRY_DTYPE",
     "FIELDS",
+    "MISSING_LEVEL_DELAY_MS",
     "PRE_BLANK_ENTRY",
     "SIZE_POSITION",
     "TAGS_CODE_POSITION",
@@ -51,6 +53,10 @@ ENTRY_DTYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code
 
 BLANK_SIZE = 0x7FFF_FFFF
 """The size in an entry that stands for nothing; no record is that long."""
+END_OF_QUEUE = 2**63 - 1
+"""A queue offset that no entry has: no upper bound."""
+MISSING_LEVEL_DELAY_MS = 1000
+"""What RocketMQ takes as the delay of a level that its table lacks."""
 PRE_BLANK_ENTRY = ENTRY.pack(0, BLANK_SIZE, 0)
 
 assert ENTRY.size == ENTRY_DTYPE.itemsize == ENTRY_BYTES == sum(size for _, size, _, _ in FIELDS)

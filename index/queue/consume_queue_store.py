@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue import ConsumeQueue
-from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.index.queue.consume_queue_format import END_OF_QUEUE, ENTRY_BYTES
 from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.queue_ends import QueueEnds
 from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest
@@ -36,7 +36,6 @@ from mqstore.store.log.log_reader import LogChunk
 __all__ = ["ConsumeQueueStore", "is_queue_name"]
 
 _MAX_NAME_BYTES = 255
-_NO_BOUND = 2**63 - 1
 # More than the longest record there may be, so that one that is cut is the last.
 _LOOK_THROUGH_BYTES = 64 << 20
 
@@ -185,14 +184,14 @@ class ConsumeQueueStore:
         Of a queue that a broker keeps, nobody here knows its end: there is no bound for it.
         """
         if topic in self._without_queues:
-            return _NO_BOUND
+            return END_OF_QUEUE
         queue = self.find(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
     def entries_below(self, topic: str, queue_id: int, physical_offset: int) -> int:
         """Queue offset behind the last message of a queue that is before `physical_offset`; as above."""
         if topic in self._without_queues:
-            return _NO_BOUND
+            return END_OF_QUEUE
         queue = self.find(topic, queue_id)
         return queue.end_below(physical_offset) if queue is not None else 0
 

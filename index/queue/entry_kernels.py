@@ -23,7 +23,12 @@ import numpy.typing as npt
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, SIZE_POSITION, TAGS_CODE_POSITION
+from mqstore.index.queue.consume_queue_format import (
+    ENTRY_BYTES,
+    MISSING_LEVEL_DELAY_MS,
+    SIZE_POSITION,
+    TAGS_CODE_POSITION,
+)
 from mqstore.index.queue.queue_end_row import (
     ADDRESS,
     FIRST_OFFSET,
@@ -85,8 +90,6 @@ _SLOTS = numba.types.Array(numba.types.int32, 1, "C", readonly=True)
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
 _DELAY = np.frombuffer(DELAY.encode(), np.uint8)
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
-# What RocketMQ takes as the delay of a level that its table lacks.
-_DELAY_OF_MISSING_LEVEL_MS = 1000
 
 
 @compiled
@@ -111,7 +114,7 @@ def _tags_code(  # type: ignore[no-untyped-def]
                 while table > 0 and delay_tables[table, 0] > offset:
                     table -= 1
                 delay_ms = delay_tables[table, level]
-                return store_timestamp + (delay_ms if delay_ms >= 0 else _DELAY_OF_MISSING_LEVEL_MS)
+                return store_timestamp + (delay_ms if delay_ms >= 0 else MISSING_LEVEL_DELAY_MS)
     value_at, value_length = find_property(data, properties_at, properties_length, _TAGS)
     return java_hash(data, value_at, value_length)
 

@@ -27,6 +27,7 @@ from mqstore.index.index_file.index_point_format import IndexPoint
 from mqstore.store.files.file_names import created_file_count
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.finding import Finding
+from mqstore.store.log.log_offsets import END_OF_LOG
 from mqstore.verify.expected_keys import java_key_rows
 from mqstore.verify.log_scan import Piece
 
@@ -124,7 +125,7 @@ class IndexFileCheck:
         findings = list(self._wrong)
         for file in self._files:
             findings += file.find_broken_chains(is_damage=not self._after_crash)
-            first, entries = file.entries_between(end_offset, 2**62)
+            first, entries = file.entries_between(end_offset, END_OF_LOG)
             if len(entries):
                 expected = f"no entry behind the log's end {end_offset}"
                 found = f"one of the record at {int(entries['physical_offset'][0])}"

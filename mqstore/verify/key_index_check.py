@@ -16,6 +16,7 @@ from mqstore.index.keys.lmdb_environment import acquire_readable, release
 from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.finding import Finding
+from mqstore.store.log.log_offsets import END_OF_LOG
 from mqstore.verify.expected_keys import key_rows
 from mqstore.verify.log_outline import LogScan
 from mqstore.verify.log_scan import Piece
@@ -85,7 +86,7 @@ class KeyIndexCheck:
                 )
             ]
         findings = []
-        ahead = self._stored(scan.end_offset, lmdb_runs.END_OF_LOG)
+        ahead = self._stored(scan.end_offset, END_OF_LOG)
         if len(ahead):
             expected = f"no entry behind the log's end {scan.end_offset}"
             findings.append(

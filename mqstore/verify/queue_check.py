@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue import greatest_queue_offset
-from mqstore.index.queue.consume_queue_format import ENTRY, ENTRY_BYTES
+from mqstore.index.queue.consume_queue_format import END_OF_QUEUE, ENTRY, ENTRY_BYTES
 from mqstore.index.queue.consume_queue_store import is_queue_name
 from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.raw_queue import QueueEntries
@@ -96,7 +96,7 @@ class QueueCheck:
         Unbounded for a queue that a broker keeps.
         """
         if topic in self._without_queues:
-            return 2**63 - 1
+            return END_OF_QUEUE
         if not is_queue_name(topic, queue_id):
             return 0
         queue = self._queues.get((topic, queue_id))

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
 from mqstore.index.queue.raw_queue import QueueEntries
 from mqstore.store.finding import Finding
+from mqstore.store.log.log_offsets import END_OF_LOG
 from mqstore.store.record.record_format import FIXED_BYTES
 from mqstore.verify.log_outline import LogScan
 from mqstore.verify.log_scan import DamagedRange
@@ -100,7 +101,7 @@ class UnclaimedEntries:
 
     def run(self, queue: LoggedQueue | None) -> None:
         """Judge all of it. queue: what the log holds of it; None for nothing."""
-        least, end = self._entries.min_offset, 2**62
+        least, end = self._entries.min_offset, END_OF_LOG
         if queue is None:
             self._look(least, self._entries.end_offset(least), 0, end)
             return

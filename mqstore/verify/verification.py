@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from mqstore.index.index_file.index_file import IndexFileSize
 from mqstore.index.index_file.index_point_file import IndexPointFile
+from mqstore.index.queue.consume_queue_format import END_OF_QUEUE
 from mqstore.metadata.topics import TopicConfigs
 from mqstore.settings.directory_config import DirectoryConfig, tool_config
 from mqstore.store.clock import Clock
@@ -30,6 +31,7 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.finding import Finding
 from mqstore.store.listing_again import listing_again
+from mqstore.store.log.log_offsets import END_OF_LOG
 from mqstore.store.log.raw_segments import SegmentFile, list_segments
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
@@ -45,8 +47,6 @@ from mqstore.verify.state_file_check import StateCheck
 from mqstore.verify.unclaimed_entries import LostMessage
 
 __all__ = ["VerifyReport", "inspect_locked_store", "inspect_store", "verify"]
-
-_EVERYTHING = 2**62
 
 
 class VerifyReport(NamedTuple):
@@ -167,7 +167,7 @@ class _Verification:
         if self._point is not None:
             dispatched_offset = self._point.queues_offset
         else:
-            dispatched_offset = 0 if self._after_crash else _EVERYTHING
+            dispatched_offset = 0 if self._after_crash else END_OF_LOG
         return QueueCheck(
             self._file_system,
             self._layout.consume_queues,
@@ -282,7 +282,7 @@ class _Verification:
             queue = (message.topic, message.queue_id)
             ends[queue] = max(ends.get(queue, 0), message.queue_offset + 1)
         # The offsets of a deleted topic may still be there: the deletion was cut short.
-        gone = {topic: _EVERYTHING for topic in self._directory.deleted.offsets if self._after_crash}
+        gone = {topic: END_OF_QUEUE for topic in self._directory.deleted.offsets if self._after_crash}
         yield from StateCheck(self._file_system, self._layout, self._inspection.clock).run(
             lambda *queue: max(
                 self._queues.next_queue_offset(*queue), ends.get(queue, 0), gone.get(queue[0], 0)

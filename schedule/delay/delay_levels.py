@@ -11,15 +11,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.index.queue.consume_queue_format import MISSING_LEVEL_DELAY_MS
 from mqstore.store.errors import DelayLevelIllegal
 
-__all__ = ["DEFAULT_DELAY_LEVELS", "MISSING_LEVEL_DELAY_MS", "DelayLevels"]
+__all__ = ["DEFAULT_DELAY_LEVELS", "DelayLevels"]
 
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """RocketMQ's 18 levels."""
-
-MISSING_LEVEL_DELAY_MS: Final = 1000
-"""What a level that the table does not have waits."""
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ITEM = re.compile(r"0*([0-9]{1,19})([smhd])")

@@ -10,7 +10,10 @@ thread reads without a lock.
 from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 
-__all__ = ["LogOffsets"]
+__all__ = ["END_OF_LOG", "LogOffsets"]
+
+END_OF_LOG = 2**63 - 1
+"""A physical offset that no record has: no upper bound."""
 
 
 class LogOffsets:
