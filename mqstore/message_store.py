@@ -277,12 +277,10 @@ class MessageStore:
         if group in self._closed_groups or not 0 <= queue_id < self._queues_to_read(topic, MAX_QUEUE_NUMS):
             self._refuse_pull(group, topic, queue_id)
         if is_up_to_date:
-            result = self._reader.get_message(group, topic, queue_id, offset, max_msg_nums, tags)
+            result = self._reader.get_message(topic, queue_id, offset, max_msg_nums, tags)
         else:
             dispatched_offset = self._parts.dispatcher.dispatched_offset
-            result = self._reader.get_from_log(
-                group, topic, queue_id, offset, max_msg_nums, tags, dispatched_offset
-            )
+            result = self._reader.get_from_log(topic, queue_id, offset, max_msg_nums, tags, dispatched_offset)
         if result.messages:
             self._counters.got(group, topic, len(result.messages), result.buffer_total_size)
         return result

@@ -5,7 +5,7 @@ offset `start_offset` and whose bytes before `end` may be read. Nothing outside 
 an entry, and nothing is written but what a kernel says it fills.
 What is out of the ordinary (a blank entry, one of another segment, a record that is not what its entry says)
 ends a loop: the caller, in plain Python, decides about it and goes on. So each loop here has its plain twin
-beside its call: offset_by_time.py, message_reader.py.
+beside its call: offset_by_time.py, message_collector.py.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs it.
 """
 

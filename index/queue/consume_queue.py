@@ -33,7 +33,7 @@ from mqstore.index.queue.consume_queue_format import (
     ENTRY_DTYPE,
     blank_entries,
 )
-from mqstore.index.queue.queue_end_row import QueueEndRow
+from mqstore.index.queue.queue_end_row import MAX_OFFSET, MAX_PHYSICAL_OFFSET, QueueEndRow
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import BytesLike, FileSystem
 from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
@@ -112,12 +112,12 @@ class ConsumeQueue:
     @property
     def max_offset(self) -> int:
         """Queue offset that the next message will get."""
-        return self.end.max_offset
+        return self.end.numbers[MAX_OFFSET]
 
     @property
     def max_physical_offset(self) -> int:
         """End in the commit log of the last message that has an entry; -1 without."""
-        return self.end.max_physical_offset
+        return self.end.numbers[MAX_PHYSICAL_OFFSET]
 
     # -- opening --------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Operations:
     def get(self, requests: list[list[Any]]) -> list[Json]:
         # As RocketMQ's store is asked: below where a broker, or our store, asks for permission.
         self.store._catch_up()
-        results = [self.store._reader.get_message(*request) for request in requests]
+        results = [self.store._reader.get_message(*request) for _, *request in requests]
         return [
             {
                 "status": result.status.name,

@@ -62,9 +62,7 @@ class FilledQueues:
         self, offset: int = 0, count: int = 32, tags: str = "*", topic: str = "orders"
     ) -> GetMessageResult:
         """Pull from queue 0."""
-        return MessageReader(self.log, self.queues, self.config).get_message(
-            "group", topic, 0, offset, count, tags
-        )
+        return MessageReader(self.log, self.queues, self.config).get_message(topic, 0, offset, count, tags)
 
     def files(self, directory: Path | None = None) -> dict[str, bytes]:
         """All consume queue files, by their path below the directory."""

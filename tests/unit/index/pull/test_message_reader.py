@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.pull import message_reader
+from mqstore.index.pull import message_collector
 from mqstore.index.pull.message_reader import GetMessageResult, MessageReader
 from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.store.errors import CorruptRecord
@@ -120,7 +120,7 @@ def test_a_file_that_went_before_it_was_mapped(filled: FilledQueues) -> None:
     assert queue is not None
     filled.file_system.delete(filled.directory / "orders" / "0" / f"{700 * ENTRY.size:020d}")
     assert len(queue.view_from(700, 5)) == 0
-    result = MessageReader(filled.log, reader, filled.config).get_message("group", "orders", 0, 700)
+    result = MessageReader(filled.log, reader, filled.config).get_message("orders", 0, 700)
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 800)
 
 
@@ -382,7 +382,7 @@ def test_a_pull_goes_on_in_the_next_segments(
     for at in range(40):
         filled.put(bytes([at]) * (15_000 if at % 3 else 30_000))
     compiled = [filled.get(offset, count) for offset in range(0, 40, 3)]
-    monkeypatch.setattr(message_reader, "_FEW", 1_000)
+    monkeypatch.setattr(message_collector, "_FEW", 1_000)
     plain = [filled.get(offset, count) for offset in range(0, 40, 3)]
     for one, other in zip(compiled, plain, strict=True):
         assert one.status == other.status

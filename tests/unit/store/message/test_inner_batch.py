@@ -80,7 +80,7 @@ def test_single_messages_are_filtered_by_their_own_tags(store: MessageStore) -> 
     # "" and the tags that the batch has not share a hash, so do these two and the batch's code.
     passing = TagFilter(frozenset({"b"}))
     passing._codes |= {0}
-    singles = store._reader._scan(queue_of(store), passing, 2)[2]
+    singles = store._reader._collect(queue_of(store), passing, 2).messages
     assert [message.body for message in singles] == [b"before", b""]
 
 
