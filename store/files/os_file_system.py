@@ -1,6 +1,7 @@
-"""The real disk: the only module that maps memory, and with os_file_lock.py the only one that syncs files.
+"""The real disk: the only module that maps memory.
 
-Linux first: posix_fallocate reserves, fdatasync makes durable. The writer's lock: os_file_lock.py.
+Linux first: posix_fallocate reserves, fdatasync makes durable. Syncs that many wait for: timed_sync.py. Syncs
+of thousands of files: sync_kernels.py. The writer's lock: os_file_lock.py.
 
 A mapping is never closed by hand: arrays and views of it keep it alive by reference counting, and the
 pages go with the last of them. A mapped file is never shortened, so no page of it can raise SIGBUS.
@@ -35,17 +36,17 @@ MappedWrites: TypeAlias = Literal["auto", "always", "never"]
 """Whether bytes are written through mappings; auto: where the file system keeps room that was reserved."""
 
 _SHORT_BYTES = 4_096
-# Small files are read whole. A thousandth of it is usual; the JSON of ten times as much would fill a memory.
+# Small files are read whole. A thousandth of this is usual; JSON ten times as long would fill the memory.
 _SMALL_FILE_BYTES = 128 << 20
-# A file that is smaller is one of many and touched in places, a consume queue above all: without this advice
-# the first touch reads the whole of it, zeros included, at 4 ms a queue where the disk reads far ahead.
+# A smaller file is one of many, above all a consume queue, and only parts of it are read. Without MADV_RANDOM
+# the first touch reads all of it, zeros included: 4 ms a queue on a disk that reads far ahead.
 _READ_AHEAD_BYTES = 16 << 20
-# From here on a compiled loop is worth its loading.
+# From this many files on, a compiled loop is worth loading.
 _FEW_FILES = 16
 # Number of files synced between two checks for Ctrl-C.
 _FILES_AT_ONCE = 256
-# From here on the kernel copies: the first touch of a page of the mapping, and the first after a sync, is a
-# page fault, which costs as much as ten copies. Below this size a call costs more.
+# From this size on a call writes: the first touch of a mapped page, and the first after a sync, is a page
+# fault, which costs as much as ten copies. Below this size a call costs more.
 _BY_CALL_BYTES = 16 << 10
 _FULL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
@@ -53,7 +54,7 @@ _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 # What is published last of a record.
 _FIRST_BYTES = struct.Struct("8s")
-# Linux 5.14 and later; ignored by older kernels with EINVAL, which only costs speed.
+# Linux 5.14 and later. Older kernels answer EINVAL, which is ignored and only costs speed.
 _MADV_POPULATE_WRITE = 23
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -67,7 +68,7 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 class OsMappedRegion:
     """A file mapped whole, on a file system that keeps the room that `reserve` asks for.
 
-    The mapping is made by libc, because Python's own keeps a descriptor for each, and a store may have ten
+    The mapping is made by libc: Python's own would keep a descriptor for each, and a store may have ten
     thousand queues. A descriptor is opened when one is needed and kept until `release_descriptor`.
     """
 
@@ -81,7 +82,7 @@ class OsMappedRegion:
         self._guard = threading.RLock()
         # As _guard, between a write by a call and a release: no write waits for a sync. Taken first.
         self._write_guard = threading.RLock()
-        # Up to here pages were brought into memory ahead of the writer; a hint.
+        # Pages up to here were brought into memory ahead of the writer; a hint.
         self._populated_position = 0
         self._descriptor: int | None = descriptor
         # Made by the first sync that has a time limit.
@@ -117,7 +118,7 @@ class OsMappedRegion:
             view[position : position + 8] = record[:8]
 
     def _write_by_call(self, position: int, data: memoryview) -> None:
-        """As `write`; for much data, and pages that the mapping does not have yet."""
+        """As `write`, by a call: for much data, and for pages that are not in memory yet."""
         with self._write_guard:
             descriptor = self._descriptor
             if descriptor is None:
@@ -137,7 +138,7 @@ class OsMappedRegion:
                 written += os.pwrite(descriptor, data[written:], position + written)
 
     def reserve(self, position: int, length_bytes: int) -> None:
-        # Whole pages: where blocks are smaller, touching a page that is a hole in part is a SIGBUS too.
+        # Whole pages: if blocks are smaller, a page may be a hole in part, and touching it a SIGBUS, too.
         start = position - position % mmap.PAGESIZE
         stop = min(-(-(position + length_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE, self.size_bytes)
         with self._guard, _room_for(self.path, length_bytes):
@@ -181,15 +182,15 @@ class OsMappedRegion:
             return self._timed_sync.sync(descriptor, timeout_s)
 
     def _descriptor_to_sync(self) -> int | None:
-        """None when the file was deleted meanwhile: nobody will ask for its bytes again."""
-        # A descriptor that was opened after a write also learns of that write's error, as long as the
-        # file stays mapped (Linux keeps an error nobody has seen for the next who asks).
+        """The descriptor; None if the file was deleted: then its bytes are not needed again."""
+        # A descriptor that is opened after a write also reports an error of that write, as long as the
+        # file stays mapped: Linux keeps an error that was not reported for the next sync.
         try:
             descriptor = self._open()
         except FileNotFoundError as error:
             raise_foreign(error)
             return None
-        # Each page that is written has to be touched anew after a sync.
+        # After a sync, the first write to each page is a page fault again.
         self._populated_position = 0
         return descriptor
 
@@ -198,7 +199,7 @@ class OsMappedRegion:
             if self._timed_sync is not None:
                 # It waits until the descriptor is not being synced any more.
                 self._timed_sync.close()
-            # Forgotten before it is closed: an interrupt in between leaks it, and never closes it twice.
+            # Cleared before it is closed: an interrupt in between leaks it, but it is never closed twice.
             descriptor, self._descriptor = self._descriptor, None
             if descriptor is not None:
                 os.close(descriptor)
@@ -223,9 +224,9 @@ class OsMappedRegion:
 
 
 class OsCalledRegion(OsMappedRegion):
-    """A file mapped for reading and written by calls, because there each write may lack room.
+    """A file that is mapped for reading and written by calls: its file system does not keep reserved room.
 
-    `reserve` only makes that rare: a full disk mostly shows there, before a record is begun.
+    Each write may raise StoreFull. `reserve` makes that rare: it usually meets a full disk first.
     """
 
     writes_through_mapping = False
@@ -244,9 +245,9 @@ class OsCalledRegion(OsMappedRegion):
 
 @contextlib.contextmanager
 def _room_for(path: Path, length_bytes: int = 0) -> Iterator[None]:
-    """Something that needs room, a descriptor or memory: raises StoreFull or LimitReached for want of it.
+    """For a call that needs room, a descriptor or memory: raises StoreFull or LimitReached if there is none.
 
-    Not for a sync: an error of that is final. Of these nothing was lost, and the same works again later.
+    Such a call loses nothing, and may succeed later. Not for a sync, whose error is final.
     """
     try:
         yield
@@ -284,7 +285,7 @@ def _map(descriptor: int, size_bytes: int, *, read_only: bool) -> "ctypes.Array[
     if address == _MAP_FAILED:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     buffer = (ctypes.c_ubyte * size_bytes).from_address(address)
-    # Not at exit: threads and views may outlive the finalizers, and the process gives the pages back.
+    # Not at exit: threads and views may outlive the finalizers, and the end of the process unmaps all.
     weakref.finalize(buffer, _libc.munmap, address, size_bytes).atexit = False
     return buffer
 
@@ -300,7 +301,7 @@ def _sync_files(paths: Sequence[Path]) -> None:
     try:
         sync_kernels.sync_files(functions, addresses, os.O_RDWR | os.O_CLOEXEC, outcome)
     finally:
-        # Also when Ctrl-C came meanwhile: Linux tells of a failed sync once.
+        # Also after Ctrl-C in the loop: Linux reports a failed sync only once.
         done, error_number = outcome.tolist()
         if error_number:
             raise OSError(error_number, os.strerror(error_number), str(paths[done]))
@@ -313,7 +314,7 @@ def _entry_of(entry: "os.DirEntry[str]") -> FileEntry:
         raise_foreign(error)
         if not entry.is_symlink():
             raise
-        # A link that leads nowhere is there, and no file: opening it says so.
+        # A link that leads nowhere: listed, so that opening it reports it.
         return FileEntry(entry.name, entry.stat(follow_symlinks=False).st_size, False)
 
 
@@ -379,7 +380,7 @@ class OsFileSystem:
         paths = [cast(OsMappedRegion, region).path for region in regions]
         for first in range(0, len(paths), _FILES_AT_ONCE):
             try:
-                # To load the loop takes descriptors too.
+                # Loading the loop takes descriptors, too.
                 _sync_files(paths[first : first + _FILES_AT_ONCE])
             except OSError as error:
                 raise_foreign(error)
@@ -406,7 +407,7 @@ class OsFileSystem:
     def make_directories(self, path: Path, *, durable: bool = True) -> None:
         missing = [directory for directory in (path, *path.parents) if not directory.exists()]
         for directory in reversed(missing):
-            # Opened first: a directory that is there already is not synced by the next call.
+            # Opened before mkdir: a later failure would leave a directory that no further call syncs.
             with _opened(directory.parent) as parent:
                 with directory_at(directory), _room_for(directory):
                     directory.mkdir(exist_ok=True)
@@ -433,7 +434,7 @@ class OsFileSystem:
         found = []
         with entries:
             for entry in entries:
-                # One that another process has deleted meanwhile is not there any more.
+                # Another process may have deleted it since.
                 with suppress_system_error(FileNotFoundError):
                     found.append(_entry_of(entry))
         return sorted(found)
@@ -455,7 +456,7 @@ class OsFileSystem:
         return OsFileLock(path)
 
     def disk_usage(self, path: Path) -> DiskUsage:
-        # A directory that is still to be created will be where its parent is.
+        # A directory that does not exist yet will be on the disk of its nearest parent.
         usage = shutil.disk_usage(next(known for known in (path, *path.parents) if known.exists()))
         return DiskUsage(usage.total, usage.free)
 

@@ -230,7 +230,7 @@ def test_a_deleted_lock_file_is_a_lock_lost(path: Path) -> None:
 
 
 def test_a_directory_that_was_moved_away_is_a_lock_lost(path: Path, tmp_path: Path) -> None:
-    """Whoever opens the old place now is in nobody's way, and in nobody's sight."""
+    """A store at the old path is another one: neither excludes the other."""
     lock = OsFileSystem().lock(path)
     path.parent.rename(tmp_path / "elsewhere")
     assert lock.loss() == "its lock file was deleted"

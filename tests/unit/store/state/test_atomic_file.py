@@ -29,7 +29,7 @@ def test_a_replacement_takes_four_steps(file_system: FileSystem, root: Path) -> 
 
 
 def test_a_temporary_file_is_synced_and_changes_nothing_else(file_system: FileSystem, root: Path) -> None:
-    """Whoever asked for it goes on with it."""
+    """The caller decides what to do with it."""
     watched = WatchedFileSystem(file_system)
     path = root / "point"
     watched.write(path, b"old")

@@ -51,7 +51,7 @@ def test_saving_the_same_again_writes_nothing(watched: WatchedFileSystem, path: 
 
 @pytest.mark.parametrize("content", [b"", b"MQSP", bytes(28), b"x" * 28])
 def test_a_damaged_file_is_no_point(watched: WatchedFileSystem, path: Path, content: bytes) -> None:
-    """It is written anew by the next save."""
+    """The next save replaces it."""
     watched.write(path, content)
     file = RecoveryPointFile(watched, path)
     assert file.load() is None
@@ -72,7 +72,7 @@ def test_a_newer_version_is_refused(watched: WatchedFileSystem, path: Path) -> N
 
 
 def test_a_point_can_be_forgotten(watched: WatchedFileSystem, path: Path) -> None:
-    """Durably, before what it speaks of is built anew."""
+    """Durably, before what it covers is rebuilt."""
     file = RecoveryPointFile(watched, path)
     file.save(RecoveryPoint(1, 1))
     file.delete()

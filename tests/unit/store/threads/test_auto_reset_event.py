@@ -26,7 +26,7 @@ def test_it_wakes_who_sleeps() -> None:
 
 
 def test_many_ring_at_once() -> None:
-    """None of them is told of the others, and whoever rang is heard afterwards."""
+    """No call of `set` fails, and the event is set afterwards."""
     event = AutoResetEvent()
     heard = threading.Semaphore(0)
     is_over = threading.Event()
