@@ -1,4 +1,4 @@
-"""What a listener answers for the messages it was handed, and the context it may set before it does.
+"""What a listener answers for a batch of messages, and the context that it may set before it answers.
 
 Names are RocketMQ's (ConsumeConcurrentlyStatus, ConsumeConcurrentlyContext).
 Threads: a context belongs to one call of the listener.

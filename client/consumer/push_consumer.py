@@ -6,15 +6,15 @@ takes one step through a queue:
 
     get_message -> listener, batch by batch -> send back what failed -> commit the offset
 
-A message is past only when the listener succeeded or its copy for the retry is stored: the offset is
-committed after that and never before, so a crash repeats messages and loses none. A send-back that
-fails stops the queue there; the next pull begins with that message again.
+A message is done only when the listener succeeded or its copy for the retry is stored. The offset is
+committed after that, never before, so a crash repeats messages and loses none. A send-back that fails
+stops the queue there; the next pull begins with that message again.
 
 It does not decide how late a retry comes or when a message is dead (schedule/retry/send_back.py), nor which
 records match a subscription (index/pull/message_reader.py).
 
 Threads: `run_once` by one thread at a time. `start` makes a thread that calls it; `stop` ends it after
-the batch at hand.
+the current batch.
 Durability: offsets are as durable as `store.consumer_offsets` makes them.
 Source: docs/spec/client_consume.md; DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService.
 """
@@ -48,7 +48,7 @@ _PAUSE_WHEN_IDLE_SECONDS = 0.02
 MessageListener = Callable[[Sequence[ReceivedMessage], ConsumeContext], ConsumeStatus | None]
 """Consumes a batch. RECONSUME_LATER, None and an exception all send it back."""
 
-# A broker answers these with PULL_OFFSET_MOVED: the consumer's place is not in the queue, go where it says.
+# A broker answers these with PULL_OFFSET_MOVED: the offset is not in the queue; continue at the one given.
 _OFFSET_MOVED = frozenset(
     {
         GetMessageStatus.OFFSET_TOO_SMALL,
@@ -148,7 +148,7 @@ class PushConsumer:
                 break
             try:
                 handed_out += self.pull_once(key.topic, key.queue_id)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one queue, the others go on
+            except Exception as error:  # noqa: BLE001 - an error in one queue must not stop the others
                 first_error = first_error or error
         if first_error is not None:
             raise first_error
@@ -197,7 +197,7 @@ class PushConsumer:
         return begin
 
     def _advance(self, key: QueueKey, offset: int, *, may_go_back: bool = False) -> None:
-        """Pull from `offset` next, and commit it; it goes back only when the queue ends before."""
+        """Pull from `offset` next, and commit it; it moves back only if the queue ends before it."""
         current = self._next_offsets[key]
         if offset > current or (may_go_back and offset != current):
             self._next_offsets[key] = offset
@@ -206,7 +206,7 @@ class PushConsumer:
     # -- a batch ----------------------------------------------------------------------------------
 
     def _consume(self, key: QueueKey, messages: list[ReceivedMessage]) -> int:
-        """Hand out the messages batch by batch until `stop`; what is done is committed however it ends.
+        """Hand out the messages batch by batch until `stop`; what is done is committed in every case.
 
         Returns how many were handed out.
         """

@@ -1,12 +1,12 @@
-"""Rebuilding: makes anew what is derived from the log, from its first record on.
+"""Rebuilds what is derived from the log, from its first record on.
 
     queues    consumequeue/            byte for byte what a broker or a store writes behind the same log
     keys      mqstore/keys/            and RocketMQ's index/, where there is one
 
 First the log is walked from its first record on (a torn tail is cut; damage is CorruptRecord: repair first)
-and the recovery point set back, so that no crash from then on leaves a store that believes in queues that are
-gone. Then the old files are deleted, and the store is opened, which builds them. Killed at any point, it can
-be run again; opening the store instead does as well.
+and the recovery point is set back, so that after a crash no opening relies on queues that were deleted. Then
+the old files are deleted, and the store is opened, which builds them. If it is killed at any point, run it
+again, or open the store.
 """
 
 import dataclasses
@@ -52,7 +52,7 @@ def rebuild(
     if not file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
     with inspection.locked(layout):
-        # One that is damaged is an error here: what it said is needed.
+        # A damaged settings file is an error here: its contents are needed.
         DirectorySettingsFile(file_system, layout.settings).load()
         directory = tool_config(file_system, path, config)
         config = with_index_files(file_system, layout, directory.config)
@@ -67,7 +67,7 @@ def rebuild(
 
 
 def with_index_files(file_system: FileSystem, layout: StoreLayout, config: StoreConfig) -> StoreConfig:
-    """`config`, keeping RocketMQ's index files too if there is a directory for them."""
+    """`config`, with RocketMQ's index files too if their directory exists."""
     if config.key_index == "lmdb" and file_system.exists(layout.index):
         return dataclasses.replace(config, key_index="both")
     return config
@@ -87,18 +87,18 @@ def recover_log(inspection: Inspection, layout: StoreLayout, config: StoreConfig
 
 
 def forget_keys(file_system: FileSystem, layout: StoreLayout) -> None:
-    """Delete both key indexes, RocketMQ's point first, so that it never claims too much."""
+    """Delete both key indexes; the index point first, so that it never claims files that are gone."""
     file_system.delete(layout.index_point)
     if file_system.exists(layout.own):
         file_system.sync_directory(layout.own)
-    # (The directory stays: that it is there says that the store keeps index files.)
+    # (The directory stays: its existence says that the store keeps index files.)
     for entry in file_system.list(layout.index):
         file_system.delete(layout.index / entry.name)
     delete_tree(file_system, layout.keys)
 
 
 def build_derived(path: Path, config: StoreConfig, inspection: Inspection) -> StoreStats:
-    """Open the store, which builds what is missing, make it durable and close it again."""
+    """Open the store, which builds what is missing; make that durable, and close the store."""
     store = MessageStore.open(
         path,
         config,

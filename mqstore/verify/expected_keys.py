@@ -1,4 +1,4 @@
-"""The keys of a piece of the log as rows, all at once: for the checks of both key indexes.
+"""The keys that a piece of the log should have, as rows: for the checks of both key indexes.
 
 (hash, store time, physical offset), in the order of the log. Threads: any.
 """

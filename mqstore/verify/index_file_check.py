@@ -5,7 +5,7 @@ a record in the files' range must have an entry. A file's chains are checked aga
 are what inserting them one by one leaves. Read with `read_at`; nothing is changed.
 
 After a crash only what was durable counts: the entries up to the index point. Behind it the medium may hold
-anything (a header whose entries are zeros, for one), and the next opening goes back to the point.
+anything (for example a header whose entries are zeros), and the next opening truncates to the point.
 Threads: `digest` any; the rest one.
 """
 
@@ -35,7 +35,7 @@ __all__ = ["IndexFileCheck"]
 
 _NAME_DIGITS = 17
 _HASH, _PHYSICAL_OFFSET = 0, 2
-# Of 420 MB, the default, so many are looked at together.
+# A file has 420 MB by default: its entries are read in pieces of so many.
 _PIECE_ENTRIES = 1 << 18
 _DTYPE = np.dtype(
     [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference_s", ">i4"), ("previous", ">i4")]
@@ -43,7 +43,7 @@ _DTYPE = np.dtype(
 
 
 class IndexFileCheck:
-    """All index files of a store. point: up to where they are known to be complete, if that is known."""
+    """All index files of a store. point: up to where they are known to be complete; None if unknown."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class IndexFileCheck:
     ) -> None:
         self._dispatched_offset = point.dispatched_offset if point is not None else 0
         self._after_crash = after_crash
-        settled = point if after_crash else None
+        durable_point = point if after_crash else None
         self._wrong: list[Finding] = []
         self._files: list[_File] = []
         entries = [
@@ -66,10 +66,10 @@ class IndexFileCheck:
         ]
         for entry in entries[: created_file_count(entries)]:
             path = directory / entry.name
-            if settled is not None and int(entry.name) > settled.file_name:
+            if durable_point is not None and int(entry.name) > durable_point.file_name:
                 continue
             if entry.size_bytes == size.file_bytes:
-                self._files.append(_File(file_system, path, size, settled))
+                self._files.append(_File(file_system, path, size, durable_point))
             else:
                 expected, found = f"{size.file_bytes} bytes", f"{entry.size_bytes}"
                 self._wrong.append(Finding("index-file-length", path, entry.size_bytes, expected, found))
@@ -145,12 +145,12 @@ class _File:
     def __init__(
         self, file_system: FileSystem, path: Path, size: IndexFileSize, point: IndexPoint | None
     ) -> None:
-        """`point`: what was durable before a crash; of its file the entries behind it are passed over."""
+        """`point`: what was durable before a crash; in its file, entries behind it are ignored."""
         self.path = path
         self._file_system = file_system
         self._size = size
         header = decode_header(file_system.read_at(path, 0, HEADER_BYTES))
-        # Whether slots and links may speak of entries that are passed over.
+        # Whether slots and links may point to entries that are ignored.
         self._is_cut = point is not None and int(path.name) == point.file_name
         if point is not None and self._is_cut:
             header = point.header
@@ -182,7 +182,7 @@ class _File:
         return low
 
     def find_broken_chains(self, *, is_damage: bool) -> Iterator[Finding]:
-        """Slots and links that are not those of the entries."""
+        """Slots and links that differ from what inserting the entries one by one leaves."""
         if self._is_cut:
             return
         heads = np.zeros(self._size.slot_count, np.int32)
@@ -213,14 +213,14 @@ class _File:
 
 
 def _insert(heads: npt.NDArray[np.int32], hashes: npt.NDArray[np.int32], first: int) -> npt.NDArray[np.int32]:
-    """Insert entries, numbered from `first` on, into chains that begin at `heads`; what each links to."""
+    """Insert entries, numbered from `first` on, into chains that begin at `heads`; returns their links."""
     slots = hashes.astype(np.int64) % len(heads)
     numbers = np.arange(first, first + len(slots), dtype=np.int32)
     previous = heads[slots]
     order = np.argsort(slots, kind="stable")
     follows = np.flatnonzero(slots[order][1:] == slots[order][:-1])
     previous[order[follows + 1]] = numbers[order[follows]]
-    # Of several in one slot the last stays.
+    # If several have one slot, the last one stays.
     heads[slots] = numbers
     return previous
 

@@ -1,7 +1,7 @@
 """The check of the key index in LMDB against the log: each entry is a key of its record, and none is missing.
 
-What the index has not stored yet is no finding: it goes on where its stored state ends. Nothing is changed
-(LMDB notes its readers in its lock file). Threads: `digest` any; the rest one.
+Entries that the index has not stored yet are no finding: it continues where its stored state ends. Nothing is
+changed (but LMDB lists its readers in its lock file). Threads: `digest` any; the rest one.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ _SHOWN: Final = 3
 
 
 class KeyIndexCheck:
-    """Compares the stored runs with the log. `close` gives LMDB back."""
+    """Compares the stored runs with the log. `close` releases the LMDB environment."""
 
     def __init__(self, file_system: FileSystem, directory: Path) -> None:
         self._path = directory / "data.mdb"
@@ -70,11 +70,11 @@ class KeyIndexCheck:
         return [Finding(kind, self._path, 0, f"{expected} of the records at {at}", found, len(rows))]
 
     def finish(self, scan: LogScan, *, after_crash: bool) -> list[Finding]:
-        """What lies outside of all pieces: behind the log's end, or between its records."""
+        """Entries that lie behind the end of the log, or an index that cannot be read."""
         if not self._is_there:
             return []
         if self._environment is None:
-            # A power cut may leave a new index without its first pages; the opening begins it again.
+            # A power cut may leave a new index without its first pages; the opening starts it from empty.
             return [
                 Finding(
                     "key-index",
@@ -95,7 +95,7 @@ class KeyIndexCheck:
         return findings
 
     def close(self) -> None:
-        """Give LMDB back."""
+        """Release the LMDB environment."""
         if self._environment is not None:
             release(self._environment, self, read_only=True)
             self._environment = None

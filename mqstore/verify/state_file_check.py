@@ -1,11 +1,11 @@
 """The check of the small files against the log and its queues: state files, checkpoint, recovery point.
 
     settings                can be read
-    topics, groups          can be read; a file that only its .bak stands for is a note
+    topics, groups          can be read; a missing file whose .bak can be read is a note
     consumer offsets        not beyond the end of their queue
     delay offsets           not beyond the end of their level's queue
     checkpoint              not ahead of the newest record
-    recovery point          can be read (that it is not ahead of the log, the scan has seen to)
+    recovery point          can be read (the scan checks that it is not ahead of the log)
 
 Nothing is changed. A reader of a version that it does not know raises UnknownVersion.
 """
@@ -61,7 +61,7 @@ class StateCheck:
         self._delay_offsets = DelayOffsets(file_system, layout.config, clock)
 
     def run(self, queue_end: QueueEnd, queue_min: QueueEnd, newest_timestamp: int) -> Iterator[Finding]:
-        """All of it. newest_timestamp: the greatest store time in the log, epoch ms; 0 for an empty log."""
+        """Check them. newest_timestamp: the greatest store time in the log, epoch ms; 0 for an empty log."""
         for load in (self._settings.load, self._topics.load, self._groups.load, self._consumer_offsets.load):
             try:
                 load()
@@ -87,7 +87,7 @@ class StateCheck:
             except StateFileCorrupt:
                 continue
             if file.was_restored:
-                # Missing is what a crash between two renames leaves; unreadable is not.
+                # A crash between two renames leaves a file missing, never unreadable.
                 is_damage = self._file_system.exists(file.path)
                 expected, found = "a state file", f"none that can be read; {file.backup_path.name} stands in"
                 yield Finding("state-file-backup", file.path, 0, expected, found, is_damage=is_damage)
@@ -111,7 +111,7 @@ class StateCheck:
                 expected = f"delay level {level} at most at {end}"
                 yield Finding("delay-offset", path, 0, expected, f"{offset}")
             elif offset < least:
-                # Delivered and expired since it was last saved; delivery goes on at the first that is there.
+                # Delivered and expired since it was last saved; delivery continues at the first message.
                 expected = f"delay level {level} at {least}, its first message, or later"
                 yield Finding("delay-offset-stale", path, 0, expected, f"{offset}", is_damage=False)
 

@@ -1,4 +1,4 @@
-"""Compiled loop over whole records for verify: what the scan of the log leaves open.
+"""Compiled loop over whole records for verify: what the scan of the log does not check.
 
 Arrays: `data` is uint8, C-contiguous, whole records one after another. Nothing is written. Callers hold no
 lock: the kernel releases the GIL. Import this module inside the function that first needs it. The plain twin
@@ -20,7 +20,7 @@ __all__ = ["survey"]
 def survey(data):  # type: ignore[no-untyped-def]
     """(records, greatest store timestamp or -1, position of the first wrong body CRC or -1, that CRC).
 
-    A record that has a CRC of its own is whole by that alone; a broker looks at the body's.
+    A record with a CRC of its own is whole by that alone; a broker checks the CRC of the body.
     """
     at = np.int64(0)
     records = np.int64(0)

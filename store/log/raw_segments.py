@@ -1,11 +1,11 @@
-"""The segments of a log as they lie on disk, whatever their state: what verify and repair look at.
+"""The segments of a log as they lie on disk, whatever their state: what verify and repair read.
 
 A log that is opened for use refuses files of a wrong length, gaps, and bytes that are no records
-(mapped_file_queue.py, recovery.py). Here they are listed all the same, each where its records say that it
-belongs: of two files whose names were swapped, each is taken for the other.
+(mapped_file_queue.py, recovery.py). Here all are listed, each at the offset that its records imply: two files
+whose names were swapped are listed in each other's place.
 
-Read with `read_at` and not mapped, so that a bad sector is an error and no SIGBUS: what cannot be read
-counts as zeros, and is noted. Nothing is changed. Threads: any; a reader is of one thread.
+Read with `read_at` and not mapped, so that a bad sector is an error and no SIGBUS. What cannot be read counts
+as zeros, and is noted. Nothing is changed. Threads: any; a reader is of one thread.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ _SECTOR_BYTES = 4096
 class SegmentFile(NamedTuple):
     """One file of the log.
 
-    start_offset: physical offset of its first byte, by its records where they are sure of it, else by name.
+    start_offset: physical offset of its first byte, by its first record if that can be decoded, else by name.
     size_bytes: its length on disk.
     """
 
@@ -42,9 +42,9 @@ class SegmentFile(NamedTuple):
 
 
 def list_segments(file_system: FileSystem, directory: Path, segment_bytes: int) -> list[SegmentFile]:
-    """The segments by the offset where they belong; files of length zero are left out.
+    """The segments in the order of their offsets; files of length zero are left out.
 
-    A file is taken for another segment than its name says only if no file of that name holds it.
+    A file counts as another segment than its name says only if no file of that name holds that segment.
     """
     named = {int(entry.name): entry for entry in row_entries(file_system, directory) if entry.size_bytes}
     homes = {
@@ -63,7 +63,7 @@ def list_segments(file_system: FileSystem, directory: Path, segment_bytes: int) 
 
 
 def _one_for_each_place(segments: list[SegmentFile]) -> list[SegmentFile]:
-    """Sorted; where two claim one place, the one that has the name keeps it and the other is left out."""
+    """Sorted. If two claim one place, the file of that name keeps it; the other is left out."""
     by_place: dict[int, SegmentFile] = {}
     for segment in sorted(segments, key=lambda each: not each.is_misnamed, reverse=True):
         by_place.setdefault(segment.start_offset, segment)
@@ -82,7 +82,7 @@ def _home(file_system: FileSystem, path: Path, segment_bytes: int) -> int | None
 
 
 class SegmentReader:
-    """Reads one segment in pieces. `unreadable`: positions of sectors that gave an error, read as zeros."""
+    """Reads one segment in pieces. `unreadable`: positions of sectors that failed, and count as zeros."""
 
     def __init__(self, file_system: FileSystem, segment: SegmentFile) -> None:
         self.segment = segment

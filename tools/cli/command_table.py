@@ -1,7 +1,7 @@
-"""The Typer application: its commands, `--version`, and what becomes of an error.
+"""The Typer application: its commands, `--version`, and how an error ends.
 
 An error of a command ends in one line on standard error (with --json, one object) and the exit code that
-exit_codes.py gives it. Anything that is no error of ours is a bug and keeps its traceback.
+exit_codes.py gives it. Any other exception is a bug and keeps its traceback.
 """
 
 from importlib.metadata import version

@@ -21,7 +21,7 @@ __all__ = ["ExitCode", "ToolProblem", "exit_code_of"]
 
 
 class ExitCode(enum.IntEnum):
-    """What the process answers."""
+    """How the process ends."""
 
     OK = 0
     PROBLEM = 1
@@ -37,7 +37,7 @@ class ExitCode(enum.IntEnum):
 
 
 class ToolProblem(Exception):
-    """A command cannot go on, for a reason of its own; `exit_code` is what the process answers."""
+    """A command cannot continue, for a reason of its own; the process ends with `exit_code`."""
 
     def __init__(self, reason: str, exit_code: ExitCode = ExitCode.PROBLEM) -> None:
         super().__init__(reason)

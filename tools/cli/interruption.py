@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish: the work ends at the next good place instead of in the middle of a put.
+"""Ctrl-C as a request: the work ends between two steps instead of in the middle of a put.
 
 A second Ctrl-C ends at once. SIGTERM counts as Ctrl-C. Only in the main thread of a process; elsewhere
 nothing is changed.
@@ -15,13 +15,13 @@ __all__ = ["Interruption", "interruptible"]
 
 
 class Interruption:
-    """Whether somebody asked to stop."""
+    """Whether a stop was requested."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
 
     def ask(self, signal_number: int = 0, frame: FrameType | None = None) -> None:
-        """Note the wish; the second time, raise KeyboardInterrupt."""
+        """Note the request; the second time, raise KeyboardInterrupt."""
         if self._asked.is_set():
             raise KeyboardInterrupt
         self._asked.set()
@@ -31,7 +31,7 @@ class Interruption:
             sys.stderr.flush()
 
     def is_asked(self) -> bool:
-        """Whether to end at the next good place."""
+        """Whether to end after the current step."""
         return self._asked.is_set()
 
 

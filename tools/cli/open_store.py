@@ -1,7 +1,7 @@
 """Opening a store for a command, with settings that fit the directory.
 
-Settings are those of -o, then those of --config, then what the directory remembers or its files tell, so that
-nobody has to know its sizes (mqstore/settings/directory_config.py), then the defaults.
+Settings come from -o, then from --config, then from the directory (mqstore/settings/directory_config.py), so
+that users need not know its sizes, then from the defaults.
 
 Commands that only read take no lock and work beside a live writer.
 """
@@ -43,7 +43,7 @@ def open_for_writing(
 ) -> MessageStore:
     """Create or open. Raises ConfigIllegal, StoreLocked, and what else MessageStore.open raises.
 
-    output: where a recovery that takes its time shows how far it is.
+    output: where a long recovery shows its progress.
     """
     config = _config(path, read_settings(config_file, settings))
     if output is None:
@@ -84,7 +84,7 @@ def read_settings(config_file: Path | None, settings: Sequence[str]) -> dict[str
 
 
 def _setting_value(key: str, text: str) -> object:
-    """`text` as the type of the setting; of an unknown one as it is, which is refused later."""
+    """`text` as the type of the setting; unchanged for an unknown one, which is refused later."""
     types = {field.name: field.type for field in dataclasses.fields(StoreConfig)}
     wanted = types.get(key)
     try:

@@ -4,10 +4,10 @@ r"""Output: data on standard output, everything else on standard error.
     --json        one JSON object a line, whole; an error is an object on standard error
 
 JSON keys are RocketMQ's names, the same as the columns of the Spark source: queueId, physicalOffset, ...
-Nothing that a store holds reaches a terminal as a command to it: characters that are not printable (controls,
-turns of direction, odd separators) are dots for people and \u escapes in JSON.
-Tables are as wide as their content, on a terminal too: nothing is cut to 80 columns, and what is copied
-from there is whole.
+Bytes of a store never reach a terminal as a control sequence: characters that are not printable (controls,
+changes of direction, odd separators) are dots for people and \u escapes in JSON.
+Tables are as wide as their content, on a terminal too: nothing is cut to 80 columns, so copied text is
+whole.
 """
 
 import itertools

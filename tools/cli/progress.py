@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, a plain line now and then elsewhere, nothing with --json.
+"""Progress of long work: a bar on a terminal, a plain line at intervals elsewhere, nothing with --json.
 
     publish  ━━━━━━━━━━━━━━━━━━━━  120,000/336,776  0:00:02
     publish: 120,000 of 336,776
@@ -23,7 +23,7 @@ _ROWS_A_LINE_OF_UNKNOWN_TOTAL = 100_000
 
 
 class Work:
-    """One thing under way; `done` is told how far it is."""
+    """One task; call `done` with how far it is."""
 
     def __init__(self, output: Output, name: str, total: int | None, bars: Progress | None) -> None:
         self._output = output
@@ -48,7 +48,7 @@ class Work:
 
 
 class WorkBoard:
-    """Hands out the works of one command."""
+    """Creates the tasks of one command."""
 
     def __init__(self, output: Output, bars: Progress | None) -> None:
         self._output = output
@@ -83,7 +83,7 @@ def scan_progress(board: WorkBoard, name: str) -> ScanProgress:
 
 
 def opening_progress(board: WorkBoard) -> OpeningProgress:
-    """Progress in MiB of what an opening does."""
+    """Progress in MiB of an opening."""
     works: dict[str, Work] = {}
 
     def show(what: str, done_bytes: int, total_bytes: int) -> None:

@@ -1,10 +1,10 @@
-"""The directory of a demo: a store, and a note beside it that says so and how far the demo came.
+"""The directory of a demo: a store, and a note in it that says so and how far the demo came.
 
-The note, mqstore/demo.json in the store's directory, is what makes a directory a demo's: no other is ever
-written to or deleted. It is replaced crash-safely (store/state/state_file.py).
+The note, mqstore/demo.json in the store's directory, marks a directory as a demo's: no other is ever
+written to or deleted. It is replaced atomically (store/state/state_file.py).
 
     running       a run is under way, or was killed
-    interrupted   a run ended before the work was done, in good order
+    interrupted   a run ended cleanly before the work was done
     consumed      every flight arrived or is a dead letter, and the checks held; no report yet
     finished      the report was made, too
 """
@@ -66,7 +66,7 @@ class DemoDirectory:
         return StateFile(OsFileSystem(), self.path / "mqstore" / "demo.json")
 
     def check(self) -> None:
-        """Raise NoDemoDirectory where something else is in the way."""
+        """Raise NoDemoDirectory if the directory holds something else."""
         if self.note is None and self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise NoDemoDirectory(self.path)
 

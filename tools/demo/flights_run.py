@@ -3,14 +3,14 @@
     flights -> group arrivals -> a flight without an arrival delay fails, and is sent back:
     SCHEDULE_TOPIC_XXXX level 3 -> %RETRY%arrivals -> level 4 -> ... -> level 5 -> ... -> %DLQ%arrivals
 
-A run can end at any point and the next one goes on where the store says it was. Publishing: row r is
-message r // 4 of queue r % 4, so what the queues hold tells which rows are missing. Consuming: from the
+A run can end at any point; the next one continues from the state of the store. Publishing: row r is
+message r // 4 of queue r % 4, so the queues show which rows are missing. Consuming: from the
 committed offsets.
 
 After a kill (not after Ctrl-C) the committed offsets and the progress of delivery are a few seconds old,
 and messages come a second time: RocketMQ's promise is at-least-once. The consumer recognises a failed
-attempt that it has sent back before (the store shows it) and does not send it back again, so nothing
-doubles further down; flights_audit.py counts what came twice.
+attempt that it has sent back before (the store shows it) and does not send it back again, so no
+later hop has it twice; flights_audit.py counts what came twice.
 
 It shows nothing itself; `on_progress` is called with counts. Threads: the caller's, beside the store's.
 """
@@ -128,7 +128,7 @@ class Arrivals:
         self._store = store
         self._decoder = msgspec.json.Decoder(Arrival)
         # (row, attempt) of what was sent back -> physical offset of the message that had failed. Before
-        # this run, perhaps by one that was killed, it is not known: -1.
+        # this run, perhaps by a run that was killed, it is unknown: -1.
         self._sent_back = {
             (self._decoder.decode(message.body_view).row, message.reconsume_times): -1
             for topic in (topic_names.SCHEDULE_TOPIC, DEAD_LETTER_TOPIC)
@@ -190,7 +190,7 @@ class Arrivals:
         )
 
     def _is_finished(self) -> bool:
-        """Nothing waits in a delay level, and nothing in a queue: asked in this order, as messages move."""
+        """Nothing waits in a delay level, then nothing in a queue: messages move in this order."""
         self._store.get_max_offset_in_queue(topic_names.SCHEDULE_TOPIC, 0)
         levels = self._store.stats().delay_levels
         for level in levels:
@@ -203,7 +203,7 @@ class Arrivals:
 
 
 def committed_count(store: MessageStore, topic: str) -> int:
-    """Messages of the topic that the group is past."""
+    """Messages of the topic that the group has consumed."""
     return sum(
         max(0, store.consumer_offsets.query(GROUP, topic, queue_id)) for queue_id in _queue_ids(store, topic)
     )

@@ -4,8 +4,7 @@ JSON lines are read line by line; CSV and Parquet batch by batch with pyarrow (e
 the types of CSV columns by itself. Memory does not grow with the file, except for Parquet on standard
 input, which cannot be read from its end otherwise.
 
-It does not know what becomes of a row (tools/cli/messages/ingest.py). Rows are numbered from 1, as in the
-error.
+What becomes of a row is decided in tools/cli/messages/ingest.py. Rows are numbered from 1, as in the error.
 """
 
 import io
@@ -56,7 +55,7 @@ class ReaderMissing(Exception):
 
 
 def format_of(path: Path) -> RowFormat | None:
-    """The format that a file's name says; None for a name that says nothing."""
+    """The format by a file's name; None if the name shows none."""
     return _FORMAT_OF_SUFFIX.get(path.suffix.lower())
 
 
@@ -68,7 +67,7 @@ def read_rows(file: BinaryIO, row_format: RowFormat) -> Iterator[RowDict]:
 
 
 def _json_lines(file: BinaryIO) -> Iterator[RowDict]:
-    """Empty lines are passed over, but counted, so that the number is that of the line."""
+    """Empty lines are skipped, but counted, so that the number is that of the line."""
     decoder = msgspec.json.Decoder()
     for number, line in enumerate(file, 1):
         if not line.strip():

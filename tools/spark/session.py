@@ -132,7 +132,7 @@ def local_session(*, cores: int = 2, driver_memory: str = "1g") -> "SparkSession
 
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="mqstore-spark-") as directory, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PySpark's opinion of the pandas that is installed
+        warnings.simplefilter("ignore")  # PySpark warns about the pandas that is installed
         log4j = Path(directory, "log4j2.properties")
         log4j.write_text(_LOG4J_PROPERTIES)
         with _environment(_launch_environment(java, Path(directory))):

@@ -17,7 +17,7 @@ ApplyOption = Annotated[bool, typer.Option("--apply", help="Do it. Without, it i
 
 
 def open_to_apply(path: Path, output: Output, *, apply: bool, settings: tuple[str, ...] = ()) -> MessageStore:
-    """For writing only if it is to be done. Raises StoreNotFound, StoreLocked, and what opening raises."""
+    """Open for writing only with --apply. Raises StoreNotFound, StoreLocked, and what opening raises."""
     if not apply:
         return open_for_reading(path, settings)
     if not (path / "commitlog").is_dir():
@@ -26,7 +26,7 @@ def open_to_apply(path: Path, output: Output, *, apply: bool, settings: tuple[st
 
 
 def end_of(output: Output, *, apply: bool, is_needed: bool) -> None:
-    """Exit code 1 where something is to be done and was not asked for."""
+    """Exit code 1 if there is something to do and --apply was not given."""
     if is_needed and not apply:
         output.note("--apply does it")
         raise typer.Exit(ExitCode.PROBLEM)

@@ -68,8 +68,8 @@ def groups(
 ) -> None:
     """List the consumer groups, or delete one: its settings, and with --clean-offset how far it has come.
 
-    Its retry and dead-letter topics stay (mqstore topics --delete). Exit code 1: not applied, or no such one.
-    Example: mqstore groups data --delete billing --clean-offset --apply
+    Its retry and dead-letter topics stay (mqstore topics --delete). Exit code 1: not applied, or no such
+    group. Example: mqstore groups data --delete billing --clean-offset --apply
     """
     output = Output(is_json=json)
     if delete is None:

@@ -196,7 +196,7 @@ def _time_ms(text: str | None) -> int | None:
 def _target(
     store: MessageStore, topic: str, queue_id: int, place: int | str | None, time_ms: int | None
 ) -> int:
-    """The offset in this queue; one that a number names is brought into what the queue has."""
+    """The offset in this queue; a number is clamped to the offsets that the queue has."""
     least = store.get_min_offset_in_queue(topic, queue_id)
     end = store.get_max_offset_in_queue(topic, queue_id)
     if time_ms is not None:

@@ -78,7 +78,7 @@ def _applied(store: MessageStore, *, queues: bool, unused_topics: bool) -> Retai
 
 
 def _shown(store: MessageStore) -> RetainRow:
-    """What would go of the log; the queues follow from it."""
+    """What would be deleted of the log; the queues follow."""
     files = store.expired_files()
     end = store.min_offset + len(files) * store.config.mapped_file_size_commit_log
     return RetainRow(

@@ -4,8 +4,8 @@
     $ mqstore demo --limit 5000 --no-spark --path /tmp/flights
 
 What is done is in tools/demo/flights_run.py, what is counted in tools/demo/flights_audit.py and, by Spark, in
-tools/spark/jobs/flights_report.py; here it is started, shown and explained. Ctrl-C ends it in good order with
-exit code 130, and the same command goes on from there; so it does after a kill.
+tools/spark/jobs/flights_report.py; here it is started, shown and explained. Ctrl-C ends it cleanly with exit
+code 130, and the same command continues from there, also after a kill.
 """
 
 import logging
@@ -64,7 +64,7 @@ def demo(
 
 
 class Demo:
-    """One run of the demo, from whatever the last one left."""
+    """One run of the demo, which continues the last one."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Demo:
         config: StoreConfig = DEMO_CONFIG,
         interruption: Interruption | None = None,
     ) -> None:
-        """`config` and `interruption` are for tests that do not want to wait, or press Ctrl-C."""
+        """`config` and `interruption`: tests shorten the delays, and press Ctrl-C."""
         self._output = output
         self._directory = DemoDirectory(path)
         self._flights_file = flights_file
@@ -99,7 +99,7 @@ class Demo:
             )
 
     def run(self, *, with_report: bool) -> Audit | None:
-        """Do what is left to do. Raises typer.Exit for an interruption and for a check that failed."""
+        """Do the remaining steps. Raises typer.Exit for an interruption and for a check that failed."""
         state = self._directory.note.state if self._directory.note else None
         if state is DemoState.FINISHED or (state is DemoState.CONSUMED and not with_report):
             self._say_finished()
@@ -146,7 +146,7 @@ class Demo:
         return found
 
     def _begin(self, before: DemoNote | None) -> DemoNote:
-        """Note the run, now that the lock of the store keeps others away."""
+        """Note the run, now that the store is locked."""
         if before is None:
             return self._directory.note or DemoNote(limit=self._limit)
         was_killed = before.state is DemoState.RUNNING
@@ -212,7 +212,7 @@ class Demo:
         return report
 
     def _say_step(self, step: str, interruption: Interruption) -> None:
-        """Between two steps is a good place to end. While Spark starts is none: its JVM would stay behind."""
+        """Ends between two steps if asked to. Not while Spark starts: its JVM would keep running."""
         if interruption.is_asked():
             raise KeyboardInterrupt
         self._output.note(f"report: {step}")
@@ -220,7 +220,7 @@ class Demo:
 
 @contextmanager
 def _without_py4js_tracebacks() -> Iterator[None]:
-    """Py4J logs every KeyboardInterrupt to the root logger, with two tracebacks that tell nobody anything."""
+    """Py4J logs every KeyboardInterrupt to the root logger, with two useless tracebacks."""
     root = logging.getLogger()
     root.addFilter(_has_no_traceback)
     try:

@@ -117,7 +117,7 @@ def _check_rows(checks: list[Check]) -> list[CheckRow]:
 
 
 def report_problems(report: FlightsReport, found: Audit) -> list[str]:
-    """Where Spark's counts are not the CSV's. Retries that a kill repeated are known, and no problem."""
+    """Where Spark's counts are not the CSV's. Retries that a kill repeated are expected, and no problem."""
     if found.repeated_deliveries and not report.lost and report.duplicated == found.repeated_deliveries:
         return [line for line in report.mismatches if " retries, not " not in line]
     problems = list(report.mismatches)

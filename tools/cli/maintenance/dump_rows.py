@@ -8,8 +8,8 @@
     mqstore/settings                         how the directory was written
     config/*.json, *.json.bak                the document
 
-Nothing is opened for writing, nothing is locked and no other file is asked: this is for looking at a
-directory that will not open, too. On a live store the newest rows may be missing.
+Nothing is opened for writing, nothing is locked and no other file is read, so it also works on a directory
+that cannot be opened. On a live store the newest rows may be missing.
 """
 
 from collections.abc import Callable, Iterator
@@ -125,7 +125,7 @@ class Dump(NamedTuple):
 
 
 def dump_of(path: Path) -> Dump | None:
-    """How to read the file; None when its path is none of a store. Raises StateFileCorrupt, CorruptRecord."""
+    """How to read the file; None for the path of no store file. Raises StateFileCorrupt, CorruptRecord."""
     directory, grandparent = path.parent.name, path.parent.parent.parent.name
     if directory == "commitlog" and _is_number(path.name, 20):
         return Dump("segment", lambda start: _records(path, start))
@@ -238,7 +238,7 @@ def _index_entries(path: Path, start: int) -> Iterator[IndexEntryRow]:
 
 
 def _slot_count(view: memoryview) -> int:
-    """RocketMQ's default, or what the file's contents tell, or what makes slots and entries 1 to 4."""
+    """RocketMQ's default; or derived from the contents; or such that slots to entries are 1 to 4."""
     if len(view) == index_file_format.file_size_bytes():
         return index_file_format.DEFAULT_SLOT_COUNT
     found = find_slot_count(view)

@@ -12,7 +12,7 @@ _SHOWN_CHARACTERS = 60
 
 
 class FindingRow(Row):
-    """One finding; `severity` is damage, or note for what the next opening puts right."""
+    """One finding; `severity` is damage, or note for what the next opening corrects."""
 
     severity: str
     kind: str

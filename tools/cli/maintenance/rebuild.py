@@ -1,9 +1,9 @@
-"""`mqstore rebuild`: builds anew what is derived from the log, the queues or the keys.
+"""`mqstore rebuild`: rebuilds what is derived from the log, the queues or the keys.
 
     $ mqstore rebuild queues data
     rebuilt: 1,949 messages in 12 queues
 
-Takes the writer's lock. Killed at any point, it can be run again.
+Takes the writer's lock. If it is killed at any point, run it again.
 """
 
 import enum

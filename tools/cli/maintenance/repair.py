@@ -3,7 +3,7 @@
     $ mqstore repair data --into repaired --apply
     repaired: wrote repaired; 2 damaged ranges filled, 1 message lost
 
-Takes the writer's lock. In place it first saves the damaged bytes to `mqstore/repaired-<number>/`.
+Takes the writer's lock. In place it first copies the damaged bytes to `mqstore/repaired-<number>/`.
 """
 
 from pathlib import Path

@@ -6,7 +6,7 @@
     ...
 
 Then what was put to each topic, the lag of each consumer group, and what waits in each delay level.
-What a process has put and got since it opened the store, that process can tell (`MessageStore.stats`).
+`MessageStore.stats` counts what one process has put and got since it opened the store.
 """
 
 import msgspec
@@ -186,7 +186,7 @@ def _groups(store: MessageStore) -> list[GroupRow]:
 
 
 def _levels(store: MessageStore) -> list[LevelRow]:
-    """The levels that were used. How long they wait is a setting, and not in the directory."""
+    """The levels that were used. How long they wait is a setting, which is not read here."""
     used = (status for status in store.stats().delay_levels if status.next_offset or status.pending)
     return [_level(status) for status in used]
 

@@ -3,7 +3,7 @@
     $ mqstore verify data
     sound: 1,995 records in 2 segments, 2 notes
 
-Needs the writer's lock, so that nothing changes meanwhile; `--live` goes without it beside a writer.
+Takes the writer's lock, so that nothing changes meanwhile; `--live` checks without it, beside a writer.
 """
 
 from pathlib import Path

@@ -3,8 +3,8 @@
     $ mqstore ingest data orders.jsonl --topic orders --key-field id --tag-field state
     20,000 rows of orders.jsonl stored in data
 
-Rows are put in batches of 1,000, each as a whole; a row that cannot be stored ends the work after
-everything before it was stored, and the error says how to go on; so does Ctrl-C, after the batch at hand.
+Rows are put in batches of 1,000, each as a whole. A row that cannot be stored ends the work after all rows
+before it were stored, and the error says how to continue; so does Ctrl-C, after the current batch.
 Opens the store for writing.
 """
 
@@ -123,7 +123,7 @@ def _run(work: "Ingestion", rows: Iterator[dict[str, Any]], on_progress: Callabl
         raise ToolProblem(str(error)) from error
     except (RowIllegal, StoreError) as error:
         reason = str(error).rstrip(".")
-        # A row that is wrong is a problem of the data, not of how the command was called.
+        # A wrong row is a problem of the data, not of the command line.
         code = exit_code_of(error) if not isinstance(error, MessageIllegal) else ExitCode.PROBLEM
         done = work.skip + work.stored
         raise ToolProblem(

@@ -1,4 +1,4 @@
-"""A message as a line of output, for `get`, `tail`, `query` and whoever else lists messages.
+"""A message as a line of output, for `get`, `tail`, `query` and other lists of messages.
 
 Bodies that are UTF-8 are shown as text, others as hex; JSON says which in bodyEncoding. What producers
 compressed is decompressed, unless it is asked for as stored or cannot be: then bodyCompression says how.
@@ -47,7 +47,7 @@ def message_row(
 ) -> MessageRow:
     """The line for one message.
 
-    is_raw: the body as stored. note: is told of a body that cannot be decompressed; it is shown as stored.
+    is_raw: the body as stored. note: called if a body cannot be decompressed, and is shown as stored.
     """
     sent = None if is_raw else _sent_body(message, note)
     body, encoding = _body_text(message.stored_body if sent is None else sent)

@@ -1,7 +1,7 @@
 """Reading a queue from any offset, for `get` and `tail`: no group, nothing committed.
 
 It walks with `get_message` and follows next_begin_offset, so that gaps of removed or filtered messages
-are passed over. Safe on a live store.
+are skipped. Safe on a live store.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def queue_ids(store: MessageStore, topic: str, queue: int | None) -> list[int]:
 def next_offset_and_messages(
     store: MessageStore, topic: str, queue_id: int, offset: int, tags: str, count: int = _PULL_COUNT
 ) -> tuple[int, list[StoredMessage]]:
-    """One pull: where to go on, and the messages on the way there."""
+    """One pull: the next offset, and the messages before it."""
     result = store.get_message(READER_GROUP, topic, queue_id, offset, min(count, _PULL_COUNT), tags)
     is_empty = result.status in _NOTHING_THERE
     return (offset if is_empty else result.next_begin_offset), result.messages

@@ -75,7 +75,7 @@ class Follower:
         return sorted(found, key=_physical_offset)[max(0, len(found) - count) :]
 
     def _newest_in_queue(self, queue_id: int, end_offset: int, count: int, tags: str) -> list[StoredMessage]:
-        """From further and further back, until there are enough that have the tags."""
+        """Pulls from further and further back until enough messages have the tags."""
         min_offset = self._store.get_min_offset_in_queue(self._topic, queue_id)
         span = count
         while True:
@@ -87,7 +87,7 @@ class Follower:
             span *= _FURTHER_BACK
 
     def poll(self, tags: str = "*") -> list[StoredMessage]:
-        """What has come since, in the order of the log."""
+        """The messages that arrived since, in the order of the log."""
         self._store.refresh()
         if not self._is_one_queue:
             for queue_id in queue_ids(self._store, self._topic, None):

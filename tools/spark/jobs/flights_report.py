@@ -5,7 +5,7 @@ Topics: `flights` (every row of the CSV as JSON), `%RETRY%arrivals` (deliveries 
 the CSV, a dead letter for each flight without arrival delay, and three retries for each of these; over
 all, every row number must be there once.
 
-Spark must not be imported by who imports this module (the command line): it is when the report runs.
+Importing this module (the command line does) imports no Spark; running the report does.
 """
 
 from collections import Counter
@@ -72,8 +72,8 @@ def run_report(
 ) -> FlightsReport:
     """Read the store with Spark, check it against the CSV, draw the chart.
 
-    `on_progress` is told each step in words before it begins. `limit` says that only the first so many
-    rows of the CSV were published. Without `spark` a session is started and stopped again. Raises
+    `on_progress` is called with a text before each step. `limit`: only the first so many rows of the CSV
+    were published. Without `spark` a session is started and stopped again. Raises
     JavaNotFound, SparkNotInstalled and what reading raises; a result that is wrong is no error but
     `matches_csv` false.
     """

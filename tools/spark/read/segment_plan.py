@@ -28,7 +28,7 @@ _FIRST_WORD_BYTES = 8
 
 
 class SegmentMissing(StoreError):
-    """The log has a hole, or a segment went away while it was to be read."""
+    """The log has a hole, or a segment was deleted before it was read."""
 
     def __init__(self, path: Path, begin_offset: int, end_offset: int) -> None:
         super().__init__(
@@ -79,7 +79,7 @@ def _segment(path: Path, *, is_last: bool) -> SegmentPartition:
         raise
     except OSError as error:
         raise_foreign(error)
-        os.close(open_regular(path))  # which says what is there instead of a file
+        os.close(open_regular(path))  # which names what is there instead of a file
         raise
 
 

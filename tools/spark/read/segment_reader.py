@@ -11,7 +11,7 @@ Where the records end, when there is none at the next position:
 3. other bytes, in the last segment: a torn tail; but damage when a whole record follows behind them;
 4. zeros or other bytes, in a segment that is not the last: damage.
 
-Before damage is believed the place is read again, since a writer may have filled it meanwhile. Damage is
+Before damage is reported the place is read again, since a writer may have filled it meanwhile. Damage is
 CorruptRecord with file and position, never a silent end, unless the caller chose to read what is whole.
 Lengths and physical offsets are verified here, checksums are not.
 """
@@ -155,7 +155,7 @@ class _Scan:
         return True
 
     def _adds_up(self) -> bool:
-        """Whether the size at `position` is what the lengths in the record make, else it gets no room."""
+        """Whether the lengths in the record add up to the size at `position`; else it gets no buffer."""
         try:
             header = decode_header(os.pread(self._file_descriptor, _LONGEST_HEADER_BYTES, self.position))
         except RecordIllegal:
@@ -181,7 +181,7 @@ class _Scan:
         return self.damaged
 
     def _record_follows(self) -> bool:
-        """Whether bytes that are no record stand at `position`, and a record stands behind them."""
+        """Whether there are bytes that are no record at `position`, and a record behind them."""
         if not self._buffer[: min(8, self._length)].any():
             return False
         behind = self.position + 1

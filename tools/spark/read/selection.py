@@ -1,6 +1,6 @@
 """The selection: which records of a segment a read wants, by topic, tag and store time.
 
-Decided before any column is built, so what is not wanted costs the walk and its topic only. Topics and
+Decided before any column is built, so other records cost the walk and their topic only. Topics and
 tags are compared once per distinct value of a piece, whatever the number of records.
 A selection is pickled with the reader; it holds no files and no arrays.
 """
