@@ -97,9 +97,7 @@ class Dispatcher:
         return done_bytes
 
     def _no_record(self, chunk: LogChunk) -> CorruptRecord:
-        segment = self._commit_log.files.file_for(chunk.base_offset)
-        path = segment.path if segment is not None else self._commit_log.path
-        position = chunk.base_offset - (segment.start_offset if segment is not None else 0)
+        path, position = self._commit_log.place_of(chunk.base_offset)
         found = chunk.data[:8].tobytes().hex(" ")
         return CorruptRecord(path, position, f"a record at physical offset {chunk.base_offset}", found)
 

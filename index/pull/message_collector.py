@@ -189,9 +189,7 @@ class MessageCollector:
             raise self._not_its_record(physical_offset, len(record)) from illegal
 
     def _not_its_record(self, physical_offset: int, size: int) -> CorruptRecord:
-        segment = self._commit_log.files.file_for(physical_offset)
-        path = segment.path if segment is not None else self._commit_log.path
-        position = physical_offset % self._segment_bytes
+        path, position = self._commit_log.place_of(physical_offset)
         return CorruptRecord(path, position, f"a record of {size} bytes for a queue entry", "something else")
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.index.queue.raw_queue import QueueEntries
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delayed_message import level_of_queue
-from mqstore.store.files.file_names import file_name
+from mqstore.store.files.file_names import place_in_row
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
@@ -61,8 +61,7 @@ def _delays_ms(
     first = max(entries.min_offset, end_offset - _SAMPLE)
     for row in entries.read(first, end_offset - first):
         physical_offset, _, due_ms = ENTRY.unpack(row.tobytes())
-        position = max(0, physical_offset) % segment_bytes
-        path = commit_log / file_name(max(0, physical_offset) - position)
+        path, position = place_in_row(commit_log, max(0, physical_offset), segment_bytes)
         try:
             header = decode_header(file_system.read_at(path, position, HEADER_BYTES + 24))
         except (RecordIllegal, OSError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from mqstore.store.files.file_names import created_file_count, file_name, row_entries
+from mqstore.store.files.file_names import created_file_count, place_in_row, row_entries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.finding import Finding
 from mqstore.store.log.raw_segments import SegmentFile
@@ -97,12 +97,12 @@ class LogCheck:
         return Finding("record", path, position, damage.expected, found)
 
     def _place_of(self, offset: int) -> tuple[Path, int]:
-        """File and byte of a physical offset; the file may be missing."""
-        start_offset = offset - offset % self._segment_bytes
-        for segment in self._segments:
-            if segment.start_offset == start_offset:
-                return segment.path, offset - start_offset
-        return self._directory / file_name(start_offset), offset - start_offset
+        """File and position of a physical offset; the file may be missing, or have another name."""
+        path, position = place_in_row(self._directory, offset, self._segment_bytes)
+        start_offset = offset - position
+        return next(
+            (each.path for each in self._segments if each.start_offset == start_offset), path
+        ), position
 
     def __repr__(self) -> str:
         return f"LogCheck({str(self._directory)!r}, segments={len(self._segments)})"

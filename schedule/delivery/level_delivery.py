@@ -217,10 +217,7 @@ class LevelDelivery:
             if found != (*place, size_bytes):
                 raise RecordIllegal(f"the record of queue entry {(*place, size_bytes)}", f"{found}")
         except RecordIllegal as error:
-            segment = log.files.file_for(physical_offset)
-            path, start_offset = (log.path, 0) if segment is None else (segment.path, segment.start_offset)
-            position = physical_offset - start_offset
-            raise CorruptRecord(path, position, error.expected, error.found) from error
+            raise CorruptRecord(*log.place_of(physical_offset), error.expected, error.found) from error
         return stored
 
     def _put(self, messages: Sequence[Message]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mqstore.store.files.file_system import FileEntry, FileSystem
 
-__all__ = ["created_file_count", "file_name", "is_file_name", "row_entries", "row_file_bytes"]
+__all__ = ["created_file_count", "file_name", "is_file_name", "place_in_row", "row_entries", "row_file_bytes"]
 
 # Below 8 * 10**18: so the end of each file is a signed 64-bit number, too.
 _NAME = re.compile(r"0[0-7][0-9]{18}")
@@ -29,6 +29,16 @@ def file_name(start_offset: int) -> str:
 def is_file_name(name: str) -> bool:
     """Whether a file of this name may be one of a row."""
     return _NAME.fullmatch(name) is not None
+
+
+def place_in_row(directory: Path, offset: int, file_size_bytes: int) -> tuple[Path, int]:
+    """The file that holds the byte at `offset` of a row, or would hold it, and the position in that file.
+
+    >>> place_in_row(Path("commitlog"), 1050, 1000)
+    (PosixPath('commitlog/00000000000000001000'), 50)
+    """
+    start_offset = max(0, offset - offset % file_size_bytes)
+    return directory / file_name(start_offset), offset - start_offset
 
 
 def row_entries(file_system: FileSystem, directory: Path) -> list[FileEntry]:

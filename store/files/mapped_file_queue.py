@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
-from mqstore.store.files.file_names import created_file_count, file_name, row_entries
+from mqstore.store.files.file_names import created_file_count, file_name, place_in_row, row_entries
 from mqstore.store.files.file_system import FileEntry, FileSystem
 from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 
@@ -94,6 +94,13 @@ class MappedFileQueue:
             return None
         index = (offset - files[0].start_offset) // self.file_size_bytes
         return files[index] if 0 <= index < len(files) else None
+
+    def place_of(self, offset: int) -> tuple[Path, int]:
+        """The file that holds the byte at `offset`, and the position there; the file may be missing."""
+        mapped_file = self.file_for(offset)
+        if mapped_file is None:
+            return place_in_row(self.directory, offset, self.file_size_bytes)
+        return mapped_file.path, offset - mapped_file.start_offset
 
     def append_file(self, start_offset: int) -> MappedFile:
         """Add the file that begins at `start_offset`: full length, all zero, its name durable."""

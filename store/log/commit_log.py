@@ -112,6 +112,13 @@ class CommitLog:
         """Store time of the newest record, epoch ms; 0 before the first."""
         return self._appender.last_store_timestamp
 
+    def place_of(self, physical_offset: int) -> tuple[Path, int]:
+        """The segment that holds a physical offset, and the position in it, for a CorruptRecord.
+
+        The segment may be missing: deleted by retention, or beyond the end of the log.
+        """
+        return self.files.place_of(physical_offset)
+
     def load(self) -> None:
         """Find the segments; their end is known after `set_end`.
 

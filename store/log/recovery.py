@@ -357,15 +357,15 @@ def _touch(segment: MappedFile, position: int, is_over: threading.Event) -> None
 
 
 def _damage(log: CommitLog, offset: int) -> CorruptRecord:
+    path, position = log.place_of(offset)
     segment = log.files.file_for(offset)
     if segment is None:
-        return CorruptRecord(log.path, offset, "a segment that holds this offset", "none")
-    position = offset - segment.start_offset
+        return CorruptRecord(path, position, "a segment that holds this offset", "none")
     try:
         check_record(segment.view[position:], offset)
     except RecordIllegal as illegal:
-        return CorruptRecord(segment.path, position, illegal.expected, illegal.found)
-    return CorruptRecord(segment.path, position, "a whole record", "one whose CRC differs")
+        return CorruptRecord(path, position, illegal.expected, illegal.found)
+    return CorruptRecord(path, position, "a whole record", "one whose CRC differs")
 
 
 def _find_damage(log: CommitLog, end_offset: int, durable_offset: int | None) -> CorruptRecord | None:

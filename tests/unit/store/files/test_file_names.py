@@ -8,6 +8,7 @@ from mqstore.store.files.file_names import (
     created_file_count,
     file_name,
     is_file_name,
+    place_in_row,
     row_entries,
     row_file_bytes,
 )
@@ -24,6 +25,15 @@ def test_a_name_is_twenty_digits(start_offset: int) -> None:
     """With zeros in front, so that names sort as numbers do."""
     name = file_name(start_offset)
     assert (len(name), int(name), is_file_name(name)) == (20, start_offset, True)
+
+
+@pytest.mark.parametrize(
+    ("offset", "start_offset"), [(0, 0), (999, 0), (1_000, 1_000), (5_999, 5_000), (-1, 0)]
+)
+def test_a_place_is_a_file_and_a_position(offset: int, start_offset: int) -> None:
+    """Before the first file there is none: the position shows that."""
+    expected = (Path("row") / file_name(start_offset), offset - start_offset)
+    assert place_in_row(Path("row"), offset, 1_000) == expected
 
 
 @pytest.mark.parametrize(

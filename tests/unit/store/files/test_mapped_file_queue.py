@@ -62,6 +62,13 @@ def test_files_are_found_by_their_offsets(watched: WatchedFileSystem, directory:
     assert [file.start_offset // SIZE if file else None for file in found.values()] == [2, 2, 3, 4]
     for outside in (-1, 0, 2 * SIZE - 1, 5 * SIZE):
         assert queue.file_for(outside) is None
+    places = {offset: queue.place_of(offset) for offset in (SIZE + 1, 2 * SIZE, 5 * SIZE - 1, 5 * SIZE)}
+    assert [(int(path.name) // SIZE, at) for path, at in places.values()] == [
+        (1, 1),
+        (2, 0),
+        (4, SIZE - 1),
+        (5, 0),
+    ]
 
 
 def test_a_row_is_loaded_as_it_was_made(watched: WatchedFileSystem, directory: Path) -> None:
