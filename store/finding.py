@@ -1,6 +1,6 @@
 """A finding: one thing that verify has to say about a store directory.
 
-Two kinds: damage, and what is normal after a crash and put right by the next opening (a note).
+Two kinds: damage, and what is normal after a crash and repaired by the next opening (a note).
 """
 
 from pathlib import Path
@@ -12,8 +12,8 @@ __all__ = ["Finding"]
 class Finding(NamedTuple):
     """What is at `position` (a byte) of a file is not what is expected.
 
-    kind: a word for the sort of thing, for machines. times: how many there are from there on, of entries or
-    keys. is_damage: False for what the next opening puts right by itself.
+    kind: a word for programs, such as `segment-length`. times: how many such entries or keys there are from
+    there on. is_damage: False for what the next opening repairs by itself.
     """
 
     kind: str

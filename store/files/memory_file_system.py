@@ -94,7 +94,7 @@ class MemoryFileLock:
 class MemoryFileSystem:
     """A tree of files in memory. `free_bytes` bounds what `reserve` and `write` may still take.
 
-    A file's age counts from its creation by `clock`, or from what `set_modified_ms` said.
+    A file's age counts from its creation or last `write`, by `clock`.
     """
 
     def __init__(self, *, free_bytes: int = 2**40, clock: Clock | None = None) -> None:
@@ -201,11 +201,6 @@ class MemoryFileSystem:
         with self._guard:
             self._file(path)
             return self._modified_ms.get(path, 0)
-
-    def set_modified_ms(self, path: Path, epoch_ms: int) -> None:
-        """Give a file another age."""
-        with self._guard:
-            self._modified_ms[path] = epoch_ms
 
     def lock(self, path: Path) -> MemoryFileLock:
         with self._guard:
