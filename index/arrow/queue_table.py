@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from mqstore.index.arrow import column_kernels
-from mqstore.index.arrow.record_columns import SCHEMA, Records, build_columns
+from mqstore.index.arrow.record_columns import SCHEMA, build_columns
+from mqstore.index.arrow.records import Records
 from mqstore.index.arrow.sent_bodies import as_sent
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from mqstore.index.arrow import column_kernels
-from mqstore.index.arrow.record_columns import Records, SentBodies
+from mqstore.index.arrow.records import Records, SentBodies
 from mqstore.store.errors import BodyTooLarge, CorruptBody
 from mqstore.store.message.compressed_body import decompress
 from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION

@@ -25,7 +25,7 @@ from mqstore.tools.spark.read.selection import Selection
 from mqstore.tools.spark.schema import FIELDS
 
 if TYPE_CHECKING:
-    from mqstore.index.arrow.record_columns import Records
+    from mqstore.index.arrow.records import Records
 
 __all__ = ["FilteringReader", "MqstoreReader"]
 

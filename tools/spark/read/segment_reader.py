@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.arrow import column_kernels
-from mqstore.index.arrow.record_columns import Records
+from mqstore.index.arrow.records import Records
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.files.file_kind import open_regular
 from mqstore.store.foreign_error import raise_foreign

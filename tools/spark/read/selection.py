@@ -18,7 +18,7 @@ from mqstore.tools.spark.options import ReadOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mqstore.index.arrow.record_columns import Records
+    from mqstore.index.arrow.records import Records
 
 __all__ = ["Selection"]
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mqstore.index.arrow import column_kernels
-from mqstore.index.arrow.record_columns import Bytes, Int32s, Records
+from mqstore.index.arrow.records import Bytes, Int32s, Records
 from support.twins import plain_columns
 
 # With the marks, a zero, names that count, and bytes on which arithmetic with words may stumble.
