@@ -1,12 +1,12 @@
-"""A durable future: the answer to a put that does not wait, done once its bytes are on the disk.
+"""A durable future: the result of a put that does not wait. It is done once the put's bytes are durable.
 
-Making an ordinary future, resolving it and asking it costs as much as the put itself. This one is born
-light: it holds the end of its record and the outcome, and reads off the log whether it is done. Only who
-asks for more than `done`, `result` and `exception` (a callback, `cancel`, `concurrent.futures.wait`,
-`asyncio.wrap_future`) turns it into an ordinary future, in one step, and has it settled by the flusher.
+To make, resolve and ask an ordinary future costs as much as the put itself. This one begins light: it skips
+the base class's set-up, and `done` compares the end of its record with the log's flushed offset. A caller who
+needs more than `done`, `result` and `exception` (a callback, `cancel`, `concurrent.futures.wait`,
+`asyncio.wrap_future`) turns it into an ordinary future, in one step, which the flusher completes.
 From then on all is the standard library's own code.
 
-It has nothing synced: who puts asks the flusher for that. Who waits in `result` may sync as any putter does.
+It requests no sync: the put does that. A thread that waits in `result` may lead a sync, as a put may.
 Threads: any. Durability: a result means that the log is durable up to the record's end.
 """
 
@@ -21,13 +21,13 @@ from mqstore.store.log.flusher import Flusher
 __all__ = ["DurableFuture"]
 
 Outcome = TypeVar("Outcome")
-# Above every offset: the log's flushed offset tells nothing about such a future.
+# Above every offset: it makes every comparison with the flushed offset false.
 _NOT_LIGHT = 1 << 64
 _ORDINARY_FIELDS = vars(Future()).keys()
-# Held while a light future becomes an ordinary one; nobody else's code runs under it, but for a finalizer,
-# which may ask a future: hence re-entrant.
+# Held while a light future becomes an ordinary one. Only a finalizer can run other code under it, and may ask
+# a future: so it is re-entrant.
 _becoming_ordinary = threading.RLock()
-# Others hold the lock of a future for microseconds, or until the system lets them run again.
+# Other threads hold the lock of a future for microseconds, or until the system lets them run again.
 _LONG_S = 0.05
 
 
@@ -46,8 +46,8 @@ class DurableFuture(Future[Outcome]):
     __slots__ = ("_end_offset", "_flusher", "_light_end", "_log", "_outcome")
 
     def __init__(self, flusher: Flusher, end_offset: int, outcome: Outcome) -> None:
-        # Without the base's, for which `_become_ordinary` makes up. Written here alone, but for _light_end:
-        # it is _end_offset until this becomes an ordinary future.
+        # The base's __init__ is not called: `_become_ordinary` sets its fields. No field here changes later
+        # but _light_end, which is _end_offset until this becomes an ordinary future.
         self._flusher = flusher
         self._log = flusher.log
         self._light_end = self._end_offset = end_offset
@@ -77,9 +77,9 @@ class DurableFuture(Future[Outcome]):
         return super().done()
 
     def _wait_as_putter(self) -> bool:
-        """Wait for the disk as a blocking put does, while this is light; whether that tells the outcome.
+        """Wait for the disk as a blocking put does, while this is light; True if the put is durable then.
 
-        Not with a time limit: who syncs cannot stop when time is up.
+        Only without a time limit: `wait_for` has its own.
         """
         while self._light_end != _NOT_LIGHT:
             try:
@@ -90,7 +90,7 @@ class DurableFuture(Future[Outcome]):
         return False
 
     def __getattr__(self, name: str) -> Any:
-        # All that the base does begins with a field that this does not have while it is light.
+        # Each method of the base first reads a field that a light future does not have.
         if name not in _ORDINARY_FIELDS:
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
@@ -99,16 +99,16 @@ class DurableFuture(Future[Outcome]):
         return vars(self)[name]
 
     def _become_ordinary(self, failure: StoreError | None = None) -> None:
-        """Become an ordinary future: done where the log says so, else settled by the flusher.
+        """Become an ordinary future: done if the log is durable or failed, else completed by the flusher.
 
-        failure: what a wait for the disk ended with. An interrupt between any two lines leaves a light future
-        that is made ordinary when somebody asks again.
+        failure: the error of a wait for the disk. After an interrupt between any two lines the future is
+        still light, and the next call makes it ordinary.
         """
         flusher = self._flusher
         with _becoming_ordinary:
             if "_condition" in vars(self):
                 return
-            # First of all: who reads the flushed offset after this does must not answer otherwise.
+            # First: a thread that reads the flushed offset later than this one must not answer otherwise.
             self._light_end = _NOT_LIGHT
             failure = failure or flusher.failure
             ordinary: Future[Outcome] = Future()
@@ -117,19 +117,19 @@ class DurableFuture(Future[Outcome]):
             elif failure is not None:
                 ordinary.set_exception(failure)
             else:
-                # Before it is ordinary: rather kept twice than not at all.
-                flusher.keep(self.settle)
-            # In one step: half an ordinary future is never seen.
+                # Before it is ordinary: after an interrupt it may be added twice, but never not at all.
+                flusher.add_pending(self.complete)
+            # In one step: no thread sees half an ordinary future.
             vars(self).update(vars(ordinary))
         if not ordinary.done():
             flusher.complete_soon(self._end_offset)
 
-    def settle(self, failure: StoreError | None) -> None:
+    def complete(self, failure: StoreError | None) -> None:
         """Completes the future with its result or with `failure`. Later calls have no effect."""
         if not self._is_free():
-            # Ctrl-C ended an asker in the standard library with the lock in hand: until that thread asks
-            # again it is gone for good, and the futures of others must not wait for it.
-            self._flusher.keep(self.settle)
+            # Ctrl-C ended a call in the standard library that held the lock. It stays taken until that thread
+            # calls again, and the futures of others must not wait for it.
+            self._flusher.add_pending(self.complete)
             return
         try:
             if failure is None or self._log.flushed_offset >= self._end_offset:
@@ -138,11 +138,11 @@ class DurableFuture(Future[Outcome]):
                 self.set_exception(failure)
         except InvalidStateError:
             with self._condition:
-                # Ctrl-C may have come between the first word and the telling.
+                # Ctrl-C may have come after the future was completed and before it notified.
                 self._condition.notify_all()
                 was_cancelled = self._state == "CANCELLED"
             if was_cancelled:
-                # The message is stored all the same. Those who wait for several futures are told.
+                # The message is stored all the same. This tells those who wait for several futures.
                 self.set_running_or_notify_cancel()
 
     def _is_free(self) -> bool:
@@ -151,7 +151,7 @@ class DurableFuture(Future[Outcome]):
         try:
             self._condition.acquire(timeout=_LONG_S)
         finally:
-            # Ours or not, as in `Flusher._lead`: an interrupt here must not leave it taken either.
+            # Whether or not it was acquired, as in `Flusher._lead`: an interrupt must not leave it taken.
             try:
                 self._condition.release()
             except RuntimeError:

@@ -1,9 +1,9 @@
 """The flusher: makes what was appended durable, and tells those who wait for it.
 
-One thread leads at a time: it holds the sync lock and syncs everything appended so far, while those who come
-meanwhile sleep (sync_waiters.py). Then all are woken whose bytes are durable now, and after them one of the
-others, who leads the next sync. One fdatasync serves all that came before it, and nobody holds a lock that an
-append needs.
+One thread leads at a time: it holds the sync lock and syncs everything appended so far. Threads that come
+meanwhile sleep (sync_waiters.py). Then those are woken whose bytes are durable, and after them one of the
+others, which leads the next sync. One fdatasync serves all that was appended before it, and nobody holds a
+lock that an append needs.
 
 No put waits longer than sync_flush_timeout, not even the leader: another thread syncs for it (timed_sync.py).
 When time is up the sync goes on, and the owner's service waits for its end. Without a limit the leader calls
@@ -29,28 +29,29 @@ from mqstore.store.foreign_error import is_foreign
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.sync_waiters import SyncWaiter, SyncWaiters
 
-__all__ = ["Flusher", "Settle"]
+__all__ = ["Completion", "Flusher"]
 
 _PAGE_BYTES = 4_096
-# A leader that an interrupt (Ctrl-C) ends between its sync and the waking of the others leaves them asleep;
-# after this time each looks for itself.
+# An interrupt (Ctrl-C) may end a leader after its sync and before it wakes the others. So each of them looks
+# for itself after this time.
 _LONGEST_SLEEP_S = 0.1
-Settle = Callable[[StoreError | None], None]
-"""Called when something is durable, with None, or with the error of a sync that failed."""
+Completion = Callable[[StoreError | None], None]
+"""Called with None when something is durable, or with the error of a sync that failed."""
 
 
 class Flusher:
     """Syncs one commit log."""
 
     def __init__(self, log: CommitLog, config: StoreConfig) -> None:
-        # Whose flushed_offset is raised here alone.
+        # Its flushed_offset is raised here alone.
         self.log = log
         self._least_pages = config.flush_commit_log_least_pages
         self._thorough_interval_s = config.flush_commit_log_thorough_interval / 1000
         self._is_sync_flush = config.is_sync_flush
         timeout_ms = config.sync_flush_timeout
         self._timeout_s = math.inf if timeout_ms is None else timeout_ms / 1000
-        # Held by the leader. Re-entrant only because its release tells whether the lock is ours (`_lead`).
+        # Held by the leader. Re-entrant, because a release shows whether this thread held it (`_lead`), and a
+        # signal handler may put while its thread leads.
         self._sync_lock = threading.RLock()
         self._waiters = SyncWaiters()
         self._last_thorough_s = time.monotonic()
@@ -58,10 +59,10 @@ class Flusher:
         self._sync_error: OSError | None = None
         # Store time of the newest message known to be durable; read by the checkpoint.
         self.flushed_store_timestamp = log.last_store_timestamp
-        # Appended by anyone, taken by whoever calls `complete_pending`, under _taking.
-        self._kept: deque[Settle] = deque()
-        self._taking = threading.Lock()
-        # Whether the service has been woken and has not yet begun to sync.
+        # Any thread appends; `complete_pending` takes them, under _pending_lock.
+        self._pending: deque[Completion] = deque()
+        self._pending_lock = threading.Lock()
+        # Whether the service was woken and has not begun to sync yet.
         self._is_sync_asked = False
         # Called when somebody asks for a sync; the owner's service then calls `commit_group`.
         self.on_pending: Callable[[], None] | None = None
@@ -79,7 +80,7 @@ class Flusher:
     def flush(self) -> int:
         """Sync all that was appended before the call; returns the flushed offset.
 
-        Raises StorePoisoned when this or an earlier sync failed.
+        Raises StorePoisoned if this or an earlier sync failed.
         """
         try:
             with self._sync_lock:
@@ -88,7 +89,7 @@ class Flusher:
             self._wake_waiters()
 
     def wait_for(self, end_offset: int) -> bool:
-        """Wait until the log is durable up to `end_offset`, syncing as leader where none is at work.
+        """Wait until the log is durable up to `end_offset`; sync as leader if there is none.
 
         False if that took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
@@ -99,19 +100,19 @@ class Flusher:
             return True
         is_durable = self._sleep_until(end_offset, deadline_s)
         if not is_durable:
-            # Whatever was begun is ended by somebody who can wait.
+            # The service can wait for the end of a sync that is under way.
             self.sync_soon()
         return is_durable
 
     def _sleep_until(self, end_offset: int, deadline_s: float) -> bool:
-        """Sleep while others lead, and lead when woken for it; False when time is up."""
+        """Sleep while others lead, and lead when woken to; False when time is up."""
         waiters = self._waiters
         was_woken = True
         waiter: SyncWaiter | None = waiters.join(end_offset)
         try:
             while waiter is not None:
-                # Joined first: whoever wakes others from now on sees this one, or `is_led` shows that nobody
-                # will. Who slept in vain does not believe it.
+                # It has joined before it looks: a thread that wakes others from now on sees it, or `is_led`
+                # shows that none will. After a sleep in which nobody woke it, it does not trust `is_led`.
                 if not (waiters.is_led and was_woken) and self._lead(end_offset, deadline_s):
                     break
                 remaining_s = deadline_s - time.monotonic()
@@ -119,7 +120,7 @@ class Flusher:
                 if self.log.flushed_offset >= end_offset or remaining_s <= 0:
                     break
                 if was_woken:
-                    # To lead, which wakes others; where somebody else does, that one will.
+                    # To lead, and then to wake others. If another thread leads, that one wakes them.
                     waiter = None if self._lead(end_offset, deadline_s) else waiters.join(end_offset)
             return self.log.flushed_offset >= end_offset
         finally:
@@ -128,8 +129,8 @@ class Flusher:
 
     def _lead(self, end_offset: int, deadline_s: float) -> bool:
         """Sync as leader unless another does; whether the log is durable up to `end_offset` in time."""
-        # An interrupt may come between the acquiring and the next line, so whether the lock is held is not
-        # kept in a variable: releasing one that is not ours raises RuntimeError.
+        # No variable says whether the lock is held: an interrupt may come between `acquire` and the
+        # assignment. To release a lock that this thread does not hold raises RuntimeError.
         try:
             if self._sync_lock.acquire(blocking=False) and self.log.flushed_offset < end_offset:
                 self._flush_locked(deadline_s)
@@ -159,14 +160,14 @@ class Flusher:
             self.flush()
 
     def _flush_locked(self, deadline_s: float = math.inf) -> int:
-        """Sync, and wait until `deadline_s` at most: a later call makes durable what is not so then."""
+        """Sync, but wait no longer than until `deadline_s`: a later call then makes the rest durable."""
         self._waiters.is_led = True
         log = self.log
         if self._sync_error is not None:
             log.poison(self._sync_error)
         if log.is_poisoned:  # I9
             raise log.refusal or AssertionError("poisoned without a refusal")
-        # The time is read first: a message appended in between is synced but not yet counted as such.
+        # Read first: the time of a message that is appended in between counts with the next sync.
         store_timestamp = log.last_store_timestamp
         target = log.max_offset
         assert log.flushed_offset <= target, (log.flushed_offset, target)  # I3
@@ -181,7 +182,7 @@ class Flusher:
                         if mapped_file.is_full:
                             mapped_file.release_descriptor()
             except OSError as error:
-                # Kept before anything is called: Ctrl-C, pressed while the disk hung, strikes at a call.
+                # Kept before anything is called: a call raises Ctrl-C that was pressed while the disk hung.
                 self._sync_error = error
                 if is_foreign(error):
                     self._sync_error = None
@@ -189,7 +190,7 @@ class Flusher:
                 log.poison(error)
                 raise (log.refusal or AssertionError("poisoned without a refusal")) from error
             if log.flushed_offset > target:
-                # A signal handler that puts has synced more in the midst of this.
+                # A signal handler that puts has interrupted this and has synced more.
                 return log.flushed_offset
             log.flushed_offset = target
         self.flushed_store_timestamp = store_timestamp
@@ -203,9 +204,9 @@ class Flusher:
         return self.log.refusal if self.log.is_poisoned else None
 
     def sync_soon(self) -> None:
-        """Have what was appended synced by the owner's service or the next leader, and do not wait for it."""
+        """Have the owner's service or the next leader sync what was appended; does not wait for it."""
         if not self._is_sync_asked:
-            # Before the service is woken, which takes it back before it syncs.
+            # Set before the service is woken, which clears it before it syncs.
             self._is_sync_asked = True
             try:
                 if self.on_pending is not None:
@@ -214,17 +215,17 @@ class Flusher:
                 self._is_sync_asked = False
                 raise
 
-    def keep(self, settle: Settle) -> None:
-        """Call `settle` once all is durable that was appended before, or that has failed.
+    def add_pending(self, complete: Completion) -> None:
+        """Call `complete` once all that was appended before is durable, or the sync of it has failed.
 
-        It may be called twice when Ctrl-C strikes. Who keeps something calls `complete_soon` afterwards.
+        It may be called twice after Ctrl-C. The caller calls `complete_soon` next.
         """
-        self._kept.append(settle)
+        self._pending.append(complete)
 
     def complete_soon(self, end_offset: int) -> None:
-        """See to it that what was kept, for a record that ends at `end_offset`, is settled."""
+        """Have what is pending for a record that ends at `end_offset` completed."""
         if self.log.flushed_offset >= end_offset or self.log.is_poisoned:
-            # Nobody may come to do it: the last sync of a store that is being closed is over.
+            # The last sync of a store that is being closed may be over, and nobody else would do it.
             self.complete_pending()
         else:
             self.sync_soon()
@@ -235,41 +236,41 @@ class Flusher:
             action()
             return
 
-        def settle(failure: StoreError | None) -> None:
+        def complete(failure: StoreError | None) -> None:
             if failure is None:
                 action()
 
-        self.keep(settle)
+        self.add_pending(complete)
         self.complete_soon(end_offset)
 
     def commit_group(self) -> None:
-        """What the owner's service does when woken: sync for all that do not wait themselves."""
+        """What the owner's service does when woken: sync for all puts that do not sync themselves."""
         self._is_sync_asked = False
         if not self.complete_pending() and self._is_sync_flush and self.behind_bytes:
             self.flush()
 
     def complete_pending(self) -> int:
-        """Sync once for all that is kept and settle it; returns how many."""
-        taken: deque[Settle] = deque()
+        """Sync once for all that is pending and complete it; returns how many there were."""
+        taken: deque[Completion] = deque()
         try:
-            # Taken before the sync: what comes in later may not be covered by it.
-            count = self._take_kept(taken)
+            # Taken before the sync, which may not cover what is added later.
+            count = self._take_pending(taken)
             if count:
                 failure = self._flush_failure()
                 while taken:
                     taken[0](failure)
                     taken.popleft()
         except BaseException:
-            self._kept.extendleft(reversed(taken))
+            self._pending.extendleft(reversed(taken))
             raise
         return count
 
-    def _take_kept(self, taken: deque[Settle]) -> int:
-        with self._taking:
-            while self._kept:
-                # At every moment it is in one of the two, for Ctrl-C's sake.
-                taken.append(self._kept[0])
-                self._kept.popleft()
+    def _take_pending(self, taken: deque[Completion]) -> int:
+        with self._pending_lock:
+            while self._pending:
+                # At every moment it is in one of the two: Ctrl-C loses none.
+                taken.append(self._pending[0])
+                self._pending.popleft()
         return len(taken)
 
     def _flush_failure(self) -> StoreError | None:

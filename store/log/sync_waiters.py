@@ -18,21 +18,21 @@ from collections import deque
 
 __all__ = ["SyncWaiter", "SyncWaiters"]
 
-# Between being woken and going on; some microseconds where nobody is in the way.
+# From being woken to running: some microseconds unless another thread is in the way.
 _LATE_S = 0.001
 
 
 class SyncWaiter:
-    """One thread that waits. Its fields but the lock are under the lock of `SyncWaiters`."""
+    """One thread that waits. Its fields, except its own lock, are under the lock of `SyncWaiters`."""
 
     __slots__ = ("_asleep", "end_offset", "is_listed", "wakes_next")
 
     def __init__(self, end_offset: int, asleep: threading.Lock) -> None:
         self.end_offset = end_offset
-        # Whether it is to be woken: nobody has done it yet, and it has not left.
+        # Whether it is to be woken: it was not yet, and has not left.
         self.is_listed = True
         self.wakes_next = False
-        # Held from the beginning; released once, by whoever wakes the thread.
+        # Held from the beginning; whichever thread wakes this one releases it, once.
         self._asleep = asleep
         asleep.acquire()
 
@@ -51,27 +51,27 @@ class SyncWaiters:
     """The threads that wait for one log."""
 
     def __init__(self) -> None:
-        # Whether somebody leads, or others are being woken, the last of whom finds a leader: who joins and
-        # sees it will be seen. Never trusted for long. Set by the leader, cleared under _lock.
+        # Whether a thread leads, or threads are being woken, the last of which finds a leader. A thread that
+        # joins while it is set will be seen. Never trusted for long. Set by the leader, cleared under _lock.
         self.is_led = False
         self._lock = threading.Lock()
-        # In the order of their coming, which is nearly the order of their offsets. Those that have left
+        # In the order in which they joined, which is nearly the order of their offsets. Those that have left
         # stay until their turn comes. Under _lock, as the next two.
         self._waiting: deque[SyncWaiter] = deque()
-        # Those whose bytes are durable, and who are to be woken.
+        # Those whose bytes are durable, and which are to be woken.
         self._covered: deque[SyncWaiter] = deque()
-        # When the last one was woken that is to wake the next.
+        # When a waiter that is to wake the next was last woken.
         self._woken_s = 0.0
 
     def join(self, end_offset: int) -> SyncWaiter:
-        """Become one of those who wait, until `leave`."""
+        """Begin to wait, until `leave`."""
         waiter = SyncWaiter(end_offset, self._make_lock())
         with self._lock:
             self._waiting.append(waiter)
         return waiter
 
     def leave(self, waiter: SyncWaiter) -> None:
-        """Wait no longer, woken or not; wakes the next where that is up to `waiter`."""
+        """Stop waiting, woken or not; wakes the next waiter if `waiter` has to."""
         with self._lock:
             waiter.is_listed = False
             if waiter.wakes_next:
@@ -81,12 +81,12 @@ class SyncWaiters:
                 waiter.wakes_next = False
 
     def wake(self, flushed_offset: int) -> None:
-        """After a sync: begin to wake all who wait for bytes below `flushed_offset`."""
+        """After a sync: begin to wake all that wait for bytes below `flushed_offset`."""
         with self._lock:
             waiting, covered = self._waiting, self._covered
             for _ in range(len(waiting)):
                 waiter = waiting[0]
-                # First there, then away: an interrupt in between forgets nobody.
+                # Added first, then removed: an interrupt in between loses none.
                 (covered if waiter.end_offset <= flushed_offset else waiting).append(waiter)
                 waiting.popleft()
             self._wake_next()
@@ -99,9 +99,9 @@ class SyncWaiters:
             self.is_led = False
 
     def _wake_next(self) -> None:
-        """Wake the next whose bytes are durable; where there is none, one who is to lead the next sync."""
+        """Wake the next whose bytes are durable; if there is none, one that is to lead the next sync."""
         while self._covered or self._waiting:
-            # To lead the one that came last: the others are given time to join.
+            # The one that came last leads: it gives the others time to join.
             waiter = self._covered.popleft() if self._covered else self._waiting.pop()
             if waiter.is_listed:
                 self._woken_s = time.monotonic()

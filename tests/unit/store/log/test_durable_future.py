@@ -227,7 +227,7 @@ def test_one_that_was_given_up_does_not_hold_up_the_others(small: SmallLog, flus
     for ask in (given_up.result, given_up.exception):
         with pytest.raises(CancelledError):
             ask()
-    given_up.settle(None)
+    given_up.complete(None)
 
 
 def test_what_is_done_cannot_be_given_up(small: SmallLog, flusher: Flusher) -> None:
@@ -239,15 +239,15 @@ def test_what_is_done_cannot_be_given_up(small: SmallLog, flusher: Flusher) -> N
 
 
 def test_the_log_may_become_durable_while_a_callback_is_added(small: SmallLog, flusher: Flusher) -> None:
-    """After the last sync of a store that is closed nobody comes to settle it: who adds it does."""
+    """After the last sync of a store that is closed nobody comes to complete it: who adds it does."""
     future = put(small, flusher)
-    keep = flusher.keep
+    add_pending = flusher.add_pending
 
-    def keep_too_late(settle: flusher_module.Settle) -> None:
+    def add_too_late(complete: flusher_module.Completion) -> None:
         flusher.flush()
-        keep(settle)
+        add_pending(complete)
 
-    flusher.keep = keep_too_late  # type: ignore[method-assign]
+    flusher.add_pending = add_too_late  # type: ignore[method-assign]
     told: list[int] = []
     future.add_done_callback(lambda done: told.append(done.result(0)))
     assert told == [7]
@@ -308,14 +308,14 @@ def test_ctrl_c_anywhere_leaves_a_future_that_can_be_asked(small: SmallLog, flus
 def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(
     small: SmallLog, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lock of one future that stayed taken would stop the thread that settles all of them."""
+    """A lock of one future that stayed taken would stop the thread that completes all of them."""
     monkeypatch.setattr(durable_future_module, "_LONG_S", 0.001)
     modules = (threading, concurrent.futures._base)
     ways: tuple[Callable[[DurableFuture[int]], object], ...] = (
         lambda future: future.add_done_callback(lambda _: None),
         lambda future: future.cancel(),
         lambda future: future.done(),
-        lambda future: future.settle(None),
+        lambda future: future.complete(None),
     )
     for way in ways:
         was_interrupted, line = True, 0
@@ -326,17 +326,17 @@ def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(
             other.add_done_callback(lambda done: told.append(done.result(0)))  # noqa: B023
             assert not asked.running()
             was_interrupted = interrupted_at(line, modules, lambda: way(asked))  # noqa: B023
-            settling = threading.Thread(target=flusher.complete_pending, daemon=True)
-            settling.start()
-            settling.join(10)
-            assert (settling.is_alive(), told) == (False, [7]), line
+            completing = threading.Thread(target=flusher.complete_pending, daemon=True)
+            completing.start()
+            completing.join(10)
+            assert (completing.is_alive(), told) == (False, [7]), line
             # Whoever was interrupted may ask again.
             flusher.complete_pending()
             assert asked.done(), line
 
 
 def test_one_whose_lock_stays_taken_does_not_hold_up_the_others(small: SmallLog, flusher: Flusher) -> None:
-    """It is settled when the lock is given back, with what became of its own bytes."""
+    """It is completed when the lock is given back, with what became of its own bytes."""
     asked, other = put(small, flusher), put(small, flusher)
     assert not asked.running()
     assert not other.running()

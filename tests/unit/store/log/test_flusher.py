@@ -318,8 +318,8 @@ def test_async_flush_waits_for_enough_pages_or_for_its_time(
     assert watched.count("sync") == before
 
 
-class Kept:
-    """Something that is to be settled, and what it was told."""
+class Pending:
+    """Something that is to be completed, and what it was told."""
 
     def __init__(self) -> None:
         self.told: list[StoreError | None] = []
@@ -328,27 +328,29 @@ class Kept:
         self.told.append(failure)
 
 
-def kept_behind_puts(small: SmallLog, flusher: Flusher, count: int) -> list[Kept]:
-    kept = [Kept() for _ in range(count)]
-    for settle in kept:
+def pending_behind_puts(small: SmallLog, flusher: Flusher, count: int) -> list[Pending]:
+    pending = [Pending() for _ in range(count)]
+    for complete in pending:
         place = small.append()
-        flusher.keep(settle)
+        flusher.add_pending(complete)
         flusher.complete_soon(place.end_offset)
-    return kept
+    return pending
 
 
-def test_what_is_kept_shares_one_sync(small: SmallLog, flusher: Flusher, watched: WatchedFileSystem) -> None:
+def test_what_is_pending_shares_one_sync(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
+) -> None:
     """Each is told once, after the sync; the owner is asked once for it, and again after that."""
     asked: list[bool] = []
     flusher.on_pending = lambda: asked.append(True)
-    kept = kept_behind_puts(small, flusher, 5)
-    assert not any(settle.told for settle in kept)
+    pending = pending_behind_puts(small, flusher, 5)
+    assert not any(complete.told for complete in pending)
     assert len(asked) == 1
     flusher.commit_group()
-    assert [settle.told for settle in kept] == [[None]] * 5
+    assert [complete.told for complete in pending] == [[None]] * 5
     assert watched.count("sync") == 1
     assert flusher.complete_pending() == 0
-    kept_behind_puts(small, flusher, 2)
+    pending_behind_puts(small, flusher, 2)
     assert len(asked) == 2
 
 
@@ -367,7 +369,7 @@ def test_a_service_that_cannot_be_woken_is_asked_again(small: SmallLog, flusher:
     assert len(asked) == 2
 
 
-def test_what_is_kept_is_told_of_a_failed_sync(
+def test_what_is_pending_is_told_of_a_failed_sync(
     small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
 ) -> None:
     """All of it, at once where it comes later, and the sync is not repeated."""
@@ -377,28 +379,28 @@ def test_what_is_kept_is_told_of_a_failed_sync(
             raise OSError(28, "No space left on device")
 
     watched.before = fail
-    kept = kept_behind_puts(small, flusher, 3)
+    pending = pending_behind_puts(small, flusher, 3)
     flusher.complete_pending()
-    late = Kept()
-    flusher.keep(late)
+    late = Pending()
+    flusher.add_pending(late)
     flusher.complete_soon(small.log.max_offset)
-    for settle in (*kept, late):
-        assert len(settle.told) == 1
-        assert isinstance(settle.told[0], StorePoisoned)
+    for complete in (*pending, late):
+        assert len(complete.told) == 1
+        assert isinstance(complete.told[0], StorePoisoned)
 
 
-def test_nothing_is_settled_before_it_is_durable(
+def test_nothing_is_completed_before_it_is_durable(
     small: SmallLog, flusher: Flusher, slow_disk: SlowDisk
 ) -> None:
-    """Two threads settle at once, and a put comes in between: it waits for a sync that covers it."""
+    """Two threads complete at once, and a put comes in between: it waits for a sync that covers it."""
     durable_when_told: list[bool] = []
-    (first,) = kept_behind_puts(small, flusher, 1)
+    (first,) = pending_behind_puts(small, flusher, 1)
     with ThreadPoolExecutor(2) as pool:
         leader = pool.submit(flusher.complete_pending)
         assert slow_disk.started.wait(60)
         place = small.append()
         end = place.end_offset
-        flusher.keep(lambda failure: durable_when_told.append(flusher.flushed_offset >= end))
+        flusher.add_pending(lambda failure: durable_when_told.append(flusher.flushed_offset >= end))
         flusher.complete_soon(end)
         follower = pool.submit(flusher.complete_pending)
         slow_disk.release()
@@ -406,23 +408,23 @@ def test_nothing_is_settled_before_it_is_durable(
     assert (first.told, durable_when_told) == ([None], [True])
 
 
-def test_what_is_durable_already_is_settled_at_once(small: SmallLog, flusher: Flusher) -> None:
+def test_what_is_durable_already_is_completed_at_once(small: SmallLog, flusher: Flusher) -> None:
     """Somebody else's sync may have come first, even the last one before the store was closed."""
     place = small.append()
     flusher.flush()
-    settle = Kept()
-    flusher.keep(settle)
+    complete = Pending()
+    flusher.add_pending(complete)
     flusher.complete_soon(place.end_offset)
-    assert settle.told == [None]
+    assert complete.told == [None]
 
 
-def test_ctrl_c_anywhere_forgets_nothing_that_is_kept(small: SmallLog, flusher: Flusher) -> None:
-    """What was not told before is told when somebody settles again."""
+def test_ctrl_c_anywhere_forgets_nothing_that_is_pending(small: SmallLog, flusher: Flusher) -> None:
+    """What was not told before is told when somebody completes again."""
     for at in range(1, 1_000):
-        kept = kept_behind_puts(small, flusher, 3)
+        pending = pending_behind_puts(small, flusher, 3)
         was_interrupted = interrupted_at(at, (flusher_module,), flusher.complete_pending)
         flusher.complete_pending()
-        assert all(None in settle.told for settle in kept), at
+        assert all(None in complete.told for complete in pending), at
         if not was_interrupted:
             return
     pytest.fail("it never came to an end")
