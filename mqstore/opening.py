@@ -192,7 +192,7 @@ class _Opening:
             point.log_offset if point is not None else None,
             read_only=self._context.read_only,
             on_progress=self._on_progress,
-            on_settled=lambda offset: recovery_point.save(RecoveryPoint(offset, start_offset)),
+            on_durable=lambda offset: recovery_point.save(RecoveryPoint(offset, start_offset)),
             # Loading needs the GIL and the scan does not, so they overlap.
             on_walk=lambda: run_in_thread(_load_compiled_code),
         )

@@ -25,7 +25,6 @@ from mqstore.index.dispatcher import Dispatcher
 from mqstore.lock_watch import LockWatch
 from mqstore.persistence import Persistence
 from mqstore.schedule.delivery.delivery_service import DeliveryService
-from mqstore.store.errors import StoreReadOnly
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.log.retention import Retention
 from mqstore.store.threads.service import Service
@@ -90,16 +89,14 @@ class Services:
 
     def _wire(self) -> None:
         """Set every callback by which a part calls one that it does not know."""
-        parts, log = self._parts, self._parts.commit_log
+        parts = self._parts
         # Before a segment is added: why the log may not grow.
-        log.ask_before_growing(self._lock_watch.look)
+        parts.commit_log.ask_before_growing(self._lock_watch.look)
         # A put asks for a sync and does not wait for it.
         self._flusher.on_pending = self._group_commit.wake
         if parts.index_files is not None:
             # Before an index file ends later: the time up to which a broker may keep the files.
             parts.index_files.advance_checkpoint = self._persistence.advance_index_checkpoint
-        if parts.read_only:
-            log.refuse(lambda: StoreReadOnly(parts.layout.root))
 
     def start(self) -> None:
         """Start all threads, or none."""

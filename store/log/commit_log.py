@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreError
+from mqstore.store.errors import StoreError, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFileSettings
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
@@ -46,7 +46,10 @@ class CommitLog:
         read_only: bool = False,
         first_queue_offset: Callable[[str, int], int] = _begin_at_zero,
     ) -> None:
-        """first_queue_offset: asked once for each (topic, queue id) that is put to, where it goes on."""
+        """first_queue_offset: called at the first append to a (topic, queue id); its next queue offset.
+
+        read_only: appends raise StoreReadOnly.
+        """
         self.path = directory
         # Set by the writer when less than half a reserved window is left: then call `reserve_ahead`.
         self.low_space = AutoResetEvent()
@@ -68,6 +71,8 @@ class CommitLog:
             clock,
             first_queue_offset=first_queue_offset,
         )
+        if read_only:
+            self.refuse(lambda: StoreReadOnly(directory.parent))
         self._reader = LogReader(self.files, self._offsets)
         # Methods of the parts themselves, so that a put or a get is no call longer.
         self.append = self._appender.append

@@ -25,7 +25,7 @@ sync nothing. (Not in a broker's directory, where up to a segment would be writt
 It does not touch consume queues (index/) and runs before any writer or reader; a long walk takes two more
 threads, which look ahead and have ended when it returns. Reading only, it changes nothing. Durability: the
 cut is durable on return. A recovery that is interrupted can be run again; each segment that it has walked to
-the end is durable from then on (`on_settled`) and is not written again.
+the end is durable from then on (`on_durable`) and is not written again.
 Source: CommitLog#recoverNormally, #recoverAbnormally, differing as docs/rocketmq_differences.md tells.
 """
 
@@ -132,20 +132,20 @@ def recover(
     *,
     read_only: bool,
     on_progress: Progress | None = None,
-    on_settled: Callable[[int], None] | None = None,
+    on_durable: Callable[[int], None] | None = None,
     on_walk: Callable[[], object] | None = None,
 ) -> RecoveryReport:
     """Find the end of `log`, walking from the boundary `start_offset`; sets it on the log.
 
     durable_offset: the log is known to have been durable up to here, None when nothing is known.
-    on_progress: of `recover`: bytes walked, and bytes to walk at most. on_settled: called with an offset up
+    on_progress: of `recover`: bytes walked, and bytes to walk at most. on_durable: called with an offset up
     to which the log is durable now, behind each segment that a killed process had filled since the last sync.
     on_walk: called once, if there is anything to walk over, when that begins in earnest.
     Raises CorruptRecord: a record that had been durable is damaged, or whole records follow the end.
     Reading only, that is in the report, and the log ends before the damage.
     """
-    settling = _Settling(log, start_offset, durable_offset, on_settled)
-    walk = _Walk(log, start_offset, on_progress, None if read_only else settling.settle_segment, on_walk)
+    syncer = _Syncer(log, start_offset, durable_offset, on_durable)
+    walk = _Walk(log, start_offset, on_progress, None if read_only else syncer.sync_segment, on_walk)
     walk.run()
     damage = _find_damage(log, walk.end_offset, durable_offset)
     if damage is not None and not read_only:
@@ -159,14 +159,14 @@ def recover(
     erased_bytes = 0
     if not read_only:
         erased_bytes = _cut(log, end_offset)
-        settling.settle_rest(end_offset)
+        syncer.sync_tail(end_offset)
     log.set_end(end_offset, walk.last_store_timestamp)
     return RecoveryReport(
         start_offset, end_offset, walk.records, walk.last_store_timestamp, erased_bytes, damage
     )
 
 
-class _Settling:
+class _Syncer:
     """Makes durable what an earlier process may have left to the kernel, from `offset` on."""
 
     def __init__(
@@ -174,23 +174,23 @@ class _Settling:
         log: CommitLog,
         start_offset: int,
         durable_offset: int | None,
-        on_settled: Callable[[int], None] | None,
+        on_durable: Callable[[int], None] | None,
     ) -> None:
         self.offset = start_offset if durable_offset is None else durable_offset
         # In a broker's directory nothing is written again.
         self._again = durable_offset is not None
         self._files = log.files
-        self._on_settled = on_settled
+        self._on_durable = on_durable
 
-    def settle_segment(self, end_offset: int) -> None:
+    def sync_segment(self, end_offset: int) -> None:
         """The walk has come to the end of a segment: behind the durable offset nothing can be damage now."""
         if self._again and end_offset > self.offset:
             self._files.make_durable(self.offset, end_offset, again=True, is_end=False)
             self.offset = end_offset
-            if self._on_settled is not None:
-                self._on_settled(end_offset)
+            if self._on_durable is not None:
+                self._on_durable(end_offset)
 
-    def settle_rest(self, end_offset: int) -> None:
+    def sync_tail(self, end_offset: int) -> None:
         """The log ends at `end_offset`; what follows is zero and shall be durable too."""
         self._files.make_durable(self.offset, end_offset, again=self._again, is_end=True)
 

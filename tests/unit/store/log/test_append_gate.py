@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.errors import StoreClosed, StorePoisoned
+from mqstore.store.errors import StoreClosed, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from support.stores.small_log import SmallLog
 
@@ -39,3 +39,13 @@ def test_a_poisoned_log_stays_poisoned(small: SmallLog) -> None:
     assert isinstance(caught.value.cause, OSError)
     assert small.log.is_poisoned
     assert small.bodies() == [b"body"]
+
+
+def test_a_log_that_is_read_only_refuses(file_system: FileSystem, root: Path) -> None:
+    """With the error that names the directory of the store; it reads what is there."""
+    SmallLog(file_system, root / "commitlog").append()
+    reader = SmallLog(file_system, root / "commitlog", read_only=True)
+    with pytest.raises(StoreReadOnly) as caught:
+        reader.append()
+    assert caught.value.path == root
+    assert reader.log.files.files[0].view[0:4] != bytes(4)
