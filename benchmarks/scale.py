@@ -12,8 +12,8 @@ slow minute hits all of them: the change in percent is the median of neighbourin
 smallest store of its kind.
 Beside each stands bare memory, in the same rounds, since no store that maps such files can be flatter. For a
 put, 20 bytes are written to each of as many mapped files of a queue's size, in turn, which were synced after
-they were filled, as the queues were: the kernel then makes a page writable again at its first write, whichever
-store writes. For a get, 32 entries of one of these files are read, and as many records that lie together in
+they were filled, as the queues were: the kernel then makes a page writable again at its first write, by any
+store. For a get, 32 entries of one of these files are read, and as many records that lie together in
 the log. What it costs more at the largest size than at the smallest is given in
 microseconds beside that of the store.
 All services run, ASYNC_FLUSH. Memory is `Anonymous` in /proc/self/smaps_rollup of a process that has
