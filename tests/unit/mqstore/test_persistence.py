@@ -5,14 +5,25 @@ Method: a store without services on a file system that counts and logs its syncs
 
 from pathlib import Path
 
+import pytest
+
 from mqstore import Message, MessageStore
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.state.checkpoint_format import decode_checkpoint
 from support.disks.watched_file_system import WatchedFileSystem
+from support.manual_clock import ManualClock
 from support.stores.small_log import small_config
+from support.stores.small_store import SmallStore
+
+
+@pytest.fixture
+def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
+    return SmallStore(file_system, root / "store", clock=clock)
 
 
 def test_a_flush_without_the_queues_leaves_their_recovery_point(tmp_path: Path) -> None:
-    """Log and keys are durable; the point from which queues are made anew stays."""
+    """Log and keys are durable; the point from which queues are rebuilt stays."""
     disk = WatchedFileSystem(MemoryFileSystem())
     store = MessageStore.open(tmp_path, small_config(), file_system=disk, start=False)
     persistence, parts = store._persistence, store._parts
@@ -34,3 +45,54 @@ def test_a_flush_without_the_queues_leaves_their_recovery_point(tmp_path: Path) 
     assert disk.count("sync", queue_file) == 2
     assert parts.recovery_point.point == (store.max_offset, store.max_offset)
     store.close()
+
+
+def test_the_checkpoint_never_goes_back(small: SmallStore) -> None:
+    """A store that is only opened and closed leaves the times of its last messages."""
+    with small.open() as store:
+        store.put_message(Message("orders", b"x"))
+    written = decode_checkpoint(small.file_system.read(small.path / "checkpoint"))
+    assert written.physic_msg_timestamp == written.logics_msg_timestamp == small.clock.now_ms()
+    small.clock.advance(1_000)
+    small.open().close()
+    assert decode_checkpoint(small.file_system.read(small.path / "checkpoint")) == written
+
+
+def test_the_log_is_synced_before_what_points_into_it() -> None:
+    """Log, then queues, then the points that say how far both are durable."""
+    disk = WatchedFileSystem(MemoryFileSystem())
+    small = SmallStore(disk, Path("/store"))
+    with small.open() as store:
+        store.put_message(Message("orders", b"x", queue_id=0))
+        store.get_max_offset_in_queue("orders", 0)
+        disk.steps.clear()
+        store._persistence.flush_derived()
+        synced = [path for step, path in disk.steps if step == "sync"]
+        log = synced.index(small.path / "commitlog" / f"{0:020d}")
+        queue = synced.index(small.path / "consumequeue" / "orders" / "0" / f"{0:020d}")
+        points = [at for at, path in enumerate(synced) if path.parent.name == "mqstore"]
+        assert log < queue < min(points)
+
+
+def test_an_offset_is_saved_up_to_the_durable_end_of_its_queue(small: SmallStore) -> None:
+    """A commit ahead of that is in memory only: after a crash the messages might be others (I6)."""
+    with small.open() as store:
+        store.put_messages([Message("orders", b"x", queue_id=0)] * 2)
+        store._services.dispatch()
+        store.consumer_offsets.commit("group", "orders", 0, 2)
+        store.consumer_offsets.commit("other", "orders", 0, 5)
+        store._persistence.persist_state()
+        with small.open(read_only=True) as reader:
+            assert reader.consumer_offsets.query("group", "orders", 0) == 2
+            assert reader.consumer_offsets.query("other", "orders", 0) == 2
+
+
+def test_a_cut_agrees_with_what_is_read_in_it(small: SmallStore) -> None:
+    """The end of the log that a cut names is durable, and behind all that the state files say."""
+    with small.open() as store:
+        put = store.put_message(Message("orders", b"x", queue_id=0))
+        store._services.dispatch()
+        store.consumer_offsets.commit("group", "orders", 0, 1)
+        end_offset, saved = store._persistence.cut(lambda: small.content["config/consumerOffset.json"])
+        assert end_offset == store.commit_log.flushed_offset == put.physical_offset + put.store_size
+        assert b"orders@group" in saved

@@ -3,14 +3,28 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 
+from mqstore import Message
 from mqstore.put import arrivals as arrivals_module
 from mqstore.put.arrivals import Arrival, Arrivals
+from mqstore.store.errors import StoreClosed
+from mqstore.store.files.file_system import FileSystem
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.java_hash import string_hash
+from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from support.disks.interrupts import interrupted_at
+from support.manual_clock import ManualClock
+from support.stores.small_store import SmallStore
 from support.twins.plain_records import record
+
+
+@pytest.fixture
+def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
+    return SmallStore(file_system, root / "store", clock=clock)
 
 
 class OneMessage:
@@ -100,3 +114,122 @@ def test_what_a_listener_raises_is_kept() -> None:
     assert told == [7]
     with pytest.raises(ValueError, match="orders"):
         raise arrivals.error or AssertionError
+
+
+def test_waiting_ends_when_a_message_is_there(small: SmallStore) -> None:
+    """At once if it is, else when another thread puts it."""
+    with small.open() as store:
+        waited: Future[bool] = Future()
+        thread = threading.Thread(
+            target=lambda: waited.set_result(store.wait_for_messages("orders", 0, 0, 60_000))
+        )
+        thread.start()
+        store.put_message(Message("orders", b"x"))
+        assert waited.result(60)
+        thread.join()
+        assert store.wait_for_messages("orders", 0, 0, 0)
+        assert not store.wait_for_messages("orders", 0, 1, 1)
+
+
+def test_waiting_ends_when_the_store_is_closed(small: SmallStore) -> None:
+    """No thread is left behind."""
+    store = small.open()
+    entered = threading.Event()
+    ended: Future[object] = Future()
+
+    def wait() -> None:
+        entered.set()
+        try:
+            ended.set_result(store.wait_for_messages("orders", 0, 0, 600_000))
+        except StoreClosed as error:
+            ended.set_result(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert entered.wait(60)
+    store.close()
+    assert ended.result(60) is False or isinstance(ended.result(60), StoreClosed)
+    thread.join()
+
+
+def test_listeners_are_told_of_each_message(small: SmallStore) -> None:
+    """Topic, queue and next offset, after it can be got; a listener that fails fails nobody else."""
+    with small.open() as store:
+        told: list[tuple[str, int, int]] = []
+
+        def broken(arrival: Arrival) -> None:
+            raise RuntimeError("listener")
+
+        def listener(arrival: Arrival) -> None:
+            assert store.get_message(
+                "test", arrival.topic, arrival.queue_id, arrival.next_offset - 1
+            ).messages
+            told.append((arrival.topic, arrival.queue_id, arrival.next_offset))
+
+        store.add_arrival_listener(broken)
+        store.add_arrival_listener(listener)
+        store.put_message(Message("orders", b"x"))
+        store.put_messages([Message("orders", b"x", queue_id=1), Message("orders", b"y")])
+        store.put_message_async(Message("orders", b"z"))
+        assert told == [("orders", 0, 1), ("orders", 1, 1), ("orders", 0, 2), ("orders", 0, 3)]
+
+
+@pytest.mark.parametrize("way", ["put_message", "put_messages", "put_columns"])
+def test_a_listener_gets_what_a_broker_asks_for(small: SmallStore, way: str) -> None:
+    """The hash of the tags, the store time, the properties, and the message itself."""
+    with small.open() as store:
+        told: list[Arrival] = []
+        store.add_arrival_listener(told.append)
+        message = Message("orders", b"x", tags="created", keys="k", queue_id=1)
+        if way == "put_message":
+            store.put_message(message)
+        elif way == "put_messages":
+            store.put_messages([message] * 50)
+        else:
+            store.put_columns(
+                {"topic": "orders", "body": [b"x"] * 50, "tags": "created", "keys": "k", "queue_id": 1}
+            )
+        assert [arrival.next_offset for arrival in told] == list(range(1, len(told) + 1))
+        assert len(told) == (1 if way == "put_message" else 50)
+        arrival = told[0]
+        assert (arrival.topic, arrival.queue_id) == ("orders", 1)
+        assert arrival.tags_code == string_hash("created")
+        assert (
+            arrival.store_timestamp == store.get_message("test", "orders", 1, 0).messages[0].store_timestamp
+        )
+        assert arrival.properties == {"KEYS": "k", "TAGS": "created"}
+        assert arrival.message.body == b"x"
+        store.put_message(Message("orders", b"y"))
+        assert told[-1].tags_code == 0
+
+
+def test_nobody_is_told_of_what_has_no_place_in_a_queue(small: SmallStore) -> None:
+    """Half messages and rollbacks: no entry stands for them, so no consumer could get them."""
+    with small.open() as store:
+        told: list[tuple[int, int]] = []
+        store.add_arrival_listener(
+            lambda arrival: told.append((arrival.next_offset, arrival.message.sys_flag))
+        )
+        for sys_flag in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, TRANSACTION_COMMIT):
+            store.put_message(Message("orders", b"x", sys_flag=sys_flag))
+            store.put_messages([Message("orders", b"x", sys_flag=sys_flag)] * 2)
+        assert told == [(1, TRANSACTION_COMMIT), (2, TRANSACTION_COMMIT), (3, TRANSACTION_COMMIT)]
+
+
+def test_in_sync_flush_a_listener_hears_once_a_message_is_durable(small: SmallStore) -> None:
+    """Before, nobody can get it: also when its put does not wait for the disk."""
+    with small.open(flush_disk_type="SYNC_FLUSH", start=False) as store:
+        told: list[int] = []
+
+        def listener(arrival: Arrival) -> None:
+            assert store.get_message("test", "orders", 0, arrival.next_offset - 1).messages
+            told.append(arrival.next_offset)
+
+        store.add_arrival_listener(listener)
+        store.put_message(Message("orders", b"x", wait_store_msg_ok=False))
+        store.put_message_async(Message("orders", b"y"))
+        assert told == []
+        store.flush()
+        assert told == [1, 2]
+        store.put_message(Message("orders", b"z"))
+        assert told == [1, 2, 3]

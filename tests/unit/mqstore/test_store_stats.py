@@ -1,0 +1,34 @@
+"""The stats of a store: what they say of it while it is at work."""
+
+from pathlib import Path
+
+import pytest
+
+from mqstore import Message
+from mqstore.store.files.file_system import FileSystem
+from support.manual_clock import ManualClock
+from support.stores.small_store import SmallStore
+
+
+@pytest.fixture
+def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
+    return SmallStore(file_system, root / "store", clock=clock)
+
+
+def test_stats_tell_how_it_is_doing(small: SmallStore) -> None:
+    """Offsets, lags, counts, and what is wrong: nothing."""
+    with small.open() as store:
+        store.put_messages([Message("orders", b"x", queue_id=index) for index in range(3)])
+        stats = store.stats()
+        assert (stats.min_offset, stats.max_offset, stats.flushed_offset) == (0, store.max_offset, 0)
+        assert (
+            stats.flush_behind_bytes
+            == stats.dispatch_behind_bytes
+            == stats.storage_size_bytes
+            == store.max_offset
+        )
+        store.flush()
+        stats = store.stats()
+        assert (stats.flush_behind_bytes, stats.dispatch_behind_bytes) == (0, 0)
+        assert (stats.segments, stats.queues, stats.messages) == (1, 3, 3)
+        assert (stats.refusal, stats.errors, stats.read_only) == (None, {}, False)
