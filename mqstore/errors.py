@@ -3,7 +3,7 @@
 The tree, and what a caller does at each leaf, is drawn in store/errors.py.
 """
 
-from mqstore.index.keys.lmdb_environment import KeyIndexDamaged, KeyIndexUnusable
+from mqstore.index.lmdb_files.lmdb_environment import KeyIndexDamaged, KeyIndexUnusable
 from mqstore.index.queue.consume_queue import QueueOffsetConflict
 from mqstore.store.errors import (
     AttributeIllegal,

@@ -33,7 +33,7 @@ from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.key_buffer import KeyBuffer
 from mqstore.index.keys.key_index import key_hash, message_with_key
 from mqstore.index.keys.key_index_format import KeyIndexState
-from mqstore.index.keys.lmdb_environment import (
+from mqstore.index.lmdb_files.lmdb_environment import (
     LmdbEnvironment,
     acquire_readable,
     acquire_writable,

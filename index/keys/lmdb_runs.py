@@ -24,12 +24,12 @@ from mqstore.index.keys.key_index_format import (
     is_run_key,
     run_key_offset,
 )
-from mqstore.index.keys.lmdb_environment import Contents
 from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, SortedRun, merge_count
+from mqstore.index.lmdb_files.lmdb_environment import Contents
 from mqstore.store.log.log_offsets import END_OF_LOG
 
 if TYPE_CHECKING:
-    from mqstore.index.keys.lmdb_environment import Transaction
+    from mqstore.index.lmdb_files.lmdb_environment import Transaction
 
 __all__ = [
     "CONTENTS",

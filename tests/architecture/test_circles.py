@@ -15,7 +15,7 @@ from support.sources import LAYERS, Source, package_sources
 ORDER: dict[str, tuple[str, ...]] = {
     "": LAYERS,
     "store": ("threads", "checksum", "record", "files", "state", "message", "bulk", "log"),
-    "index": ("queue", "pull", "arrow", "keys", "index_file"),
+    "index": ("queue", "pull", "arrow", "lmdb_files", "keys", "index_file"),
     "schedule": ("delay", "delivery", "retry"),
     "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),
     "tools": ("ingest", "spark", "demo", "cli"),

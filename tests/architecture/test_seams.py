@@ -84,7 +84,7 @@ SEAMS = (
     ),
     Seam(
         ("lmdb",),
-        ("index/keys/lmdb_environment.py",),
+        ("index/lmdb_files/lmdb_environment.py",),
         "ask LmdbKeyIndex (index/keys/lmdb_key_index.py)",
     ),
     Seam(
@@ -159,7 +159,7 @@ FILES = Seam(
         "store/files/file_kind.py",
         "tools/*",
         # LMDB keeps its own files and must be given a folder.
-        "index/keys/lmdb_environment.py",
+        "index/lmdb_files/lmdb_environment.py",
         # A file of settings is the user's, and is read before there is a store.
         "store/config.py",
     ),
@@ -247,7 +247,7 @@ def test_the_checker_objects(path: str, text: str) -> None:
         ("store/flush.py", "import time\ntime.monotonic()"),
         ("index/queue/entry_kernels.py", "import numba"),
         ("tools/spark/read/batch_reader.py", "from pyspark.sql.datasource import DataSource"),
-        ("index/keys/lmdb_environment.py", "def f():\n    import lmdb"),
+        ("index/lmdb_files/lmdb_environment.py", "def f():\n    import lmdb"),
         ("tools/cli/app.py", "print(open('x'))"),
         (
             "schedule/delay/delay_offsets.py",

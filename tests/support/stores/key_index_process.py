@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from mqstore.index.keys import lmdb_environment
 from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
+from mqstore.index.lmdb_files import lmdb_environment
 from mqstore.store.files.os_file_system import OsFileSystem
 
 

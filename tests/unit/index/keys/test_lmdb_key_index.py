@@ -24,14 +24,14 @@ from mqstore.index.keys import (
     key_buffer,
     key_index_format,
     key_kernels,
-    lmdb_environment,
     lmdb_key_index,
     lmdb_runs,
     sorted_run,
 )
 from mqstore.index.keys.key_index_format import STATE_KEY
-from mqstore.index.keys.lmdb_environment import LmdbEnvironment
 from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
+from mqstore.index.lmdb_files import lmdb_environment
+from mqstore.index.lmdb_files.lmdb_environment import LmdbEnvironment
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from mqstore.store.files.file_system import DiskUsage
 from mqstore.store.files.os_file_system import OsFileSystem

@@ -16,8 +16,8 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from mqstore.index.keys.lmdb_page_format import META_BYTES
-from mqstore.index.keys.lmdb_pages import find_damage
+from mqstore.index.lmdb_files.lmdb_page_format import META_BYTES
+from mqstore.index.lmdb_files.lmdb_pages import find_damage
 from mqstore.store.files.os_file_system import OsFileSystem
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, cast
 
-from mqstore.index.keys.lmdb_pages import find_damage
+from mqstore.index.lmdb_files.lmdb_pages import find_damage
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.keys.lmdb_page_format import (
+from mqstore.index.lmdb_files.lmdb_page_format import (
     FIRST_TREE_PAGE,
     LARGEST_DEPTH,
     META_BYTES,

@@ -1,0 +1,1 @@
+"""The LMDB files of this process: checked before they are opened, opened once, shared."""
