@@ -16,7 +16,7 @@ state ends. What the log lost in the same crash is cut off at opening. An index 
 log's (somebody else has cut the log and written on) is begun anew, as is a damaged one.
 
 A reader in another process takes keys that the writer has not stored yet from the log into its memory.
-It does not walk the log (dispatcher.py), open files (lmdb_environment.py) or look into LMDB (lmdb_runs.py).
+It does not walk the log (dispatcher.py), open files (lmdb_registry.py) or look into LMDB (lmdb_runs.py).
 Crash tests see its folder as it is; a store in memory has MemoryKeyIndex (memory_key_index.py).
 Threads: `_lock` orders those who absorb, store and cut; a query holds it only to take the runs in memory.
 Durability: what was absorbed before `flush` or `close` returned.
@@ -33,8 +33,8 @@ from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.key_buffer import KeyBuffer
 from mqstore.index.keys.key_index import key_hash, message_with_key
 from mqstore.index.keys.key_index_format import KeyIndexState
-from mqstore.index.lmdb_files.lmdb_environment import (
-    LmdbEnvironment,
+from mqstore.index.lmdb_files.lmdb_environment import LmdbEnvironment
+from mqstore.index.lmdb_files.lmdb_registry import (
     acquire_readable,
     acquire_writable,
     delete_files,

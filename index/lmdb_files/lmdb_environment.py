@@ -1,19 +1,19 @@
-"""The key environment: the LMDB files of a key index, opened once in a process and shared.
+"""The LMDB environment: the files of one folder, opened in this process: reads, writes, and a map that grows.
 
 LMDB keeps its own files, so these are not behind the FileSystem seam: it reads through a map of its own and
 syncs at each commit. It writes with pwrite and not through the map (`writemap=False`), and its lock file
 is written in full before it is mapped, so a full disk is StoreFull and never a SIGBUS. Where the file system
-keeps no reserved room even that is not enough, and LMDB goes without its lock file: then `_gate` keeps the
-readers of this process away while a commit is under way, and one in another process, as LMDB does not know of
-it, may see a torn page if it reads while two commits pass; that costs hits, and never adds one.
+keeps no reserved room, that is not enough, and LMDB runs without its lock file. Then `_gate` keeps the
+readers of this process away during a commit. LMDB cannot see a reader in another process: it may read a torn
+page if two commits pass meanwhile. That costs hits, and never adds one.
 
-LMDB demands that a process open a folder once: a registry shares it. It changes the size of its map only
-while no transaction is open, so reads go one at a time; they are short. The map grows by itself: what does
-not fit is aborted, the map doubled, and the work done again. A reader in another process shares the lock
-file, the one file that it writes to, unless it may not.
+LMDB changes the size of its map only while no transaction is open, so reads go one at a time; they are short.
+The map grows by itself: what does not fit is aborted, the map doubled, and the work done again. A reader in
+another process shares the lock file, the one file that it writes to, unless it may not.
 
-What the pairs mean: lmdb_runs.py, which hands in `Contents`. The only module that imports lmdb.
-Threads: any read; writers exclude each other above. A forked child forgets them, and opens its own.
+A process opens a folder once: lmdb_registry.py makes, shares and closes environments, and handles forks.
+What the pairs mean: index/keys/lmdb_runs.py, which passes in `Contents`. The only module that imports lmdb.
+Threads: any thread reads; there is one writer at a time, which the owner sees to.
 """
 
 import errno
@@ -23,42 +23,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from mqstore.index.lmdb_files.lmdb_pages import find_damage
-from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked
+from mqstore.store.errors import StoreClosed, StoreError, StoreFull
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
-from mqstore.store.inherited import leave_to_parent
 
 if TYPE_CHECKING:
     import lmdb
 
     Transaction: TypeAlias = lmdb.Transaction[memoryview]
 
-__all__ = [
-    "Contents",
-    "KeyIndexDamaged",
-    "KeyIndexUnusable",
-    "LmdbEnvironment",
-    "acquire_readable",
-    "acquire_writable",
-    "delete_files",
-    "release",
-    "release_if_held",
-]
+__all__ = ["FORK_WAIT_S", "Contents", "KeyIndexDamaged", "KeyIndexUnusable", "LmdbEnvironment"]
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 _FIRST_MAP_BYTES: Final = 1 << 24
-# How long a fork waits for a transaction.
-_FORK_WAIT_S: Final = 2.0
+# How long a fork waits for a transaction, and for the registry.
+FORK_WAIT_S: Final = 2.0
 # LMDB's lock file with its default of 126 readers.
 _LOCK_FILE_BYTES: Final = 8192
 
 
 class KeyIndexDamaged(StoreError):
-    """The files are not what LMDB wrote. Opening for writing begins them anew."""
+    """The files are not what LMDB wrote. Opening for writing replaces them with empty ones."""
 
 
 class KeyIndexUnusable(StoreError):
@@ -76,18 +65,14 @@ class Contents(NamedTuple):
 
 
 class LmdbEnvironment:
-    """One LMDB environment of this process, shared by all who have its folder open."""
-
-    # The environments of this process, by resolved path. Guarded by _open_guard.
-    _opened: ClassVar[dict[Path, "LmdbEnvironment"]] = {}
-    _open_guard: ClassVar[threading.Lock] = threading.Lock()
+    """One LMDB environment of this process; all that have its folder open share it."""
 
     def __init__(
         self, file_system: FileSystem, directory: Path, contents: Contents, *, read_only: bool
     ) -> None:
         self.path = directory.resolve()
         self._max_commit_bytes = contents.max_commit_bytes
-        # Under _open_guard.
+        # Under the guard of the registry.
         self.has_writer = not read_only
         self.holders: set[object] = set()
         self._file_system = file_system
@@ -105,7 +90,7 @@ class LmdbEnvironment:
         import lmdb
 
         for name in ("data.mdb", "lock.mdb"):
-            # LMDB would wait for the other end of a FIFO.
+            # LMDB would block on a FIFO, until its other end is opened.
             with suppress_system_error(FileNotFoundError):
                 self._file_system.read_at(self.path / name, 0, 0)
         self._refuse_damaged()
@@ -126,8 +111,8 @@ class LmdbEnvironment:
             except (lmdb.ReadonlyError, PermissionError):
                 if not read_only:
                     raise
-                # Nobody who may not write here can tell the writer what it reads. On a medium that is
-                # read-only there is no writer; elsewhere a torn read costs hits, and never adds one.
+                # A reader that may not write here cannot register itself with the writer. On a read-only
+                # medium there is no writer; elsewhere a torn read costs hits, and never adds one.
                 environment = open_here(lock=False)
             if not read_only:
                 # Slots of readers that were killed would keep old pages from being used again.
@@ -135,7 +120,7 @@ class LmdbEnvironment:
         return environment
 
     def _refuse_damaged(self) -> None:
-        """LMDB follows a wrong page number out of the file, which would be a SIGBUS."""
+        """Raise if LMDB would follow a wrong page number out of the file: a SIGBUS."""
         try:
             damage = find_damage(self._file_system, self.path / "data.mdb")
         except OSError as error:
@@ -148,7 +133,7 @@ class LmdbEnvironment:
             )
 
     def become_writable(self) -> None:
-        """Open anew for writing. Those who read go on with the new one."""
+        """Open the files again, for writing. Readers go on with them."""
         self._open_again()
         self.has_writer = True
 
@@ -159,13 +144,13 @@ class LmdbEnvironment:
             self._environment = self._open(read_only=False)
 
     def end_writing(self) -> None:
-        """There is no writer in this process any more: from now on another may write."""
+        """The writer is done: from now on another process may write."""
         self.has_writer = False
         with self._gate:
             self._forget_kept()
 
     def read(self, work: "Callable[[Transaction], _T]") -> _T:
-        """What `work` makes of a snapshot. It must copy what it keeps."""
+        """Run `work` on a snapshot and return its result. It must copy what it keeps."""
         import lmdb
 
         self._refuse_child()
@@ -181,10 +166,10 @@ class LmdbEnvironment:
                     self._environment.set_mapsize(0)
 
     def read_kept(self, lend: "Callable[[Transaction], _K]", work: Callable[[_K], _T]) -> _T:
-        """What `work` makes of what `lend` lends from a snapshot. It must copy what it keeps.
+        """Run `work` on the views that `lend` takes from a snapshot. It must copy what it keeps.
 
-        The writer's process keeps what was lent until it writes: py-lmdb reads through each value that it
-        hands out, which is much for a long run. `lend` is therefore always the same function.
+        The writer's process keeps snapshot and views until it writes: py-lmdb reads through each value that
+        it hands out, which is expensive for a long run. `lend` is therefore always the same function.
         """
         if not self.has_writer:
             return self.read(lambda transaction: work(lend(transaction)))
@@ -198,7 +183,7 @@ class LmdbEnvironment:
             try:
                 return work(cast("_K", self._kept[1]))
             finally:
-                # The writer may have gone since it was asked for: nobody would forget it.
+                # The writer may have ended since the check above; then nothing else would end the snapshot.
                 if not self.has_writer:
                     self._forget_kept()
 
@@ -209,7 +194,7 @@ class LmdbEnvironment:
             transaction.abort()
 
     def write(self, work: "Callable[[Transaction], _T]") -> _T:
-        """Do `work` in a transaction, as often as it takes until it fits the map. Raises StoreFull."""
+        """Run `work` in a transaction, again with a larger map until it fits. Raises StoreFull."""
         import lmdb
 
         self._refuse_child()
@@ -234,7 +219,7 @@ class LmdbEnvironment:
                         self._open_again()
                     raise
                 finally:
-                    # Whoever asks from now on sees what was written.
+                    # Later reads see what was written.
                     with self._gate:
                         self._forget_kept()
 
@@ -260,27 +245,27 @@ class LmdbEnvironment:
         self._file_system.sync_directory(directory)
 
     def pause(self) -> bool:
-        """Wait until no transaction is open and let none begin, before a fork; False when that takes long."""
-        if not self._writing.acquire(timeout=_FORK_WAIT_S):
+        """Before a fork: wait until no transaction is open, and let none begin; False after some seconds."""
+        if not self._writing.acquire(timeout=FORK_WAIT_S):
             return False
-        if not self._gate.acquire(timeout=_FORK_WAIT_S):
+        if not self._gate.acquire(timeout=FORK_WAIT_S):
             self._writing.release()
             return False
         self._forget_kept()
         return True
 
     def resume(self) -> None:
-        """The fork is over."""
+        """After the fork, in the parent: let transactions begin again."""
         self._gate.release()
         self._writing.release()
 
     def close_in_child(self) -> None:
-        """In a child of a process that was still: close the files, which leaves the parent's as they are."""
+        """In a child, if `pause` returned True before the fork: close the files. The parent's stay open."""
         self._is_closed = True
         self._environment.close()
 
     def close(self) -> None:
-        """Close the files. Use `release`."""
+        """Close the files. For the registry's `release`."""
         with self._gate:
             self._is_closed = True
             self._forget_kept()
@@ -295,7 +280,7 @@ class LmdbEnvironment:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """LMDB's errors as ours."""
+        """Raise LMDB's errors as errors of the store."""
         import lmdb
 
         try:
@@ -319,154 +304,6 @@ class LmdbEnvironment:
     def _is_full(self, error: "lmdb.Error") -> bool:
         code = getattr(error, "code", 0)
         if code == errno.EIO:
-            # What LMDB makes of a write that ended early, as the last one before a full disk does.
+            # LMDB's code for a short write, such as the last one before the disk is full.
             return self._file_system.disk_usage(self.path).free_bytes < self._max_commit_bytes
         return code in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-class _Fork:
-    """What a fork does with the environments that are open: no transaction is under way while it happens.
-
-    A child that closes an environment clears the reader slots of snapshots it has inherited, which are the
-    parent's, and waits without end for a transaction of a thread it does not have. One that is still it can
-    close, so that it may open the files for itself.
-    """
-
-    # Held for the time of the fork, under `_open_guard`.
-    _paused: ClassVar[list[LmdbEnvironment]] = []
-    _is_guarded = False
-
-    @classmethod
-    def before(cls) -> None:
-        """Wait for those who read, write, open or close; some seconds at most."""
-        cls._is_guarded = LmdbEnvironment._open_guard.acquire(timeout=_FORK_WAIT_S)
-        if cls._is_guarded:
-            cls._paused = [each for each in LmdbEnvironment._opened.values() if each.pause()]
-
-    @classmethod
-    def after_in_parent(cls) -> None:
-        """Go on."""
-        for environment in cls._paused:
-            environment.resume()
-        cls._paused = []
-        if cls._is_guarded:
-            LmdbEnvironment._open_guard.release()
-
-    @classmethod
-    def after_in_child(cls) -> None:
-        """Close what is still, leave the others alone for good, and begin without any."""
-        leave_to_parent(LmdbEnvironment._opened)
-        for environment in cls._paused:
-            environment.close_in_child()
-        cls._paused = []
-        LmdbEnvironment._opened = {}
-        LmdbEnvironment._open_guard = threading.Lock()
-
-
-os.register_at_fork(
-    before=_Fork.before, after_in_parent=_Fork.after_in_parent, after_in_child=_Fork.after_in_child
-)
-
-
-def acquire_writable(
-    file_system: FileSystem, directory: Path, holder: object, contents: Contents
-) -> LmdbEnvironment:
-    """The environment for the one writer, made if need be. Raises StoreLocked, StoreFull.
-
-    holder: who releases it with `release`, or with `release_if_held` if this raised (an interrupt included).
-    """
-    with LmdbEnvironment._open_guard:
-        known = LmdbEnvironment._opened.get(directory.resolve())
-        if known is not None:
-            if known.has_writer:
-                raise StoreLocked(directory, known.process_id)
-            known.holders.add(holder)
-            known.become_writable()
-            return known
-        file_system.make_directories(directory)
-        return _register(_open_or_recreate(file_system, directory, contents), holder)
-
-
-def _open_or_recreate(file_system: FileSystem, directory: Path, contents: Contents) -> LmdbEnvironment:
-    environment = _open_usable(file_system, directory, contents, read_only=False)
-    if environment is None:
-        # Nothing is lost with it: all of it comes from the log.
-        delete_files(file_system, directory)
-        environment = LmdbEnvironment(file_system, directory, contents, read_only=False)
-    file_system.sync_directory(directory)
-    return environment
-
-
-def _open_usable(
-    file_system: FileSystem, directory: Path, contents: Contents, *, read_only: bool
-) -> LmdbEnvironment | None:
-    """The environment in a folder; None when it is damaged or of another version, or cannot be read."""
-    environment = None
-    try:
-        environment = LmdbEnvironment(file_system, directory, contents, read_only=read_only)
-        if environment.read(contents.is_usable):
-            return environment
-    except KeyIndexDamaged:
-        pass
-    except StoreError:
-        # A reader has the log to fall back on.
-        if not read_only:
-            raise
-    except BaseException:
-        # An interrupt (Ctrl-C): LMDB opens a folder once.
-        if environment is not None:
-            environment.close()
-        raise
-    if environment is not None:
-        environment.close()
-    return None
-
-
-def acquire_readable(
-    file_system: FileSystem, directory: Path, holder: object, contents: Contents
-) -> LmdbEnvironment | None:
-    """The environment for a reader; None where there is none that it can use. holder: see above."""
-    with LmdbEnvironment._open_guard:
-        known = LmdbEnvironment._opened.get(directory.resolve())
-        if known is not None:
-            known.holders.add(holder)
-            return known
-        if not file_system.exists(directory / "data.mdb"):
-            return None
-        environment = _open_usable(file_system, directory, contents, read_only=True)
-        return _register(environment, holder) if environment is not None else None
-
-
-def _register(environment: LmdbEnvironment, holder: object) -> LmdbEnvironment:
-    environment.holders.add(holder)
-    LmdbEnvironment._opened[environment.path] = environment
-    return environment
-
-
-def release(environment: LmdbEnvironment, holder: object, *, read_only: bool) -> None:
-    """Give back what `acquire_writable` or `acquire_readable` gave; the last one closes it.
-
-    May be done again where an interrupt came in between: the holder is forgotten last.
-    """
-    with LmdbEnvironment._open_guard:
-        if holder not in environment.holders:
-            return
-        if not read_only:
-            environment.end_writing()
-        if len(environment.holders) == 1:
-            environment.close()
-            LmdbEnvironment._opened.pop(environment.path, None)
-        environment.holders.discard(holder)
-
-
-def release_if_held(directory: Path, holder: object, *, read_only: bool) -> None:
-    """As `release`, for one who may not have been given anything."""
-    environment = LmdbEnvironment._opened.get(directory.resolve())
-    if environment is not None:
-        release(environment, holder, read_only=read_only)
-
-
-def delete_files(file_system: FileSystem, directory: Path) -> None:
-    """Remove what LMDB keeps in a folder that nobody has open."""
-    for name in ("data.mdb", "lock.mdb"):
-        file_system.delete(directory / name)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
 from mqstore.index.keys.sorted_run import SortedRun
-from mqstore.index.lmdb_files.lmdb_environment import acquire_readable, release
+from mqstore.index.lmdb_files.lmdb_registry import acquire_readable, release
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.finding import Finding
 from mqstore.store.log.log_offsets import END_OF_LOG

@@ -30,7 +30,7 @@ from mqstore.index.keys import (
 )
 from mqstore.index.keys.key_index_format import STATE_KEY
 from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
-from mqstore.index.lmdb_files import lmdb_environment
+from mqstore.index.lmdb_files import lmdb_environment, lmdb_registry
 from mqstore.index.lmdb_files.lmdb_environment import LmdbEnvironment
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from mqstore.store.files.file_system import DiskUsage
@@ -465,7 +465,7 @@ def test_one_process_shares_what_it_has_open(key_log: KeyLog, keys: Path) -> Non
     assert_complete(late, put)
     LmdbKeyIndex(keys, key_log.log).close()
     late.close()
-    assert keys.resolve() not in LmdbEnvironment._opened
+    assert keys.resolve() not in lmdb_registry._Registry.opened
 
 
 def test_a_second_writer_is_refused(key_log: KeyLog, index: LmdbKeyIndex, keys: Path) -> None:
@@ -619,7 +619,15 @@ def test_an_interrupt_loses_no_key_and_stores_none_twice(
 ) -> None:
     """Ctrl-C at each place of a step, with few rows, so that runs are sorted and merged in all of them."""
     monkeypatch.setattr(key_buffer, "_ROWS", 1 << 14)
-    modules = (key_buffer, lmdb_key_index, sorted_run, lmdb_runs, lmdb_environment, key_index_format)
+    modules = (
+        key_buffer,
+        lmdb_key_index,
+        sorted_run,
+        lmdb_runs,
+        lmdb_environment,
+        lmdb_registry,
+        key_index_format,
+    )
     key_log = KeyLog()
     place, was_interrupted, put = 0, True, []
     with contextlib.closing(LmdbKeyIndex(keys, key_log.log)) as index:

@@ -20,7 +20,7 @@ import pytest
 from mqstore import Message, MessageStore
 from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.sorted_run import SortedRun
-from mqstore.index.lmdb_files.lmdb_environment import acquire_writable, release
+from mqstore.index.lmdb_files.lmdb_registry import acquire_writable, release
 from mqstore.settings.directory_config import tool_config
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreLocked, StoreNotFound, UnknownVersion

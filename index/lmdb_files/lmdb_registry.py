@@ -1,0 +1,178 @@
+"""The registry of LMDB environments: each folder is opened once in a process, and shared.
+
+LMDB demands that a process open a folder once. A writer and any number of readers acquire the environment of
+a folder and release it; the last one closes it. Damaged files, or those of another version, are replaced by
+empty ones for a writer; a reader gets None. A forked child inherits no environment, and opens its own.
+
+It does not read or write (lmdb_environment.py). Threads: any; one guard around opening and closing.
+"""
+
+import os
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+from mqstore.index.lmdb_files.lmdb_environment import (
+    FORK_WAIT_S,
+    Contents,
+    KeyIndexDamaged,
+    LmdbEnvironment,
+)
+from mqstore.store.errors import StoreError, StoreLocked
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.inherited import leave_to_parent
+
+__all__ = ["acquire_readable", "acquire_writable", "delete_files", "release", "release_if_held"]
+
+
+class _Registry:
+    """The environments that are open, and what a fork does with them.
+
+    No transaction is under way while a process forks. A child that closes an environment clears the reader
+    slots of inherited snapshots, which are the parent's, and waits without end for a transaction of a thread
+    that it does not have. A paused environment it can close, and then open the files for itself.
+    """
+
+    # By resolved path. Guarded by `guard`.
+    opened: ClassVar[dict[Path, LmdbEnvironment]] = {}
+    guard: ClassVar[threading.Lock] = threading.Lock()
+    # Paused for the time of the fork, under `guard`.
+    _paused: ClassVar[list[LmdbEnvironment]] = []
+    _is_guarded = False
+
+    @classmethod
+    def before_fork(cls) -> None:
+        """Wait for threads that read, write, open or close; some seconds at most."""
+        cls._is_guarded = cls.guard.acquire(timeout=FORK_WAIT_S)
+        if cls._is_guarded:
+            cls._paused = [each for each in cls.opened.values() if each.pause()]
+
+    @classmethod
+    def after_in_parent(cls) -> None:
+        """Let transactions begin again."""
+        for environment in cls._paused:
+            environment.resume()
+        cls._paused = []
+        if cls._is_guarded:
+            cls.guard.release()
+
+    @classmethod
+    def after_in_child(cls) -> None:
+        """Close what was paused, never touch the others, and start without any."""
+        leave_to_parent(cls.opened)
+        for environment in cls._paused:
+            environment.close_in_child()
+        cls._paused = []
+        cls.opened = {}
+        cls.guard = threading.Lock()
+
+
+os.register_at_fork(
+    before=_Registry.before_fork,
+    after_in_parent=_Registry.after_in_parent,
+    after_in_child=_Registry.after_in_child,
+)
+
+
+def acquire_writable(
+    file_system: FileSystem, directory: Path, holder: object, contents: Contents
+) -> LmdbEnvironment:
+    """The environment for the one writer; creates the files if necessary. Raises StoreLocked, StoreFull.
+
+    holder: who releases it with `release`, or with `release_if_held` if this raised (an interrupt included).
+    """
+    with _Registry.guard:
+        known = _Registry.opened.get(directory.resolve())
+        if known is not None:
+            if known.has_writer:
+                raise StoreLocked(directory, known.process_id)
+            known.holders.add(holder)
+            known.become_writable()
+            return known
+        file_system.make_directories(directory)
+        return _register(_open_or_recreate(file_system, directory, contents), holder)
+
+
+def _open_or_recreate(file_system: FileSystem, directory: Path, contents: Contents) -> LmdbEnvironment:
+    environment = _open_usable(file_system, directory, contents, read_only=False)
+    if environment is None:
+        # Nothing is lost with it: all of it comes from the log.
+        delete_files(file_system, directory)
+        environment = LmdbEnvironment(file_system, directory, contents, read_only=False)
+    file_system.sync_directory(directory)
+    return environment
+
+
+def _open_usable(
+    file_system: FileSystem, directory: Path, contents: Contents, *, read_only: bool
+) -> LmdbEnvironment | None:
+    """The environment in a folder; None when it is damaged or of another version, or cannot be read."""
+    environment = None
+    try:
+        environment = LmdbEnvironment(file_system, directory, contents, read_only=read_only)
+        if environment.read(contents.is_usable):
+            return environment
+    except KeyIndexDamaged:
+        pass
+    except StoreError:
+        # A reader has the log to fall back on.
+        if not read_only:
+            raise
+    except BaseException:
+        # An interrupt (Ctrl-C): LMDB would not open the folder a second time.
+        if environment is not None:
+            environment.close()
+        raise
+    if environment is not None:
+        environment.close()
+    return None
+
+
+def acquire_readable(
+    file_system: FileSystem, directory: Path, holder: object, contents: Contents
+) -> LmdbEnvironment | None:
+    """The environment for a reader; None when there is none that it can use. holder: as above."""
+    with _Registry.guard:
+        known = _Registry.opened.get(directory.resolve())
+        if known is not None:
+            known.holders.add(holder)
+            return known
+        if not file_system.exists(directory / "data.mdb"):
+            return None
+        environment = _open_usable(file_system, directory, contents, read_only=True)
+        return _register(environment, holder) if environment is not None else None
+
+
+def _register(environment: LmdbEnvironment, holder: object) -> LmdbEnvironment:
+    environment.holders.add(holder)
+    _Registry.opened[environment.path] = environment
+    return environment
+
+
+def release(environment: LmdbEnvironment, holder: object, *, read_only: bool) -> None:
+    """Release what `acquire_writable` or `acquire_readable` returned; the last holder closes it.
+
+    May be called again after an interrupt: the holder is removed last.
+    """
+    with _Registry.guard:
+        if holder not in environment.holders:
+            return
+        if not read_only:
+            environment.end_writing()
+        if len(environment.holders) == 1:
+            environment.close()
+            _Registry.opened.pop(environment.path, None)
+        environment.holders.discard(holder)
+
+
+def release_if_held(directory: Path, holder: object, *, read_only: bool) -> None:
+    """As `release`, for a holder that may have acquired nothing."""
+    environment = _Registry.opened.get(directory.resolve())
+    if environment is not None:
+        release(environment, holder, read_only=read_only)
+
+
+def delete_files(file_system: FileSystem, directory: Path) -> None:
+    """Delete LMDB's files in a folder that is not open."""
+    for name in ("data.mdb", "lock.mdb"):
+        file_system.delete(directory / name)
