@@ -1,6 +1,6 @@
 """Compiled loops that sync files: system calls with no Python between them, which release the GIL.
 
-The functions of C are arguments: their addresses, as `c_functions` tells them. `sync_files` runs in the
+The functions of C are arguments: their addresses, from `c_functions`. `sync_files` runs in the
 caller's thread and syncs many files. `serve_syncs` is what the thread of a timed sync does (timed_sync.py).
 Import this module inside the function that first needs it; compiled code is cached on disk.
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable
 __all__ = ["LONGEST_PAUSE_S", "DutyCycle"]
 
 LONGEST_PAUSE_S = 60.0
-"""However long it took: as long as RocketMQ may leave queues unsynced (flushConsumeQueueThoroughInterval)."""
+"""No pause is longer: RocketMQ leaves queues unsynced as long (flushConsumeQueueThoroughInterval)."""
 
 _PAUSE_FOR_WORK = 9
 
@@ -29,7 +29,7 @@ class DutyCycle:
         return self._now_s() >= self._due_s
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do it, due or not. Work that fails may be tried again at once."""
+        """Call `work`, due or not. Work that fails may be tried again at once."""
         begun_s = self._now_s()
         work()
         ended_s = self._now_s()

@@ -34,21 +34,21 @@ class Service:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin. The thread is a daemon: it never keeps a process alive that forgot to close its store."""
-        # Before the start: an interrupt (Ctrl-C) may come when the thread runs already.
+        """Start the thread. It is a daemon: it keeps no process alive that forgot to close its store."""
+        # Assigned before the start: an interrupt (Ctrl-C) may come when the thread already runs.
         self._thread = threading.Thread(target=self._loop, name=f"mqstore-{self.name}", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """Run the next step now; one that has begun does not count."""
+        """Run the next step now; a step that is running does not count."""
         self._event.set()
 
     def stop(self) -> None:
-        """Let the running step finish, and end."""
+        """Wait for the running step, and end the thread."""
         self._stopping = True
         self._event.set()
         thread = self._thread
-        # One that could not be made has no ident; one that has none as yet does nothing any more.
+        # A thread without an ident could not be started, or has not run yet and will not run a step.
         if thread is not None and thread.ident is not None and thread is not threading.current_thread():
             thread.join()
 
