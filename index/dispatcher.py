@@ -1,12 +1,12 @@
-"""The dispatcher: reads the log behind the writer and hands it to what is derived from it, chunk by chunk.
+"""The dispatcher: reads the log behind the writer and hands it, chunk by chunk, to what is derived from it.
 
-One dispatcher feeds one sink (the consume queues, or the key index) and remembers how far it has come. It
-does not know what the sink makes of the bytes, nor how durable that is.
+One dispatcher feeds one sink (the consume queues, or a key index) and keeps the offset that it has reached.
+It does not know what the sink does with the bytes, nor how durable that is.
 
-Threads: `run_once` and `catch_up` may be called from any thread; one lock lets one of them work at a time.
-A reader that needs what was just written calls `catch_up` and does the work itself if no one else has.
-A step that fails moves nothing: the error is kept in `error`, raised to whoever asked, and the same chunk
-is tried again by the next call.
+Threads: any thread may call `run_once` and `catch_up`; under a lock one of them works at a time. A reader
+that needs what was just written calls `catch_up`, and does the work itself if no other thread has.
+A step that fails advances nothing: the error is kept in `error` and raised to the caller, and the next call
+tries the same chunk again.
 Source: DefaultMessageStore.ReputMessageService.
 """
 
@@ -20,17 +20,17 @@ from mqstore.store.log.log_reader import LogChunk
 __all__ = ["DEFAULT_LIMIT_BYTES", "Dispatcher", "Sink"]
 
 DEFAULT_LIMIT_BYTES = 4 << 20
-"""Bytes of the log that one step takes: long enough for the compiled loops, short enough to wait for."""
+"""Bytes of the log in one step: enough for the compiled loops to pay, and few enough to wait for."""
 
 
 class Sink(Protocol):
     """Something that is derived from the log."""
 
     def absorb(self, chunk: LogChunk) -> int:
-        """Take the whole records at the beginning of `chunk`; returns the bytes that are done with.
+        """Take the whole records at the beginning of `chunk`; returns how many bytes are done.
 
-        0 when there is no whole record; up to the segment's end behind a BLANK. Bytes absorbed before
-        may come again and change nothing.
+        0 if there is no whole record; after a BLANK, all up to the segment's end. Bytes that were absorbed
+        before may come again; they change nothing.
         """
         ...
 
@@ -55,10 +55,10 @@ class Dispatcher:
         self._lock = threading.Lock()
 
     def run_once(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> int:
-        """Dispatch up to `limit_bytes` (or one longer record); returns the bytes done, 0 for none to do.
+        """Dispatch up to `limit_bytes`, or one longer record; returns the bytes done, 0 if there were none.
 
-        Raises CorruptRecord when the visible log goes on with something that is no record, and whatever
-        the sink raises.
+        Raises CorruptRecord if the visible log continues with bytes that are no record, and any error of the
+        sink.
         """
         with self._lock:
             return self._step(limit_bytes)
@@ -73,7 +73,7 @@ class Dispatcher:
 
     def _step(self, limit_bytes: int) -> int:
         try:
-            # Retention may have overtaken it.
+            # Retention may have deleted the segment that was next.
             offset = max(self.dispatched_offset, self._commit_log.min_offset)
             done_bytes = self._absorb(offset, limit_bytes)
         except Exception as error:
@@ -90,7 +90,7 @@ class Dispatcher:
             return 0
         done_bytes = self._sink.absorb(chunk)
         if done_bytes == 0 and len(chunk.data) >= limit_bytes:
-            # The limit may have cut the one record there is; a segment is the most that it can take.
+            # The limit may have cut the first record. It ends within the segment.
             return self._absorb(offset, chunk.segment_end - offset + 1)
         if done_bytes == 0:
             raise self._no_record(chunk)

@@ -42,8 +42,8 @@ class AppendGate:
     ) -> Callable[[Argument], Result]:
         """`step`, called under the lock. size_of: the bytes that it copies, where they are known.
 
-        What is returned raises the error of the refusal. An OSError of `step` poisons the log: StorePoisoned.
-        (A put takes no call more than with these lines in `step` itself; a context manager takes several.)
+        The returned function raises the error of the refusal, and StorePoisoned after an OSError of `step`.
+        It costs no call more than these lines in each step would; a context manager would cost several.
         """
 
         def run(argument: Argument) -> Result:

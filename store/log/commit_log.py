@@ -34,7 +34,11 @@ def _begin_at_zero(topic: str, queue_id: int) -> int:
 
 
 class CommitLog:
-    """The row of log segments of one store."""
+    """The row of log segments of one store.
+
+    append, append_all, append_block, next_queue_offset, delete_queues, reserve_ahead: see LogAppender.
+    chunk, record_at, look_message_by_offset, store_timestamp_at: see LogReader.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class CommitLog:
         read_only: appends raise StoreReadOnly.
         """
         self.path = directory
-        # Set by the writer when less than half a reserved window is left: then call `reserve_ahead`.
+        # Set by the writer when less than half a reserved window is left: time to call `reserve_ahead`.
         self.low_space = AutoResetEvent()
         settings = MappedFileSettings(
             file_size_bytes=config.mapped_file_size_commit_log,
@@ -139,7 +143,7 @@ class CommitLog:
     # -- whether appends are refused ------------------------------------------------------------------
 
     def ask_before_growing(self, obstacle: Callable[[], StoreError | None]) -> None:
-        """Before a segment is added, ask `obstacle` for an error; one that it gives ends all appends."""
+        """Call `obstacle` before each segment that is added; an error that it returns ends all appends."""
         self._appender.may_not_grow = obstacle
 
     def refuse(self, reason: Callable[[], StoreError] | None) -> None:

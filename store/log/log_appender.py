@@ -1,12 +1,12 @@
-"""The log appender: gives each record its place and its time, and writes it behind the last one.
+"""The log appender: gives each record its place and its store time, and writes it behind the last one.
 
-A full segment is closed with a BLANK, and the next one is added. Of a list or a block all records are stored
-or none: room for all is reserved before the first is written.
+A full segment is closed with a BLANK, and the next one is added. A list or a block is stored whole or not at
+all: room for all records is reserved before the first is written.
 
-It does not encode properties or check messages (message_encoder.py), nor sync (flusher.py). Who may append,
-and when none may: append_gate.py. Bytes: record_format.py.
+It does not encode properties or check messages (message_encoder.py), sync (flusher.py), nor decide whether
+appends are refused (append_gate.py). Bytes: record_format.py.
 
-Threads: any number, one at a time, within the gate. Durability: none when `append` returns; see flusher.py.
+Threads: any; the gate lets one append at a time. Durability: none when `append` returns; see flusher.py.
 """
 
 from bisect import bisect_right
@@ -40,7 +40,14 @@ _PUT_OK = PutMessageStatus.PUT_OK
 
 
 class LogAppender:
-    """Appends to the log in `files`; its fields are written within the gate."""
+    """Appends to the log in `files`. Its fields are written within the gate.
+
+    append: one record; returns the result of a put that does not wait for the disk.
+    append_all: records one after another, all or none. append_block: as `append_all`, the rows of a block;
+    those that go into one segment become visible in one step, and all have one store time.
+    They raise StoreFull (nothing written), StorePoisoned, StoreClosed, StoreReadOnly. A disk that fails while
+    a segment is added or room is reserved poisons the log, as a failed sync does.
+    """
 
     def __init__(
         self,
@@ -52,9 +59,9 @@ class LogAppender:
         *,
         first_queue_offset: Callable[[str, int], int],
     ) -> None:
-        # Store time of the newest record.
+        # Store time of the newest record, epoch ms.
         self.last_store_timestamp = 0
-        # Asked before a segment is added: why nothing may be written any more, None while it may.
+        # Called before a segment is added: the error that ends all appends, None if there is none.
         self.may_not_grow: Callable[[], StoreError | None] = _may_grow
         self._files = files
         self._offsets = offsets
@@ -69,7 +76,10 @@ class LogAppender:
         self.append_block = gate.guarded(self._append_rows)
 
     def reserve_ahead(self) -> None:
-        """Reserve and touch the window after the next, off the writer's path. A full disk shows in puts."""
+        """Reserve and touch the next window if little room is left, so that no put waits for it.
+
+        Raises StoreFull, as the next puts will.
+        """
         current = self._offsets.current
         if current is not None:
             current.reserve_next_window()
@@ -79,11 +89,11 @@ class LogAppender:
         return self._next_queue_offset((topic, queue_id))
 
     def delete_queues(self, is_meant: Callable[[tuple[str, int]], bool], delete: Callable[[int], T]) -> T:
-        """Call `delete` with the log's end, between two appends; then forget how far those queues were.
+        """Call `delete` with the log's end, between two appends; then forget those queues' offsets.
 
-        The next message of such a queue gets what `first_queue_offset` says. `delete` must be over whole: an
-        OSError in it poisons the log, since the next opening finishes what is left. Raises StorePoisoned,
-        StoreClosed, StoreFull.
+        The next message of such a queue gets what `first_queue_offset` returns. An OSError in `delete`
+        poisons the log: only the next opening can finish the deletion. Raises StorePoisoned, StoreClosed,
+        StoreFull.
         """
 
         def step(delete: Callable[[int], T]) -> T:
@@ -177,10 +187,7 @@ class LogAppender:
         store_timestamp: int,
         queue_offsets: npt.NDArray[np.int64],
     ) -> int:
-        """Complete and publish the records of some rows of a block, as `_append_one` does with one.
-
-        Returns the physical offset that byte 0 of the block would have.
-        """
+        """Complete and publish some rows of a block; the physical offset that its byte 0 would have."""
         position = current.wrote_position
         before = {queue: self._next_queue_offset(queue) for queue in block.queues}
         base_offset = current.start_offset + position - int(block.starts[first])

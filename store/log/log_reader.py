@@ -1,8 +1,8 @@
 """The log reader: bytes and messages of the log by their physical offset.
 
-It sees what lies below the visible offset (log_offsets.py), and nothing of what retention has deleted.
+It reads below the visible offset (log_offsets.py) and finds nothing that retention has deleted.
 
-Threads: any, without a lock. What it returns is lent: a view keeps its mapping alive.
+Threads: any, without a lock. What it returns are views, which keep their mapping alive.
 """
 
 import struct
@@ -31,14 +31,15 @@ _INT = struct.Struct(">i")
 # Size, magic, physical offset, sys flag, and the body's length where both hosts are IPv4.
 _LOOKED_AT = struct.Struct(">ii20xqi44xi")
 assert _LOOKED_AT.size == HEADER_BYTES
-# With one of them, a body lies elsewhere, or is not to be lent.
+# With one of these flags, a body begins elsewhere, or must be decompressed.
 _RARE_BITS = BORN_HOST_V6 | STORE_HOST_V6 | COMPRESSED
 
 
 class LogChunk(NamedTuple):
-    """Consecutive bytes of one segment, beginning at a record; lent.
+    """Consecutive bytes of one segment, beginning at a record.
 
-    base_offset: physical offset of data[0]. data: uint8. segment_end: physical offset behind the segment.
+    base_offset: physical offset of data[0]. data: uint8, a view. segment_end: physical offset where the
+    segment ends.
     """
 
     base_offset: int
@@ -54,9 +55,9 @@ class LogReader:
         self._offsets = offsets
 
     def chunk(self, offset: int, limit_bytes: int) -> LogChunk | None:
-        """Up to `limit_bytes` visible bytes from the record at `offset`; None when there are none.
+        """Up to `limit_bytes` visible bytes from the record at `offset`; None if there are none.
 
-        The last record may be cut by the limit. Raises nothing for an offset below `min_offset`: None.
+        The limit may cut the last record. None for an offset below `min_offset`, too.
         """
         mapped_file = self._files.file_for(offset)
         if mapped_file is None:
@@ -76,7 +77,7 @@ class LogReader:
             return None
 
     def record_at(self, physical_offset: int, size_bytes: int) -> memoryview | None:
-        """The bytes of a record whose place and size an index tells; None when they are not all visible."""
+        """The bytes of a record whose place and size an index has; None if not all of them are visible."""
         mapped_file = self._files.file_for(physical_offset)
         end = physical_offset + size_bytes
         if mapped_file is None or end > min(self._offsets.visible_offset, mapped_file.end_offset):
@@ -86,13 +87,13 @@ class LogReader:
             return mapped_file.view[position : position + size_bytes]
         except FileNotFoundError as error:
             raise_foreign(error)
-            # Deleted by retention (of another process, perhaps) before it was first mapped here.
+            # Retention (perhaps of another process) deleted the file before it was first mapped here.
             return None
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
-        """The message whose record begins at `physical_offset`; None when none does.
+        """The message whose record begins at `physical_offset`; None if no record begins there.
 
-        Safe for any number: magic, stored physical offset and size are checked.
+        Any number may be asked for: magic, stored physical offset and size are checked.
         """
         mapped_file = self._files.file_for(physical_offset)
         if mapped_file is None:
@@ -121,7 +122,7 @@ class LogReader:
         return message if message.is_whole else None
 
     def store_timestamp_at(self, physical_offset: int) -> int:
-        """Store time of the record at `physical_offset`; -1 when it cannot be read."""
+        """Store time of the record at `physical_offset`, epoch ms; -1 if it cannot be read."""
         prefix = self.record_at(physical_offset, HEADER_BYTES)
         if prefix is None or physical_offset < self._offsets.min_offset:
             return -1
@@ -134,9 +135,9 @@ class LogReader:
 
 
 def _is_text_behind(view: memoryview, body_stop: int, stop: int) -> bool:
-    """Whether topic and properties of a V1 record lie between its body and its end, and nothing else.
+    """Whether exactly the topic and the properties of a V1 record fill the bytes from its body to its end.
 
-    In nearly all records they do, and that is all there is to `is_whole`; what else there may be, it tells.
+    So it is in nearly all records, and then they are whole. For others ask `StoredMessage.is_whole`.
     """
     if body_stop > stop - 3:
         return False

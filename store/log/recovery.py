@@ -17,16 +17,16 @@ behind the offset that is known to have been durable, and damage (6) if before i
 is known (only a broker has written here), a whole record behind the end means damage. A torn tail is
 zeroed and synced, so that it cannot come back as a record; damage is an error, and nothing is changed.
 
-After 2 the kernel has what the disk may not: what a killed process wrote, and its zeros behind the end. So
-all from the last offset that is known to be durable on is synced, names too, before anyone is told that it
-is there. It is written again first: after a sync that failed the kernel may hold it as clean, and would
-sync nothing. (Not in a broker's directory, where up to a segment would be written.)
+After 2 the kernel has bytes that the disk may not have: what a killed process wrote, and the zeros behind the
+end. So everything from the last offset that is known to be durable is synced, names too, before a reader sees
+it. It is written again first: after a failed sync the kernel may hold the pages as clean, and would sync
+nothing. (A broker's directory is not written again: that would be up to a whole segment.)
 
-It does not touch consume queues (index/) and runs before any writer or reader; a long walk takes two more
-threads, which look ahead and have ended when it returns. Reading only, it changes nothing. Durability: the
-cut is durable on return. A recovery that is interrupted can be run again; each segment that it has walked to
-the end is durable from then on (`on_durable`) and is not written again.
-Source: CommitLog#recoverNormally, #recoverAbnormally, differing as docs/rocketmq_differences.md tells.
+It does not touch consume queues (index/). With `read_only` it changes nothing.
+Threads: it runs before any writer or reader. A long walk uses two more threads, which read ahead and have
+ended when it returns. Durability: the cut is durable on return. An interrupted recovery can be run again;
+each segment that it has walked to the end is durable from then on (`on_durable`) and is not written again.
+Source: CommitLog#recoverNormally, #recoverAbnormally; the differences are in docs/rocketmq_differences.md.
 """
 
 import threading
@@ -48,16 +48,16 @@ __all__ = ["RecoveryReport", "find_start", "recover"]
 
 # Bytes scanned between two calls of `on_progress`.
 _STEP_BYTES = 64 << 20
-# Within so many bytes a record begins and ends, unless it is a rare giant.
+# In this many bytes there is a whole record, unless it is a rare giant.
 _LOOK_AHEAD_BYTES = 8 << 20
 _PAGE_BYTES = 4096
 
 
 class RecoveryReport(NamedTuple):
-    """What a recovery saw and did. Offsets are physical, sizes bytes, the timestamp epoch ms.
+    """What a recovery found and did. Offsets are physical, sizes bytes, the timestamp epoch ms.
 
-    start_offset, end_offset: where the walk began and ended. records: those it walked over.
-    damage: reading only, what a writer would have refused; the log is taken to end before it.
+    start_offset, end_offset: where the walk began and ended. records: how many it walked over.
+    damage: with `read_only`, the error that a writer would get; the log then ends before the damage.
     """
 
     start_offset: int
@@ -71,10 +71,10 @@ class RecoveryReport(NamedTuple):
 def find_start(
     log: CommitLog, point: RecoveryPoint | None, checkpoint: Checkpoint, *, after_crash: bool
 ) -> int:
-    """The offset to walk and dispatch from: the recovery point if it holds, else a segment's start.
+    """The offset to walk and dispatch from: the recovery point if it is a boundary, else a segment's start.
 
-    Without a recovery point this is RocketMQ's choice: the newest segment that begins with a record stored
-    at or before the checkpoint (after a crash), or the newest one at all that begins with a record.
+    Without a recovery point this is RocketMQ's choice: the newest segment that begins with a record, which
+    after a crash must be stored at or before the checkpoint.
     """
     if point is not None and _is_boundary(log, point.queues_offset):
         return point.queues_offset
@@ -86,10 +86,10 @@ def find_start(
 
 
 def _is_boundary(log: CommitLog, offset: int) -> bool:
-    """Whether a record, or the end of all records, is at `offset`.
+    """Whether a record begins at `offset`, or all records end there.
 
-    A whole record, a BLANK or zeros tell it at a glance. What a power cut has torn there does not; then the
-    records from the segment's start on must end right there.
+    A whole record, a BLANK or zeros show it at once. A record that a power cut has torn does not; then the
+    records from the segment's start must end exactly there.
     """
     segment = log.files.file_for(offset)
     if segment is None:
@@ -97,7 +97,7 @@ def _is_boundary(log: CommitLog, offset: int) -> bool:
     position = offset - segment.start_offset
     if _is_zero(segment, position):
         return True
-    # Here and not above, for it takes a third of a second to load: a store that was closed needs none of it.
+    # Imported here: it takes a third of a second to load, and a store that was closed does not need it.
     from mqstore.store.record import record_kernels
 
     stop = min(position + BLANK_MIN_BYTES, segment.size_bytes)
@@ -112,12 +112,12 @@ def _is_boundary(log: CommitLog, offset: int) -> bool:
 
 
 def _is_zero(segment: MappedFile, position: int) -> bool:
-    """Whether the first word of a record is missing there."""
+    """Whether the first 8 bytes of a record are zero there."""
     return not segment.array[position : position + 8].any()
 
 
 def _first_header(segment: MappedFile) -> int | None:
-    """Store time of the record that a segment begins with; None when it begins with none."""
+    """Store time of the record that a segment begins with; None if it does not begin with one."""
     try:
         header = decode_header(segment.view)
     except RecordIllegal:
@@ -135,14 +135,14 @@ def recover(
     on_durable: Callable[[int], None] | None = None,
     on_walk: Callable[[], object] | None = None,
 ) -> RecoveryReport:
-    """Find the end of `log`, walking from the boundary `start_offset`; sets it on the log.
+    """Find the end of `log` by a walk from the boundary `start_offset`, and set it on the log.
 
-    durable_offset: the log is known to have been durable up to here, None when nothing is known.
+    durable_offset: the log is known to have been durable up to here; None if nothing is known.
     on_progress: of `recover`: bytes walked, and bytes to walk at most. on_durable: called with an offset up
-    to which the log is durable now, behind each segment that a killed process had filled since the last sync.
-    on_walk: called once, if there is anything to walk over, when that begins in earnest.
+    to which the log is durable now, after each segment that a killed process had filled since the last sync.
+    on_walk: called once, when the walk over records begins; not at all if there are none.
     Raises CorruptRecord: a record that had been durable is damaged, or whole records follow the end.
-    Reading only, that is in the report, and the log ends before the damage.
+    With `read_only` that error is in the report, and the log ends before the damage.
     """
     syncer = _Syncer(log, start_offset, durable_offset, on_durable)
     walk = _Walk(log, start_offset, on_progress, None if read_only else syncer.sync_segment, on_walk)
@@ -152,7 +152,7 @@ def recover(
         raise damage
     end_offset = walk.end_offset
     if damage is not None:
-        # Beside a live writer the end moves on: then what lay behind it was the writer's work.
+        # Beside a live writer the end moves on: then there was no damage, but a record being written.
         walk.run()
         damage = damage if walk.end_offset == end_offset else None
         end_offset = walk.end_offset
@@ -183,7 +183,7 @@ class _Syncer:
         self._on_durable = on_durable
 
     def sync_segment(self, end_offset: int) -> None:
-        """The walk has come to the end of a segment: behind the durable offset nothing can be damage now."""
+        """Sync a segment whose end the walk has reached: what it holds past `offset` cannot be damage."""
         if self._again and end_offset > self.offset:
             self._files.make_durable(self.offset, end_offset, again=True, is_end=False)
             self.offset = end_offset
@@ -191,7 +191,7 @@ class _Syncer:
                 self._on_durable(end_offset)
 
     def sync_tail(self, end_offset: int) -> None:
-        """The log ends at `end_offset`; what follows is zero and shall be durable too."""
+        """Sync the rest of the log, which ends at `end_offset`, and the zeros that follow."""
         self._files.make_durable(self.offset, end_offset, again=self._again, is_end=True)
 
 
@@ -222,7 +222,7 @@ class _Walk:
                 return
             following = self._files.file_for(segment.end_offset)
             if following is None:
-                # A BLANK is the last thing there is: appends go on in its place (RocketMQ's choice too).
+                # The log ends in a BLANK: appends go on in its place, as in RocketMQ.
                 return
             self.end_offset = segment.end_offset
             if self._on_segment is not None:
@@ -236,7 +236,7 @@ class _Walk:
             return False
         if not _goes_on_at(segment, position + _STEP_BYTES):
             return self._walk_records(segment, position)
-        # Beside the loading of compiled code.
+        # While this thread loads compiled code.
         is_over = threading.Event()
         touching = run_in_thread(lambda: _touch(segment, position, is_over))
         try:
@@ -246,7 +246,7 @@ class _Walk:
             touching.result()
 
     def _walk_records(self, segment: MappedFile, position: int) -> bool:
-        """As `_walk_segment`, from what may be a record."""
+        """As `_walk_segment`, if a record may be at `position`."""
         from mqstore.store.record import record_kernels
 
         self._begin()
@@ -254,7 +254,7 @@ class _Walk:
             stop, position, records, timestamp, why = _scan_step(segment, position)
             cut_by_step = why == record_kernels.NO_RECORD and stop < segment.size_bytes
             if cut_by_step and not records:
-                # The step may have ended inside a record: only a look beyond tells.
+                # The step may have ended inside a record: look beyond it.
                 position, records, timestamp, why = record_kernels.scan(
                     segment.array, position, segment.size_bytes, segment.start_offset
                 )
@@ -270,7 +270,7 @@ class _Walk:
                 return True
 
     def _begin(self) -> None:
-        """Say that the walk begins, with the loop loaded that it takes."""
+        """Load the compiled loop, then call `on_walk`; once."""
         if self._on_walk is not None:
             from mqstore.store.record import record_kernels
 
@@ -286,7 +286,7 @@ class _Walk:
 
 
 class _Scanned(NamedTuple):
-    """What `kernels.scan` says, and how far it was to look. Positions are within the segment."""
+    """What `record_kernels.scan` returned, and up to where it looked. Positions are within the segment."""
 
     stop: int
     position: int
@@ -302,10 +302,10 @@ def _scan(segment: MappedFile, position: int, stop: int) -> _Scanned:
 
 
 def _scan_step(segment: MappedFile, position: int) -> _Scanned:
-    """Scan the next step; where there is more, the one behind it at the same time, in a thread of its own.
+    """Scan the next step, and if there is more, the step after it at the same time in another thread.
 
-    That thread begins at the first whole record it sees. What it finds counts only if the walk comes to that
-    very place, and so the answer is that of one walk.
+    That thread begins at the first whole record that it finds. Its result counts only if the walk reaches
+    exactly that place; so the answer is that of one walk.
     """
     from mqstore.store.record import record_kernels
 
@@ -324,7 +324,7 @@ def _scan_step(segment: MappedFile, position: int) -> _Scanned:
 
 
 def _scan_from_record(segment: MappedFile, position: int) -> tuple[int, _Scanned | None]:
-    """Scan a step from the first whole record behind `position`: (where that begins, what was found)."""
+    """Scan a step from the first whole record at or after `position`: (where it begins, what was found)."""
     from mqstore.store.record import record_kernels
 
     look_to = min(segment.size_bytes, position + _LOOK_AHEAD_BYTES)
@@ -335,7 +335,7 @@ def _scan_from_record(segment: MappedFile, position: int) -> tuple[int, _Scanned
 
 
 def _joined(first: _Scanned, second: _Scanned) -> _Scanned:
-    """Of two scans, the second from where the first ended."""
+    """Two scans as one; the second began where the first ended."""
     timestamps = (second.last_store_timestamp, first.last_store_timestamp)
     return second._replace(
         records=first.records + second.records,
@@ -344,12 +344,12 @@ def _joined(first: _Scanned, second: _Scanned) -> _Scanned:
 
 
 def _goes_on_at(segment: MappedFile, position: int) -> bool:
-    """Whether the segment seems to hold records there: a look at one page, so that no hole is read."""
+    """Whether the segment seems to hold records there. It looks at one page, so that no hole is read."""
     return bool(segment.array[position : position + _PAGE_BYTES].any())
 
 
 def _touch(segment: MappedFile, position: int, is_over: threading.Event) -> None:
-    """Look at each page from `position` on, so that the kernel has read and mapped it when it is needed."""
+    """Touch each page from `position` on, so that the kernel has read and mapped it before it is needed."""
     while not is_over.is_set() and _goes_on_at(segment, position):
         # One byte a page; numpy does it without the GIL.
         segment.array[position : position + _LOOK_AHEAD_BYTES : _PAGE_BYTES].max()
@@ -369,14 +369,14 @@ def _damage(log: CommitLog, offset: int) -> CorruptRecord:
 
 
 def _find_damage(log: CommitLog, end_offset: int, durable_offset: int | None) -> CorruptRecord | None:
-    """The damage at the end of the walk; None when what lies there is a torn tail at most."""
+    """The damage at the end of the walk; None if it is a torn tail, or nothing."""
     if durable_offset is None:
         return _damage(log, end_offset) if _has_record_behind(log, end_offset) else None
     return _damage(log, end_offset) if end_offset < durable_offset else None
 
 
 def _has_record_behind(log: CommitLog, end_offset: int) -> bool:
-    """Whether a whole record lies behind the end of the walk."""
+    """Whether there is a whole record after the end of the walk."""
     from mqstore.store.record import record_kernels
 
     for segment in log.files.files:
@@ -392,7 +392,7 @@ def _has_record_behind(log: CommitLog, end_offset: int) -> bool:
 
 
 def _cut(log: CommitLog, end_offset: int) -> int:
-    """Zero what follows the end and remove the segments behind it; returns the bytes looked through."""
+    """Zero what follows the end and remove the segments after it; returns the number of bytes zeroed."""
     segment = log.files.file_for(end_offset)
     if segment is None:
         return 0

@@ -6,12 +6,12 @@ Three shares of the disk, in percent (RocketMQ's CleanCommitLogService):
     disk_space_clean_forcibly_ratio    above it, the oldest go regardless of age
     disk_space_warning_level_ratio     above it, as before, and puts are refused until there is room
 
-Otherwise segments past file_reserved_time go in the hours of delete_when, or on an operator's word. Never the
-newest segment, and never one that holds a delayed message still to be delivered, unless room is short: even
-then not (promise 8). Age is the file's time of last modification, as in RocketMQ. Consume queues follow their
-log (index/queue/consume_queue_store.py).
+Otherwise segments past file_reserved_time go in the hours of delete_when, or when an operator asks for it.
+The newest segment is never deleted, nor one that holds a delayed message still to be delivered, not even when
+the disk is full. Age is the file's time of last modification, as in RocketMQ. Consume queues follow the log
+(index/queue/consume_queue_store.py).
 
-Its period is clean_resource_interval; a step that fails is tried again in the next.
+Its period is clean_resource_interval; a step that failed is tried again in the next period.
 Durability: a deletion is durable when `run_once` returns. Threads: one runner at a time.
 """
 
