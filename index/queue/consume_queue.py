@@ -7,13 +7,13 @@ It does not read message bodies (store/log/commit_log.py), compute entries (entr
 what a group has consumed (mqstore/metadata/consumer_offsets.py). All queues together: consume_queue_store.py.
 
 Threads: one dispatcher appends, one retention pass deletes, both under `_lock`; any number of readers look
-up without a lock. A reader sees an entry only after `max_offset` has been raised past it. A compiled loop
-that appends to many queues at once (kernels.append_runs) takes no `_lock`: it writes only where `end` gives
-it room, in the last file, which no retention pass deletes, and consume_queue_store.py keeps others from
-moving the end meanwhile.
-Durability: none of its own before `flush`. After a crash the tail is cut where it was last known durable
-(`truncate`) and dispatched again; a lost queue is rebuilt from the commit log by queue_recovery.py. So
-entries carry no checksum.
+up without a lock. A reader sees an entry only after `max_offset` has been raised past it. The compiled loop
+that appends to many queues at once (`append_runs` in entry_kernels.py) takes no `_lock`: it writes only where
+`end` gives it room, in the last file, which no retention pass deletes, and consume_queue_store.py keeps
+others from moving the end meanwhile.
+Durability: none of its own before `flush`. After a crash the queue is truncated to where it was last known
+durable (`truncate`) and dispatched again; a lost queue is rebuilt from the commit log by queue_recovery.py.
+So entries carry no checksum.
 """
 
 import bisect
@@ -43,11 +43,11 @@ from mqstore.store.record.record_format import FIXED_BYTES
 
 __all__ = ["ConsumeQueue", "PendingEntries", "QueueOffsetConflict", "greatest_queue_offset"]
 
-# How many of the newest files a crash may have left incomplete: as many as RocketMQ reads again.
+# How many of the newest files a crash may have left incomplete; RocketMQ reads as many again.
 _SUSPECT_FILES = 3
-# A hole in the numbering may be long.
+# Blank entries that are written at once: a hole in the numbering may be long.
 _BLANKS_AT_ONCE = 1 << 16
-# What a disk writes whole or not at all.
+# A disk writes a sector whole or not at all.
 _SECTOR_BYTES = 512
 
 
@@ -57,16 +57,16 @@ _logger = logging.getLogger(__name__)
 def greatest_queue_offset(next_offset: int, end_offset: int, physical_offset: int) -> int:
     """The greatest queue offset that the record at `physical_offset` can have.
 
-    next_offset: of the queue, behind its last message before that, which ends at `end_offset`; 0 and 0 when
-    none is known. Numbers are given one by one to messages that follow each other in the log from its offset
-    0 on, so there is a number for each shortest record that fits in between, and no more, whatever retention
-    or damage took.
+    next_offset: the number behind the queue's last message before that record; the message ends at
+    `end_offset`. 0 and 0 when none is known. Numbers are given one by one, in the order of the log from its
+    offset 0 on. So there are at most as many numbers in between as shortest records fit there, whatever
+    retention or damage took.
     """
     return next_offset + max(0, physical_offset - end_offset) // FIXED_BYTES
 
 
 class QueueOffsetConflict(StoreError):
-    """The log's next message of a queue is not the one that the queue waits for: rebuild the queues."""
+    """The log's next message of a queue has another number than the queue's next: rebuild the queues."""
 
     def __init__(self, path: Path, expected: int, found: int, physical_offset: int) -> None:
         super().__init__(
@@ -96,7 +96,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.directory = directory
         self._file_system = file_system
-        # Queue offset of the first entry that stands for a message still in the log. Written under _lock.
+        # Queue offset of the first entry whose message is still in the log. Written under _lock.
         self.min_offset = 0
         # Where it ends, and how far it is flushed. Written under _lock, and by the table of queue_ends.py;
         # after the bytes.
@@ -137,7 +137,7 @@ class ConsumeQueue:
     def is_same_on_disk(self) -> bool:
         """Whether its first file is still the one of that name; for readers beside a writer that deletes.
 
-        Told by its first entry, which a queue that was deleted and came to be again has of another record.
+        The first entries are compared: a queue that was deleted and created again begins with another record.
         """
         files = self._files.files
         if not files:
@@ -164,7 +164,7 @@ class ConsumeQueue:
         self.end.close_room()
         end = queue_offset * ENTRY_BYTES
         for mapped_file in self._files.files:
-            # For `reserve`, which believes that there is room up to here. From here on it knows by itself.
+            # For `reserve`: up to here there is room. From here on it keeps the position by itself.
             mapped_file.wrote_position = max(0, min(end - mapped_file.start_offset, mapped_file.size_bytes))
         last = self._entry_before(queue_offset)
         log_end = last[0] + last[1] if last is not None and last[1] != BLANK_SIZE else -1
@@ -180,12 +180,12 @@ class ConsumeQueue:
     def truncate(self, physical_offset: int, is_entry: Callable[[int, int, int], bool] | None = None) -> None:
         """Drop the entries of messages at or behind `physical_offset`, and what a crash left after a hole.
 
-        `is_entry` tells whether the log has (queue offset, physical offset, size). It is asked about a last
-        entry that lies across two sectors: a power cut may have kept its size alone, and the zeros before it
-        would pass for an offset.
+        `is_entry` says whether the log has (queue offset, physical offset, size). It is asked about a last
+        entry that crosses two sectors: a power cut may have kept its size alone, and the zeros before that
+        would look like an offset.
 
-        What is dropped is erased and the erasure synced, so that no stale entry can come back. The
-        first file is kept if it does not begin at 0, because it carries the numbering.
+        Dropped entries are erased and the erasure is synced, so no stale entry can come back. The first file
+        is kept if it does not begin at 0, because its name carries the numbering.
         """
         with self._lock:
             self.end.close_room()
@@ -214,15 +214,14 @@ class ConsumeQueue:
     def append_entries(self, queue_offset: int, entries: BytesLike, *, follow_log: bool = False) -> int:
         """Append the packed entries of consecutive messages; returns how many were new.
 
-        Entries of messages that the queue has already (by their physical offset) are passed over, so the
-        log may be dispatched twice. What remains must begin at `max_offset`; an entry below it is
-        passed over as in RocketMQ.
+        Entries of messages that the queue has already (by their physical offset) are skipped, so the log may
+        be dispatched twice. The others must begin at `max_offset`; an entry below it is skipped, as in
+        RocketMQ.
 
-        With `follow_log`, which is for a rebuild from the first segment on, the log is right
-        whatever it says: a queue may begin above 0 (pre-blank entries), skip offsets (blank entries) or
-        begin anew at 0 (its topic was deleted and created again). Without it each of these means that
-        the queue has lost entries. Only a number for which the log has no room (`greatest_queue_offset`)
-        is passed over: `verify` tells of it.
+        With `follow_log`, which is for a rebuild from the first segment on, the queue follows the log: it may
+        begin above 0 (pre-blank entries), skip offsets (blank entries) or begin again at 0 (its topic was
+        deleted and created again). Without it each of these means that the queue has lost entries. Only a
+        number for which the log has no room (`greatest_queue_offset`) is skipped: `verify` reports it.
 
         Raises QueueOffsetConflict, StoreFull; entries appended before that stay.
         """
@@ -316,7 +315,7 @@ class ConsumeQueue:
         self.mark_flushed(pending)
 
     def pending(self) -> "PendingEntries":
-        """What a flush now has to make durable; for those who flush many queues together."""
+        """What a flush now has to make durable; for a caller that flushes many queues together."""
         start, end = self.end.flushed_offset, self.max_offset
         start_bytes, end_bytes = start * ENTRY_BYTES, end * ENTRY_BYTES
         files = [
@@ -329,7 +328,7 @@ class ConsumeQueue:
     def sync_names(self, already: set[Path]) -> None:
         """Make the names of new files durable.
 
-        already: directories that were synced since these files were added; added to.
+        already: directories that were synced since these files were added. Those synced now are added.
         """
         self._files.sync_names(already)
 
@@ -340,7 +339,7 @@ class ConsumeQueue:
     # -- reading --------------------------------------------------------------------------------------
 
     def entries_from(self, queue_offset: int, count: int) -> npt.NDArray[np.void]:
-        """Up to `count` entries from `queue_offset` on, as a lent array of ENTRY_DTYPE.
+        """Up to `count` entries from `queue_offset` on, as an array of ENTRY_DTYPE over the mapped file.
 
         It ends at the end of a file: ask again for more. Empty outside min_offset to max_offset.
         """
@@ -370,7 +369,7 @@ class ConsumeQueue:
 
     def end_below(self, physical_offset: int) -> int:
         """Queue offset behind the last entry whose message is before `physical_offset`."""
-        # Read first: what is appended in between is then at most in the second number.
+        # Read first: an append in between then changes the second number alone.
         max_offset = self.max_offset
         if self.max_physical_offset <= physical_offset:
             return max_offset
@@ -393,8 +392,8 @@ class ConsumeQueue:
     def correct_min_offset(self, commit_log_min_offset: int) -> None:
         """Raise `min_offset` to the first entry whose message is not before `commit_log_min_offset`.
 
-        Entries that stand for nothing are never the minimum. (RocketMQ may come back with one of them
-        after a restart and then skips messages behind it.)
+        Blank entries are never the minimum. (RocketMQ may return one of them after a restart, and then skips
+        messages behind it.)
         """
         with self._lock:
             start = max(self.min_offset, self._files.min_offset // ENTRY_BYTES)
@@ -428,18 +427,18 @@ class ConsumeQueue:
                 deleted += 1
         return deleted
 
-    def begin_anew_if_empty(self) -> None:
-        """Let the numbering of a queue without entries begin at 0.
+    def restart_if_empty(self) -> None:
+        """Let the numbering of a queue without entries begin at 0 again.
 
-        Where the log still begins at 0 nothing of the queue was ever deleted. A first file that begins later
-        is then one whose name outlived a power cut, while that of the file before it was lost.
+        Only for a log that still begins at 0: nothing of the queue was ever deleted then. If its first file
+        begins later, a power cut kept the name of that file and lost that of the file before it.
         """
         with self._lock:
             if self.max_offset and self.max_physical_offset < 0:
                 self._clear()
 
     def destroy(self) -> None:
-        """Delete all files; the numbering begins anew."""
+        """Delete all files; the numbering begins again at 0."""
         with self._lock:
             self._clear()
             self._files.destroy()

@@ -5,8 +5,8 @@ What one queue is: consume_queue.py. Who reads the log behind the writer: dispat
 
 Opening lists names only; the files of a queue are mapped when it is first asked for, so thousands of
 queues cost little.
-Most runs of entries are appended by one compiled loop, however many queues they belong to, by the table of
-queue_ends.py; the rest, queue by queue, in Python.
+One compiled loop appends most runs of entries, however many queues they belong to, by the table of
+queue_ends.py. Python appends the others, queue by queue.
 Threads: one dispatcher calls `absorb`; everything else may be called from any thread.
 Durability: `flush` makes durable what was absorbed before it. Rebuilt from the commit log by
 queue_recovery.py.
@@ -43,7 +43,7 @@ _LOOK_THROUGH_BYTES = 64 << 20
 class ConsumeQueueStore:
     """The queues under `directory`.
 
-    `delay_tables`: int64, a row for each table of delays: the physical offset from which on it holds, then
+    `delay_tables`: int64, a row for each table of delays: the physical offset from which on it applies, then
     the delay in ms of each level. An entry of the schedule topic gets the time at which its message is due.
     """
 
@@ -60,11 +60,11 @@ class ConsumeQueueStore:
     ) -> None:
         """after_crash: the last writer has not closed the store; `truncate` follows.
 
-        without_queues: topics that get no queues here, for a broker keeps queues of another kind for them.
+        without_queues: topics that get no queues here: a broker keeps queues of another kind for them.
         """
         self._without_queues = without_queues
         self.directory = directory
-        # Whether gaps and restarts in the numbering are taken from the log: True during a rebuild.
+        # Whether queues follow gaps and restarts in the log's numbering: True during a rebuild.
         self.follow_log = False
         # Store time of the newest message absorbed, epoch ms; 0 before the first. Written by `absorb`.
         self.last_store_timestamp = 0
@@ -87,17 +87,17 @@ class ConsumeQueueStore:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         # Queues that have a directory and were not asked for yet. Under _guard.
         self._unloaded: set[tuple[str, int]] = set()
-        # Held while an end of a queue moves: by whoever appends, truncates or deletes. Taken before _guard.
+        # Held while the end of a queue moves: by appends, truncations and deletions. Taken before _guard.
         self._moving = threading.Lock()
         # Of the queues that were appended to. Under _moving.
         self._ends = QueueEnds()
-        # Queues whose entries, or the first of them, are on the disk, and their files. Replaced under _guard.
+        # Queues of which entries, or the first of them, are durable, and their files. Replaced under _guard.
         self.durable_manifest = QueueManifest(0, {})
-        # The first sync that failed: what it lost is unknown, so no later flush may claim success.
+        # The first sync that failed. What it lost is unknown, so no later flush may claim success.
         self._sync_error: OSError | None = None
 
     def load(self, commit_log_min_offset: int = 0) -> None:
-        """Find the queues by their directories; what is no topic and no number is passed over.
+        """Find the queues by their directories; other names are skipped.
 
         A second call also finds what another process has added since, entries included.
         """
@@ -119,7 +119,7 @@ class ConsumeQueueStore:
                 self._forget(queue)
 
     def _forget(self, queue: ConsumeQueue) -> None:
-        """A queue that its writer has deleted; one of the same name is another, and is loaded anew."""
+        """Drop a queue that its writer has deleted; a new one of the same name is loaded when asked for."""
         name = (queue.topic, queue.queue_id)
         with self._guard:
             self._queues.pop(name, None)
@@ -130,7 +130,7 @@ class ConsumeQueueStore:
         return [entry.name for entry in self._file_system.list(path) if entry.is_directory]
 
     def _files_of(self, queue: tuple[str, int]) -> QueueFiles | None:
-        """By their names; None when there is none but one that a crash has left empty."""
+        """The files of a queue, by their names; None when it has none but what a crash left empty."""
         topic, queue_id = queue
         entries = row_entries(self._file_system, self.directory / topic / str(queue_id))
         names = [int(entry.name) for entry in entries if entry.size_bytes]
@@ -144,7 +144,7 @@ class ConsumeQueueStore:
             return sorted(self._queues.keys() | self._unloaded)
 
     def loaded(self) -> list[ConsumeQueue]:
-        """The queues that were asked for or appended to; of the others nothing but their names is known."""
+        """The queues that were asked for or appended to; of the others only the names are known."""
         with self._guard:
             return list(self._queues.values())
 
@@ -181,7 +181,7 @@ class ConsumeQueueStore:
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message of a queue gets, as far as the log was absorbed.
 
-        Of a queue that a broker keeps, nobody here knows its end: there is no bound for it.
+        There is no bound for a queue that a broker keeps: its end is not known here.
         """
         if topic in self._without_queues:
             return END_OF_QUEUE
@@ -203,10 +203,10 @@ class ConsumeQueueStore:
     # -- following the log ----------------------------------------------------------------------------
 
     def absorb(self, chunk: LogChunk) -> int:
-        """Append the entries of the chunk's whole records; returns the bytes that are done with.
+        """Append the entries of the chunk's whole records; returns how many bytes were consumed.
 
-        These run up to the first thing that is no whole record, or to the segment's end behind a BLANK.
-        Absorbing bytes twice does no harm, so after an error the same chunk can be tried again.
+        They end before the first bytes that are no whole record, or at the segment's end behind a BLANK.
+        Absorbing bytes twice does no harm, so after an error the same chunk can be absorbed again.
         Raises QueueOffsetConflict, StoreFull.
         """
         from mqstore.index.queue import entry_kernels
@@ -233,7 +233,7 @@ class ConsumeQueueStore:
     ) -> tuple[int, bytes]:
         """The entries that a queue lacks because its disk has no room: (queue offset of the first, entries).
 
-        offset: physical; the log is absorbed up to there. For readers, who find in the log what was put.
+        offset: physical; the log is absorbed up to there. For readers, which then take entries from the log.
         """
         from mqstore.index.queue import entry_kernels
 
@@ -259,7 +259,7 @@ class ConsumeQueueStore:
     def _append_one_by_one(
         self, data: npt.NDArray[np.uint8], entries: memoryview, runs: list[list[int]]
     ) -> None:
-        """What the compiled loop leaves: new queues and files, room to reserve, messages known, conflicts."""
+        """The runs that the compiled loop leaves: new queues or files, no room reserved, known, conflicts."""
         for index, count, queue_offset, topic_at, topic_length, queue_id in runs:
             topic = data[topic_at : topic_at + topic_length].tobytes()
             queue = self._queue_to_fill(topic, queue_id)
@@ -281,8 +281,8 @@ class ConsumeQueueStore:
     def flush(self) -> None:
         """Make durable what was absorbed before this call.
 
-        Raises OSError; then every later call raises it again, since a failed sync must not be retried: the
-        queues are whole again after the store was opened anew, which dispatches what was not durable.
+        Raises OSError; then every later call raises it again, since a failed sync must not be retried. To
+        make the queues whole, open the store again: that dispatches what was not durable.
         """
         if self._sync_error is not None:
             raise self._sync_error
@@ -296,13 +296,13 @@ class ConsumeQueueStore:
             for queue in dirty:
                 queue.sync_names(synced_directories)
         except OSError as error:
-            # Kept before anything is called: Ctrl-C strikes at a call.
+            # Stored before anything is called: Ctrl-C is raised at a call.
             self._sync_error = error
             if is_foreign(error):
                 self._sync_error = None
             raise
         with self._moving:
-            # First: a queue that is marked is not looked at again, so an interrupt may not come before this.
+            # First: a queue that is marked is not looked at again, so an interrupt must come after this.
             self._note_durable(
                 {queue: part.files[-1] for queue, part in zip(dirty, pending, strict=True) if part.files}
             )
@@ -310,7 +310,7 @@ class ConsumeQueueStore:
                 queue.mark_flushed(part)
 
     def _note_durable(self, last_files: dict[ConsumeQueue, MappedFile]) -> None:
-        """Note that these files, and those before them, are on the disk. Under _moving: so none goes."""
+        """Note that these files, and those before them, are durable. Under _moving, so none is deleted."""
         added = {
             (queue.topic, queue.queue_id): QueueFiles(queue.files[0].start_offset, last.start_offset)
             for queue, last in last_files.items()
@@ -327,7 +327,7 @@ class ConsumeQueueStore:
             for queue in self._all():
                 queue.truncate(physical_offset, partial(_is_entry, commit_log, queue.topic, queue.queue_id))
                 if commit_log.min_offset == 0:
-                    queue.begin_anew_if_empty()
+                    queue.restart_if_empty()
         files = {
             name: QueueFiles(queue.files[0].start_offset, queue.files[-1].start_offset)
             for name, queue in self._queues.items()
@@ -336,7 +336,7 @@ class ConsumeQueueStore:
         self.durable_manifest = QueueManifest(self._commit_log_min_offset, files)
 
     def correct_min_offset(self, commit_log_min_offset: int) -> None:
-        """Tell all queues where the log begins now; those not loaded learn it when they are."""
+        """Set where the log begins now, for all queues; the others take it when they are loaded."""
         self._commit_log_min_offset = commit_log_min_offset
         for queue in tuple(self._queues.values()):
             queue.correct_min_offset(commit_log_min_offset)
@@ -354,9 +354,9 @@ class ConsumeQueueStore:
         return count
 
     def delete_topic(self, topic: str, end_offset: int = 0) -> int:
-        """Delete the queues of a topic; returns how many. Their records stay in the log until it expires.
+        """Delete the queues of a topic; returns how many. Their records stay in the log until they expire.
 
-        end_offset: records of the topic before it get no entries any more, if they are still to come.
+        end_offset: records of the topic before it that are not yet dispatched get no entries any more.
         """
         with self._moving:
             if end_offset:
@@ -389,7 +389,7 @@ class ConsumeQueueStore:
                 self.durable_manifest = self.durable_manifest.without((topic, queue_id))
             queue.destroy()
             self._ends.retire(queue)
-            # Last: one that is half deleted is still known, and can be deleted again.
+            # Last: a queue that is half deleted is still known, and can be deleted again.
             with self._guard:
                 self._queues.pop((topic, queue_id), None)
 

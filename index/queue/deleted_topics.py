@@ -1,10 +1,10 @@
 """The deleted topics: up to which physical offset records of a topic have no entries any more.
 
-Deleting a topic deletes its queues; its records stay in the log until they expire. Whoever brings the log to
-the queues, or compares the two, passes over those of a deleted topic that lie before the offset at which the
-log ended then. A topic that comes to be again begins its queues at 0 behind it.
+Deleting a topic deletes its queues; its records stay in the log until they expire. Dispatch, and any
+comparison of the log with the queues, skips records of a deleted topic before the offset at which the log
+ended then. A topic that is created again begins its queues at 0 behind that offset.
 
-Immutable, any thread. It does not know where it is kept (mqstore/settings/directory_settings_file.py).
+Immutable, any thread. Where it is stored: mqstore/settings/directory_settings_file.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,11 +35,11 @@ class DeletedTopics:
         return self.offsets.get(topic, 0)
 
     def plus(self, topic: str, end_offset: int) -> "DeletedTopics":
-        """With a topic that is deleted when the log ends there."""
+        """With a topic that is deleted while the log ends at `end_offset`."""
         return DeletedTopics(self.offsets | {topic: end_offset})
 
     def within(self, min_offset: int, end_offset: int) -> "DeletedTopics":
-        """What matters to a log from `min_offset` to `end_offset`: what was written behind it is gone."""
+        """What matters to a log from `min_offset` to `end_offset`; its records behind that are lost."""
         return DeletedTopics(
             {topic: min(end, end_offset) for topic, end in self.offsets.items() if end > min_offset}
         )
@@ -51,7 +51,7 @@ class DeletedTopics:
     def remaining(
         self, data: npt.NDArray[np.uint8], entries: npt.NDArray[np.uint8], runs: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """`runs` of `entries` (kernels.consume_queue_entries), without those of deleted topics."""
+        """`runs` of `entries` (entry_kernels.py, `consume_queue_entries`), without deleted topics."""
         kept = list(self._remaining(data, entries, runs))
         return np.array(kept, np.int64).reshape(-1, runs.shape[1])
 

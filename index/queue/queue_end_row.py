@@ -43,7 +43,7 @@ _LONG_BYTES = 8
 
 
 class QueueEndRow:
-    """The row of one queue, which is its own or one of a table, and the file that it gives room in."""
+    """The row of one queue, its own or one of a table, and the file whose room it gives."""
 
     __slots__ = ("_file", "numbers")
 

@@ -1,14 +1,14 @@
-"""Where each queue ends: one row of numbers a queue, which Python and compiled loops both go by.
+"""Where each queue ends: one row of numbers a queue, shared by Python and compiled loops.
 
-A chunk of the log may hold entries for thousands of queues. The loop that appends them (kernels.append_runs)
-finds a queue by its name in `slots`, reads from its row where it ends and where its file lies in memory, and
-writes the entries in place. It changes no row: that is done in one step under the interpreter's lock
-(`raise_ends`), which readers of the same process cannot see half of and an interrupt cannot cut in two.
+A chunk of the log may hold entries for thousands of queues. The loop that appends them (`append_runs` in
+entry_kernels.py) finds a queue by its name in `slots`, reads from its row where it ends and where its file
+lies in memory, and writes the entries in place. It changes no row: `raise_ends` does that, in one step under
+the interpreter's lock. Readers of the same process see all of it or nothing, and no interrupt divides it.
 
-A row is the only truth about the end of its queue: ConsumeQueue.max_offset is a view of it. Rows never move,
-so those views stay good; queues beyond the capacity keep a row of their own, to which Python alone appends.
+A row is the only truth about the end of its queue: ConsumeQueue.max_offset reads it. Rows never move. Queues
+beyond the capacity keep a row of their own; Python alone appends to them.
 Threads: one at a time changes anything, under the lock of consume_queue_store.py; any number read rows.
-Durability: none; made anew when the store is opened. Rebuilt from the files by ConsumeQueue.load.
+Durability: none. Rebuilt from the files by ConsumeQueue.load when the store is opened.
 """
 
 import numpy as np
@@ -20,16 +20,16 @@ from mqstore.index.queue.queue_end_row import COLUMNS, FLUSHED_OFFSET, MAX_OFFSE
 __all__ = ["CAPACITY", "QueueEnds"]
 
 CAPACITY = 1 << 17
-"""Rows that a table has room for; only those in use take memory."""
+"""Rows of a table; only those in use take memory."""
 
 
 class QueueEnds:
     """The rows of the queues of one store."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
-        # int64[capacity, COLUMNS]. Pages that were never written to take no memory.
+        # int64[capacity, COLUMNS]. Pages that were never written take no memory.
         self.rows: npt.NDArray[np.int64] = np.zeros((capacity, COLUMNS), np.int64)
-        # Row of a queue, or -1, where the hash of its name leads; a power of two, half empty at least.
+        # A hash table of rows by name, -1 where a slot is free. A power of two, half empty at least.
         self.slots: npt.NDArray[np.int32] = np.full(64, -1, np.int32)
         # The topics of all rows, UTF-8.
         self.names: npt.NDArray[np.uint8] = np.zeros(1_024, np.uint8)
@@ -42,7 +42,7 @@ class QueueEnds:
         self._without: set[ConsumeQueue] = set()
 
     def adopt(self, queue: "ConsumeQueue") -> None:
-        """Give a queue that is about to grow its row. One that has it already changes nothing."""
+        """Give a row to a queue that is about to grow; nothing happens if it has one."""
         if queue in self._row_of or queue in self._without:
             return
         row = self._row_for(queue.topic.encode(), queue.queue_id, queue)
@@ -78,7 +78,7 @@ class QueueEnds:
         return row
 
     def retire(self, queue: "ConsumeQueue") -> None:
-        """Take the row from a queue that was deleted; it goes to the next of that name."""
+        """Take the row from a queue that was deleted; the next queue of that name gets it."""
         self._without.discard(queue)
         row = self._row_of.get(queue)
         if row is not None:

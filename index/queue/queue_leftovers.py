@@ -1,8 +1,9 @@
 """The leftovers of a deletion that was cut short: queues of a deleted topic whose files are still there.
 
-A topic is deleted in this order: it is remembered as deleted, durably; then its queues' files go. A queue
-that has an entry of a record before the offset of the deletion is therefore an old one, and has no others:
-the first new entry comes when all old files are gone. Its directory is deleted, whatever its state.
+A topic is deleted in this order: first it is recorded as deleted, durably; then the files of its queues are
+deleted. The first new entry is appended when all old files are gone. So a queue whose first entry is of a
+record before the offset of the deletion is an old one, and has no others. Its directory is deleted, whatever
+its state.
 Runs at an opening, before the queues are listed. Durability: when it returns.
 """
 
@@ -48,5 +49,5 @@ def _is_old(entries: QueueEntries, end_offset: int) -> bool:
         points = np.flatnonzero((sizes > 0) & (sizes != BLANK_SIZE))
         if len(points):
             return bool(offsets[points[0]] < end_offset)
-    # Of a queue without an entry nothing is durable: what it should have is dispatched again.
+    # A queue without an entry has nothing durable: entries that it lacks are dispatched again.
     return True

@@ -1,9 +1,9 @@
-"""The file `mqstore/queue-names`: which consume queues there were, so that a lost one is missed.
+"""The file `mqstore/queue-names`: which consume queues there were, so that a lost one is noticed.
 
-A queue whose directory was deleted by hand looks like one that never was, and would count from 0 again; one
-whose last file was, would count on from where that began. It is replaced as a whole, behind the sync of the
-queues it names. A missing or damaged one misses nothing; one that names a file too many (a broker has deleted
-a topic) costs a rebuild.
+Without it, a queue whose directory was deleted by hand looks as if it had never existed and would count from
+0 again; one whose last file was deleted would count on from where that file began. The file is replaced as a
+whole, after the sync of the queues that it names. Without it, or when it is damaged, no loss is noticed. If
+it names a file too many (a broker has deleted a topic), the queues are rebuilt.
 Durability: when `save` returns. Threads: one saver at a time.
 """
 
@@ -35,7 +35,7 @@ class QueueManifestFile:
 
     def save(self, known: QueueManifest) -> None:
         """Replace the file; nothing is written when nothing changed. Raises StoreFull, OSError."""
-        # Asked every second, and there may be ten thousand.
+        # Called every second, and there may be ten thousand queues.
         if known is self.known or known == self.known:
             self.known = known
             return

@@ -1,4 +1,4 @@
-"""The queue names: which consume queues have had entries, and in which files, so that a lost one is missed.
+"""The queue names: which consume queues have had entries, and in which files, so that a lost one is noticed.
 
      0        4        8                        n - 4    n
     +--------+--------+------------- - - -----+--------+
@@ -21,7 +21,7 @@ from mqstore.store.checksum.crc32c import CRC32C_BYTES, content_of, with_crc32c
 
 __all__ = ["FIELDS", "VERSION", "QueueFiles", "QueueManifest", "decode_queue_names", "encode_queue_names"]
 
-# (1 had the queue ids alone. One of that version tells nothing.)
+# Version 1 had the queue ids alone; a file of that version is ignored.
 VERSION: Final = 2
 FIELDS = ((0, 4, "bytes", "MAGIC"), (4, 4, "int", "VERSION"))
 _MAGIC: Final = b"MQSQ"
@@ -61,9 +61,9 @@ class QueueManifest(NamedTuple):
         return QueueManifest(log_min_offset, files)
 
     def has_all_of(self, earlier: "QueueManifest") -> bool:
-        """Whether no file is missing that was there earlier, but for those that retention takes.
+        """Whether no earlier file is missing, except those that retention takes.
 
-        Rows grow at their end; at their beginning they shrink with the log only.
+        Rows grow at their end; at their beginning they shrink only with the log.
         """
         has_same_beginning = self.log_min_offset == earlier.log_min_offset
         for queue, files in earlier.files.items():
@@ -92,7 +92,7 @@ def encode_queue_names(known: QueueManifest) -> bytes:
 
 
 def decode_queue_names(data: bytes) -> QueueManifest | None:
-    """The queues; None when these are not the bytes of this version: then nothing is known to be missing."""
+    """The manifest; None when these are not the bytes of this version: then no loss is noticed."""
     if len(data) < _HEAD.size + CRC32C_BYTES or _HEAD.unpack_from(data) != (_MAGIC, VERSION):
         return None
     content = content_of(data)

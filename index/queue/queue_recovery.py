@@ -10,13 +10,13 @@ The states in which an open may find them, and the rule for each:
     5  not in step with the log    entries were lost where they had been durable: as 4
     6  there without a log         the log was deleted: as 4, which leaves none and counts from 0 again
 
-1 to 3 take the start offset for granted: up to there the queues had been made durable. A queue that 2 or 3
-finds at another entry than the log's next message for it shows 5. That a single queue is gone, or its first
-or last file, shows by their names, which are kept elsewhere (queue_manifest_file.py).
+1 to 3 rely on the start offset: up to there the queues had been made durable. It is 5 if 2 or 3 finds a queue
+at another entry than the log's next message for it. A single queue, or its first or last file, that is gone
+is noticed by the manifest (queue_manifest_file.py).
 
-A rebuild deletes all queues first, so a crash in the middle of it leaves 3 or 4 with a start offset that is
-too high: whoever keeps that offset must reset it first (`on_rebuild`). Long work is made durable now and then
-(`on_durable`), and one that was killed goes on from there, by 2 or 3. The rebuilt files are byte-identical
+A rebuild deletes all queues first, so a crash during it leaves 3 or 4 with a start offset that is too high:
+the caller must reset the stored offset first (`on_rebuild`). A long rebuild is made durable now and then
+(`on_durable`); after a kill the next opening continues there, by 2 or 3. The rebuilt files are byte-identical
 to those that a broker, or this store, writes behind the log.
 Threads: runs before any reader or writer. Durability: `rebuild_consume_queues` syncs what it built.
 """
@@ -35,10 +35,10 @@ __all__ = ["DISPATCHER_NAME", "DURABLE_BYTES", "bring_up_to_date", "rebuild_cons
 
 DISPATCHER_NAME = "consume queues"
 
-# Bytes of the log in one step: so long that each of a thousand queues gets many entries at a time.
+# Bytes of the log in one step: enough for each of a thousand queues to get many entries at a time.
 _STEP_BYTES = 64 << 20
 DURABLE_BYTES = 512 << 20
-"""Bytes of the log behind which the queues are made durable, before the rest is dispatched."""
+"""After so many bytes of the log the queues are made durable, before dispatch goes on."""
 
 
 def bring_up_to_date(

@@ -1,7 +1,7 @@
 """The entries of one consume queue as they lie on disk, whatever the state of its files.
 
 For verify: a queue that is opened for use (consume_queue.py) refuses files of a wrong length and finds its
-end by bisection. Here what is missing reads as zeros, and every file is looked at. Nothing is changed.
+end by bisection. Here missing bytes read as zeros, and every file is read. Nothing is changed.
 Threads: any; the list of files is made once.
 """
 
