@@ -1,11 +1,11 @@
 """The queue table: a range of one queue as an Arrow table.
 
-The entries of the queue say where the records lie; each is verified to be the record of its entry, its
-lengths too (not its CRCs), and its fields are gathered by compiled loops. A batch of the table covers records
-of one segment, at most `_BATCH_RECORDS` of them and `_BATCH_BYTES`.
+The entries of the queue say where the records lie. Each record is compared with its entry, and its lengths
+are checked (its CRCs are not); compiled loops gather the fields. A batch of the table covers records of one
+segment, at most `_BATCH_RECORDS` of them and `_BATCH_BYTES`.
 
-It does not walk the log (tools/spark/read/segment_reader.py) and knows nothing of groups. Threads: any; no
-lock is taken. A segment that retention deletes meanwhile stays readable while a table lends from it.
+It does not walk the log (tools/spark/read/segment_reader.py) and has no groups. Threads: any; no lock is
+taken. A segment that retention deletes meanwhile stays readable while a table refers to its bodies.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ class Entries(NamedTuple):
 
 
 def table_schema(columns: Sequence[str] | None, *, lend_bodies: bool) -> pa.Schema:
-    """SCHEMA, or the columns asked for in their order. Raises ConfigIllegal for one that there is not."""
+    """SCHEMA, or the columns asked for in their order. Raises ConfigIllegal for an unknown one."""
     known = {field.name: field for field in SCHEMA}
     fields = []
     for name in known if columns is None else columns:
@@ -77,9 +77,9 @@ def queue_table(
     *,
     decompress: bool = True,
 ) -> pa.Table:
-    """The messages of entries `begin_offset` to `end_offset` (not included) as far as there are any.
+    """The messages of entries `begin_offset` to `end_offset` (not included), as far as they exist.
 
-    decompress: bodies that producers compressed are as they were sent. Raises CorruptRecord when an entry
+    decompress: decompress bodies that producers compressed. Raises CorruptRecord when an entry
     points at bytes that are not its record; CorruptBody and BodyTooLarge with `decompress`.
     """
     batches = [
@@ -95,7 +95,7 @@ def _records(
 ) -> Iterator[Records]:
     offset = begin_offset
     end_offset = min(end_offset, queue.end_below(commit_log.visible_offset))
-    # The minimum rises when retention deletes meanwhile.
+    # Retention may raise the minimum meanwhile.
     while (offset := max(offset, queue.min_offset)) < end_offset:
         view = queue.view_from(offset, min(end_offset - offset, _BATCH_RECORDS))
         if not view:
@@ -121,14 +121,14 @@ def _records(
 
 
 def _count_in(segment: MappedFile, entries: Entries) -> int:
-    """How many of the first entries, which lie in `segment`, make one batch."""
+    """How many of the first entries make one batch; the first one's record is in `segment`."""
     ends_before = np.searchsorted(entries.physical_offsets, segment.end_offset)
     fits = np.searchsorted(np.cumsum(entries.sizes, dtype=np.int64), _BATCH_BYTES, side="right")
     return max(1, int(min(ends_before, fits)))
 
 
 def _lay_out(commit_log: CommitLog, segment: MappedFile, entries: Entries) -> Records | None:
-    """The records of `entries`, all of `segment`; None when that is gone."""
+    """The records of `entries`, all in `segment`; None when that is gone."""
     try:
         data = segment.array
     except FileNotFoundError as error:

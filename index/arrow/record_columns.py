@@ -31,7 +31,7 @@ from mqstore.store.threads.run_in_thread import run_in_thread
 __all__ = ["SCHEMA", "build_column", "build_columns"]
 
 _MAX_MS = (2**63 - 1) // 1000
-# So many bytes of bodies take longer to copy than a thread to start.
+# To copy so many bytes of bodies takes longer than to start a thread.
 _BESIDE_BYTES = 4 << 20
 _TIME = pa.timestamp("ms", tz="UTC")
 
@@ -61,8 +61,8 @@ SCHEMA = pa.schema(
 def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
     """The columns of `schema`, each as `build_column` makes it.
 
-    Where many bodies are copied, two threads take the columns one after another: a processor alone cannot
-    ask memory for bodies as fast as memory gives.
+    If many bodies are copied, two threads take the columns in turn: one processor alone does not use the
+    whole bandwidth of the memory.
     """
     waiting = deque(sorted(schema, key=_body_first))
     columns: dict[str, pa.Array] = {}
@@ -117,7 +117,7 @@ def _body(records: Records, arrow_type: pa.DataType) -> pa.Array:
 
 
 def _sys_flag(records: Records, _: pa.DataType) -> pa.Array:
-    """COMPRESSED says how the body of the same row is."""
+    """COMPRESSED is set where the body of the same row is compressed."""
     sys_flags = records.layout[column_kernels.SYS_FLAG].copy()
     if records.sent is not None:
         sys_flags[records.sent.rows] &= ~COMPRESSED
@@ -149,7 +149,7 @@ def _long_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
 
 
 def _timestamp(epoch_ms: Int64s, arrow_type: pa.DataType) -> pa.Array:
-    """Spark counts microseconds; a time that does not fit into them becomes the last that does."""
+    """Spark counts microseconds; a time that does not fit becomes the nearest that does."""
     if arrow_type.unit == "ms":
         return pa.array(epoch_ms).view(arrow_type)
     return pa.array(np.clip(epoch_ms, -_MAX_MS, _MAX_MS) * 1000).view(arrow_type)

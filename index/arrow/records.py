@@ -1,7 +1,8 @@
 """Records laid out of one piece of a segment: their bytes, where the parts of each are, and arrays of these.
 
-Arrays are copies in Arrow's own memory, so the buffer may be reused for the next piece; `Records.lent` alone
-lends from it. What column each array becomes: record_columns.py. Loops over records are in column_kernels.py.
+Arrays are copies in Arrow's own memory, so the buffer may be reused for the next piece. Only those of
+`Records.lent` and `sent_lent` refer to it. Which column each array becomes: record_columns.py. Loops over
+records: column_kernels.py.
 Threads: any.
 """
 
@@ -23,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-# Room for so many properties of a record is taken unseen; for more they are counted first.
+# Room for so many properties a record is allocated without a count; if it may be more, they are counted.
 _ROOM_FOR_PAIRS = 16
 
 
@@ -35,9 +36,9 @@ class Pairs(NamedTuple):
 
 
 class SentBodies(NamedTuple):
-    """Bodies that are not shown as stored but as they were sent: which rows, ascending, and their bodies.
+    """Bodies that are shown as they were sent, not as stored: which rows, ascending, and their bodies.
 
-    No bodies at all where no column needs them (sent_bodies.py).
+    Without bodies where no column needs them (sent_bodies.py).
     """
 
     rows: Int64s
@@ -183,13 +184,13 @@ class Records:
 
 
 def _joined(pieces: list[bytes]) -> tuple[Bytes, Int32s, Int32s]:
-    """The pieces one behind the other, where each begins, and their lengths."""
+    """The pieces concatenated, where each begins, and their lengths."""
     lengths = np.fromiter(map(len, pieces), np.int32, len(pieces))
     starts = np.cumsum(lengths, dtype=np.int32) - lengths
     return np.frombuffer(b"".join(pieces), np.uint8), starts, lengths
 
 
 def _decoded(texts: pa.Array) -> pa.Array:
-    """The strings as StoredMessage decodes them, where they are no UTF-8: other readers trust in Arrow's."""
+    """Strings that are no UTF-8, decoded as StoredMessage does: readers of Arrow rely on valid UTF-8."""
     stored = texts.to_pylist()
     return pa.array([None if text is None else str(text, "utf-8", "replace") for text in stored], pa.string())

@@ -1,6 +1,7 @@
 """The place of an entry: where in the log its record begins, and when that was stored.
 
-The sibling of offset_by_time.py, which goes the other way. -1 stands for what is not there, as in RocketMQ.
+offset_by_time.py finds the entry of a time. -1 stands for an entry or record that is not there, as in
+RocketMQ.
 Threads: any; no lock is taken.
 Source: DefaultMessageStore#getMessageStoreTimeStamp, #getCommitLogOffsetInQueue, #getEarliestMessageTime.
 """

@@ -1,8 +1,8 @@
 """The messages of consecutive queue entries: what a pull collects, up to its limits.
 
-Each record is compared with its entry. Compiled loops take the entries about which nothing is special; the
-others are taken one by one, by the rules of DefaultMessageStore#getMessage. Which entries there are, and what
-to ask for next: message_reader.py.
+Each record is compared with its entry. Compiled loops take ordinary entries; the others are taken one by one,
+by the rules of DefaultMessageStore#getMessage. Which entries there are, and what to ask for next:
+message_reader.py.
 Threads: any; no lock is taken.
 """
 
@@ -142,7 +142,7 @@ class MessageCollector:
         """What the compiled loops left, by the rules of the spec."""
         record_at, max_bytes = self._commit_log.record_at, self._max_bytes
         messages, examined, total_bytes = collected.messages, collected.examined, collected.total_bytes
-        # Behind a record that is gone, all up to the end of its segment are gone as well.
+        # If a record is gone, so are all behind it up to the end of its segment.
         gone_before = 0
         for at in range(examined * ENTRY_BYTES, len(entries), ENTRY_BYTES):
             physical_offset, size, tags_code = ENTRY.unpack_from(entries, at)

@@ -1,8 +1,8 @@
 """The pull: messages of one queue from an entry on, and what to ask for next in every case.
 
-The statuses and their next offsets are RocketMQ's, so a client that follows `next_begin_offset` always gets
-on. Entries come from consume_queue.py, their messages from message_collector.py; both are views of mapped
-files.
+The statuses and their next offsets are RocketMQ's, so a client that follows `next_begin_offset` always
+makes progress. Entries come from consume_queue.py, their messages from message_collector.py; both are views
+of mapped files.
 
 It does not wait for messages (mqstore/put/arrivals.py), dispatch what was just written (dispatcher.py), know
 where a group stands (mqstore/metadata/consumer_offsets.py), whether it may read
@@ -116,7 +116,7 @@ class MessageReader:
 
 
 def _gone(queue: ConsumeQueue, offset: int, max_offset: int) -> GetMessageResult:
-    """Retention took the entry at `offset` meanwhile: alone with others of its file, or the whole file."""
+    """Retention took the entry at `offset` meanwhile: with some entries of its file, or the whole file."""
     min_offset = queue.min_offset
     if offset < min_offset:
         return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset, [])

@@ -1,15 +1,15 @@
-"""At which entry a queue stood at a time.
+"""The entry that a queue had reached at a time.
 
-Store times ascend along a queue, so the entry is found by bisection; each step reads one entry and the
-store time of its record. Where the clock was set back while messages were stored, the answer is one of the
-entries where the times cross, as in RocketMQ, though not always the same one.
+Store times ascend along a queue, so the entry is found by bisection; each step reads one entry and the store
+time of its record. If the clock was set back while messages were stored, the answer is one of the entries
+where the times cross, as in RocketMQ, but not always the same one.
 
-RocketMQ first chooses a file by the times of its ends and then searches inside; the answers are those of
-one search over the queue, which this is. Two of its answers are kept: a time before the first message
-gives the queue's minimum for both boundaries, and an empty queue its minimum too. One is not: an entry
-whose record cannot be read makes it answer the minimum, here it counts as older than everything.
+RocketMQ first chooses a file by the times of its ends, then searches inside; one search over the queue, as
+here, gives the same answers. A time before the first message gives the queue's minimum for both boundaries,
+and an empty queue gives its minimum, both as in RocketMQ. One answer differs: if a record cannot be read,
+RocketMQ answers the minimum; here its entry counts as older than all others.
 
-A compiled loop takes the steps that stay in one file of the queue and one segment, which are nearly all.
+A compiled loop takes nearly all steps: those that stay in one file of the queue and one segment.
 
 Threads: any; no lock. Source: ConsumeQueue#getOffsetInQueueByTime, spec of the consume queue, section 9.
 """
@@ -42,7 +42,7 @@ def offset_in_queue_by_time(
         raise ConfigIllegal(
             f"boundary is {boundary!r}, but must be 'LOWER' or 'UPPER'", key="boundary", value=boundary
         )
-    # A caller may name a time beyond those that a record can have.
+    # The caller may give a time that no record can have.
     timestamp_ms = min(max(timestamp_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
     if boundary == "LOWER":
         return _first_stored(queue, commit_log, timestamp_ms, is_upper=False)

@@ -1,9 +1,9 @@
 """The tag filter of a subscription: which messages of a queue a consumer wants.
 
-Two steps. `may_match` compares hash codes on the consume queue alone; what passes is read from the log and
-compared as a string by `matches`, because two tags may share a hash. (A RocketMQ broker takes the first step
-and leaves the second to the client; the outcome is the same.) The compiled twin of both is `locate_tagged` in
-index/pull/pull_kernels.py.
+There are two steps. `may_match` compares hash codes on the consume queue alone; records that pass are read
+from the log and `matches` compares the tag itself, because two tags may share a hash. (A RocketMQ broker
+takes the first step and leaves the second to the client; the outcome is the same.) The compiled twin of both
+is `locate_tagged` in index/pull/pull_kernels.py.
 
 Source: FilterAPI, DefaultMessageFilter, PullAPIWrapper of Apache RocketMQ. Pure; any thread.
 """
@@ -24,7 +24,7 @@ ALL_TAGS = "*"
 _TAGS_BEGIN = f"{PROPERTY_SEPARATOR}{TAGS}{NAME_VALUE_SEPARATOR}".encode()
 _PROPERTY_END = PROPERTY_SEPARATOR.encode()
 _SEPARATOR = "||"
-# A tags code below the least 32-bit integer is the address of an extension entry: it tells no hash.
+# A tags code below the least 32-bit integer is the address of an extension entry, not a hash.
 _LEAST_HASH = -(2**31)
 
 
@@ -35,7 +35,7 @@ class TagFilter:
         self.tags = tags
         self._encoded = frozenset(tag.encode("utf-8", "surrogatepass") for tag in tags)
         self._codes = frozenset(string_hash(tag) for tag in tags)
-        # For the compiled loop: hashes as int32; the tags' bytes one behind the other, and where each ends.
+        # For the compiled loop: the hashes as int32, the bytes of all tags concatenated, and where each ends.
         self.codes = np.array(sorted(self._codes), np.int32)
         encoded = sorted(self._encoded)
         self.encoded = np.frombuffer(b"".join(encoded), np.uint8)
@@ -46,7 +46,7 @@ class TagFilter:
         return tags_code < _LEAST_HASH or (tags_code + 2**31) % 2**32 - 2**31 in self._codes
 
     def matches(self, record: memoryview) -> bool:
-        """Whether a record carries one of the tags. Raises RecordIllegal when it is none."""
+        """Whether a record carries one of the tags. Raises RecordIllegal when the bytes are no record."""
         return _stored_tags(record) in self._encoded
 
     def wants(self, message: StoredMessage) -> bool:
@@ -75,9 +75,9 @@ def parse_subscription(expression: str | None) -> TagFilter | None:
 
 
 def _stored_tags(record: memoryview) -> bytes | None:
-    """The value of the property TAGS; as `StoredMessage.tags`, without decoding all the rest of a record."""
+    """The value of the property TAGS, as `StoredMessage.tags`, without decoding the other fields."""
     layout = decode_layout(record, 0, len(record))
-    # With a separator on both sides every property looks alike. An empty value is none, as everywhere.
+    # With a separator on both sides all properties look alike. An empty value counts as none, as everywhere.
     stored = bytes(record[layout.properties_start : layout.properties_stop])
     properties = _PROPERTY_END + stored + _PROPERTY_END
     stop = len(properties)

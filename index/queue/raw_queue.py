@@ -72,7 +72,7 @@ class QueueEntries:
             position = max(from_offset * ENTRY_BYTES - start, 0)
             if position >= size_bytes:
                 continue
-            # Asked for holes only; no page of it is touched.
+            # Mapped to find holes only: no page of it is read.
             region = self._file_system.map(self.directory / file_name(start), size_bytes, read_only=True)
             while (position := region.next_data(position)) < size_bytes:
                 first = (start + position) // ENTRY_BYTES
@@ -86,8 +86,8 @@ class QueueEntries:
     def find_wrong_files(self, *, after_crash: bool) -> list[Finding]:
         """Files of a wrong length, and files that are missing between others.
 
-        Creations that a crash has cut short leave files of length zero, of which later ones may have come to
-        be, or no name: the next opening ends the queue there. Entries that are lost with them are damage.
+        A crash while files are created leaves one of length zero, or without a name, even where a later file
+        is complete. The next opening ends the queue there. Entries that are lost with them are damage.
         """
         findings = []
         entries = row_entries(self._file_system, self.directory)
