@@ -4,8 +4,6 @@ Method: damages of all kinds, and random ones, on copies of one intact store; an
 with mqstore tells which records must have survived (damaged_store.py).
 """
 
-import errno
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +16,9 @@ from mqstore import MessageStore
 from mqstore.repair.placeholder import LOST
 from mqstore.repair.repair_copy import repair_into
 from mqstore.repair.repair_in_place import repair_in_place
-from mqstore.repair.repair_plan import RepairPlan, plan_repair
+from mqstore.repair.repair_plan import plan_repair
 from mqstore.settings.directory_config import tool_config
-from mqstore.store.errors import RepairRefused, StoreLocked, StoreNotFound
+from mqstore.store.errors import StoreLocked, StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.record.record_format import BLANK, BLANK_MAGIC_CODE
 from mqstore.verify.verification import verify
@@ -35,42 +33,14 @@ from support.stores.damaged_store import (
     random_damage,
     segment_path,
     survivors,
-    with_bytes,
-    wrong_in,
 )
+from support.stores.repaired_store import ASIDE, NEW, hurt, repaired
 from support.stores.small_store import messages_of
 from support.twins.log_walk import SCHEDULE_TOPIC, walk_log
-
-NEW = Path("/new")
-ASIDE = ROOT / "mqstore" / "repaired-0001"
-
-
-def repaired(image: Image, *, into: bool = False) -> tuple[SimulatedDisk, RepairPlan]:
-    """A disk with the repaired store, which verify calls sound and where every survivor is in its place."""
-    disk = disk_of(image)
-    if into:
-        plan, root = repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1), NEW
-    else:
-        plan, root = repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)[0], ROOT
-    after = verify(root, CONFIG, file_system=disk, workers=1)
-    assert after.is_sound, after.damages
-    assert not (wrong := wrong_in(disk_of(disk.image()), root, image)), wrong
-    return disk, plan
 
 
 def opened(disk: SimulatedDisk, root: Path = ROOT) -> MessageStore:
     return MessageStore.open(root, CONFIG, clock=ManualClock(intact().now_ms), file_system=disk, start=False)
-
-
-def hurt(number: int, image: Image | None = None) -> Image:
-    """The intact store with a byte of one record's body changed."""
-    record = intact().records[number]
-    segment, position = divmod(record.physical_offset, SEGMENT_BYTES)
-
-    def change(data: bytearray) -> None:
-        data[position + 95] ^= 0xFF
-
-    return with_bytes(image or intact().image, segment_path(segment), change)
 
 
 def number_of(topic: str, queue_id: int, queue_offset: int) -> int:
@@ -235,16 +205,6 @@ def test_a_plan_changes_nothing() -> None:
     assert disk.image() == image
 
 
-def test_a_repair_into_a_new_directory_leaves_the_old_one() -> None:
-    """It is only read."""
-    image = hurt(30, hurt(90))
-    disk, _ = repaired(image, into=True)
-    assert {path: data for path, data in disk.image().files.items() if ROOT in path.parents} == {
-        path: bytes(data) for path, data in image.files.items()
-    }
-    assert not disk.exists(NEW / "mqstore" / "repair-unfinished")
-
-
 @pytest.mark.parametrize("into", [False, True])
 def test_a_sound_store_needs_no_repair(into: bool) -> None:
     """In place nothing is written; into a new directory it is a copy."""
@@ -252,58 +212,6 @@ def test_a_sound_store_needs_no_repair(into: bool) -> None:
     assert not plan.is_needed
     assert disk.exists(NEW) == into
     assert not disk.exists(ASIDE)
-
-
-def test_damaged_bytes_are_kept_aside() -> None:
-    """Each range in a file of its own, named by its physical offset and length."""
-    record = intact().records[30]
-    image = hurt(30)
-    disk, _ = repaired(image)
-    name = f"commitlog-{record.physical_offset:020d}-{record.size}"
-    position = record.physical_offset % SEGMENT_BYTES
-    damaged = image.files[segment_path(record.physical_offset // SEGMENT_BYTES)]
-    assert disk.read(ASIDE / name) == bytes(damaged[position : position + record.size])
-
-
-def test_a_second_repair_finds_nothing_to_do() -> None:
-    """And one after new damage keeps its bytes under the next number."""
-    disk, _ = repaired(hurt(30))
-    before = disk.image()
-    plan, aside = repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)
-    assert (plan.is_needed, aside) == (False, None)
-    assert disk.image() == before
-    record = intact().records[60]
-    path = segment_path(record.physical_offset // SEGMENT_BYTES)
-
-    def change(data: bytearray) -> None:
-        data[record.physical_offset % SEGMENT_BYTES + 90] ^= 1
-
-    again = disk_of(with_bytes(before, path, change))
-    _, aside = repair_in_place(ROOT, CONFIG, file_system=again, clock=again.clock, workers=1)
-    assert aside == ROOT / "mqstore" / "repaired-0002"
-    assert again.exists(ASIDE)
-
-
-def test_a_directory_with_something_in_it_is_refused() -> None:
-    """Nothing is overwritten."""
-    disk = disk_of(hurt(30))
-    disk.make_directories(NEW)
-    disk.write(NEW / "precious", b"")
-    with pytest.raises(RepairRefused, match="not empty"):
-        repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1)
-    assert disk.exists(NEW / "precious")
-
-
-@pytest.mark.parametrize("target", [ROOT, ROOT / "new", ROOT / "config" / ".." / "new", ROOT.parent])
-def test_a_directory_inside_of_the_damaged_one_is_refused(target: Path) -> None:
-    """The copy would be copied as well; not a byte is written, even where an earlier repair was killed."""
-    disk = disk_of(hurt(30))
-    disk.make_directories(target / "mqstore")
-    disk.write(target / "mqstore" / "repair-unfinished", b"")
-    before = disk.image()
-    with pytest.raises(RepairRefused, match="lie in each other"):
-        repair_into(ROOT, target, CONFIG, file_system=disk, clock=disk.clock, workers=1)
-    assert disk.image().files == before.files
 
 
 @pytest.mark.parametrize("repair", [repair_in_place, plan_repair])
@@ -314,30 +222,6 @@ def test_nothing_is_done_beside_a_writer(repair: Callable[..., object]) -> None:
         repair(ROOT, CONFIG, file_system=disk)
     with pytest.raises(StoreNotFound):
         repair(Path("/none"), CONFIG, file_system=disk)
-
-
-def test_a_sector_that_cannot_be_read_is_for_a_new_directory() -> None:
-    """A write into it would be a SIGBUS in place; around it all is salvaged."""
-    disk = disk_of(intact().image)
-    read_at = disk.read_at
-
-    def failing(path: Path, position: int, length: int) -> bytes:
-        if path == segment_path(2) and position <= 8_192 < position + length:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read_at(path, position, length)
-
-    disk.read_at = failing  # type: ignore[method-assign]
-    before = disk.image()
-    with pytest.raises(RepairRefused, match="new directory"):
-        repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)
-    assert disk.image() == before
-
-    def hole(data: bytearray) -> None:
-        data[8_192:12_288] = bytes(4_096)
-
-    repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1)
-    assert verify(NEW, CONFIG, file_system=disk, workers=1).is_sound
-    assert not wrong_in(disk, NEW, with_bytes(intact().image, segment_path(2), hole))
 
 
 # -- what RocketMQ wrote ----------------------------------------------------------------------------------

@@ -1,0 +1,80 @@
+"""Repair in place: what is overwritten is copied aside first, and a bad sector is refused.
+
+Method: the damaged stores of test_repair_plan.py, which tests what both kinds of repair keep.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from mqstore.repair.repair_copy import repair_into
+from mqstore.repair.repair_in_place import repair_in_place
+from mqstore.store.errors import RepairRefused
+from mqstore.verify.verification import verify
+from support.crash.witness import ROOT
+from support.stores.damaged_store import (
+    CONFIG,
+    SEGMENT_BYTES,
+    disk_of,
+    intact,
+    segment_path,
+    with_bytes,
+    wrong_in,
+)
+from support.stores.repaired_store import ASIDE, NEW, hurt, repaired
+
+
+def test_damaged_bytes_are_kept_aside() -> None:
+    """Each range in a file of its own, named by its physical offset and length."""
+    record = intact().records[30]
+    image = hurt(30)
+    disk, _ = repaired(image)
+    name = f"commitlog-{record.physical_offset:020d}-{record.size}"
+    position = record.physical_offset % SEGMENT_BYTES
+    damaged = image.files[segment_path(record.physical_offset // SEGMENT_BYTES)]
+    assert disk.read(ASIDE / name) == bytes(damaged[position : position + record.size])
+
+
+def test_a_second_repair_finds_nothing_to_do() -> None:
+    """And one after new damage keeps its bytes under the next number."""
+    disk, _ = repaired(hurt(30))
+    before = disk.image()
+    plan, aside = repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+    assert (plan.is_needed, aside) == (False, None)
+    assert disk.image() == before
+    record = intact().records[60]
+    path = segment_path(record.physical_offset // SEGMENT_BYTES)
+
+    def change(data: bytearray) -> None:
+        data[record.physical_offset % SEGMENT_BYTES + 90] ^= 1
+
+    again = disk_of(with_bytes(before, path, change))
+    _, aside = repair_in_place(ROOT, CONFIG, file_system=again, clock=again.clock, workers=1)
+    assert aside == ROOT / "mqstore" / "repaired-0002"
+    assert again.exists(ASIDE)
+
+
+def test_a_sector_that_cannot_be_read_is_for_a_new_directory() -> None:
+    """A write into it would be a SIGBUS in place; around it all is salvaged."""
+    disk = disk_of(intact().image)
+    read_at = disk.read_at
+
+    def failing(path: Path, position: int, length: int) -> bytes:
+        if path == segment_path(2) and position <= 8_192 < position + length:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_at(path, position, length)
+
+    disk.read_at = failing  # type: ignore[method-assign]
+    before = disk.image()
+    with pytest.raises(RepairRefused, match="new directory"):
+        repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+    assert disk.image() == before
+
+    def hole(data: bytearray) -> None:
+        data[8_192:12_288] = bytes(4_096)
+
+    repair_into(ROOT, NEW, CONFIG, file_system=disk, clock=disk.clock, workers=1)
+    assert verify(NEW, CONFIG, file_system=disk, workers=1).is_sound
+    assert not wrong_in(disk, NEW, with_bytes(intact().image, segment_path(2), hole))
