@@ -45,6 +45,9 @@ class DurableFuture(Future[Outcome]):
 
     __slots__ = ("_end_offset", "_flusher", "_light_end", "_log", "_outcome")
 
+    # Whether its lock was found taken for long: the thread that completes futures waits for it once only.
+    _was_taken = False
+
     def __init__(self, flusher: Flusher, end_offset: int, outcome: Outcome) -> None:
         # The base's __init__ is not called: `_become_ordinary` sets its fields. No field here changes later
         # but _light_end, which is _end_offset until this becomes an ordinary future.
@@ -149,11 +152,12 @@ class DurableFuture(Future[Outcome]):
         """Whether nobody holds the lock for long."""
         is_free = True
         try:
-            self._condition.acquire(timeout=_LONG_S)
+            self._condition.acquire(timeout=0 if self._was_taken else _LONG_S)
         finally:
             # Whether or not it was acquired, as in `Flusher._lead`: an interrupt must not leave it taken.
             try:
                 self._condition.release()
             except RuntimeError:
                 is_free = False
+        self._was_taken = not is_free
         return is_free

@@ -85,6 +85,9 @@ class Strike:
     def _profile(self, frame: FrameType, event: str, argument: object) -> None:
         if event not in ("call", "c_return") or self.has_struck:
             return
+        if sys._getframe(1) is not frame:
+            # A compiled loop, of which numba tells as of a function; no handler runs where it is called.
+            return
         name = frame.f_code.co_filename
         if name.startswith((_HERE, "<frozen importlib")):
             return

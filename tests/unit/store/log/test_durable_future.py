@@ -348,3 +348,29 @@ def test_one_whose_lock_stays_taken_does_not_hold_up_the_others(small: SmallLog,
         small.log.poison(OSError(5, "gone"))
     flusher.complete_pending()
     assert asked.result(0) == 7
+
+
+def test_a_lock_that_stays_taken_is_waited_for_once(small: SmallLog, flusher: Flusher) -> None:
+    """However often what is kept is completed: a hundred such futures must not cost seconds each time."""
+
+    class TakenCondition:
+        def __init__(self) -> None:
+            self.waited_s: list[float] = []
+
+        def acquire(self, timeout: float) -> bool:
+            self.waited_s.append(timeout)
+            return False
+
+        def release(self) -> None:
+            raise RuntimeError("not ours")
+
+    future = put(small, flusher)
+    assert not future.running()
+    condition, taken = future._condition, TakenCondition()
+    future._condition = taken  # type: ignore[assignment]
+    for _ in range(3):
+        flusher.complete_pending()
+    assert taken.waited_s == [durable_future_module._LONG_S, 0, 0]
+    future._condition = condition
+    flusher.complete_pending()
+    assert future.result(0) == 7
