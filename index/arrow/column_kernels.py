@@ -39,7 +39,7 @@ from mqstore.store.record.record_format import (
     PHYSICAL_OFFSET_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.record.record_kernels import record_layout
+from mqstore.store.record.record_kernels import begins_magic, record_layout
 
 __all__ = [
     "BODY_LENGTH",
@@ -60,7 +60,7 @@ __all__ = [
     "TOPIC_START",
     "are_texts",
     "count_pairs",
-    "find_record",
+    "find_header",
     "find_values",
     "lay_out",
     "lend_bytes",
@@ -132,6 +132,20 @@ def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
     return True
 
 
+@compiled_into_caller
+def _claimed_size(buffer: Bytes, at: Int, length: Int, physical_offset: Int, room: Int) -> Int:
+    """Size of the record whose header is at `at`, which may end behind the buffer; -1 if it is none."""
+    if read_int(buffer, at + MAGIC_CODE_POSITION) not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
+        return np.int64(-1)
+    size = np.int64(read_int(buffer, at))
+    if size < MIN_RECORD_BYTES or size > room - at:
+        return np.int64(-1)
+    has_offset = length - at >= _OFFSET_STOP
+    if has_offset and read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offset + at:
+        return np.int64(-1)
+    return size
+
+
 @compiled
 def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: Int32s) -> tuple[int, int]:
     """Lay out the whole records in the first `length` bytes: (number of records, ending).
@@ -142,18 +156,10 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
     at = np.int64(0)
     n = 0
     while length - at >= BLANK_MIN_BYTES:
-        magic = read_int(buffer, at + MAGIC_CODE_POSITION)
-        if magic == BLANK_MAGIC_CODE:
+        if read_int(buffer, at + MAGIC_CODE_POSITION) == BLANK_MAGIC_CODE:
             return n, ENDING_BLANK
-        size = np.int64(read_int(buffer, at))
-        if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
-            return n, ENDING_NOT_A_RECORD
-        if size < MIN_RECORD_BYTES or size > room - at:
-            return n, ENDING_NOT_A_RECORD
-        if (
-            length - at >= _OFFSET_STOP
-            and read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offset + at
-        ):
+        size = _claimed_size(buffer, at, length, physical_offset, room)
+        if size < 0:
             return n, ENDING_NOT_A_RECORD
         if size > length - at:
             return n, ENDING_MORE
@@ -223,19 +229,14 @@ def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int
 
 
 @compiled
-def find_record(buffer: Bytes, length: int, physical_offset: int, room: int) -> int:
-    """Position of the first record header in `buffer` that carries its own physical offset, or -1."""
+def find_header(buffer: Bytes, length: int, physical_offset: int, room: int) -> int:
+    """Position of the first record header in `buffer` that carries its own physical offset, or -1.
+
+    The record may end behind the buffer, so no CRC is checked: record_kernels.find_record does that for
+    records that are all there.
+    """
     for at in range(length - _OFFSET_STOP + 1):
-        if buffer[at + 4] != 0xDA or buffer[at + 5] != 0xA3:
-            continue
-        magic = read_int(buffer, at + MAGIC_CODE_POSITION)
-        if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
-            continue
-        size = read_int(buffer, at)
-        if (
-            MIN_RECORD_BYTES <= size <= room - at
-            and read_long(buffer, at + PHYSICAL_OFFSET_POSITION) == physical_offset + at
-        ):
+        if begins_magic(buffer, at) and _claimed_size(buffer, at, length, physical_offset, room) >= 0:
             return at
     return -1
 

@@ -28,7 +28,7 @@ from mqstore.store.record.sys_flag import COMPRESSED, INNER_BATCH
 __all__ = ["locate_records", "locate_tagged", "narrow_by_time"]
 
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
-# A tags code below the least 32-bit integer is the address of an extension entry: it tells no hash.
+# A tags code below the least 32-bit integer is the address of an extension entry: it is no hash.
 _LEAST_HASH = -(2**31)
 
 
@@ -70,7 +70,7 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
     byte has physical offset `start_offset`; its bytes before `end` may be read. max_bytes: the records'
     sizes together; the first is taken whatever its size. places: int64[4, n], filled with the positions in
     `data` where record and body begin and end: record start, record stop, body start, body stop; body start
-    is -1 where the body is compressed, which is not to be lent.
+    is -1 where the body is compressed, so it cannot be handed out as it lies.
 
     Ends before the first entry that is out of the ordinary, whatever it may be: a blank one, one of another
     segment, one of an inner batch, one whose record is not all there or states another size or physical

@@ -177,7 +177,7 @@ def _slots_of(names, queues, queue_count, slot_count):  # type: ignore[no-untype
 
 @compiled
 def _grow(data, queues, queue_count):  # type: ignore[no-untyped-def]
-    """Twice the room for queues, and the slots anew."""
+    """Twice the room for queues, with new slots."""
     larger = np.empty((2 * len(queues), 3), np.int64)
     for queue in range(queue_count):
         for field in range(3):

@@ -262,6 +262,34 @@ def _mimics_crc(target, start, stop):  # type: ignore[no-untyped-def]
     return at >= start and same_bytes(_CRC_ENDING, 0, target, at, _CRC_NAME_BYTES)
 
 
+@compiled_into_caller
+def _end_properties(target, start, at, append_crc):  # type: ignore[no-untyped-def]
+    """Add room for the record CRC, and write the length of the properties; (where they end, reason)."""
+    if append_crc:
+        copy_bytes(target, at, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)
+        at += CRC_PROPERTY_BYTES
+    elif _mimics_crc(target, start, at):
+        return at, MIMICS_CRC
+    if at - start > MAX_PROPERTIES_BYTES:
+        return at, PROPERTIES_TOO_LARGE
+    write_short(target, start - PROPERTIES_LENGTH_BYTES, at - start)
+    return at, NOTHING_ILLEGAL
+
+
+@compiled_into_caller
+def _write_fields(  # type: ignore[no-untyped-def]
+    target, start, stop, body_at, body_bytes, body_crc, magic, queue_id, flag, born_timestamp
+):
+    """Fill in the fields of the header that differ from record to record."""
+    write_int(target, start, stop - start)
+    write_int(target, start + MAGIC_CODE_POSITION, magic)
+    write_int(target, start + BODY_CRC_POSITION, body_crc)
+    write_int(target, start + QUEUE_ID_POSITION, queue_id)
+    write_int(target, start + FLAG_POSITION, flag)
+    write_long(target, start + BORN_TIMESTAMP_POSITION, born_timestamp)
+    write_int(target, body_at - BODY_LENGTH_BEFORE_BODY, body_bytes)
+
+
 @compiled(
     (
         types.uint8[::1],
@@ -328,7 +356,6 @@ def encode_rows(  # type: ignore[no-untyped-def]
     names, name_starts, texts = borrowed((names, name_starts, texts))
     text_starts, text_stops, pairs, is_done = borrowed((text_starts, text_stops, pairs, is_done))
     header_bytes = np.int64(len(header))
-    crc_bytes = np.int64(CRC_PROPERTY_BYTES if append_crc else 0)
     at = np.int64(0)
     for row in range(len(topics)):
         body_at, body_bytes = body_starts[row], body_stops[row] - body_starts[row]
@@ -365,22 +392,21 @@ def encode_rows(  # type: ignore[no-untyped-def]
         )
         if reason != NOTHING_ILLEGAL:
             return row, reason
-        if append_crc:
-            copy_bytes(target, at, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)
-            at += crc_bytes
-        elif _mimics_crc(target, properties_at, at):
-            return row, MIMICS_CRC
-        properties_bytes = at - properties_at
-        if properties_bytes > MAX_PROPERTIES_BYTES:
-            return row, PROPERTIES_TOO_LARGE
-        write_short(target, properties_at - PROPERTIES_LENGTH_BYTES, properties_bytes)
-        write_int(target, start, at - start)
-        write_int(target, start + MAGIC_CODE_POSITION, magics[topic])
-        write_int(target, start + BODY_CRC_POSITION, crc)
-        write_int(target, start + QUEUE_ID_POSITION, queue_ids[row])
-        write_int(target, start + FLAG_POSITION, flags[row])
-        write_long(target, start + BORN_TIMESTAMP_POSITION, born_timestamps[row])
-        write_int(target, start + header_bytes - BODY_LENGTH_BEFORE_BODY, body_bytes)
+        at, reason = _end_properties(target, properties_at, at, append_crc)
+        if reason != NOTHING_ILLEGAL:
+            return row, reason
+        _write_fields(
+            target,
+            start,
+            at,
+            start + header_bytes,
+            body_bytes,
+            crc,
+            magics[topic],
+            queue_ids[row],
+            flags[row],
+            born_timestamps[row],
+        )
     starts[len(topics)] = at
     return -1, NOTHING_ILLEGAL
 

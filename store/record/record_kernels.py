@@ -39,6 +39,7 @@ __all__ = [
     "END_OF_DATA",
     "NO_LAYOUT",
     "NO_RECORD",
+    "begins_magic",
     "body_position",
     "find_record",
     "record_layout",
@@ -60,6 +61,17 @@ _CRC_NAME = np.frombuffer(CRC32.encode() + b"\x01", np.uint8)
 _MAGIC_START = (MESSAGE_MAGIC_CODE & 0xFFFF_FFFF).to_bytes(4, "big")[:3]
 _FIRST_MAGIC_BYTE, _SECOND_MAGIC_BYTE, _THIRD_MAGIC_BYTE = _MAGIC_START
 assert (MESSAGE_MAGIC_CODE_V2 & 0xFFFF_FFFF).to_bytes(4, "big").startswith(_MAGIC_START)
+
+
+@compiled_into_caller
+def begins_magic(data, at):  # type: ignore[no-untyped-def]
+    """Whether the first three bytes of a record's magic are there: the cheapest check of all.
+
+    `at` is where the record would begin.
+    """
+    first = at + MAGIC_CODE_POSITION
+    is_begun = data[first] == _FIRST_MAGIC_BYTE and data[first + 1] == _SECOND_MAGIC_BYTE
+    return is_begun and data[first + 2] == _THIRD_MAGIC_BYTE
 
 
 @compiled_into_caller
@@ -199,21 +211,11 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     return at, records, last_store_timestamp, END_OF_DATA
 
 
-@compiled_into_caller
-def _begins_magic(data, at):  # type: ignore[no-untyped-def]
-    is_start = data[at] == _FIRST_MAGIC_BYTE and data[at + 1] == _SECOND_MAGIC_BYTE
-    return is_start and data[at + 2] == _THIRD_MAGIC_BYTE
-
-
 @compiled
 def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Position of the first whole record at or after `start`, or -1. What repair and recovery ask."""
     (data,) = borrowed((data,))
     for at in range(start, end - HEADER_BYTES + 1):
-        # Test the first magic bytes first: it is the cheapest check.
-        if (
-            _begins_magic(data, at + MAGIC_CODE_POSITION)
-            and whole_record_size(data, at, end, base_offset) >= 0
-        ):
+        if begins_magic(data, at) and whole_record_size(data, at, end, base_offset) >= 0:
             return np.int64(at)
     return np.int64(-1)

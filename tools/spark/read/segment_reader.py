@@ -188,5 +188,5 @@ class _Scan:
         buffer = np.empty(LOOK_AHEAD_BYTES, np.uint8)
         length = self._read(buffer, behind)
         room = self._segment.size_bytes - behind
-        found: int = column_kernels.find_record(buffer, length, self._segment.start_offset + behind, room)
+        found: int = column_kernels.find_header(buffer, length, self._segment.start_offset + behind, room)
         return found >= 0
