@@ -1,13 +1,13 @@
-"""Forks: in a forked child every store that its parent has open is closed, and only forgotten.
+"""Forks: in a forked child every store that its parent has open is closed, without touching a file.
 
 The child may be a worker of a pool, a daemon whose parent ends, or a program that leaves
 `with MessageStore.open(...)` by `sys.exit`. It does not delete `abort`, writes no state file, and waits for
 no lock of a thread that it does not have: `close`, `with` and the end of the interpreter do nothing there.
-All else raises StoreForked, reads and `read_only` stores included: their locks may be held by threads that
-are missing. Messages that were read before stay readable. A child that wants to go on opens the store itself:
-read only beside its parent, or for writing once that has ended.
+Every other call raises StoreForked, reads and `read_only` stores included: a lock may be held by a thread
+that the child does not have. Messages that were read before stay readable. A child that needs the store
+opens it itself: read only beside its parent, or for writing once the parent has ended.
 
-A fork calls what is registered here; puts and gets do nothing for it. Threads: any; a child begins with one.
+A fork calls what is registered here, so puts and gets pay nothing for it. Threads: any; a child has one.
 """
 
 import os
@@ -30,7 +30,7 @@ class ForkedStores:
 
     @classmethod
     def add(cls, store: _Store) -> None:
-        """Have `store` forgotten in each child from now on."""
+        """Forget `store` in each child from now on."""
         cls._open.add(store)
 
     @classmethod

@@ -1,7 +1,7 @@
 """The lock watch: notices that the writer's lock was lost, and stops the writer.
 
-A lock belongs to a file. Once somebody has deleted or replaced that file, another writer gets a lock of its
-own, and two writers overwrite each other's messages. So the watch looks whether the file of that name is
+A lock belongs to a file. Once that file has been deleted or replaced, another writer gets a lock of its
+own, and two writers overwrite each other's messages. So the watch checks that the file of that name is
 still the one that is locked: once a second, before each round of persistence and of retention, before a
 segment is added, and at closing. After a loss nothing is written: not to the log, the queues, the keys or
 the state files, and `abort` stays. What was put in the second before may be lost, and the error says so.
@@ -28,8 +28,8 @@ class LockWatch:
         self._path = path
         self._lock = lock
         self._on_loss = on_loss
-        self._has_told = False
-        # How the lock was lost. Set once, by whoever sees it first.
+        self._is_reported = False
+        # How the lock was lost. Set once, by the first thread that sees it.
         self._how: str | None = None
 
     @property
@@ -47,9 +47,9 @@ class LockWatch:
         """Stop the store if the lock is lost, and raise StoreLockLost."""
         error = self.look()
         if error is not None:
-            if not self._has_told:
+            if not self._is_reported:
                 self._on_loss(self._error)
-                self._has_told = True
+                self._is_reported = True
             raise error
 
     def _error(self) -> StoreLockLost:

@@ -78,7 +78,7 @@ class MessageStore:
     """A persistent message store in a directory; open it with `MessageStore.open`.
 
     topics, subscription_groups, consumer_offsets: the state that RocketMQ keeps as JSON.
-    delay_levels: the table of delays. delivery: how each level is doing, and `skip` for one that is blocked.
+    delay_levels: the table of delays. delivery: the state of each level, and `skip` for one that is blocked.
     recovery: what opening found.
     """
 
@@ -98,7 +98,7 @@ class MessageStore:
         self._parts = parts
         self._closed = False
         self._is_forgotten = False
-        # Why a closed store refuses what it is asked.
+        # Makes the error that a closed store raises.
         self._ending: Callable[[], StoreError] = lambda: StoreClosed(path)
         self._lock_watch = LockWatch(path, parts.lock, self._stop_for_good)
         self._refresh_lock = threading.Lock()
@@ -172,7 +172,7 @@ class MessageStore:
 
         read_only: take no lock and change nothing, beside a live writer or after a crash.
         start: run the services (flush, dispatch, delivery, retention) on threads of their own.
-        Settings that are not named are as the directory remembers them; `config` of the store tells all.
+        Settings that are not named are as the directory remembers them; `config` of the store has them all.
         Raises ConfigIllegal, StoreLocked, StoreNotFound, SegmentSizeMismatch, StateFileCorrupt,
         CorruptRecord: nothing has been changed then.
 
@@ -206,8 +206,8 @@ class MessageStore:
         """Store one message.
 
         In SYNC_FLUSH it is durable when this returns PUT_OK; FLUSH_DISK_TIMEOUT means it is stored and the
-        disk was slow. In ASYNC_FLUSH `flushed_offset` of the result tells how far the disk is. `topic` of
-        the result says where it went: to SCHEDULE_TOPIC_XXXX when it waits, and to %DLQ%group when one to
+        disk was slow. In ASYNC_FLUSH `flushed_offset` of the result says how far the log is durable. `topic`
+        of the result says where it went: to SCHEDULE_TOPIC_XXXX when it waits, and to %DLQ%group when one to
         %RETRY%group has failed more often than the group tries (its property RECONSUME_TIME counts).
         Raises MessageIllegal and its leaves, TopicNotExist, NoPermission, StoreFull, StorePoisoned,
         StoreClosed, StoreReadOnly; nothing is stored then.
@@ -217,7 +217,7 @@ class MessageStore:
     def put_messages(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages, of one queue or many, with one lock and one wait for the disk: all or none.
 
-        One result for each message, in their order; those of a long list are made when they are looked at.
+        One result for each message, in their order; those of a long list are made when they are read.
         A crash may keep the first messages only. Raises as `put_message`.
         """
         return self._puts.put_all(messages)
@@ -265,11 +265,11 @@ class MessageStore:
         max_msg_nums: int = 32,
         tags: str = "*",
     ) -> GetMessageResult:
-        """Messages of a queue from entry `offset` on, with what to ask for next in every case.
+        """Messages of a queue from entry `offset` on, and in every case the offset to ask for next.
 
-        group: who asks. tags: `*`, or tags separated by `||`. What a put returned before is found.
-        The messages lend views of the log: copy what is to be kept long. Of an inner batch (which brokers
-        write) each single message is given.
+        group: the consumer group. tags: `*`, or tags separated by `||`. Every put that has returned is found.
+        The messages are views of the mapped log: copy what is to be kept long. An inner batch (which brokers
+        write) is returned as its single messages.
         Raises ConsumeNotEnabled, NoPermission, SubscriptionGroupNotExist, SubscriptionIllegal, QueueIllegal;
         a store that is opened read_only asks for no permission. Raises CorruptRecord.
         """
@@ -303,11 +303,11 @@ class MessageStore:
     ) -> "pa.Table":
         """The messages of a queue as an Arrow table, one row each, in queue order.
 
-        begin_offset, end_offset: queue offsets, the last not included; None means to the end. What lies
-        outside the queue is passed over. columns: names of fields of `StoredMessage` (topic, queue_id,
+        begin_offset, end_offset: queue offsets, the last not included; None means to the end. Offsets
+        outside the queue are ignored. columns: names of fields of `StoredMessage` (topic, queue_id,
         queue_offset, physical_offset, tags, keys, body, properties, flag, sys_flag, born_timestamp,
         store_timestamp, born_host, store_host, reconsume_times, store_size); None means all. The fewer, the
-        faster. lend_bodies: bodies are not copied but lent from the mapped log, as Arrow's binary_view,
+        faster. lend_bodies: bodies are not copied but are views of the mapped log, as Arrow's binary_view,
         which few of Arrow's functions take as yet: cast to `pyarrow.binary()` for those. decompress: bodies
         that producers compressed are shown as they were sent, in copies; False shows body and sys_flag as
         stored.
@@ -385,7 +385,7 @@ class MessageStore:
     def get_earliest_message_time(self, topic: str | None = None, queue_id: int | None = None) -> int:
         """When the oldest message was stored, epoch ms; -1 when there is none.
 
-        Of a queue, of all queues of a topic, or without either of the whole log.
+        Looks at one queue, at all queues of a topic, or without either at the whole log.
         """
         self._catch_up()
         log = self.commit_log
@@ -397,7 +397,7 @@ class MessageStore:
         return min((time for time in times if time >= 0), default=-1)
 
     def get_commit_log_offset_in_queue(self, topic: str, queue_id: int, offset: int) -> int:
-        """Physical offset of the record of an entry, whether or not it is still there; -1 without entry."""
+        """Physical offset of the record of an entry, kept or expired; -1 when there is no such entry."""
         self._catch_up()
         queue = self.consume_queues.find(topic, queue_id)
         return -1 if queue is None else physical_offset_of(queue, self.commit_log, offset)
@@ -415,8 +415,8 @@ class MessageStore:
     def add_arrival_listener(self, listener: ArrivalListener) -> None:
         """Call `listener(arrival)` for each message from now on, once it can be got.
 
-        An `Arrival` tells topic, queue_id, next_offset, tags_code, store_timestamp, properties, and lends the
-        message. Half messages and rollbacks of transactions have no place in a queue and are not told of.
+        An `Arrival` has topic, queue_id, next_offset, tags_code, store_timestamp, properties and the message.
+        Half messages and rollbacks of transactions get no entry in a queue and are not announced.
         Called in the thread that puts, or in the one that syncs: be quick.
         """
         self._arrivals.add_listener(listener)
@@ -432,7 +432,7 @@ class MessageStore:
         max_reconsume_times: int | None = None,
         unit_mode: bool = False,
     ) -> SendBackResult:
-        """Send a message back that `group` failed on: it returns later, or becomes a dead letter.
+        """Send back a message that `group` failed to process: it is retried later, or becomes a dead letter.
 
         physical_offset: of the record that failed. delay_level: 0 chooses 3 + reconsume times, a negative
         one sends to the dead letters at once. max_reconsume_times: overrides the group's.
@@ -451,7 +451,7 @@ class MessageStore:
         return result
 
     def deliver_due(self) -> int:
-        """Deliver the delayed messages that are due now; returns how many. A service does so all the time."""
+        """Deliver the delayed messages that are due now; returns how many. A service does so periodically."""
         self._check_writable()
         return self._services.deliver()
 
@@ -460,9 +460,9 @@ class MessageStore:
     def delete_topic(self, topic: str) -> list[DeletedTopic]:
         """Delete a topic: its settings, queues and offsets, and the pop retry topics of its groups.
 
-        Its records stay in the log until they expire. What waits for delivery is delivered all the same, and
-        the topic is then there again; it begins at queue offset 0, as it does when it is put to again. Raises
-        TopicIllegal for a system topic, StorePoisoned, StoreFull; do it again after an error or a crash.
+        Its records stay in the log until they expire. Its delayed messages are still delivered, which creates
+        the topic again; it then begins at queue offset 0, as after any other put to it. Raises
+        TopicIllegal for a system topic, StorePoisoned, StoreFull; call it again after an error or a crash.
         """
         self._check_writable()
         return self._administration.delete_topic(topic)
@@ -492,7 +492,7 @@ class MessageStore:
     def delete_expired_files(self) -> int:
         """Delete the segments past file_reserved_time now, at whatever hour; returns how many.
 
-        Never what is still to be delivered. Queues and keys follow the log.
+        A segment with a message that is still to be delivered is kept. Queues and keys follow the log.
         """
         self._check_writable()
         self._flusher.flush()
@@ -512,7 +512,7 @@ class MessageStore:
     def delete_expired_queues(self) -> list[tuple[str, int]]:
         """Delete the queues of which no message is left (RocketMQ: cleanExpiredConsumerQueue).
 
-        Their next message is number 0; groups that stood in them are set to 0.
+        Their next message is number 0; the offsets of their groups are set to 0.
         """
         self._check_writable()
         return self._administration.delete_expired_queues()
@@ -530,10 +530,10 @@ class MessageStore:
         return self.commit_log.max_offset
 
     def flush(self) -> None:
-        """Make all durable: log, queues, keys, and the state files. Raises StorePoisoned, StoreFull."""
+        """Make everything durable: log, queues, keys and state files. Raises StorePoisoned, StoreFull."""
         self._check_writable()
         self._flusher.complete_pending()
-        # What is dispatched is durable: without this, offsets in queues would not be kept up to their ends.
+        # Consumer offsets are saved up to the durable end of each queue, so the log is synced first.
         self._flusher.flush()
         self._services.dispatch()
         self._persistence.flush_all()
@@ -541,11 +541,11 @@ class MessageStore:
     def backup(self, directory: str | Path, *, on_progress: "BackupProgress | None" = None) -> "BackupReport":
         """Copy the store into a new directory, while it is at work.
 
-        The copy opens without damage, here and in RocketMQ, and holds all that was put before this call. In a
-        store that is open for writing consumers and delayed messages stand in it as they stand here; beside a
-        writer of another process (`read_only=True`) as that one has last saved them, a few seconds before.
-        directory: must not exist or be empty; on_progress: called with (bytes copied, bytes to copy, about).
-        A backup that is cut short leaves `directory` as it was, and what it had in `directory`.unfinished.
+        The copy opens without damage, here and in RocketMQ, and holds all that was put before this call. The
+        progress of consumers and deliveries in it is that of this store; from a `read_only` store it is what
+        the writer last saved, a few seconds before.
+        directory: must not exist or be empty. on_progress: called with (bytes copied, bytes to copy, about).
+        A backup that is killed leaves `directory` as it was, and a partial copy in `directory`.unfinished.
         Raises BackupRefused, BackupFull, StoreLocked (another backup to this place is under way),
         CorruptRecord.
 
@@ -562,10 +562,12 @@ class MessageStore:
         if self.recovery.damage is not None:
             raise self.recovery.damage
         segment_bytes = self.config.mapped_file_size_commit_log
-        source = Source(self.path, segment_bytes, self._settle, self._cut, self._copy_keys, self._open_once)
+        source = Source(
+            self.path, segment_bytes, self._make_derived_durable, self._cut, self._copy_keys, self._open_once
+        )
         return copy_store(source, Path(directory), self._parts.file_system, on_progress)
 
-    def _settle(self) -> None:
+    def _make_derived_durable(self) -> None:
         if not self.read_only:
             self._services.dispatch()
             self._persistence.flush_derived(thoroughly=True)
@@ -578,7 +580,7 @@ class MessageStore:
 
         if self.read_only:
             state_files = read()
-            # Behind the reading: the log's end is not before anything that they speak of.
+            # After the reading: the end of the log is then behind every offset in them.
             self.refresh()
             return Cut(self.max_offset, state_files)
         self._check_open()
@@ -595,22 +597,22 @@ class MessageStore:
             return copy.min_offset, copy.max_offset, len(copy.commit_log.files.files)
 
     def refresh(self) -> None:
-        """Reading only: take notice of what the writer has added since."""
+        """In a `read_only` store: read what the writer has added since. Else it does nothing."""
         if self.read_only:
             self._check_open()
             with self._refresh_lock:
                 self._parts.refresh()
 
     def stats(self) -> StoreStats:
-        """How the store is doing."""
+        """Sizes, offsets, errors and counters of the store, as they are now."""
         return collect_stats(self._parts, self._flusher, self.delivery, self._services, self._counters)
 
     def close(self) -> None:
-        """Stop the services, make everything durable and give the directory back. Safe to call twice.
+        """Stop the services, make everything durable and unlock the directory. Safe to call twice.
 
-        After a failed sync nothing more is written, and the next opening recovers. So it does when the disk
-        is too full for what is derived: a warning is logged, for nothing is lost. Raises StoreFull when the
-        state files do not fit; the directory is given back all the same.
+        After a failed sync nothing more is written, and the next opening recovers. The same holds when
+        derived files do not fit the disk: a warning is logged; no data is lost. Raises StoreFull when the
+        state files do not fit; the directory is unlocked all the same.
         """
         if self._is_forgotten:
             return
@@ -638,7 +640,7 @@ class MessageStore:
     # -- inside ---------------------------------------------------------------------------------------
 
     def _stop_for_good(self, reason: Callable[[], StoreError]) -> None:
-        """The lock is lost: answer nothing more, and write nothing. The directory may be another writer's."""
+        """Refuse every call from now on: the lock is lost, and the directory may be another writer's."""
         _logger.error("%s", reason())
         self._ending = reason
         self._closed = True
@@ -677,9 +679,9 @@ class MessageStore:
             refuse_pull(self.subscription_groups, self.topics, group, topic, queue_id)
 
     def _catch_up(self) -> bool:
-        """Make what is visible in the log visible in the queues: the reader helps the dispatcher.
+        """Dispatch what is visible in the log before a read, ahead of the dispatch service.
 
-        False on a disk that is full or fails: the queues stay behind and reads go on; `stats` tells.
+        False on a disk that is full or fails: the queues stay behind and reads go on; `stats` has the error.
         """
         if self._closed:
             raise self._ending()

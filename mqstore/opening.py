@@ -7,7 +7,7 @@ anything is changed:
     -> find the end of the log -> cut a torn tail -> `abort` on disk -> remember the settings
     -> cut the queues back to it -> dispatch what they miss
 
-Reading only: no lock, nothing is created or changed, and the end of the log is only noted.
+A `read_only` opening takes no lock, creates and changes nothing, and only notes the end of the log.
 It does not start services (message_store.py). Source: DefaultMessageStore#load.
 """
 
@@ -108,7 +108,7 @@ def _build_parts(
 
 
 def _load_compiled_code() -> None:
-    """What the queues' catching up will need."""
+    """The compiled code that dispatching to the queues needs."""
     import mqstore.index.queue.entry_kernels  # noqa: F401
 
 
@@ -119,7 +119,7 @@ def _lock(file_system: FileSystem, layout: StoreLayout) -> FileLock:
 
 
 class _Opening:
-    """The steps of one opening. `undo` is told what has to be closed when a later step fails."""
+    """The steps of one opening. `undo` closes what is open when a later step fails."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class _Opening:
     ) -> None:
         """Make the directories, then `abort`, then the settings in force durable, before anything else."""
         layout = self._context.layout
-        # Also of the queues: a flush makes the names under it durable, and not its own.
+        # Also that of the queues: a flush makes the names in it durable, and not its own name.
         for directory in (layout.commit_log, layout.consume_queues, layout.own, layout.config):
             self._context.file_system.make_directories(directory)
         self._abort.create()
@@ -244,7 +244,7 @@ class _Opening:
             recovery_point.save(RecoveryPoint(end_offset, queues_offset))
 
         def begin_again() -> None:
-            # In this order: a name is missed until the point says that all is to be dispatched.
+            # In this order: missing queues count as lost until the point says that all is dispatched again.
             save(commit_log.min_offset)
             queue_names.save(QueueManifest(commit_log.min_offset, {}))
 
@@ -252,8 +252,8 @@ class _Opening:
             queue_names.save(consume_queues.durable_manifest)
             save(queues_offset)
 
-        # Before a queue is cut, for the start may be before the point; and before the first put, for without
-        # a point whole records behind a torn one would pass for damage.
+        # Before a queue is truncated, because the start may be before the point. And before the first put:
+        # without a point, whole records behind a torn one would count as damage.
         save(start_offset)
         return bring_up_to_date(
             commit_log,
@@ -269,7 +269,7 @@ class _Opening:
     def _agree_with_queues(
         self, topics: TopicConfigs, consumer_offsets: ConsumerOffsets, consume_queues: ConsumeQueueStore
     ) -> None:
-        """Topics that only their queues tell of get a config; no consumer stands beyond its queue's end."""
+        """Give settings to topics that only have queues; move offsets beyond a queue's end back to it."""
         queue_nums: dict[str, int] = {}
         for topic, queue_id in consume_queues.queues():
             queue_nums[topic] = max(queue_nums.get(topic, 0), queue_id + 1)
@@ -281,7 +281,7 @@ class _Opening:
             consumer_offsets.correct(consume_queues.next_queue_offset)
 
     def _created_queue_nums(self, topic: str) -> int:
-        """Queues that a topic of this name had when it came to be by itself, maybe just before a crash."""
+        """How many queues a topic of this name got if its first put created it, maybe just before a crash."""
         is_users = not (is_retry_topic(topic) or is_dead_letter_topic(topic) or is_system_topic(topic))
         is_created = is_users and self._context.config.auto_create_topic_enable
         return self._context.config.default_topic_queue_nums if is_created else 1

@@ -1,23 +1,23 @@
-"""Persistence of what is derived: in which order queues, keys, offsets and checkpoints reach the disk.
+"""Persistence of derived data: in which order queues, keys, offsets and checkpoints reach the disk.
 
-Nothing that points into the log is ever durable ahead of the log (promise 2), so each round goes
+Nothing that points into the log is ever durable ahead of the log (I6), so each round goes
 
     1  note how far the queues were dispatched
     2  sync the log          everything noted in 1 is durable in the log
     3  sync the queues       ... and in the queues
     4  sync the keys         each key index keeps its own cursor; the log comes before, again
-    5  checkpoint, queue names, recovery point     say what 2 and 3 made true; to a broker, what 4 did too
-    6  consumer offsets, delay offsets bounded by what 2 made true; topics and groups as they are
+    5  checkpoint, queue names, recovery point     say what 2 and 3 made durable; to a broker, 4 too
+    6  consumer offsets, delay offsets no further than 2 made durable; topics and groups as they are
 
-A crash between any two steps leaves the later files speaking of less than there is, never of more.
+A crash between any two steps leaves the later files behind what is durable, never ahead of it.
 
 Its periods are flush_interval_consume_queue (steps 1 to 5) and flush_consumer_offset_interval,
 flush_delay_offset_interval (step 6, each after a sync of the log). In the background step 3 is left out where
 it would take more than a tenth of the time (duty_cycle.py), because thousands of queues have new entries;
-step 5 then speaks of the queues as they were when it was last done. A step that fails is kept in the service
-that ran it and tried again; a failed sync of the log poisons the log (store/log/flusher.py). Before each
-round the lock is looked at: once it is lost the files may be another writer's (lock_watch.py).
-Threads: `_lock` lets one round run at a time; putters and readers are never waited for.
+step 5 then saves how far the queues were when they were last synced. The service that ran a step keeps its
+error and tries again; a failed sync of the log poisons the log (store/log/flusher.py). Each round first
+checks the lock: once it is lost the files may be another writer's (lock_watch.py).
+Threads: `_lock` lets one round run at a time; it waits for no put and no reader.
 """
 
 import threading
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 class Persistence:
-    """Writes down how far everything has come."""
+    """Makes derived data durable, and saves how far it is."""
 
     def __init__(
         self, parts: StoreParts, flusher: Flusher, delivery: DeliveryService, lock_watch: LockWatch
@@ -59,11 +59,11 @@ class Persistence:
         self.persist_delay_offsets()
 
     def flush_in_background(self) -> None:
-        """`flush_derived`, without the queues where their turn has not come. Raises as `flush_all`."""
+        """`flush_derived`, with the queues only when their duty cycle allows it. Raises as `flush_all`."""
         self.flush_derived(with_queues=self._queue_duty_cycle.is_due)
 
     def flush_derived(self, *, thoroughly: bool = False, with_queues: bool = True) -> None:
-        """Steps 1 to 5; keys as each index thinks right, or `thoroughly`. Raises as `flush_all`.
+        """Steps 1 to 5; keys when each index says that they are due, or `thoroughly`. Raises as `flush_all`.
 
         with_queues: False leaves out the sync of the queues, if they ever were synced before.
         """
@@ -86,7 +86,7 @@ class Persistence:
             parts.recovery_point.save(RecoveryPoint(log_offset, min(dispatched_offset, log_offset)))
 
     def _save_checkpoint(self, dispatched_offset: int, dispatched_timestamp: int) -> None:
-        """Where a broker has to begin after a kill: where the queues end, or the index files before them."""
+        """Save where a broker begins after a kill: at the end of the queues or index files, the earlier."""
         checkpoint, index_files = self._parts.checkpoint, self._parts.index_files
         log_timestamp = self._flusher.flushed_store_timestamp
         timestamp = min(dispatched_timestamp, log_timestamp) or checkpoint.checkpoint.logics_msg_timestamp
@@ -97,7 +97,7 @@ class Persistence:
         checkpoint.save(log_timestamp, timestamp, logics_physical_offset=offset)
 
     def advance_index_checkpoint(self, end_timestamp: int) -> None:
-        """Let a broker keep index files that end at this store time; the log is durable as far first."""
+        """Let a broker keep index files that end at this store time; sync the log first."""
         self._flusher.flush()
         self._parts.checkpoint.save(0, 0, end_timestamp)
 
@@ -116,7 +116,7 @@ class Persistence:
         )
 
     def cut(self, read: Callable[[], _T]) -> tuple[int, _T]:
-        """Step 6; the durable end of the log, and what `read` makes of state files that agree with it."""
+        """Do step 6; returns the durable end of the log, and what `read` returns for the files saved so."""
         self._lock_watch.check()
         with self._lock:
             log_offset = self._flusher.flush()

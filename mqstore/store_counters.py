@@ -3,8 +3,8 @@
 Names and keys are those of RocketMQ's BrokerStatsManager: TOPIC_PUT_NUMS is `topic_put_nums`, and what is
 counted for a group has the key `topic@group`. Nothing is written to disk.
 
-A put counts nothing. What was put is found afterwards in the entries of the queues as far as they are
-dispatched, by `count_puts`, which `stats` calls, and retention before it deletes entries. A get leaves one
+A put counts nothing. Puts are counted later from the dispatched entries of the queues, by `count_puts`,
+which `stats` calls, and retention before it deletes entries. A get leaves one
 tuple in a list, which is added up when it has become long.
 Each table has `_MOST_KEYS` keys at most; what comes later is counted under OTHERS.
 
@@ -24,7 +24,7 @@ from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 __all__ = ["OTHERS", "CounterTables", "StoreCounters"]
 
 OTHERS: Final = "*"
-"""The key of what has no key of its own, in a store with very many topics and groups."""
+"""The key of all that comes after a table is full, in a store with very many topics and groups."""
 
 _MOST_KEYS = 10_000
 _MOST_GETS_WAITING = 1_024
@@ -72,7 +72,7 @@ class StoreCounters:
         """Count the entries that have come since the last time."""
         with self._lock:
             queues = self._consume_queues.loaded()
-            # A topic that was deleted and comes again is another one.
+            # A topic that was deleted and created again is counted from its start.
             names = {(queue.topic, queue.queue_id) for queue in queues}
             self._counted = {name: end for name, end in self._counted.items() if name in names}
             for queue in queues:

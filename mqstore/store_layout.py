@@ -5,7 +5,7 @@
     <root>/index/<time of creation>                 keys                        index/index_file/
     <root>/config/topics.json, subscriptionGroup.json, consumerOffset.json, delayOffset.json (each with .bak)
     <root>/checkpoint, abort, lock                                              store/
-    <root>/unfinished-backup                        ours: not a whole backup    backup.py
+    <root>/unfinished-backup                        ours: an unfinished backup    backup.py
     <root>/mqstore/recovery-point                   ours: offsets               store/state/
     <root>/mqstore/settings                         ours: how it was written    directory_settings_file.py
     <root>/mqstore/queue-names                      ours: queues there were     index/queue/
@@ -55,7 +55,7 @@ class StoreLayout:
 
     @property
     def abort(self) -> Path:
-        """There while a writer is at work."""
+        """Exists while a writer has the store open, and after a crash."""
         return self.root / "abort"
 
     @property
@@ -65,7 +65,7 @@ class StoreLayout:
 
     @property
     def unfinished_backup(self) -> Path:
-        """There while a backup is being made in this directory, and in one that was cut short."""
+        """Exists while a backup is made in this directory, and after one that was killed."""
         return self.root / "unfinished-backup"
 
     @property
@@ -85,7 +85,7 @@ class StoreLayout:
 
     @property
     def queue_names(self) -> Path:
-        """Which consume queues there were."""
+        """Which consume queues had entries (the queue manifest)."""
         return self.own / "queue-names"
 
     @property
@@ -95,5 +95,5 @@ class StoreLayout:
 
     @property
     def index_point(self) -> Path:
-        """Where the index files are taken up again."""
+        """The durable state of the index files."""
         return self.own / "index-point"

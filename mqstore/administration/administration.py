@@ -11,7 +11,7 @@ The steps of deleting a topic, so that a crash between any two leaves a store th
 that it can be done again:
 
     1  settings gone           an opening gives a topic that has queues settings again
-    2  offsets gone            before the queues: one that outlived its queue would stand beyond what comes
+    2  offsets gone            before the queues: one that outlived its queue would be beyond its new end
     3  remembered as deleted   no record before this offset gets an entry any more, nor is one missed. Where a
                                crash has cut the log before it, the next opening takes the log's end
     4  queues gone             the next opening deletes what is left of them (queue_leftovers.py)
@@ -124,8 +124,8 @@ class Administration:
     def delete_expired_queues(self) -> list[tuple[str, int]]:
         """Delete the queues of which no message is in the log any more; returns (topic, queue id) of each.
 
-        The next message of such a queue is number 0, so groups that stood in it are set to 0: RocketMQ lets
-        them stand, and they miss what comes. Queues of system topics stay.
+        The next message of such a queue is number 0, so the offsets of its groups are set to 0: RocketMQ
+        leaves them, and the groups miss what comes. Queues of system topics stay.
         """
         with self._lock:
             candidates = [queue for queue in self._known_queues() if not is_system_topic(queue[0])]
@@ -160,7 +160,7 @@ class Administration:
     # -- groups and offsets ---------------------------------------------------------------------------
 
     def delete_group(self, group: str, *, clean_offset: bool) -> bool:
-        """Delete the group's settings, and its offsets if asked; False when there was nothing of it."""
+        """Delete the group's settings, and its offsets if asked; False when it had none of them."""
         with self._lock:
             found = self._parts.subscription_groups.remove(group) is not None
             if clean_offset and self._parts.consumer_offsets.delete(group=group):
@@ -191,7 +191,7 @@ class Administration:
         return moved
 
     def _within(self, topic: str, queue_id: int, offset: int) -> int:
-        """`offset`, if the queue has it, or ends there. Raises QueueIllegal."""
+        """`offset`, if it is an entry of the queue or its end. Raises QueueIllegal."""
         self._known_queues()
         queue = self._parts.consume_queues.find(topic, queue_id)
         least, end = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
@@ -215,7 +215,7 @@ class Administration:
 
 
 def _remember(file: DirectorySettingsFile, topic: str, end_offset: int, min_offset: int) -> None:
-    """Step 3; deletions of which no record is left are forgotten."""
+    """Step 3; deletions of topics without a record left are dropped from the file."""
     settings = file.settings
     assert settings is not None, "a writer that has not remembered its settings"
     deleted = {known: end for known, end in settings.deleted_topics.items() if end > min_offset}

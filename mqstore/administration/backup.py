@@ -1,25 +1,25 @@
 """Backup: a copy of a store that opens without damage, made beside its writer or by another process.
 
     1  derived     the points (recovery, names of queues, checkpoint), then queues, index files and keys,
-                   which have by then at least what the points speak of; and what else lies in the directory
-    2  the cut     the state files, and then the end of the log: a boundary of records that neither they nor
-                   anything of 1 stands beyond
+                   which then have at least what the points say; and what else is in the directory
+    2  the cut     the state files, and then the end of the log: a boundary of records. No offset in the
+                   state files or in 1 is beyond it
     3  the log     its segments, oldest first; the last one up to the cut, zeros behind
     4  durable     all is synced; the mark of an unfinished backup is deleted
-    5  opened      for writing and closed: what 1 lacks of the log is made again
-    6  named       the directory `TARGET.unfinished` gets its name
+    5  opened      for writing and closed: what 1 lacks of the log is dispatched again
+    6  named       the directory `TARGET.unfinished` is renamed to `TARGET`
 
 What is in the copy after 4 is what a crash at the cut could have left, so 5 is a recovery like any other, and
 a short one: it begins at the recovery point. All that was acknowledged before the call is there, in
 SYNC_FLUSH what is durable, in ASYNC_FLUSH what is written. Neither `lock` nor `abort` is copied.
 
-Retention goes on meanwhile. What is derived comes first, so that it lacks nothing of a segment that is
-copied. A segment that is gone before it was copied makes 2 be done again, and what was copied before it is
-given up: else a delayed message would be missing whose delivery lies behind the cut.
+Retention goes on meanwhile. Derived files are copied first, so that they lack nothing of a segment that
+is copied. When a segment is deleted before it was copied, step 2 is repeated and the segments copied before
+it are dropped: otherwise a delayed message whose delivery is behind the cut would be missing.
 
 A backup that is killed leaves `TARGET.unfinished` with the mark in it; no store opens there, and the next
 backup to the same target deletes it. Every byte is copied, and no block is shared with the source (reflink,
-hard link): the next write to a shared block of a file would need room that nobody has reserved, and a repair
+hard link): the next write to a shared block of a file would need room that is not reserved, and a repair
 of the source would change the copy.
 
 Threads: any; several backups of one store may be made at a time.
@@ -59,7 +59,7 @@ class BackupReport(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Up to where the log is copied, and the state files by their path, which do not speak of more."""
+    """Where the copied log ends, and the state files by their path, with no offset beyond it."""
 
     end_offset: int
     state_files: dict[Path, bytes]
@@ -69,14 +69,14 @@ class Source(NamedTuple):
     """What an open store does for its backup.
 
     path, segment_bytes: where the store lies, and how long its segments are.
-    settle: makes what is derived durable, as far as this process may. cut: makes a cut. copy_keys: copies the
+    make_derived_durable: as far as this process may. cut: makes a cut. copy_keys: copies the
     key index into a new directory. open_once: opens a copy, which recovers it, and closes it; returns its
     least and greatest offset, and the number of its segments.
     """
 
     path: Path
     segment_bytes: int
-    settle: Callable[[], None]
+    make_derived_durable: Callable[[], None]
     cut: Callable[[], Cut]
     copy_keys: Callable[[Path], None]
     open_once: Callable[[Path], tuple[int, int, int]]
@@ -88,11 +88,11 @@ def read_state_files(file_system: FileSystem, layout: StoreLayout) -> dict[Path,
 
 
 def _read_small_files(file_system: FileSystem, layout: StoreLayout, directory: Path) -> dict[Path, bytes]:
-    """The files of a directory, each of which is replaced as a whole."""
+    """The contents of a directory whose files are each replaced as a whole."""
     found = {}
     for entry in file_system.list(directory):
         if not entry.is_directory and not entry.name.endswith(TEMPORARY_SUFFIX):
-            # One that is replaced in this moment has its .bak.
+            # A file that is being replaced still has its .bak.
             with suppress_system_error(FileNotFoundError):
                 path = directory / entry.name
                 found[path.relative_to(layout.root)] = file_system.read(path)
@@ -136,7 +136,7 @@ def _refuse_unfit(file_system: FileSystem, root: Path, target: Path) -> None:
     try:
         if file_system.list(target):
             raise BackupRefused(target, "it is not empty")
-        # The backup takes its place in one step, which a mount point would not let it.
+        # The backup is renamed to this path in one step, which a mount point would prevent.
         file_system.delete_directory(target)
     except OSError as error:
         raise_foreign(error)
@@ -162,7 +162,7 @@ def _open_once(source: Source, unfinished: StoreLayout, file_system: FileSystem)
     """Recover the copy and close it; its least and greatest offset, and its number of segments."""
     offsets = source.open_once(unfinished.root)
     if file_system.exists(unfinished.abort):
-        # It was closed all the same, with the warning in the program's log that a full disk gets.
+        # It was closed all the same, with the logged warning of a full disk.
         raise StoreFull(unfinished.root, 0, "no room for what is derived from the log")
     file_system.delete(unfinished.lock)
     file_system.sync_directory(unfinished.root)
@@ -196,7 +196,7 @@ class _Copy:
 
     def run(self, store: Source) -> None:
         """All steps."""
-        store.settle()
+        store.make_derived_durable()
         points = _read_small_files(self._file_system, self._source, self._source.own)
         with suppress_system_error(FileNotFoundError):
             points[Path("checkpoint")] = self._file_system.read(self._source.checkpoint)
@@ -215,7 +215,7 @@ class _Copy:
     def _copy_log(self, make_cut: Callable[[], Cut]) -> Cut:
         """Copy the segments, with a new cut whenever retention took one that was not copied."""
         while True:
-            # Before the cut: none that the cut needs is missing among them.
+            # Before the cut: no segment that the cut needs is missing in it.
             starts = self._starts()
             cut = make_cut()
             starts |= self._starts()
@@ -230,7 +230,7 @@ class _Copy:
         return {int(entry.name) for entry in entries if entry.size_bytes}
 
     def _has(self, start: int, end_offset: int) -> bool:
-        """Copy a segment up to the cut, unless that was done; False when retention was quicker."""
+        """Copy a segment up to the cut, unless that was done; False when retention deleted it first."""
         length_bytes = min(end_offset - start, self._segment_bytes)
         if self._copied.get(start, 0) >= length_bytes:
             return True
@@ -241,7 +241,7 @@ class _Copy:
         return True
 
     def _forget_to(self, start: int) -> None:
-        """Delete the copies of a segment and of those before: in the log that goes on they are gone too."""
+        """Delete the copies of a segment and of those before it: retention has deleted them from the log."""
         self._sync()
         for copied in sorted(self._copied):
             if copied <= start:
@@ -249,7 +249,7 @@ class _Copy:
                 del self._copied[copied]
         self._file_system.delete(self._target.commit_log / f"{start:020d}")
 
-    # -- the rest --------------------------------------------------------------------------------------
+    # -- other files --------------------------------------------------------------------------------------
 
     def _write_small_files(self, contents: dict[Path, bytes]) -> None:
         for path, content in contents.items():
@@ -260,7 +260,7 @@ class _Copy:
             self.files += 1
 
     def _copy_directory(self, source: Path, target: Path) -> None:
-        """Copy what is copied neither with the log nor with the small files."""
+        """Copy the files that neither the log's copy nor the small files include."""
         self._make(target)
         # The newest first: what retention takes meanwhile leaves no hole in a row.
         for entry in reversed(self._file_system.list(source)):

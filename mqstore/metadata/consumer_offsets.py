@@ -1,13 +1,13 @@
 """The consumer offsets: which message of each queue a group consumes next.
 
 Kept in config/consumerOffset.json in RocketMQ's text, "topic@group" -> queue -> offset (page
-docs/format/state_files.md). It does not know how long a queue is, and takes the group's word for what
-it has consumed.
+docs/format/state_files.md). It does not know how long a queue is, and does not check what a group
+commits.
 
-Two values per queue: the one in memory is what the group said; the one on disk never stands beyond
-the flushed log, for a power cut would take the messages and leave the group waiting behind the end of
-its queue. So `persist` is handed the flushed length of each queue and writes the lower of both;
-memory keeps the real one. What is lost then is progress: those messages are consumed again.
+Two values per queue: the one in memory is what the group committed; the one on disk never exceeds
+the flushed log. Otherwise a power cut would take the messages and leave the group waiting behind the end
+of its queue. So `persist` gets the flushed length of each queue and writes the lower of both; memory
+keeps the committed one. After a crash those messages are consumed again.
 
 Threads: any; one lock guards the table, and `persist` writes outside of it, so that a commit never
 waits for the disk.
@@ -94,7 +94,7 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note that `group` consumes message `offset` of the queue next; a smaller one moves it back.
 
-        Ignored while a reset is pending. An unknown group or topic comes to be as at any other first use.
+        Ignored while a reset is pending. An unknown group or topic is created as at any other first use.
         Raises SubscriptionGroupNotExist, TopicNotExist, GroupIllegal, TopicIllegal, QueueIllegal,
         StoreReadOnly, StoreClosed.
         """
@@ -127,7 +127,7 @@ class ConsumerOffsets:
             self._put(key, queue_id, offset)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The pending reset, which hereby ends; None without one. A pull asks this first."""
+        """End the pending reset and return its offset; None without one. A pull asks this first."""
         with self._lock:
             return self._resets.get(topic + _SEPARATOR + group, {}).pop(queue_id, None)
 
@@ -136,7 +136,7 @@ class ConsumerOffsets:
     ) -> list[ConsumerOffset]:
         """Forget the offsets of a group, of a topic, or of one queue; None stands for all. Returns them.
 
-        Who asks for one then starts as a new group does. Pending resets go as well. Raises StoreReadOnly,
+        The group then starts as a new one does. Pending resets are deleted as well. Raises StoreReadOnly,
         StoreClosed.
         """
         if self._read_only:
@@ -160,14 +160,14 @@ class ConsumerOffsets:
         return gone
 
     def move(self, row: ConsumerOffset) -> None:
-        """`reset` of a group and topic that need not have settings any more."""
+        """`reset` of a group and topic that may have no settings any more."""
         key = row.topic + _SEPARATOR + row.group
         with self._lock:
             self._resets.setdefault(key, {})[row.queue_id] = row.offset
             self._put(key, row.queue_id, row.offset)
 
     def correct(self, length: Callable[[str, int], int]) -> list[ConsumerOffset]:
-        """Move every offset that stands beyond the end of its queue back to the end; for after recovery.
+        """Move every offset beyond the end of its queue back to the end; called after recovery.
 
         `length(topic, queue_id)` is the queue's number of entries. Returns the rows as they were.
         """
@@ -186,7 +186,7 @@ class ConsumerOffsets:
         return not self._read_only and self._file.save_snapshot(lambda: self._encode(durable_bound))
 
     def refuse(self, reason: Callable[[], StoreError]) -> None:
-        """From now on write nothing more: `commit`, `reset` and `persist` raise what `reason` makes."""
+        """Write nothing more: `commit`, `reset` and `persist` raise the error that `reason` makes."""
         self._file.refuse(reason)
 
     def _checked(self, group: str, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
@@ -249,7 +249,7 @@ class ConsumerOffsets:
 
 
 def _whole_number(name: str, value: object) -> int:
-    """`value` as an int, where it is a whole number of whatever type (numpy's, say), but no truth value."""
+    """`value` as an int, if it is a whole number of any type (numpy's, say) and no bool."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def _whole_number(name: str, value: object) -> int:
 
 
 def _topics_by_group(table: dict[str, dict[int, int]]) -> dict[str, list[str]]:
-    """What RocketMQ keeps beside the offsets, and ignores when it reads them."""
+    """RocketMQ saves it with the offsets, and ignores it when it reads them."""
     topics: dict[str, list[str]] = {}
     for key in table:
         topic, _, group = key.partition(_SEPARATOR)

@@ -1,8 +1,8 @@
 """The permission to pull: whether a group may read a queue of a topic.
 
-RocketMQ's rules in its order (PullMessageProcessor): the group is there, and `consume_enable`; the topic may
-be read; the queue is one of those to read. A topic without settings asks for none: after a crash that took
-them, its messages are read on. Whether there are messages is for index/pull/message_reader.py to say.
+RocketMQ's rules in its order (PullMessageProcessor): the group exists and has `consume_enable`; the topic may
+be read; the queue is one of those to read. A topic without settings is not checked: after a crash that took
+its settings, its messages can still be read. Which messages there are: index/pull/message_reader.py.
 Threads: any; no lock is taken.
 """
 
@@ -19,9 +19,8 @@ def refuse_pull(
 ) -> None:
     """Raise TopicNotSupported, SubscriptionGroupNotExist, ConsumeNotEnabled, NoPermission or QueueIllegal.
 
-    Or return, when none applies.
-
-    That one may apply, `groups.closed_groups` and `topics.queues_to_read` tell much sooner.
+    Returns when no rule forbids the pull. `groups.closed_groups` and `topics.queues_to_read` are the quick
+    test whether this has to be called at all.
     """
     refuse_without_queues(topics, topic)
     settings = groups.get(group)
@@ -39,7 +38,7 @@ def refuse_pull(
 
 
 def refuse_without_queues(topics: TopicConfigs, topic: str) -> None:
-    """Raise TopicNotSupported for a topic whose queues a broker keeps; a reader is told so too."""
+    """Raise TopicNotSupported for a topic whose queues a broker keeps; a read-only store refuses it too."""
     config = topics.get(topic)
     if config is not None and has_queues_of_brokers(config.attributes):
         raise TopicNotSupported(topic, "queue.type", config.attributes["queue.type"])

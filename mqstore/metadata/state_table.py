@@ -52,7 +52,7 @@ class StateTable(Generic[RecordT]):
         self._other_fields: dict[str, Any] = {}
         self._data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.lookup: Callable[[str], RecordT | None] = self._table.get
-        """`get` without a call in between: the table's own dict.get, for hot paths."""
+        """`get` as the table's own dict.get, one call less: for hot paths."""
 
     def load(self) -> None:
         """Read the file, once, before anything else. Raises StateFileCorrupt; then nothing has changed."""
@@ -92,7 +92,7 @@ class StateTable(Generic[RecordT]):
         return record
 
     def remove(self, name: str) -> RecordT | None:
-        """Take what is under `name` out, durably; returns it, or None when there was nothing.
+        """Delete the record under `name`, durably; returns it, or None when there was none.
 
         Raises as `replace`; nothing changed then.
         """
@@ -116,11 +116,11 @@ class StateTable(Generic[RecordT]):
         return not self._read_only and self._file.save_snapshot(self._encode)
 
     def refuse(self, reason: Callable[[], StoreError]) -> None:
-        """From now on write nothing more: `replace` and `persist` raise what `reason` makes."""
+        """Write nothing more: `replace` and `persist` raise the error that `reason` makes."""
         self._file.refuse(reason)
 
     def _set(self, name: str, record: RecordT | None) -> None:
-        """Every change of the table, under the lock. Who keeps something beside it overrides this."""
+        """Change the table, under the lock. A subclass that keeps data derived from it overrides this."""
         if record is None:
             del self._table[name]
         else:

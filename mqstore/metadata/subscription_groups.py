@@ -1,10 +1,10 @@
 """The consumer groups: how often each retries, and into how many retry queues.
 
 Kept in config/subscriptionGroup.json in RocketMQ's text (page docs/format/state_files.md). How far a
-group has consumed is in consumer_offsets.py; who is consuming just now is not kept at all.
+group has consumed is in consumer_offsets.py; which consumers are connected is not kept at all.
 
 Threads: any; lookups take no lock (state_table.py).
-Durability: `create` is durable on return; a group that came to be at its first use (`find`) is durable
+Durability: `create` is durable on return; a group that its first use created (`find`) is durable
 after the next `persist`.
 Source: docs/spec/schedule_and_retry.md section 7; SubscriptionGroupConfig and SubscriptionGroupManager.
 """
@@ -41,7 +41,7 @@ class SubscriptionGroupConfig(StateRecord, frozen=True, kw_only=True):
     consume_timeout_minute: int = 15
     group_name: str = ""
     group_retry_policy: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
-    """For a broker's proxy; send-back goes by the delay levels instead. Kept as found."""
+    """For a broker's proxy; send-back uses the delay levels instead. Kept as found."""
     group_sys_flag: int = 0
     notify_consumer_ids_changed_enable: bool = True
     retry_max_times: int = 16
@@ -84,7 +84,7 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
         return self._closed_groups if self._auto_create_subscription_group else _AllButOpen(self)
 
     def may_consume(self, group: str) -> bool:
-        """Whether a group may consume: its `consume_enable`; one that is not there, if it may come to be."""
+        """Whether a group may consume: its `consume_enable`; a missing one, if it may be created."""
         config = self.get(group)
         if config is not None:
             return config.consume_enable
@@ -110,7 +110,7 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
         return self.add(group, SubscriptionGroupConfig(group_name=group))
 
     def refuse_unknown(self, group: str) -> None:
-        """Raise SubscriptionGroupNotExist where a group that is not there may not come to be."""
+        """Raise SubscriptionGroupNotExist where a missing group may not be created."""
         if not (self._auto_create_subscription_group or topic_names.is_system_group(group)):
             raise SubscriptionGroupNotExist(group)
 

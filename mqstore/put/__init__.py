@@ -1,1 +1,1 @@
-"""The put path: one message, a list, columns; and who is told that messages arrived."""
+"""The put path: one message, a list, columns; and the announcement of messages that arrived."""

@@ -1,11 +1,12 @@
-"""Arrivals: tells those who wait for messages that some came.
+"""Arrivals: wakes threads that wait for messages, and calls listeners.
 
 Two ways: a thread that waits in `wait` until a condition of its own holds, and listeners that are called
 with an `Arrival` for each message that has a place in a queue, once it can be got: by the thread whose put
 made it visible, or, when that put did not wait for the disk, by the one that synced.
 A listener must be quick; what it raises is kept in `error` and never fails the put.
-Threads: any. Costs a put nothing but one test while nobody waits or listens. An announcement takes no lock,
-so an interrupt (Ctrl-C) in its midst holds up nobody else's put. (Behind an interrupted wait, one does.)
+Threads: any. While no thread waits and no listener is there, a put only tests a flag. An announcement takes
+no lock, so an interrupt (Ctrl-C) in it blocks no other put. (The announcement after an interrupted wait
+takes one.)
 Source: MessageArrivingListener, NotifyMessageArrivingListener.
 """
 
@@ -28,8 +29,8 @@ __all__ = ["Arrival", "ArrivalListener", "Arrivals"]
 class Arrival(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A message that has arrived in a queue and can be got.
 
-    Where it is, and what a broker asks to decide whom to wake; nothing is read before it is asked for.
-    The message lends a view of the log: copy what is to be kept long.
+    Where it is, and what a broker needs to decide which consumer to wake; fields are read on access.
+    The message is a view of the mapped log: copy what is to be kept long.
     """
 
     message: StoredMessage
@@ -46,7 +47,7 @@ class Arrival(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def next_offset(self) -> int:
-        """The queue offset behind the message: how long the queue is by now, at least."""
+        """The queue offset after the message: the queue is at least that long."""
         return self.message.queue_offset + 1
 
     @property
@@ -86,16 +87,16 @@ class Arrivals:
     """The waiting threads and the listeners of one store."""
 
     def __init__(self, log: _Log, flusher: _Flusher) -> None:
-        """log: where announced messages lie. flusher: knows when they can be got."""
+        """log: holds the announced messages. flusher: says when they can be got."""
         self._log = log
         self._flusher = flusher
-        # Whether anyone wants to know; read without a lock by every put.
+        # Whether a thread waits or a listener is there; every put reads it without a lock.
         self.wanted = False
         self.error: Exception | None = None
         self._closed = False
         # Held to replace one of the next two, which are read without it. Re-entrant for a handler's put.
         self._lock = threading.RLock()
-        # Weak: an interrupt may keep a thread from taking its event back.
+        # Weak: an interrupt may keep a thread from removing its event.
         self._events: tuple[weakref.ref[AutoResetEvent], ...] = ()
         self._listeners: tuple[ArrivalListener, ...] = ()
 
@@ -106,10 +107,10 @@ class Arrivals:
             self.wanted = True
 
     def announce(self, physical_offsets: Iterable[int], end_offset: int) -> None:
-        """Say that messages were appended at these places, once the log can be read up to `end_offset`."""
-        self._flusher.when_visible(end_offset, lambda: self._tell(physical_offsets))
+        """Announce messages at these offsets once the log can be read up to `end_offset`."""
+        self._flusher.when_visible(end_offset, lambda: self._announce_now(physical_offsets))
 
-    def _tell(self, physical_offsets: Iterable[int]) -> None:
+    def _announce_now(self, physical_offsets: Iterable[int]) -> None:
         listeners = self._listeners
         for physical_offset in physical_offsets if listeners else ():
             message = self._log.look_message_by_offset(physical_offset)
@@ -127,7 +128,7 @@ class Arrivals:
             self.error = error
 
     def wait(self, arrived: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until `arrived()` holds, asked anew after each arrival; False when time is up or closed."""
+        """Wait until `arrived()` holds, asked again after each arrival; False when time is up or closed."""
         deadline_s = time.monotonic() + timeout_ms / 1000
         event = AutoResetEvent()
         with self._lock:
@@ -135,7 +136,7 @@ class Arrivals:
             self.wanted = True
         try:
             while not arrived():
-                # Not long: another process's puts, and one that was under way here, are not announced.
+                # Briefly: puts of another process, and one that was under way here, are not announced.
                 remaining_s = min(deadline_s - time.monotonic(), _LONGEST_SLEEP_S)
                 if remaining_s <= 0 or self._closed:
                     return False
@@ -145,7 +146,7 @@ class Arrivals:
             self._forget(event)
 
     def close(self) -> None:
-        """Let all waiting threads go."""
+        """End all waits."""
         self._closed = True
         self._ring()
 
@@ -158,11 +159,11 @@ class Arrivals:
             else:
                 event.set()
         if not events and not self._listeners:
-            # An interrupt came before this was noted.
+            # An interrupt had prevented the update of `wanted`.
             self._forget(None)
 
     def _forget(self, event: AutoResetEvent | None) -> None:
-        """Forget the event of a thread that does not wait any more, and those of threads that are gone."""
+        """Remove the event of a thread that no longer waits, and those of threads that are gone."""
         with self._lock:
             self._events = tuple([known for known in self._events if known() not in (None, event)])
             self.wanted = bool(self._events or self._listeners)

@@ -33,7 +33,7 @@ __all__ = ["ColumnsPath", "StoredRows"]
 
 
 class StoredRows(NamedTuple):
-    """What became of rows that were put."""
+    """Where rows were appended, and whether they are durable."""
 
     status: PutMessageStatus
     appended: AppendedBlock
@@ -70,12 +70,12 @@ class ColumnsPath:
         )
 
     def encode(self, columns: MessageColumns) -> RecordBlock:
-        """The records to store: all that can refuse a row, but for a topic that may not be created."""
+        """The records to store. Every check is made here but one: whether a missing topic may be created."""
         columns = self._with_queues(columns)
         return self._encoder.encode(rewrite(columns, self._delay_levels))
 
     def store(self, columns: MessageColumns, block: RecordBlock) -> StoredRows:
-        """Store what was made of `columns`. Of the block, only the places are good for anything then."""
+        """Store the block made from `columns`. Its buffers are reused; only its offsets remain valid."""
         for name in columns.topics:
             if self._topics.lookup(name) is None:
                 self._topics.find(name)
@@ -84,7 +84,7 @@ class ColumnsPath:
         return stored
 
     def append(self, block: RecordBlock) -> StoredRows:
-        """Append records whose topics are there, wait for the disk, and tell those who wait for messages."""
+        """Append records whose topics exist, wait for the disk, and announce the messages."""
         appended = self._commit_log.append_block(block)
         status = PutMessageStatus.PUT_OK
         if self._is_sync_flush and len(block) and not self._flusher.wait_for(appended.end_offset):
@@ -117,7 +117,7 @@ class ColumnsPath:
         return columns
 
     def _refuse_dead_letters(self, columns: MessageColumns, topic: str) -> None:
-        """Raise where messages to a retry topic might be dead letters: single puts tell which."""
+        """Raise where messages to a retry topic might be dead letters: only single puts decide that."""
         group = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         settings = self._groups.get(group)
         if settings is None:

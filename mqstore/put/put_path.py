@@ -3,13 +3,13 @@
     route (topic, queue, permission, dead letter) -> delay rewrite -> encode
         -> append -> wait for the disk -> announce
 
-Everything that can refuse the message comes before the append, and a topic is created by itself only after
-all other checks have passed, so that a refused message leaves nothing behind.
+Every check comes before the append, and a missing topic is created only after all other checks have passed,
+so a refused message leaves nothing behind.
 
-The store's own puts (deliveries, copies sent back) come in by `put_internal`, past the checks that keep
-producers away from the store's own topics, but they wait for the disk like any other.
+The store's own puts (deliveries, copies sent back) use `put_internal`. It skips the checks that keep
+producers away from system topics, and waits for the disk like any other put.
 Threads: any. Durability: in SYNC_FLUSH a result with PUT_OK means fdatasync has returned; in ASYNC_FLUSH its
-`flushed_offset` tells how far the disk was.
+`flushed_offset` says how far the log was durable.
 """
 
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ class PutPath:
         return DurableFuture(self._flusher, end_offset, result)
 
     def put_internal(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Store messages of the store's own, all or none; their topics are created where missing."""
+        """Store the store's own messages, all or none; missing topics are created."""
         encoded = [self._encode(message, is_own=True) for message in messages]
         for message in messages:
             config = self._lookup(message.topic)
@@ -114,9 +114,9 @@ class PutPath:
         return self._put_encoded(encoded)
 
     def put_restored_block(self, block: RecordBlock) -> int | None:
-        """Store delivered copies, all or none; where they end.
+        """Store delivered copies, all or none; returns where they end.
 
-        None when a topic is not there, or when there is more to ask about it (PutBlock).
+        None, and nothing stored, when a topic is missing or has unsupported attributes (PutBlock).
         """
         configs = [self._lookup(topic) for topic, _ in block.queues]
         if any(config is None or unsupported(config.attributes) for config in configs):
@@ -124,7 +124,7 @@ class PutPath:
         return self._columns.append(block).appended.end_offset
 
     def put_rewritten(self, message: Message) -> PutMessageResult:
-        """Store one message of the store's own after the delay rewrite: a copy that was sent back."""
+        """Store one of the store's own messages after the delay rewrite: a copy that was sent back."""
         return self.put_internal([rewrite(message, self._delay_levels)])[0]
 
     # -- steps ----------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class PutPath:
             raise
 
     def _prepare_slowly(self, message: Message, *, creates_topic: bool) -> EncodedMessage:
-        """The path of a topic's first message, and of what has no queue, is a retry, or is refused."""
+        """For a topic's first message, one without a valid queue, a retry, or one that is refused."""
         topic = message.topic
         config = self._lookup(topic)
         message = self._with_queue(message, config)
@@ -171,7 +171,7 @@ class PutPath:
         return encoded
 
     def _divert(self, message: Message) -> Message:
-        """A message to a group's retry topic, or the dead letter that it has become."""
+        """The message to a group's retry topic, or the dead letter if the group has no tries left."""
         group = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         settings = self._groups.get(group)
         if settings is None:
@@ -180,14 +180,14 @@ class PutPath:
         return divert_exhausted_retry(message, settings.retry_max_times)
 
     def _create_topics(self, topic: str, encoded: EncodedMessage) -> None:
-        """Create what is missing for a message that may be stored: its topic, and that of its dead letter."""
+        """Create the missing topic of a message that passed all checks, and that of its dead letter."""
         if self._lookup(topic) is None:
             self._topics.find(topic)
         if is_retry_topic(topic) and is_dead_letter_topic(encoded.topic):
             self._topics.ensure(encoded.topic, 1)
 
     def _with_queue(self, message: Message, config: TopicConfig | None) -> Message:
-        """The message, with a queue to write to, chosen at random, where it leaves that to the store."""
+        """The message; a negative queue_id is replaced by a random queue to write to."""
         if type(message.queue_id) is not int or message.queue_id >= 0:
             return message
         queue_nums = (
@@ -198,14 +198,14 @@ class PutPath:
         return msgspec.structs.replace(message, queue_id=self._choice.randrange(queue_nums))
 
     def _put_in_bulk(self, messages: list[Message]) -> PutMessageResults | None:
-        """Store messages by the compiled loops; None, and nothing stored, when one is out of the ordinary."""
+        """Store messages by the compiled loops; None, and nothing stored, when one needs the single path."""
         try:
             columns = columns_of_messages(messages)
             if columns is None:
                 return None
             block = self._columns.encode(columns)
         except (MessageIllegal, NoPermission, TopicNotSupported, TypeError, ValueError, OverflowError):
-            # What is illegal is said by the way that takes them one by one.
+            # The single path raises the error that names the message.
             return None
         status, appended, flushed_offset = self._columns.store(columns, block)
         return PutMessageResults(
@@ -252,5 +252,5 @@ class PutPath:
 def _acknowledged(
     appended: PutMessageResult, status: PutMessageStatus, flushed_offset: int
 ) -> PutMessageResult:
-    """What was appended, with what has become of it since."""
+    """The result of an append, with its status and how far the log is durable now."""
     return msgspec.structs.replace(appended, status=status, flushed_offset=flushed_offset)

@@ -1,16 +1,16 @@
-"""The settings of a store directory: those that are named, then what it remembers, then what its files tell.
+"""The settings of a store directory: those that are named, then those remembered, then those its files show.
 
     setting                     not named                                named otherwise than it was
     lengths of log and queues   as remembered, else as most files are    refused where files are mapped
-    slots, entries of index/    as remembered, else as found in them     the files' own are gone on with
+    slots, entries of index/    as remembered, else as found in them     the files' own stay in force
     max_message_size            as remembered                            holds; the largest is remembered
     key_index                   as remembered                            a writer changes; a reader is refused
     message_delay_level         as remembered, else as waiting           a writer changes, from the log's end
-                                messages tell                            on; a reader warns; a tool is refused
+                                messages show                            on; a reader warns; a tool is refused
 
 and RocketMQ's default where none of these answers. Files win over what is remembered: a length that no file
-has is refused, and never written on with. Damaged files are outvoted by the others. Nothing is changed here
-(opening.py remembers).
+has is refused, so no file of that length is added. The most frequent length counts, so a few damaged files do
+not matter. Nothing is changed here (opening.py saves the settings).
 """
 
 import dataclasses
@@ -55,17 +55,17 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 Role = Literal["writer", "reader", "tool"]
-"""Who asks: MessageStore for writing, for reading only, or verify, repair and rebuild."""
+"""The caller: MessageStore for writing, for reading only, or verify, repair and rebuild."""
 
 _LOG_SIZE, _QUEUE_SIZE = "mapped_file_size_commit_log", "mapped_file_size_consume_queue"
 
-# So many queue files are looked at; there may be thousands. Fewer where only one has to be as remembered.
+# Queue files examined; there may be thousands. Fewer suffice where only one has to be as remembered.
 _SAMPLE = 1_000
 _SMALL_SAMPLE = 32
 
 
 class DirectoryConfig(NamedTuple):
-    """config: what is in force; nothing in it is unnamed.
+    """config: the settings in force, all of them named.
 
     delays: the tables of delays by which the entries that are there were made. max_message_size: the largest
     that any of them was put with. deleted: the topics whose records have no entries any more.
@@ -77,7 +77,7 @@ class DirectoryConfig(NamedTuple):
     deleted: DeletedTopics
 
     def to_remember(self) -> DirectorySettings:
-        """What the directory has to remember of it."""
+        """What `mqstore/settings` saves of it."""
         config = self.config
         return DirectorySettings(
             mapped_file_size_commit_log=config.mapped_file_size_commit_log,
@@ -98,12 +98,12 @@ def config_in_force(
     remembered: DirectorySettings | None,
     role: Role,
 ) -> DirectoryConfig:
-    """What `config` comes to in this directory. Raises ConfigIllegal and its leaves."""
+    """The settings in force in this directory when `config` is named. Raises ConfigIllegal and its leaves."""
     return _Answers(file_system, layout, config, remembered, role).give()
 
 
 def tool_config(file_system: FileSystem, root: Path, config: StoreConfig | None = None) -> DirectoryConfig:
-    """For a tool that looks at a directory; settings that can be read no more count as not remembered.
+    """For a tool that inspects a directory; settings that cannot be read count as not remembered.
 
     Raises SettingContradicted, UnknownVersion.
     """
@@ -116,7 +116,7 @@ def tool_config(file_system: FileSystem, root: Path, config: StoreConfig | None 
 
 
 def remember(file_system: FileSystem, layout: StoreLayout, directory: DirectoryConfig) -> None:
-    """For a repair or a rebuild, before it deletes what the settings were found in. Raises StoreFull."""
+    """Save the settings before a repair or rebuild deletes the files that show them. Raises StoreFull."""
     file = DirectorySettingsFile(file_system, layout.settings)
     try:
         file.load()
@@ -144,8 +144,8 @@ class _Answers:
 
     def give(self) -> DirectoryConfig:
         """All of them."""
-        is_told = self._remembered is not None and self._role != "tool"
-        files = _row_files(self._file_system, self._layout, _SMALL_SAMPLE if is_told else _SAMPLE)
+        is_remembered = self._remembered is not None and self._role != "tool"
+        files = _row_files(self._file_system, self._layout, _SMALL_SAMPLE if is_remembered else _SAMPLE)
         known: dict[str, Any] = {
             **{key: self._size(key, row) for key, row in files.items()},
             "key_index": self._key_index(),
@@ -198,7 +198,7 @@ class _Answers:
         )
 
     def _index_sizes(self) -> dict[str, int]:
-        """Slots and entries of a file in index/; a store that opens finds those of its files itself."""
+        """Slots and entries of a file in index/; an opening finds those of existing files itself."""
         keys = ("max_hash_slot_num", "max_index_num")
         sizes = {
             key: int(getattr(self._config, key)) if self._config.names(key) else int(self._otherwise(key))

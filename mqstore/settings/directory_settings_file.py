@@ -1,8 +1,8 @@
-"""The file `mqstore/settings`: how the directory was written, so that nobody has to name it again.
+"""The file `mqstore/settings`: how the directory was written, so that no caller has to name it again.
 
 A writer saves it when it opens the store, before the first byte that depends on it; readers and tools read it
 and never change it. It cannot be derived from the log: it is replaced as the state files are, with a `.bak`,
-and one that can be read no more is an error (store/state/state_file.py). A missing one is the directory of a
+and a file that cannot be read is an error (store/state/state_file.py). It is missing in the directory of a
 broker, or of an older mqstore.
 Durability: when `save` returns. Threads: the one that opens the store.
 """
@@ -42,12 +42,12 @@ class DirectorySettingsFile:
         self.settings = settings
 
     def forget(self) -> None:
-        """Delete a file that can be read no more, and its .bak, durably; `load` then finds none."""
+        """Delete a file that cannot be read, and its .bak, durably; `load` then finds none."""
         self.file.delete()
         self.load()
 
     def decode(self, data: bytes) -> DirectorySettings:
-        """ValueError for bytes that are no settings, or such as no store can have. Raises UnknownVersion."""
+        """Raises ValueError for bytes that are no settings or illegal ones, and UnknownVersion."""
         settings = decode_settings(data)
         if isinstance(settings, int):
             raise UnknownVersion(self.file.path, VERSION, settings)

@@ -1,9 +1,9 @@
-"""The delays that waiting messages tell: a table of delay levels read off the queues of a directory.
+"""The delays of waiting messages: a table of delay levels derived from the queues of a directory.
 
 The entry of a delayed message holds the time at which it is due, and its record the time at which it was
-stored: what lies between is its level's delay, by the table of whoever wrote it. Needed for a directory that
-remembers none (directory_settings_file.py). The newest entries of each level are asked, and damaged ones
-outvoted. Nothing is changed.
+stored: the difference is its level's delay, by the table of its writer. Needed for a directory that
+remembers none (directory_settings_file.py). The newest entries of each level are read, and the most frequent
+delay counts, so damaged ones do not matter. Nothing is changed.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from mqstore.store_layout import StoreLayout
 
 __all__ = ["levels_of_waiting"]
 
-# So many entries are asked at the end of each level's queue, of so many levels at most.
+# Entries read at the end of each level's queue, and levels read at most.
 _SAMPLE = 16
 _MAX_LEVEL = 1_000
 _SECOND_MS = 1_000
@@ -56,7 +56,7 @@ def levels_of_waiting(
 def _delays_ms(
     file_system: FileSystem, commit_log: Path, segment_bytes: int, entries: QueueEntries
 ) -> Iterator[int]:
-    """How long each of the newest entries waits, of those that can be compared with their record."""
+    """The delay of each of the newest entries that can be compared with its record."""
     end_offset = entries.end_offset(entries.min_offset)
     first = max(entries.min_offset, end_offset - _SAMPLE)
     for row in entries.read(first, end_offset - first):
