@@ -1,22 +1,16 @@
 """RocketMQ's index files as a key index: so that a broker finds messages by key in a directory of ours.
 
-A broker that opens the directory goes on in the same files; the bytes are those that it would have written
+A broker that opens the directory continues in the same files; the bytes are those that it would have written
 behind the same log (docs/format/index_file.md). Answers are exact all the same: every hit is compared with
-its record, and no file is passed over because of its time range, as clocks step back.
+its record, and no file is skipped because of its time range, since clocks step back.
 
-Rebuilt from the commit log: delete `index/`, and the next open begins at the first record. Where they are
-taken up again, whoever wrote them and however that ended, is for index_file_recovery.py to say.
+Rebuilt from the commit log: delete `index/`, and the next open begins at the first record. What an opening
+keeps of existing files: index_file_recovery.py. A reader takes what the files do not hold from the log into
+its memory, and changes nothing.
 
-What a broker keeps after a kill (IndexService#load) is a file that ends no later than its checkpoint's
-indexMsgTimestamp; it puts in again what it dispatches again. So before a header says where a file ends,
-`advance_checkpoint` raises that time, and `durable_to` says from where on a broker has to dispatch.
-
-A reader takes what the files do not hold from the log into its memory, and changes nothing.
 It does not lay out a file (index_file.py), name it or delete it (index_file_list.py).
-Threads: `_lock` orders those who absorb, flush and cut; a query holds it only to find its chains.
-Durability: what was absorbed before `flush` or `close` returned; a full file is before the next begins. A
-sync that failed may have lost what later ones cannot bring back: nothing is called durable any more until the
-index is opened again, which goes back to the last point. What is there is found all the while.
+Threads: `_lock` orders absorbing, flushing and cutting; a query holds it only to find its chains.
+Durability: what was absorbed before `flush` or `close` returned; a full file, before the next one begins.
 """
 
 import threading
@@ -81,9 +75,10 @@ class IndexFileKeyIndex:
         self._read_only = read_only
         self._with_tags = with_tags
         self._lock = threading.Lock()
-        # Store time up to which a broker may take the files for durable: its checkpoint.indexMsgTimestamp.
+        # Store time up to which a broker may trust the files: its checkpoint.indexMsgTimestamp. After a kill
+        # it keeps a file that ends no later (IndexService#load), and inserts again what it dispatches again.
         self.flushed_timestamp = index_msg_timestamp
-        # Called before a file is made to end later: makes that time durable, and the log up to now.
+        # Called before a header on disk ends later: makes that time durable, and the log up to now.
         self.advance_checkpoint: Callable[[int], None] = _advance_nothing
         # All of these under _lock.
         self._row = IndexFileList(file_system, directory, size, read_only=read_only)
@@ -105,20 +100,24 @@ class IndexFileKeyIndex:
             self._apply_cut()
 
     def _apply_cut(self) -> None:
-        """Let the disk follow what was cut in memory: the point first, so that it never claims too much."""
+        """Cut the files on disk as in memory: the point first, so that it never claims too much."""
         self._point_file.save(self._point())
         with self._remember_failure():
             self._row.make_disk_follow()
 
     @contextmanager
     def _remember_failure(self) -> Iterator[None]:
-        """For a sync of the files: one that fails is the last that was tried. Raises OSError."""
+        """Guard a sync of the files: after one that failed, raise that error and try no more.
+
+        A failed sync may have lost what later ones cannot bring back. Nothing is called durable until the
+        index is opened again, which goes back to the last point; what the files hold is found meanwhile.
+        """
         if self._failure is not None:
             raise self._failure
         try:
             yield
         except OSError as error:
-            # Kept before anything is called: Ctrl-C strikes at a call.
+            # Kept before any call: Ctrl-C is raised at a call.
             self._failure = error
             if is_foreign(error):
                 self._failure = None
@@ -126,7 +125,7 @@ class IndexFileKeyIndex:
 
     @contextmanager
     def _typed_errors(self) -> Iterator[None]:
-        """For callers, who may be readers and did not ask for a disk: StorePoisoned instead of OSError."""
+        """Raise StorePoisoned instead of OSError, for callers that may be readers."""
         try:
             yield
         except OSError as error:
@@ -162,7 +161,7 @@ class IndexFileKeyIndex:
                     if used and offset + used > self._reached.offset:
                         self._reached = Reached(offset + used, 0, offset + last_at, last_timestamp)
                 except BaseException:
-                    # A full disk at the roll, or Ctrl-C: some of it may have been inserted.
+                    # A full disk at the roll, or Ctrl-C: some rows may have been inserted.
                     self._reached = self._recovery.reached_from(self._reached)
                     raise
                 consumed += used
@@ -173,7 +172,7 @@ class IndexFileKeyIndex:
             return consumed
 
     def _take(self, rows: Rows) -> None:
-        """Insert what is not there yet. Raises StoreFull; then some of it may have been inserted."""
+        """Insert the rows that are new. Raises StoreFull; then some of them may have been inserted."""
         offset, rows_done, *_ = self._reached
         if len(rows) and rows[0, _PHYSICAL_OFFSET] < offset:
             rows = rows[rows[:, _PHYSICAL_OFFSET] >= offset]
@@ -204,9 +203,9 @@ class IndexFileKeyIndex:
                 self._flush()
 
     def flush_if_due(self) -> None:
-        """As `flush`, if that much has gathered that taking it in again after a crash would be long.
+        """As `flush`, if taking in again what is not durable would be long after a crash.
 
-        A round of it writes 20 MB of slots, so it is not done every second. Raises as `flush`.
+        A flush writes 20 MB of slots, so it is not done every second. Raises as `flush`.
         """
         saved = self._point_file.point
         saved_offset = saved.dispatched_offset if saved is not None else 0
@@ -230,12 +229,12 @@ class IndexFileKeyIndex:
     def durable_to(self) -> tuple[int, int]:
         """Physical offset and store time up to which the files are durable; (1, 1): nothing is known to be.
 
-        Of a log without keys too. Of the records behind that offset none was stored before that time.
+        Defined for a log without keys, too. No record behind that offset has an earlier store time.
         """
         point = self._point_file.point
         if point is None:
             return 1, 1
-        # (Without an anchor: not later than what the files end with.)
+        # Without an anchor: no later than the files end.
         timestamp = max(point.anchor_store_timestamp, 0) or point.header.end_timestamp_ms
         return max(1, point.dispatched_offset), max(1, timestamp)
 
@@ -264,7 +263,7 @@ class IndexFileKeyIndex:
         return found[::-1]
 
     def _newest_offsets(self, code: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Offsets of the records that may have this hash, descending; one may come more than once."""
+        """Offsets of the records that may have this hash, descending; one may be repeated."""
         with self._lock:
             self._check_open()
             tail = self._tail[::-1]
@@ -305,8 +304,8 @@ class IndexFileKeyIndex:
                 return
             try:
                 if not self._read_only and self._failure is None:
-                    # On a full disk, or when the log is not durable, they stay behind, and catch up after the
-                    # next open.
+                    # On a full disk, or if the log is not durable, the files stay behind, and catch up after
+                    # the next open.
                     with suppress(StoreFull, StorePoisoned):
                         self._flush()
             finally:

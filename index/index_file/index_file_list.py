@@ -1,8 +1,8 @@
-"""The row of index files in `index/`: which there are, how a new one is added, and how the newest are cut.
+"""The list of index files in `index/`: which exist, how one is added, and how the newest are cut.
 
-A file is named by its time of creation, local time, 17 digits; the row is in the order of the names, which is
-that of the log. Cutting has two steps, so that a crash between them is no loss: first in memory, which the
-owner then writes down as where to go on (index_point_file.py), then on disk (`make_disk_follow`).
+A file is named by its time of creation, local time, 17 digits; the order of the names is that of the log.
+Cutting has two steps, so that a crash between them loses nothing: first in memory, which the owner then saves
+as the point to continue from (index_point_file.py), then on disk (`make_disk_follow`).
 
 It knows neither keys nor the log (index_file_key_index.py). Threads: its owner calls it under a lock.
 Durability: a new name is durable before `append_file` returns.
@@ -46,13 +46,13 @@ class IndexFileList:
     def __init__(
         self, file_system: FileSystem, directory: Path, size: IndexFileSize, *, read_only: bool
     ) -> None:
-        """size: of the files to come; those that are there may have another (`load`)."""
+        """size: of new files; existing ones may have another (`load`)."""
         self.directory = directory
         self.files: list[IndexFile] = []
         self._file_system = file_system
         self.size = size
         self._read_only = read_only
-        # What `make_disk_follow` has to do: files to delete, and whether the last one was cut.
+        # For `make_disk_follow`: files to delete, and whether the last one was cut.
         self._dropped: list[Path] = []
         self._is_cut = False
 
@@ -77,7 +77,7 @@ class IndexFileList:
         self._dropped = [self.directory / entry.name for entry in entries[count:]]
 
     def _find_size(self, entries: list[FileEntry]) -> IndexFileSize:
-        """The size that most files have, from the first of them that tells."""
+        """The size that most files have, from the first of them in which it can be found."""
         file_bytes = row_file_bytes(entries) or 0
         paths = [self.directory / entry.name for entry in entries if entry.size_bytes == file_bytes]
         for path in paths if file_bytes > HEADER_BYTES else ():
@@ -131,7 +131,7 @@ class IndexFileList:
     # -- cutting --------------------------------------------------------------------------------------
 
     def agrees_with(self, point: IndexPoint, *, after_crash: bool) -> bool:
-        """Whether the files still hold what the point speaks of: the entries up to its last one.
+        """Whether the files still hold the entries up to the last one of the point.
 
         after_crash: the header on disk does not count: it may be of another age than the entries.
         """
@@ -174,7 +174,7 @@ class IndexFileList:
     def cut(self, physical_offset: int, end_timestamp_ms: int) -> None:
         """Drop the entries of all records at or above `physical_offset`.
 
-        end_timestamp_ms: when the last record below was stored that has a key; -1 when that is not known.
+        end_timestamp_ms: store time of the last record below that has a key; -1 when it is not known.
         """
         while self.files and (self.files[-1].is_empty or self.files[-1].offset_of(1) >= physical_offset):
             self.keep(len(self.files) - 1)
@@ -194,7 +194,7 @@ class IndexFileList:
         self._is_cut = True
 
     def last_offset_below(self, physical_offset: int) -> int:
-        """Of the last record below `physical_offset` that has an entry; -1 when there is none."""
+        """Offset of the last record below `physical_offset` that has an entry; -1 when there is none."""
         for file in reversed(self.files):
             count = file.count_below(physical_offset)
             if count > 1:

@@ -13,11 +13,11 @@ What may be found when they are opened, and the rule for each:
     6  in the middle of a record        it had more keys than fitted its file: its other keys follow
     7  with a file of another length    it goes, and all behind it (index_file_list.py)
 
-Then the dispatcher goes on where the entries end: no key is missed and none is there twice. Holes are looked
-for behind the index point, up to which the files are known to be complete, and without one between files.
+Then the dispatcher goes on where the entries end: no key is missed and none is there twice. Holes are
+searched behind the index point, up to which the files are known to be complete, and without one between files.
 Only keys make a hole: tags, which older brokers do not index, may be missing.
 
-It changes the row in memory only: its owner writes the point, and lets the disk follow
+It changes the list of files in memory only: its owner saves the point, then cuts the files on disk
 (index_file_key_index.py).
 Threads: its owner calls it under a lock.
 """
@@ -57,7 +57,7 @@ class IndexRecovery:
     """Brings the files of `row` into agreement with a log."""
 
     def __init__(self, row: IndexFileList, commit_log: CommitLog, *, with_tags: bool) -> None:
-        """with_tags: whether tags are put in too. Files that lack them count as complete all the same."""
+        """with_tags: whether tags are indexed, too. Files that lack them count as complete all the same."""
         self._with_tags = with_tags
         self._row = row
         self._commit_log = commit_log
@@ -91,7 +91,7 @@ class IndexRecovery:
     def _drop_what_is_not_durable(
         self, point: IndexPoint | None, *, after_crash: bool, index_msg_timestamp: int
     ) -> bool:
-        """Rules 1 and 2; whether the point is to be believed."""
+        """Apply rules 1 and 2; returns whether the point holds."""
         is_true = point is not None and self._row.agrees_with(point, after_crash=after_crash)
         if after_crash:
             if point is not None and is_true:
@@ -140,15 +140,15 @@ class IndexRecovery:
     def _first_missing_key(self, complete_to: int) -> int | None:
         """Offset of the first record at or above `complete_to` whose keys are not in the files.
 
-        Looked for in front of each file's first entry that is at or above. (Entries of one file are without
-        holes behind the point: whoever appends to a file begins where it ends, or misses what comes first.)
+        The search looks before each file's first entry at or above that offset. (Behind the point, the entries
+        of one file have no holes: a writer begins where the file ends, or misses what comes first.)
         """
         start = least = complete_to
         for file in self._row.files:
             if file.header.end_physical_offset < least:
                 continue
             first = file.offset_of(file.count_below(least))
-            # At both ends of a gap between files lies a record that may have been cut by it.
+            # A gap between files may cut through the record at either end of it.
             if least > start and not self._has_all_keys(start):
                 return start
             missing = self._first_key_between(start, least, first)
@@ -161,7 +161,7 @@ class IndexRecovery:
         return None
 
     def _has_all_keys(self, physical_offset: int) -> bool:
-        """Whether the files have each key of a record; of one that is gone they need none."""
+        """Whether the files have each key of a record; none is needed if the record is gone."""
         wanted = self._codes_wanted(physical_offset, with_tags=False)
         return set(wanted) <= set(self._codes_stored(physical_offset))
 
@@ -177,7 +177,7 @@ class IndexRecovery:
     # -- where the entries end ------------------------------------------------------------------------
 
     def reached_from(self, reached: Reached) -> Reached:
-        """How far the entries go, which are known to go as far as `reached`."""
+        """How far the entries go; they are known to go as far as `reached`."""
         last = self._row.last
         if last is None or last.header.end_physical_offset < reached.offset:
             return reached
@@ -185,7 +185,7 @@ class IndexRecovery:
         return Reached(end_offset, self._count_rows_done(end_offset))
 
     def _count_rows_done(self, physical_offset: int) -> int:
-        """How many of a record's keys, from the first on, the entries end with."""
+        """How many of a record's keys, from its first one, are the last entries."""
         wanted = self._codes_wanted(physical_offset, with_tags=self._with_tags)
         stored = self._codes_stored(physical_offset)
         counts = range(min(len(wanted), len(stored)), 0, -1)
@@ -204,7 +204,7 @@ class IndexRecovery:
         return [code for file in self._row.files for code in file.hashes_of(physical_offset)]
 
     def _walk(self, start: int, below_offset: int, *, with_tags: bool) -> Iterator[Rows]:
-        """Keys of the records from `start` on, lent until the next piece. Damage ends it."""
+        """Keys of the records from `start` on, valid until the next piece. Damage ends the walk."""
         from mqstore.index.keys import key_kernels
 
         buffer = np.empty((_ROWS, 3), np.int64)
@@ -215,7 +215,7 @@ class IndexRecovery:
                 return
             used, count, _, _, ending = key_kernels.java_key_entries(chunk.data, offset, buffer, 0, with_tags)
             if used == 0 and ending == key_kernels.ENDING_NO_RECORD:
-                # Cut by the limit, perhaps.
+                # The limit may have cut the record.
                 message = self._commit_log.look_message_by_offset(offset)
                 if message is None or message.store_size <= len(chunk.data):
                     return
