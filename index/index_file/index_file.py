@@ -1,13 +1,13 @@
 """One index file of RocketMQ: a hash table of fixed size from keys to physical offsets, which fills up.
 
 Bytes: index_file_format.py. Entries are appended, but each also changes one slot anywhere in 20 MB. So while
-a file is being filled, its slots live in memory; the kernel inserts into that copy, and into a buffer of
-entries that is then copied into the mapping. `write_back` copies the slots that were touched, and the header.
-Between two of these the file on disk is the hash table as it was, with unused entries behind it.
+a file is filled, its slots are in memory; the kernel inserts into that copy, and into a buffer of entries
+that is then copied into the mapping. `write_back` writes the slots that changed, and the header. Until then
+the file on disk is the hash table as it was, with unused entries behind it.
 
-It does not choose keys, names or moments (index_file_key_index.py). Room for entries is reserved in windows,
-for slots where some are written back, so a few keys do not take 20 MB: a full disk is StoreFull before a
-mapped page is touched.
+It does not choose keys, names or moments (index_file_key_index.py). Room on the disk is reserved in windows
+for entries, and for slots where some are written back, so a few keys do not take 20 MB. A full disk is
+StoreFull before a mapped page is written.
 Threads: one writer, which its owner chooses. A reader may walk from an entry number that the writer gave it
 (`first_entry`) without a lock: entries do not change.
 Durability: of what was written back before `sync` returned. Rebuilt from the commit log by
@@ -157,9 +157,9 @@ class IndexFile:
         return hashes
 
     def floor_timestamp_of(self, entry_number: int) -> int:
-        """When the record of an entry was stored, epoch ms, at most so much later as 999 ms; -1: unknown.
+        """A lower bound of the store time of an entry's record, epoch ms, at most 999 ms below; -1: unknown.
 
-        Of the first entry the time is counted from the file before; a difference of 0 stands for less, too.
+        The first entry's time counts from the file before; a difference of 0 may also stand for a negative one.
         """
         difference_s = decode_entry(self._file.view, self._position_of(entry_number)).time_difference_s
         if entry_number == 1 or not 0 < difference_s < _GREATEST_DIFFERENCE_S:
@@ -183,14 +183,14 @@ class IndexFile:
             self._file.write(self._position_of(number), entries.data)
             self.header = IndexHeader(*header.tolist())
         except BaseException:
-            # Ctrl-C between these: the slots may know of entries that the header does not.
+            # Ctrl-C between these: the slots may name entries that the header does not count.
             self.forget_from(self.header)
             raise
         return len(rows)
 
     def _load_slots(self) -> None:
         if self._slots is None:
-            # (Copying would touch each page of a new file.)
+            # Copying would touch each page of a new file.
             mapped = self._mapped_slots()
             self._slots = np.zeros_like(mapped) if self.is_empty else mapped.copy()
             self._touched = np.zeros(len(self._reserved), np.uint8)
@@ -207,8 +207,8 @@ class IndexFile:
     def write_slots(self) -> None:
         """Make entries and slots durable, under a header that still ends where it did. Raises StoreFull.
 
-        A broker that finds the file so, after a kill or a power cut between any two steps, finds all that was
-        there before, and puts the entries behind that end in once more. `write_header` is what follows.
+        After a kill or a power cut between any two steps, a broker finds all earlier entries, and inserts those
+        behind that end again. `write_header` follows.
         """
         self._reserve_touched()
         ended = decode_header(self._file.view)
@@ -224,7 +224,7 @@ class IndexFile:
         self.sync()
 
     def write_header(self) -> None:
-        """Let the file on disk end with its last entry, durably; its slots are there already."""
+        """Write the header with the last entry, durably; entries and slots are durable already."""
         self._write_header(self.header)
         self.sync()
 
@@ -262,7 +262,7 @@ class IndexFile:
         self._file.sync()
 
     def release_slots(self) -> None:
-        """Give the memory of the slots back: nothing more is inserted, and all was written back."""
+        """Free the memory of the slots: all was written back, and nothing more is inserted."""
         self._slots = None
         self._touched = np.zeros(0, np.uint8)
 
@@ -275,14 +275,14 @@ class IndexFile:
         slots = np.zeros(SLOT_BYTES * self._size.slot_count, np.uint8)
         entries = self._file.array[self._position_of(0) :]
         hash_slot_count = index_file_kernels.index_slots(entries, header.index_count, slots)
-        # All that are in use are written again, though they be there: a sync that failed may have lost them.
+        # All slots in use are written again: a failed sync may have lost those on disk.
         in_use = np.bitwise_or.reduceat(slots | self._mapped_slots(), np.arange(0, len(slots), _GROUP_BYTES))
         self._touched = (in_use != 0).astype(np.uint8)
         self._slots = slots
         self.header = header._replace(hash_slot_count=hash_slot_count)
 
     def erase_rest(self) -> None:
-        """Make the disk follow `forget_from`, durably: zeros behind the entries, slots, header."""
+        """Bring the disk to the state after `forget_from`, durably: zeros behind the entries, slots, header."""
         self._file.erase_from(self._position_of(self.header.index_count))
         self.write_back()
         self.sync()
@@ -302,7 +302,7 @@ class IndexFile:
     def offsets(self, code: int, first_entry: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Physical offsets of the records that may have the hash and the store time, the newest first.
 
-        first_entry: what `first_entry` said of this hash. A record may come more than once.
+        first_entry: what `first_entry` returned for this hash. A record may be repeated.
         """
         view = self._file.view
         number, limit = first_entry, first_entry + 1

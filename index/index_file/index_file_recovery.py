@@ -14,8 +14,8 @@ What may be found when they are opened, and the rule for each:
     7  with a file of another length    it goes, and all behind it (index_file_list.py)
 
 Then the dispatcher goes on where the entries end: no key is missed and none is there twice. Holes are
-searched behind the index point, up to which the files are known to be complete, and without one between files.
-Only keys make a hole: tags, which older brokers do not index, may be missing.
+searched behind the index point, up to which the files are known to be complete, and without one between
+files. Only keys make a hole: tags, which older brokers do not index, may be missing.
 
 It changes the list of files in memory only: its owner saves the point, then cuts the files on disk
 (index_file_key_index.py).
@@ -140,8 +140,8 @@ class IndexRecovery:
     def _first_missing_key(self, complete_to: int) -> int | None:
         """Offset of the first record at or above `complete_to` whose keys are not in the files.
 
-        The search looks before each file's first entry at or above that offset. (Behind the point, the entries
-        of one file have no holes: a writer begins where the file ends, or misses what comes first.)
+        The search looks before each file's first entry at or above that offset. (Behind the point, the
+        entries of one file have no holes: a writer begins where the file ends, or misses what comes first.)
         """
         start = least = complete_to
         for file in self._row.files:
