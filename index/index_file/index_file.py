@@ -159,7 +159,7 @@ class IndexFile:
     def floor_timestamp_of(self, entry_number: int) -> int:
         """A lower bound of the store time of an entry's record, epoch ms, at most 999 ms below; -1: unknown.
 
-        The first entry's time counts from the file before; a difference of 0 may also stand for a negative one.
+        The first entry's time counts from the file before. A difference of 0 may stand for a negative one.
         """
         difference_s = decode_entry(self._file.view, self._position_of(entry_number)).time_difference_s
         if entry_number == 1 or not 0 < difference_s < _GREATEST_DIFFERENCE_S:
@@ -207,8 +207,8 @@ class IndexFile:
     def write_slots(self) -> None:
         """Make entries and slots durable, under a header that still ends where it did. Raises StoreFull.
 
-        After a kill or a power cut between any two steps, a broker finds all earlier entries, and inserts those
-        behind that end again. `write_header` follows.
+        After a kill or a power cut between any two steps, a broker finds all earlier entries, and inserts
+        those behind that end again. `write_header` follows.
         """
         self._reserve_touched()
         ended = decode_header(self._file.view)
@@ -282,7 +282,7 @@ class IndexFile:
         self.header = header._replace(hash_slot_count=hash_slot_count)
 
     def erase_rest(self) -> None:
-        """Bring the disk to the state after `forget_from`, durably: zeros behind the entries, slots, header."""
+        """Write the state after `forget_from` to disk, durably: zeros behind the entries, slots, header."""
         self._file.erase_from(self._position_of(self.header.index_count))
         self.write_back()
         self.sync()

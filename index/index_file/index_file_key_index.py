@@ -39,7 +39,7 @@ from mqstore.store.message.stored_message import StoredMessage
 __all__ = ["IndexFileKeyIndex"]
 
 _HASH, _PHYSICAL_OFFSET = 0, 2
-# More rows than any record has keys; see kernels.key_entries.
+# More rows than any record has keys; see key_kernels.java_key_entries.
 _ROWS: Final = 1 << 16
 # What `flush_if_due` lets gather: it is walked again after a crash. (A broker walks 10 segments at most.)
 _FLUSH_ENTRIES: Final = 1 << 20

@@ -35,7 +35,7 @@ from mqstore.store.log.commit_log import CommitLog
 __all__ = ["IndexRecovery", "Reached"]
 
 _HASH, _PHYSICAL_OFFSET = 0, 2
-# More rows than any record has keys; see kernels.key_entries.
+# More rows than any record has keys; see key_kernels.java_key_entries.
 _ROWS: Final = 1 << 16
 _WALK_BYTES: Final = 4 << 20
 

@@ -1,10 +1,10 @@
 """The key buffer: keys that were read from the log and are not stored yet.
 
-New keys are put into one fixed array by the kernel, unsorted: that is all the work done behind each put.
-They are sorted into runs (sorted_run.py) when somebody asks for them, or when the array is full.
+The kernel puts new keys into one fixed array, unsorted: that is all the work done behind each put. They are
+sorted into runs (sorted_run.py) when a caller asks for runs, or when the array is full.
 
 It stores nothing and answers no query (lmdb_key_index.py). Threads: its owner calls it under a lock; the runs
-that it hands out are immutable and may be used without.
+that it returns are immutable and may be used without it.
 """
 
 from typing import NamedTuple
@@ -27,10 +27,10 @@ class KeyBuffer:
     """Entries in the order of the log, the newest of them unsorted, and how far in the log they reach."""
 
     def __init__(self, state: KeyIndexState) -> None:
-        """state: where the entries that others keep end."""
+        """state: where the entries end that are stored already."""
         self._rows = np.empty((_ROWS, 3), np.int64)
-        # Replaced as a whole by each change: an interrupt (Ctrl-C) at any place leaves the one before it or
-        # the one behind it. Rows that are not in use are anybody's.
+        # Replaced as a whole by each change: an interrupt (Ctrl-C) at any place leaves the state before it or
+        # the state after it. Rows that are not in use may hold anything.
         self._held = _Held((), 0, state)
 
     @property
@@ -101,7 +101,7 @@ class KeyBuffer:
         self._held = _Held(tuple(run for run in kept if len(run)), 0, state)
 
     def clear(self) -> None:
-        """Drop everything: others keep it."""
+        """Drop all entries: they are stored."""
         self._held = _Held((), 0, self._held.state)
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class KeyBuffer:
 
 
 class _Held(NamedTuple):
-    """What a buffer holds: sorted runs, so many of its rows behind them, and how far they reach."""
+    """What a buffer holds: sorted runs, the number of rows in use behind them, and how far they reach."""
 
     runs: tuple[SortedRun, ...]
     row_count: int

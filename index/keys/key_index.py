@@ -61,7 +61,7 @@ class KeyIndex(Protocol):
         ...
 
     def delete_expired(self, min_physical_offset: int) -> None:
-        """Free the room of entries whose records lie below `min_physical_offset`; some may stay a while."""
+        """Free the space of entries whose records lie below `min_physical_offset`; some may stay."""
         ...
 
     def flush(self) -> None:
@@ -73,7 +73,7 @@ class KeyIndex(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush, and give everything back. Safe to call twice."""
+        """Flush, and release everything. Safe to call twice."""
         ...
 
     def drop(self) -> None:
@@ -103,7 +103,7 @@ def message_with_key(
 def key_hash(topic: str, key: str) -> int:
     """FNV-1a, 64 bits, of the UTF-8 bytes of `topic#key`, signed. Never to be changed: it is on disks.
 
-    The compiled twin is in entry_kernels.py (`key_entries`).
+    The compiled twin is in key_kernels.py (`key_entries`).
 
     >>> key_hash("TopicTest", "order-1").to_bytes(8, "big", signed=True).hex()
     'c324695ee2d21099'

@@ -109,7 +109,7 @@ def encode_state(state: KeyIndexState) -> bytes:
 
 
 def decode_state(value: bytes | memoryview) -> KeyIndexState | None:
-    """The state, or None when these are not the bytes of this version: the index is then built anew."""
+    """The state, or None when these are not the bytes of this version: the index is then rebuilt."""
     if len(value) != _STATE.size:
         return None
     magic, version, *fields = _STATE.unpack(value)

@@ -13,7 +13,7 @@ for it is opened with its defaults, where a commit syncs its pages and then the 
 (`sync=False` would give up that order, and with it the file. `metasync=False` would give up the last commit;
 at one commit in 65,536 keys or in a second there is nothing to gain.) The rule: go on where the stored
 state ends. What the log lost in the same crash is cut off at opening. An index whose last record is not the
-log's (somebody else has cut the log and written on) is begun anew, as is a damaged one.
+log's (another program has cut the log and written on) is rebuilt from empty, as is a damaged one.
 
 A reader in another process takes keys that the writer has not stored yet from the log into its memory.
 It does not walk the log (dispatcher.py), open files (lmdb_registry.py) or look into LMDB (lmdb_runs.py).
@@ -52,7 +52,7 @@ from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["LmdbKeyIndex"]
 
-# Entries that wait in memory before they are stored without being asked to.
+# Entries in memory at which `absorb` stores them.
 _COMMIT_ENTRIES: Final = 1 << 16
 
 
@@ -69,8 +69,8 @@ class LmdbKeyIndex:
     ) -> None:
         """Open or create the index of a log whose end is known (recovery is done).
 
-        What is damaged or of another version is begun anew; a reader then, as where there is no index, takes
-        all keys from the log into memory. `file_system` must be one of real files.
+        A damaged index, or one of another version, is replaced by an empty one. A reader then takes all keys
+        from the log into memory, as it does where there is no index. `file_system` must be one of real files.
         Raises StoreFull, StoreLocked (a second writer in this process).
         """
         self._file_system = file_system or OsFileSystem()
@@ -135,7 +135,7 @@ class LmdbKeyIndex:
             return self._buffer.take(chunk)
 
     def _follow_writer(self) -> None:
-        """Reading only: leave to the stored runs what the writer has stored by now."""
+        """Reading only: drop from memory what the writer has stored by now."""
         if self._environment is None:
             return
         self._stored = stored = self._environment.read(lmdb_runs.read_state)
@@ -240,7 +240,7 @@ class LmdbKeyIndex:
     def close(self) -> None:
         with self._lock:
             if self._is_closed:
-                # An interrupt may have come before all was given back.
+                # An interrupt may have come before all was released.
                 self._release()
                 return
             try:

@@ -1,8 +1,8 @@
 """The stored runs: what is read and written inside a transaction of the key index.
 
-Plain functions over an LMDB transaction; what they return is copied, unless it says lent. A function that
-writes may be run again from the start, as when the map was too small. Bytes: key_index_format.py.
-Who opens, commits and locks: lmdb_key_index.py and lmdb_environment.py.
+Plain functions over an LMDB transaction; what they return is copied, unless the docstring says lent. A
+function that writes may be run again from the start, for example after the map was too small. Bytes:
+key_index_format.py. Opening, commits and locks: lmdb_key_index.py and lmdb_environment.py.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,7 +58,7 @@ class StoredRun(NamedTuple):
 def is_usable(transaction: "Transaction") -> bool:
     """Whether the state is of this version and all else are runs, or nothing has been stored at all.
 
-    Lengths alone are looked at, so that none leads outside of a value; a wrong entry is found by its record.
+    Only lengths are checked, so that none leads outside of a value; a wrong entry is found by its record.
     """
     value = transaction.get(STATE_KEY)
     if value is None:
@@ -143,7 +143,7 @@ def offsets_in(
 
 
 def store(transaction: "Transaction", runs: Sequence[SortedRun], state: KeyIndexState) -> None:
-    """Add runs, and the state that holds with them. What is stored already is passed over."""
+    """Add runs, and the state that holds with them. Entries that are stored already are skipped."""
     reached = read_state(transaction).dispatched_offset
     if runs and runs[0].oldest_offset < reached:
         kept = (run.between(reached, END_OF_LOG) for run in runs)
@@ -174,7 +174,7 @@ def cut(transaction: "Transaction", state: KeyIndexState) -> None:
         if decode_run_header(value).newest_offset < end_offset:
             break
         doomed.append(bytes(run_key))
-        # Of the runs that reach beyond, the oldest alone can have entries below.
+        # Only the oldest of the runs that reach beyond can have entries below.
         kept = SortedRun.decode(value).between(0, end_offset)
     for doomed_key in doomed:
         transaction.delete(doomed_key)

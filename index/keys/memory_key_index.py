@@ -1,8 +1,8 @@
 """The key index in memory: for a store that lives in memory, where LMDB has no files to work on.
 
 A dictionary from (topic, key) to the offsets of its messages, filled by decoding each record in plain Python.
-It shares nothing with the index on disk (lmdb_key_index.py) but the contract (key_index.py), so that the
-tests of the one can be checked with the other.
+It shares only the contract (key_index.py) with the index on disk (lmdb_key_index.py), so that tests can check
+one against the other.
 
 Rebuilt from the commit log at every open. Threads: one lock around everything.
 """
@@ -121,10 +121,10 @@ class MemoryKeyIndex:
         """There is nothing to copy."""
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """There is nothing to release."""
 
     def drop(self) -> None:
-        """There is nothing to give back."""
+        """There is nothing to release."""
 
     def destroy(self) -> None:
         self.truncate(0)

@@ -1,11 +1,11 @@
-"""A key run: the keys of one stretch of the log, sorted so that a key is found by bisection.
+"""A sorted run: the keys of one range of the log, sorted so that a key is found by bisection.
 
 Rows are (hash of topic#key, store timestamp, physical offset), ascending by hash, then by offset; a message
 that has a key twice has it once here. A run never changes: runs that follow each other in the log are
 merged into a new one, by the rule of a binary counter (`merge_count`), so that there are few of them and
 each entry is copied a number of times that grows with the logarithm only.
 
-It does not know where its rows are kept: in memory (key_buffer.py) or lent by LMDB (lmdb_key_index.py).
+It does not know where its rows are: in memory (key_buffer.py) or in LMDB's map (lmdb_key_index.py).
 Bytes: key_index_format.py. Threads: immutable.
 """
 
@@ -29,14 +29,14 @@ from mqstore.store.clock import END_OF_TIME_MS
 __all__ = ["MAX_RUN_ENTRIES", "SortedRun", "merge_count"]
 
 MAX_RUN_ENTRIES = 1 << 20
-"""Runs are not merged beyond this (24 MiB): a longer one would be copied for ever fewer searches saved."""
+"""Runs are not merged beyond this (24 MiB): each further merge copies more and saves fewer searches."""
 
-# Records with one key are seldom more.
+# A key seldom has more records.
 _FEW = 64
 
 
 class SortedRun:
-    """Sorted entries of one stretch of the log. `rows` may be big-endian and lent."""
+    """Sorted entries of one range of the log. `rows` may be big-endian, and a view into LMDB's map."""
 
     def __init__(self, rows: Entries) -> None:
         self.rows = rows

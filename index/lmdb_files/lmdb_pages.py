@@ -1,13 +1,13 @@
-"""Whether LMDB may open a data file: every page that it would go to is in the file, and of the right kind.
+"""Whether LMDB may open a data file: every page that it would follow is in the file, and of the right kind.
 
-LMDB believes what it reads through its map. A wrong page number or length leads it out of the file: a SIGBUS,
-which ends the process. So the file is read first, through the FileSystem seam: the meta page that LMDB will
-choose, and both of its trees, each page once. Of the run of a long value only the first header is read, for
-LMDB does not look at the value, and those who use it check it. A key index has few pairs with long values, so
+LMDB does not check what it reads through its map. A wrong page number or length leads it out of the file: a
+SIGBUS, which ends the process. So the file is read first, through the FileSystem seam: the meta page that
+LMDB will choose, and both of its trees, each page once. Of a long value's pages only the first header is
+read: LMDB does not look at the value, and its users check it. A key index has few pairs with long values, so
 its trees are a handful of pages. The bytes: lmdb_page_format.py.
 
-A writer of another process may commit at the same time, and write over pages that were free. What looks
-damaged is therefore read again if a commit has come in between.
+A writer of another process may commit at the same time, and overwrite pages that were free. So what looks
+damaged is read again if there was a commit meanwhile.
 
 Called by lmdb_environment.py before each opening. Threads: any. Nothing is changed.
 """
@@ -40,11 +40,11 @@ from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["find_damage"]
 
-# How often a file is looked at again because a commit came in between.
+# How often a file is checked again because of a commit meanwhile.
 _ATTEMPTS: Final = 20
 _WORD_BYTES: Final = 8
 _BYTE_ORDER: Final = sys.byteorder
-# Of a list of free pages, so much is read at once.
+# Bytes of a list of free pages that are read at once.
 _PIECE_BYTES: Final = 1 << 20
 
 
@@ -83,7 +83,7 @@ def _metas_bytes(file_system: FileSystem, path: Path) -> bytes:
 def _check(file_system: FileSystem, path: Path) -> None:
     """Raises PageDamaged."""
     meta = _newest_meta(file_system, path)
-    # After the meta page: all that it knows of has been written before it.
+    # After the meta page: all that it refers to was written before it.
     sizes = {entry.name: entry.size_bytes for entry in file_system.list(path.parent)}
     pages = _Pages(file_system, path, meta, sizes.get(path.name, 0))
     pages.check_tree(meta.pairs)
@@ -102,7 +102,7 @@ def _newest_meta(file_system: FileSystem, path: Path) -> LmdbMeta:
 
 
 class _Pages:
-    """The pages of one snapshot, as they are met."""
+    """The pages of one snapshot that were read so far."""
 
     def __init__(self, file_system: FileSystem, path: Path, meta: LmdbMeta, file_bytes: int) -> None:
         self._file_system = file_system
@@ -128,7 +128,7 @@ class _Pages:
             raise PageDamaged(f"a tree of {counted} pages and entries, and not of {tree[3:7]}")
 
     def read(self, number: int) -> bytes:
-        """A page of a tree, which is met once. Raises PageDamaged."""
+        """A page of a tree; each may be read once. Raises PageDamaged."""
         if not FIRST_TREE_PAGE <= number < self._readable_count or number in self._tree_pages:
             raise PageDamaged(f"page {number}: not in the file, or met twice")
         self._tree_pages.add(number)
@@ -139,7 +139,7 @@ class _Pages:
         return page
 
     def check_overflow(self, number: int, value_bytes: int) -> int:
-        """The pages of a value's run, which is long enough and within the file. Raises PageDamaged."""
+        """Number of pages of a long value, checked to fit it and the file. Raises PageDamaged."""
         page_size = self._meta.page_size
         needed_count = -(-(PAGE_HEADER_BYTES + value_bytes) // page_size)
         if not FIRST_TREE_PAGE <= number <= self._readable_count - needed_count:
@@ -152,7 +152,7 @@ class _Pages:
         return page_count
 
     def check_free_list(self, pair: Leaf, page: bytes) -> None:
-        """A list of free pages: its count, and numbers that descend. Raises PageDamaged."""
+        """Check a list of free pages: its count, and numbers that descend. Raises PageDamaged."""
         transaction = int.from_bytes(pair.key, _BYTE_ORDER)
         if len(pair.key) != _WORD_BYTES or transaction > self._meta.transaction:
             raise PageDamaged(f"free pages of the transaction {transaction}")
@@ -194,7 +194,7 @@ class _Pages:
 
 
 class _TreeWalk:
-    """One way through a tree, from its root down, the least keys first."""
+    """A walk through one tree, from its root down, the least keys first."""
 
     def __init__(self, pages: _Pages, *, is_free_list: bool) -> None:
         self.branch_pages = self.leaf_pages = self.overflow_pages = self.entries = 0
@@ -231,7 +231,7 @@ class _TreeWalk:
                 self._pages.check_free_list(pair, page)
 
     def _check_order(self, number: int, keys: list[bytes | None]) -> None:
-        """Keys ascend; those at the ends that are not known are left out."""
+        """Check that keys ascend; unknown ones at the ends are left out."""
         known = [self._ordered(key) for key in keys if key is not None]
         if any(one >= other for one, other in pairwise(known)):
             raise PageDamaged(f"page {number}: keys that do not ascend")

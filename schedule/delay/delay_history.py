@@ -1,7 +1,7 @@
 """The delay history: which table of delay levels held for which records of the log.
 
-An entry of SCHEDULE_TOPIC_XXXX holds the time at which its message is due: the store time and the delay of
-its level, by the table of the day. Whoever makes such an entry again, or checks it, needs that table. Tables
+An entry of SCHEDULE_TOPIC_XXXX holds the time at which its message is due: the store time plus the delay of
+its level, by the table that held then. To rebuild or check such an entry, that table is needed. Tables
 change when a store is opened, at the physical offset where the log then ends. Immutable, any thread.
 """
 
@@ -49,9 +49,9 @@ class DelayHistory:
         return self.tables[-1].levels
 
     def changed(self, end_offset: int, levels: DelayLevels) -> "DelayHistory":
-        """As this, with `levels` for the records from the log's end on.
+        """The same history, with `levels` for the records from the log's end on.
 
-        A table that no record has met is left out: those from the end on, which a crash may have moved back.
+        Tables from the end on hold for no record and are left out: a crash may have moved the end back.
         """
         tables = [table for table in self.tables if table.from_offset < end_offset]
         if not tables:
@@ -68,7 +68,7 @@ class DelayHistory:
     def as_array(self) -> npt.NDArray[np.int64]:
         """One row a table: the offset from which it holds, then its delays in ms by level.
 
-        Shorter tables are filled up with their last delay, for that is what a higher level gets.
+        Shorter tables are filled up with their last delay, which is what a higher level gets.
         """
         width = 1 + max(len(table.levels) for table in self.tables)
         array = np.empty((len(self.tables), width), np.int64)

@@ -44,7 +44,7 @@ class DelayLevels:
 
     @classmethod
     def parse(cls, text: str) -> "DelayLevels":
-        """The levels that `text` names. DelayLevelIllegal names the item that is none."""
+        """The levels in `text`. Raises DelayLevelIllegal, which names the item that is wrong."""
         return cls(text, tuple(_delay_ms(item, at + 1, text) for at, item in enumerate(text.split(" "))))
 
     @property

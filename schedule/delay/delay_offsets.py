@@ -5,7 +5,7 @@ docs/format/delay_offset.md). It does not deliver (delivery_service.py) and does
 
 Two values per level: the one in memory moves with the delivery; the one on disk must never pass a
 message whose delivered copy a power cut could still take away. Only the delivery knows which copies
-are flushed, so `persist` is handed the bounds and writes the lower of both. What is lost then is
+are flushed, so `persist` gets the bounds and writes the lower of both. What a power cut costs is
 progress, never a message: those entries are delivered again.
 
 Threads: any; one lock guards the table, and `persist` writes outside of it.
@@ -38,7 +38,7 @@ class DelayOffsets:
         *,
         update_version_step: int = 200,
     ) -> None:
-        """`update_version_step`: the data version moves once every so many updates."""
+        """`update_version_step`: number of updates between two changes of the data version."""
         self._file = StateFile(file_system, config_directory / DELAY_OFFSET_FILE_NAME)
         self._clock = clock
         self._update_version_step = update_version_step
@@ -50,10 +50,10 @@ class DelayOffsets:
         self._data_version = DataVersion(timestamp_ms=clock.now_ms())
 
     def load(self, clamp: Callable[[int, int], int] = lambda level, offset: offset) -> dict[int, int]:
-        """Read the file; to be called once, before anything else. Returns the offsets now in memory.
+        """Read the file; call it once, before anything else. Returns the offsets now in memory.
 
-        `clamp(level, offset)` gives the entry to start from for what the file says: queues may have
-        lost entries at either end. Raises StateFileCorrupt.
+        `clamp(level, offset)` returns the entry to start from, given the file's: queues may have lost
+        entries at either end. Raises StateFileCorrupt.
         """
         state = self._file.load(_decode)
         if state is not None:
@@ -79,7 +79,7 @@ class DelayOffsets:
             return dict(self._offsets)
 
     def update(self, level: int, next_offset: int) -> None:
-        """Note the delivery's progress in memory; `persist` makes it last."""
+        """Record the delivery's progress in memory; `persist` makes it durable."""
         with self._lock:
             self._offsets[level] = next_offset
             self._updates += 1
@@ -89,8 +89,8 @@ class DelayOffsets:
     def persist(self, durable: Mapping[int, int]) -> bool:
         """Write the offsets that a power cut cannot make wrong; False when nothing changed.
 
-        `durable`: level -> the entry up to which every delivered copy is flushed. A level that it does
-        not name stays on disk as it is. Raises OSError or StoreFull; the old state is then intact.
+        `durable`: level -> the entry up to which every delivered copy is flushed. The value on disk of a
+        level that is not in it stays as it is. Raises OSError or StoreFull; the old state is then intact.
         """
         written: dict[int, int] = {}
 

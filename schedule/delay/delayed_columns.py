@@ -1,6 +1,6 @@
 """Delayed messages in columns: rows that ask for delay are rewritten for SCHEDULE_TOPIC_XXXX.
 
-What delayed_message.py does with one message, for thousands. Rows that ask for none stay as they are.
+What delayed_message.py does with one message, for thousands. Rows that ask for no delay stay as they are.
 Pure function: any thread, no I/O.
 """
 
@@ -25,10 +25,10 @@ _TIMER = b"TIMER_DEL"
 
 
 def rewrite(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
-    """The columns to store for `columns`: themselves, or with delayed rows addressed to their levels' queues.
+    """The columns to store for `columns`: the same, or with delayed rows addressed to their levels' queues.
 
-    A row asks by `delay_level`, or else by its property DELAY. Raises MessageIllegal for a DELAY that is no
-    whole number of 32 bits, and TimerNotEnabled for a row that asks for a time and for no level.
+    A row asks for delay by `delay_level`, or else by its property DELAY. Raises MessageIllegal for a DELAY
+    that is no whole number of 32 bits, and TimerNotEnabled for a row that asks for a time and for no level.
     """
     requested = _requested_levels(columns)
     if columns.properties.may_hold(_TIMER):
@@ -63,7 +63,7 @@ def rewrite(columns: MessageColumns, levels: DelayLevels) -> MessageColumns:
 
 
 def _requested_levels(columns: MessageColumns) -> Longs:
-    """What each row asks for; 0 and below is nothing."""
+    """The level that each row asks for; 0 and below: none."""
     if not len(columns.properties.data):
         return columns.delay_levels
     asks = _values(columns, DELAY)
@@ -82,7 +82,7 @@ def _requested_levels(columns: MessageColumns) -> Longs:
 
 
 def _refuse_times(columns: MessageColumns, levels: Longs) -> None:
-    """Raise for the first row that asks for a time of its own, as delayed_message.py does."""
+    """Raise for the first row that asks for a deliver time and no level, as delayed_message.py does."""
     delivered = _values(columns, TIMER_OUT_MS)
     may_not = (levels <= 0) & (delivered.starts == delivered.stops)
     may_not &= np.array([topic != TIMER_TOPIC for topic in columns.topics])[columns.topic_indices]

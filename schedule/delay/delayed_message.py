@@ -1,11 +1,11 @@
 """The delayed message: its two faces, waiting in SCHEDULE_TOPIC_XXXX and delivered to its own topic.
 
 `rewrite` addresses a message that asks for delay to the queue of its level; `restore` makes the message
-to deliver out of the waiting record. The properties string of the delivered record is that of the waiting
-one, so DELAY, REAL_TOPIC and REAL_QID stay in it (as RocketMQ leaves them), and `rewrite` must not see it
-again: delivery puts restored messages past the rewrite (level_delivery.py).
+to deliver from the waiting record. The properties string of the delivered record is that of the waiting
+one, so DELAY, REAL_TOPIC and REAL_QID stay in it (as RocketMQ leaves them), and `rewrite` must not get it
+again: delivery puts restored messages without the rewrite (level_delivery.py).
 
-Pure functions of their arguments: any thread, no I/O. When a message is due is not known here; the
+Pure functions of their arguments: any thread, no I/O. They do not compute when a message is due; the
 dispatcher writes store time + delay into the consume queue.
 Source: docs/spec/schedule_and_retry.md sections 3 and 5; HookUtils#handleScheduleMessage,
 ScheduleMessageService#messageTimeUp.
@@ -51,8 +51,8 @@ def rewrite(message: Message, levels: DelayLevels) -> Message:
     """The message to store for `message`: itself, or its delayed form when it asks for delay.
 
     It asks by `delay_level`, or else by its property DELAY. A level above the table's becomes the highest;
-    0 and below ask for nothing; half and rollback messages of a transaction are never delayed. A level
-    overrules a request for a time (TIMER_REQUESTS), which is dropped; alone, it is refused.
+    0 and below ask for no delay; half and rollback messages of a transaction are never delayed. A request
+    for a time (TIMER_REQUESTS) is dropped if there is a level, and refused if there is none.
     Callers on the hot path test first whether the message asks for anything.
     Raises MessageIllegal when DELAY is no whole number of 32 bits, and TimerNotEnabled.
     """
@@ -94,7 +94,7 @@ def parse_level(text: str) -> int:
 
 
 def _refuse_time(message: Message) -> None:
-    # What a broker's timer had and delivered says so by TIMER_OUT_MS, and has its time behind it.
+    # TIMER_OUT_MS: a broker's timer has delivered the message already.
     if message.topic == TIMER_TOPIC or TIMER_OUT_MS in message.properties:
         return
     for name in TIMER_REQUESTS:
@@ -138,7 +138,7 @@ def restore(stored: StoredMessage) -> Message:
 
 def _real_topic(stored: StoredMessage, properties: Mapping[str, str]) -> str:
     topic = properties.get(REAL_TOPIC)
-    # One that came home here would be due again at once, for ever, or after each delay.
+    # A message delivered to this topic would be due again at once, or after each delay, for ever.
     if topic is None or topic == SCHEDULE_TOPIC:
         raise _homeless(stored, REAL_TOPIC, topic, "another topic")
     return topic
@@ -161,5 +161,5 @@ def _homeless(stored: StoredMessage, name: str, value: str | None, wanted: str) 
 
 
 def is_half_message(message: Message) -> bool:
-    """Whether a restored message is the half of a transaction, which is discarded and not delivered."""
+    """Whether a restored message is the half of a transaction; it is passed over, not delivered."""
     return message.topic == TRANS_HALF_TOPIC

@@ -63,7 +63,7 @@ class DeliveryService:
     # -- life -----------------------------------------------------------------------------------------
 
     def load(self, *, read_only: bool = False) -> None:
-        """Read delayOffset.json and take up each level where it says. Once, before anything else.
+        """Read delayOffset.json, which says where each level continues. Once, before anything else.
 
         The queues must be complete: an offset beyond the end of its queue is lowered to it, at once also
         on disk unless `read_only`, otherwise the messages that fill the gap would be skipped after the
@@ -84,7 +84,7 @@ class DeliveryService:
         self._levels = tuple(self._level(level) for level in self._known_levels())
 
     def _known_levels(self) -> list[int]:
-        """Those of the table, and of queues: an earlier, longer table has left some behind, or damage."""
+        """The table's levels, and those of existing queues, which a longer table or damage may have left."""
         queues = [queue_id for topic, queue_id in self._consume_queues.queues() if topic == SCHEDULE_TOPIC]
         return sorted({*range(1, self._delay_levels.max_level + 1), *map(level_of_queue, queues)})
 
@@ -95,7 +95,7 @@ class DeliveryService:
         )
 
     def stop(self) -> None:
-        """Let a running pass end after the batch at hand; later passes deliver nothing.
+        """End a running pass after its current batch; later passes deliver nothing.
 
         The owner then flushes the log and calls `persist`.
         """
@@ -128,7 +128,7 @@ class DeliveryService:
     def skip(self, level: int) -> int:
         """Give up the entry that blocks `level`; returns its physical offset.
 
-        For an operator who has decided so: the message stays in SCHEDULE_TOPIC_XXXX and is not delivered.
+        For an operator's decision: the message stays in SCHEDULE_TOPIC_XXXX and is not delivered.
         Raises ValueError when the level is not blocked, or the entry that blocked it is gone.
         """
         with self._delivering:
@@ -152,8 +152,8 @@ class DeliveryService:
     def min_undelivered_physical_offset(self) -> int:
         """The first byte of the log that delivery may still need, after a power cut too.
 
-        Retention keeps it and all behind it; the end of the log when there is none. What the dispatcher
-        has not brought into the queues yet is not known here.
+        Retention keeps it and all behind it. The end of the log when delivery needs nothing. Messages that
+        the dispatcher has not yet brought into the queues are not considered.
         """
         end = self._commit_log.max_offset
         flushed_offset = self._commit_log.flushed_offset

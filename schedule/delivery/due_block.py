@@ -2,7 +2,7 @@
 
 An entry that is out of the ordinary ends the block before it; level_delivery.py takes such entries one by
 one, by `restore` of delayed_message.py. For ordinary entries both make the same bytes.
-It does not say what is due (due_entries.py) and does not append. Threads: any; it changes nothing.
+It does not decide what is due (due_entries.py) and does not append. Threads: any; it changes nothing.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from mqstore.store.log.commit_log import CommitLog
 __all__ = ["DueBlocks"]
 
 _FEW: Final = 2
-"""Below that many messages the compiled loop gains nothing, and need not be loaded."""
+"""For fewer messages the compiled loop gains nothing, and is not loaded."""
 _MAX_GROUPS: Final = 64
 """Topics and queues in one block."""
 
@@ -44,7 +44,7 @@ class DueBlocks:
 
         physical_offsets = entries["physical_offset"].astype(np.int64)
         sizes = entries["size"].astype(np.int32)
-        # A damaged entry may have a size below 0; it ends the block, and must not make room scarce before.
+        # A damaged entry may have a size below 0. It ends the block, and must not reduce the room before it.
         room = int(sizes.clip(0).sum(dtype=np.int64)) + delivery_kernels.MAX_GROWTH_BYTES * len(sizes)
         target = np.empty(room, np.uint8)
         starts = np.empty(len(sizes) + 1, np.int64)

@@ -7,11 +7,11 @@ queue's array finds its end.
 The clock guard. An entry that is further away than its level's delay has either met a shorter level table
 or a clock that was set back. RocketMQ delivers it at once in both cases (correctDeliverTimestamp). Here:
  - stored at or before now: the table changed. Due at once, as in RocketMQ.
- - stored after now: the clock was set back, be it by a millisecond. To deliver at once would be early by
-   a whole delay, so it waits one delay of its level from the moment it was first seen like that: never
-   early, and never for as long as the clock was wrong.
+ - stored after now: the clock was set back, even if by a millisecond only. To deliver at once would be
+   early by a whole delay, so the entry waits one delay of its level from the moment it was first seen in
+   this state: it is never early, and does not wait for as long as the clock was wrong.
 
-Threads: one at a time, that which delivers (level_delivery.py). No I/O but the store time that it asks for.
+Threads: one at a time, the one that delivers (level_delivery.py). No I/O except reading a store time.
 Source: docs/spec/schedule_and_retry.md section 4; ScheduleMessageService#correctDeliverTimestamp.
 """
 
@@ -37,12 +37,12 @@ def due_prefix(deliver_ms: npt.NDArray[Any], now_ms: int) -> int:
 
 
 def leading(claims: npt.NDArray[np.bool_]) -> int:
-    """How many of `claims` hold before the first that does not."""
+    """How many of `claims` are true before the first that is not."""
     return len(claims) if claims.all() else int(claims.argmin())
 
 
 class DueEntries:
-    """The clock guard of one level, with what it remembers between looks."""
+    """The clock guard of one level, and its state between two calls."""
 
     __slots__ = ("_delay_ms", "_held_to_offset", "_held_until_ms", "_store_timestamp_at")
 
@@ -60,7 +60,7 @@ class DueEntries:
     def count(self, entries: Entries, first_offset: int, max_offset: int, now_ms: int) -> int:
         """How many of `entries`, which begin at queue offset `first_offset`, are due at `now_ms`.
 
-        `max_offset` is the queue's: what is held now is held once, up to there.
+        `max_offset` is the queue's: all entries up to there are held together, once.
         """
         deliver_ms = entries["tags_code"]
         due = due_prefix(deliver_ms, now_ms)

@@ -45,7 +45,7 @@ __all__ = ["LevelDelivery", "PutBlock", "PutRestored", "Puts", "clamped"]
 
 MAX_BATCH_MESSAGES: Final = 1024
 MAX_BATCH_BYTES: Final = 4_194_304
-"""Of waiting records in one batch; one that is larger goes alone."""
+"""Of waiting records in one batch; a larger record goes alone."""
 
 _STORED: Final = frozenset({PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT})
 """Outcomes that leave the copy in the log. (RocketMQ puts again after a timeout, and doubles it.)"""
@@ -54,18 +54,18 @@ _logger = logging.getLogger(__name__)
 
 
 class PutRestored(Protocol):
-    """Stores restored messages: in order, all or none when it raises, and past the delay rewrite.
+    """Stores restored messages, in order and without the delay rewrite; none of them when it raises.
 
-    Topic, queue and properties are taken as they are, for they were accepted when the producer put them.
+    Topic, queue and properties are not checked again: they were accepted when the producer put them.
     """
 
     def __call__(self, messages: Sequence[Message], /) -> Sequence[PutMessageResult]: ...
 
 
 class PutBlock(Protocol):
-    """Stores the records of a block: all or none when it raises; returns where they end in the log.
+    """Stores the records of a block, none of them when it raises; returns where they end in the log.
 
-    None, and nothing is stored, when a topic of it must first be created.
+    Returns None, and stores nothing, when a topic of the block must first be created.
     """
 
     def __call__(self, block: RecordBlock, /) -> int | None: ...
@@ -167,7 +167,7 @@ class LevelDelivery:
         return entries[: max(1, within_bytes)]
 
     def _put_ordinary(self, entries: Entries, first_offset: int) -> bool:
-        """Deliver the first entries, as far as nothing is special about them; whether there were any."""
+        """Deliver the leading entries that the compiled loop can restore; returns whether it put any."""
         _, blocks, put_block = self._puts
         if blocks is None or put_block is None or not len(entries):
             return False
@@ -203,7 +203,7 @@ class LevelDelivery:
     ) -> StoredMessage:
         """The record of an entry at `place` (topic, queue id, queue offset), verified.
 
-        A damaged record is not given a new, matching CRC by delivering it. Raises MessageNotFound,
+        Without the check, delivery would give a damaged record a new, matching CRC. Raises MessageNotFound,
         CorruptRecord.
         """
         log = self._commit_log
@@ -226,7 +226,7 @@ class LevelDelivery:
         except MessageIllegal:
             if len(messages) == 1:
                 raise
-            # Nothing of the batch was stored. One by one, those before the illegal one are.
+            # Nothing of the batch was stored. Put one by one, those before the illegal one are.
             for message in messages:
                 self._put((message,))
             return
@@ -242,8 +242,8 @@ class LevelDelivery:
     def _pass_over(self, entries: Entries) -> None:
         """Move past entries that have nothing to deliver: blanks, or one half message."""
         last = entries[-1]
-        # A blank has the offset of the next record of its queue. The flush ends between records, so that
-        # record is durable as soon as its first byte is.
+        # A blank has the offset of the next record of its queue. A flush ends between records, so that
+        # record is durable once its first byte is.
         size = 1 if last["size"] == BLANK_SIZE else int(last["size"])
         self._advance(len(entries), int(last["physical_offset"]) + size)
         self._passed_over += len(entries)
