@@ -127,7 +127,7 @@ class GrownStore:
 
     @cached_property
     def _bare(self) -> BareMemory:
-        """Made when it is asked for: where memory is measured, nobody does."""
+        """Made on first use: a measurement of memory does not use it."""
         return BareMemory(self._bare_directory, len(self._addresses), self.store)
 
     def bare_put_us(self) -> float:

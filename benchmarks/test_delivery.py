@@ -58,7 +58,7 @@ class DelayedRound:
         return np.array([put.store_timestamp for put in stored]) + DELAY_MS
 
     def _delivered(self, store: MessageStore) -> np.ndarray:
-        """The store time of each copy, by its number. Nobody reads until the last has come."""
+        """The store time of each copy, by its number. Nothing is read until the last has arrived."""
         while store.get_max_offset_in_queue("orders", 0) < self._messages:
             time.sleep(0.1)
         times = np.zeros(self._messages)

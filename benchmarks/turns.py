@@ -55,7 +55,7 @@ def in_turn(benchmark: BenchmarkFixture, title: str, turns: dict[str, Turn], *, 
     cleared_away = ExitStack()
 
     def rivals_then_ready() -> tuple[tuple[Timed], dict[str, object]]:
-        # Another order each time: nobody always comes after the same neighbour.
+        # Another order each time: none always follows the same neighbour.
         begin = len(taken[ours]) % len(rivals) if rivals else 0
         for name in (*rivals[begin:], *rivals[:begin]):
             with turns[name]() as timed:

@@ -107,7 +107,7 @@ class Writer(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back files and threads."""
+        """Release files and threads."""
         ...
 
 
@@ -157,7 +157,7 @@ class PythonContestant(Contestant):
 
 
 def seconds_on_threads(work: Work, loop: Loop) -> float:
-    """From the moment that all threads are let go to the moment that the last is done."""
+    """From the moment that all threads are released to the moment that the last is done."""
     each = work.messages // work.threads
     if work.threads == 1:
         return seconds_of(lambda: loop(0, each))

@@ -56,7 +56,7 @@ def run_and_kill(path: Path, run: str, choice: random.Random, *, while_opening: 
         process.kill()
         lines += process.stdout.readlines()
     assert process.returncode == -signal.SIGKILL
-    # The last line may be cut; then nobody was told of that message.
+    # The last line may be cut; then that message was not acknowledged.
     said = [line.split() for line in lines if line.endswith("\n") and line != "open\n"]
     return [Acknowledged(topic, *map(int, numbers), key) for topic, *numbers, key in said]  # type: ignore[arg-type]
 

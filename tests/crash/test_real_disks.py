@@ -194,7 +194,7 @@ def test_a_disk_that_fails_poisons_the_store(disk: LoopDisk, what: str, flush_di
         assert acknowledged[-1].queue_offset == 99
 
     in_child(work)
-    disk.mount_anew()
+    disk.remount()
     with MessageStore.open(path, settings) as store:
         found = len(messages_of(store, "orders")) + len(messages_of(store, "orders", 1))
         assert found >= 200
@@ -249,7 +249,7 @@ def test_what_was_acknowledged_survives_the_end_of_the_file_system(disk: LoopDis
     in_child(work)
     os.close(writer)
     listener.join()
-    disk.mount_anew()
+    disk.remount()
     with MessageStore.open(path, config()) as store:
         for line in said:
             queue_id, queue_offset, physical_offset, text = line.split()

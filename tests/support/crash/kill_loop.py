@@ -3,7 +3,7 @@
 The parent is the oracle: it reads what the child says from a pipe and keeps it, and from time to time
 opens the directory and compares. A third of the kills strike while the child is still opening (and
 recovering from the kill before). The seed decides how many acknowledgements are waited for; the moment at
-which a signal strikes is nobody's to decide, so runs differ. What it cannot show is a power cut: the
+which a signal strikes is not determined, so runs differ. What it cannot show is a power cut: the
 kernel keeps the pages.
 """
 
@@ -84,7 +84,7 @@ def _run_and_kill(path: Path, run: str, chance: random.Random, *, while_opening:
         os.close(reader)
         _, status = os.waitpid(process_id, 0)
     assert os.WIFSIGNALED(status), f"the child of run {run} ended by itself"
-    # The last line may be cut; then nobody was told of that message.
+    # The last line may be cut; then that message was not acknowledged.
     lines = text.decode().split("\n")[:-1]
     return [line.split() for line in lines if line != "open"]
 

@@ -1,7 +1,7 @@
 """Interrupts: Ctrl-C within given modules, at a place that a test counts through.
 
 Python raises KeyboardInterrupt in the main thread, where a function begins and where a call has returned
-(and where a loop begins anew). So does this, in the thread that calls it, for calls of Python and of C alike.
+(and where a loop begins again). So does this, in the calling thread, for calls of Python and of C alike.
 """
 
 import sys

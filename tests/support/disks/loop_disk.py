@@ -85,8 +85,8 @@ class LoopDisk:
         """Mount it; after a power cut, the file system's own recovery runs."""
         _run("mount", "-o", "loop", self.image, self.path)
 
-    def mount_anew(self) -> None:
-        """Unmount it, wholly, and mount it again. Whoever still uses a file of it makes this fail."""
+    def remount(self) -> None:
+        """Unmount it, wholly, and mount it again. Fails if a file of it is still in use."""
         _run("umount", self.path)
         self.mount()
 

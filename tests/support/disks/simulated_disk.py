@@ -179,7 +179,7 @@ class SimulatedDisk:
         self.before = lambda what, path: None
 
     def kill_locks(self) -> None:
-        """Let go of all locks, as the end of a process does."""
+        """Release all locks, as the end of a process does."""
         self.locked.clear()
 
     def keeps_reserved_room(self, path: Path) -> bool:

@@ -1,7 +1,7 @@
 """The lock of a simulated disk: it belongs to a file and not to a name, as locks do.
 
-So a lock file that is deleted, or replaced by another, leaves its holder with a lock on a file that nobody
-finds any more, and the next who asks gets one of his own. The holder finds out by asking (`loss`).
+So a lock file that is deleted, or replaced by another, leaves its holder with a lock on a file that has
+no name any more, and the next process that asks gets a lock of its own. The holder finds out by `loss`.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Two stores to compare, each in a process of its own: Apache RocketMQ's, of some version, and mqstore.
 
 Both take the same requests, one JSON object a line (tests/interop/driver/, mqstore.py), so that a
-test reads the same whoever writes and whoever reads. A process serves many stores one after another, and is
+test reads the same for each pair of writer and reader. A process serves many stores one by one, and is
 started again by itself after it was killed. `make interop` puts RocketMQ's classes where they are looked for.
 """
 

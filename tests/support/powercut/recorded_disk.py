@@ -3,8 +3,8 @@
     file system -> loop device -> file exported by FUSE -> QEMU's blklogwrites -> image and block log
 
 QEMU's storage daemon does the recording, in a process of its own; the kernel needs neither device mapper
-nor NBD. `ImageMount` mounts an image without recording. Both give back what they took (mount, loop device,
-daemon) when their block ends; `sweep` takes away what a process that was killed has left. `why_not` says
+nor NBD. `ImageMount` mounts an image without recording. Both release what they took (mount, loop device,
+daemon) when their block ends; `sweep` removes what a killed process has left. `why_not` says
 what this machine lacks.
 """
 

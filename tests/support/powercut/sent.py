@@ -1,4 +1,4 @@
-"""The messages of the power-cut campaign: each is made from its key alone, so that whoever has the key can
+"""The messages of the power-cut campaign: each is made from its key alone, so that with the key one can
 check every byte of what was stored. No code of the store is used here.
 """
 

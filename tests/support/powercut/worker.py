@@ -283,7 +283,7 @@ class Worker:
 
 @contextlib.contextmanager
 def announced_retention(worker: Worker) -> Any:
-    """Whoever runs retention says before what may go."""
+    """Makes retention announce what it may delete."""
     genuine = Retention.run_once
 
     def run_once(retention: Retention) -> int:
