@@ -101,7 +101,7 @@ def copy_bytes(typing_context, target, at, source, start, length):  # type: igno
 
 @intrinsic
 def prefetch(typing_context, data, at):  # type: ignore[no-untyped-def]
-    """Begin to fetch the line of data[at] for reading, and go on. `at` may be anywhere, even outside."""
+    """Start to fetch the cache line of data[at] for reading. `at` may be anywhere, even outside of `data`."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         address = _address(context, builder, signature.args[0], *arguments)
@@ -229,10 +229,10 @@ def parse_natural(data, at, length):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def borrowed(typing_context, arrays):  # type: ignore[no-untyped-def]
-    """The arrays of a tuple, without their owners: references to them are not counted.
+    """The arrays of a tuple without their owners, so that references to them are not counted.
 
-    Counting is atomic and can cost a loop over records more than its work. For arguments of a kernel alone,
-    which its caller keeps alive; never for an array that is made in it.
+    Counting is atomic and can cost more than the work of a loop over records. For arguments of a kernel
+    alone, which its caller keeps alive; never for an array that the kernel makes.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]

@@ -80,7 +80,7 @@ class ColumnsPath:
             if self._topics.lookup(name) is None:
                 self._topics.find(name)
         stored = self.append(block)
-        self._encoder.give_back(block)
+        self._encoder.release(block)
         return stored
 
     def append(self, block: RecordBlock) -> StoredRows:

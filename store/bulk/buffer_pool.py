@@ -1,4 +1,4 @@
-"""A buffer pool: buffers for blocks of records, used again.
+"""A buffer pool: keeps released buffers for the next blocks of records.
 
 A buffer of a megabyte that is returned to the system and allocated again for the next block costs a page
 fault for each of its pages. That is more than the encoding of its contents.
@@ -15,7 +15,7 @@ __all__ = ["BufferPool"]
 
 _MAX_BUFFERS: Final = 2
 _MAX_BYTES: Final = 16 << 20
-"""Larger ones are not kept: they are rare, and would be held for ever."""
+"""Larger buffers are not kept: they are rare, and would take memory for ever."""
 
 
 class BufferPool:
@@ -25,7 +25,7 @@ class BufferPool:
         self._buffers: list[Bytes] = []
 
     def take(self, size_bytes: int) -> Bytes:
-        """A buffer of at least so many bytes, with anything in it."""
+        """A buffer of at least so many bytes; its contents are arbitrary."""
         try:
             # One step, so that no two threads take the same.
             buffer = self._buffers.pop()
@@ -33,7 +33,7 @@ class BufferPool:
             return np.empty(size_bytes, np.uint8)
         return buffer if len(buffer) >= size_bytes else np.empty(size_bytes, np.uint8)
 
-    def give_back(self, buffer: Bytes) -> None:
-        """Nobody reads or writes it any more."""
+    def release(self, buffer: Bytes) -> None:
+        """Take back a buffer that no thread reads or writes any more."""
         if len(self._buffers) < _MAX_BUFFERS and len(buffer) <= _MAX_BYTES:
             self._buffers.append(buffer)

@@ -3,7 +3,7 @@
 Each row becomes the record that `put_message` would have made of it. A row that cannot be stored is an error
 that names it, and then nothing is stored. It does not ask whether topics exist (mqstore/put/put_columns.py),
 nor rewrite delayed messages (schedule/delay/delayed_columns.py).
-Threads: any; an encoder keeps nothing but what spares work.
+Threads: any; an encoder keeps caches alone.
 """
 
 from itertools import accumulate
@@ -30,7 +30,7 @@ _CACHE_ENTRIES = 16_384
 
 
 def removed(mask: npt.NDArray[np.bool_]) -> TextColumn:
-    """The override that takes a property out of the rows where `mask` is true."""
+    """An override that removes a property from the rows where `mask` is true."""
     places = np.where(mask, np.int64(-1), np.int64(0))
     return TextColumn(np.empty(0, np.uint8), places, places)
 
@@ -104,9 +104,9 @@ class ColumnsEncoder:
         ]
         return RecordBlock(buffer, starts, np.full(count, marks, np.uint8), queues, groups)
 
-    def give_back(self, block: RecordBlock) -> None:
-        """A block of this encoder is in the log: its buffer is free for another."""
-        self._buffers.give_back(block.buffer)
+    def release(self, block: RecordBlock) -> None:
+        """Release the buffer of a block that is in the log, for another block."""
+        self._buffers.release(block.buffer)
 
     def _encode_topic(self, topic: str) -> tuple[bytes, int]:
         check_topic(topic)
@@ -171,7 +171,7 @@ def _side_by_side(columns: list[TextColumn], count: int) -> tuple[Bytes, Longs, 
     for index, texts in enumerate(columns):
         starts[index], stops[index] = texts.starts, texts.stops
         if count and len(texts.data):
-            # Only what the rows use, for it may be a piece of something larger.
+            # Only the bytes that the rows use: the buffer may be part of a larger one.
             first, last = int(texts.starts.min()), int(texts.stops.max())
             pieces.append(texts.data[first:last])
             starts[index] += end - first

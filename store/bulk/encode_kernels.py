@@ -1,13 +1,12 @@
 """Compiled loops that encode records in bulk: thousands of rows a call, no Python object for any of them.
 
-A text is given as a buffer (uint8) with the position where it begins and the one where it ends, both int64,
-so that rows may share bytes. All arrays are C-contiguous. Those that are said to be filled are; all others
-are only read, and nothing outside the given places is touched: text_column.py checks those, the rest is
-checked here.
+A text is a buffer (uint8) with the positions where it begins and ends, both int64, so that rows may share
+bytes. All arrays are C-contiguous. A kernel writes only the arrays that it says it fills, and touches nothing
+outside the given places: text_column.py checks those, all else is checked here.
 
-Two steps, as in record_format.py: `encode_rows` does what can be done before the place in the log is known,
-`complete_records` the rest, under the append lock. What they fill is a buffer of the caller's: only the
-mapped file copies into the log.
+Two steps, as in record_template.py: `encode_rows` does what can be done before the place in the log is known,
+`complete_records` the rest, under the append lock. Both fill a buffer of the caller: only the mapped file
+copies into the log.
 
 Callers need not hold the GIL: the kernels release it. Import this module inside the function that first needs
 it; compiled code is cached on disk. The plain twins are in tests/support/twins/plain_rows.py.

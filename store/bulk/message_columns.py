@@ -1,8 +1,8 @@
 """Messages as columns: what `put_columns` was given, read into texts and numbers.
 
 One row is one message. `read_columns` takes a Table or RecordBatch of Arrow, or a mapping of numpy arrays and
-plain values, and makes no Python object for a row. Whether topics and queues exist is for
-mqstore/put/put_columns.py to say, whether a row can be stored for columns_encoder.py.
+plain values, and makes no Python object for a row. mqstore/put/put_columns.py checks whether topics and
+queues exist, columns_encoder.py whether a row can be stored.
 Pure functions: any thread.
 """
 

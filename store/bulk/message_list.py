@@ -1,10 +1,10 @@
-"""A list of messages as columns, where nothing is special about any of them.
+"""Fast path of put_messages: a list of plain messages as columns, or None if one uses what columns lack.
 
-To read fourteen fields of each message one by one takes longer than to store it. So msgspec packs the whole
+Reading fourteen fields of each message one by one takes longer than storing it. So msgspec packs the whole
 list, without the fields that have their defaults, and a compiled loop finds the bodies and the numbers in
-there (store/bulk/msgpack_kernels.py). This is for speed alone: what it leaves (None), message_encoder.py
-takes one by one, with the same outcome. So it neither checks all that makes a message illegal nor says what
-does. Pure function: any thread.
+the packed bytes (store/bulk/msgpack_kernels.py). This is for speed alone: where it returns None,
+message_encoder.py encodes the messages one by one, with the same outcome. So it neither makes every check
+nor says what makes a message illegal. Pure function: any thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,8 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
         return None
     topics = [message.topic for message in messages]
     tags = [message.tags for message in messages]
-    # Asked here, as further down of the numbers, because msgspec packs alike what is none: times and Enums.
+    # Types are checked here, and those of numbers below, because msgspec packs times and
+    # Enums as texts and numbers too.
     if not (_are_all(_STR, topics) and _are_all(_TAGS, tags)):
         return None
     count = len(messages)

@@ -1,9 +1,9 @@
 """Compiled loop that reads a list of `Message`s in the form that msgspec packs them in: MessagePack.
 
-The list is an array, each message a map that lacks the fields with their defaults. Of a field's name, its
-length and its first byte tell which it is. Read are the places of the bodies, which stay where they are, and
-the numbers; texts are stepped over. The caller has checked that all are of the type `Message`, so the bytes
-are as msgspec made them; but values can still be of any type.
+The list is an array, each message a map that lacks the fields with their defaults. The length and the first
+byte of a field's name identify the field. The loop finds the places of the bodies, which are not copied, and
+reads the numbers; it skips texts. The caller has checked that all are of the type `Message`, so the bytes are
+as msgspec made them; but values can still be of any type.
 
 Arrays: packed uint8, the others int64 or int32, one element a message, filled; C-contiguous.
 The caller need not hold the GIL. The plain twin is in tests/support/twins/plain_rows.py.
@@ -114,7 +114,7 @@ def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flag
     """Find the bodies and read the numbers. Returns which of the others, and of the numbers, any message has.
 
     OUT_OF_THE_ORDINARY: a message has a field that is not named here, or one of another type or beyond 32
-    bits; the arrays are good for nothing then.
+    bits; the contents of the arrays are undefined then.
     """
     packed, body_starts, body_stops = borrowed((packed, body_starts, body_stops))
     queue_ids, delay_levels, flags = borrowed((queue_ids, delay_levels, flags))

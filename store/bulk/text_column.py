@@ -1,8 +1,8 @@
 """TextColumn: one run of bytes for each row of a column, in a shared buffer.
 
-`read_texts` takes what callers hand in as a column of texts or bodies, and copies only what is in Python
-objects already. Arrow's arrays come in by arrow_columns.py. Shapes and places are checked here, so that the
-compiled loops may trust them; what makes a text illegal is for columns_encoder.py to say.
+`read_texts` takes what callers hand in as a column of texts or bodies, and copies only what is already in
+Python objects. arrow_columns.py reads Arrow's arrays. Shapes and places are checked here, so that the
+compiled loops may trust them; columns_encoder.py checks whether a text is legal.
 Pure functions: any thread.
 """
 
@@ -169,13 +169,13 @@ def read_ints(
     *,
     error: type[MessageIllegal] = MessageIllegal,
 ) -> Longs:
-    """The column `name` of whole numbers, the caller's no more: one for all rows, or an array of them.
+    """A copy of the column `name` of whole numbers, given as one for all rows or as an array.
 
     Raises MessageIllegal, and `error` for a number out of bounds.
     """
     if type(value) is int:
         value = np.full(count, value, object if abs(value) >= 2**63 else np.int64)
-    # A copy, which nobody can change once it is checked: compiled loops trust it.
+    # A copy: the caller cannot change it after the checks, so compiled loops may trust it.
     numbers = np.array(value)
     if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers)):
         is_huge = numbers.dtype.kind == "O" and all(type(number) is int for number in numbers.flat)
@@ -201,7 +201,7 @@ def wrong_count(name: str, found: int, count: int) -> MessageIllegal:
 
 
 def mistyped(name: str, value: object, wanted: str, row: int | None = None) -> MessageIllegal:
-    """The error for a value that cannot be worked with."""
+    """The error for a value of a wrong type."""
     place = name if row is None else f"{name} of row {row}"
     return MessageIllegal(
         f"{place} is {reprlib.repr(value)}: give {wanted}", value=value, limit=wanted, row=row

@@ -1,4 +1,4 @@
-"""A body that its producer compressed: told by the sys flag, decompressed within a limit.
+"""A body that its producer compressed: marked in the sys flag, decompressed within a limit.
 
 RocketMQ's clients compress bodies from 4 KiB on and set COMPRESSED; three bits say how: LZ4 (a frame),
 Zstandard (a frame) or zlib, which is also what older clients mean by leaving the bits 0. A store never looks
@@ -20,7 +20,7 @@ from mqstore.store.record.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK, COM
 __all__ = ["MAX_BODY_BYTES", "compression_of", "decompress"]
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""To so many bytes a body is decompressed unless its reader says otherwise: 16 times RocketMQ's largest."""
+"""Default limit of the bytes that a body is decompressed to: 16 times RocketMQ's largest body."""
 
 # LZ4 makes fewer bytes than that out of one. Its library takes room for all that it may return.
 _LZ4_RATIO: Final = 256
@@ -52,7 +52,7 @@ def decompress(
 ) -> bytes:
     """The body as the producer had it.
 
-    sys_flag: with COMPRESSED. physical_offset: by it, errors name the record. Raises BodyTooLarge when the
+    sys_flag: with COMPRESSED. physical_offset: of the record, for errors. Raises BodyTooLarge when the
     body is longer than `max_bytes`, CorruptBody when the bytes are not what the sys flag says.
     """
     compression = compression_of(sys_flag) or ""
@@ -65,7 +65,7 @@ def decompress(
     decompressor, its_error = _MAKERS[compression]()
     most_bytes = _LZ4_RATIO * len(stored_body) if compression == "LZ4" else max_bytes
     try:
-        # One byte more tells a body that is too long from one that is just as long as it may be.
+        # With one byte more than allowed, a body that is too long differs from the longest allowed.
         body = decompressor.decompress(stored_body, min(max_bytes, most_bytes) + 1)
     except its_error as error:
         raise corrupt(str(error)) from error

@@ -1,7 +1,7 @@
 """From a message to the bytes that the log will append: every check, and all work that needs no lock.
 
-What is left for the append lock is to put the record together once its queue offset, physical offset and
-store timestamp are known, and to close it with the record CRC (record_template.py).
+Under the append lock, record_template.py puts the record together once its queue offset, physical offset and
+store timestamp are known, and closes it with the record CRC.
 
 It does not ask whether the topic or the queue exists (mqstore/put/put_path.py), nor rewrite delayed
 messages (schedule/delay/delayed_message.py). Nothing is stored when a check fails.
@@ -333,7 +333,7 @@ def _check_number(name: str, value: int, bits: int) -> None:
 def refuse_mistyped(message: object) -> None:
     """Raise for what in `message` is of a wrong type; return when nothing is.
 
-    For whoever caught a TypeError or AttributeError: that a field can be worked with is not asked before.
+    For a caller that caught a TypeError or AttributeError: types are not checked before.
     Raises MessageIllegal, TopicIllegal, QueueIllegal.
     """
     if not isinstance(message, Message):

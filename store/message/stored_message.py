@@ -1,7 +1,7 @@
 """A message as it lies in the commit log, decoded field by field when asked for.
 
-It lends a view of the mapped record; nothing is copied until a field is read, and the view keeps the
-mapping alive even after retention has deleted the file. `body` copies; `body_view` does not.
+It holds a view of the mapped record. Nothing is copied until a field is read, and the view keeps the mapping
+alive even after retention has deleted the file. `body` copies; `body_view` does not.
 
 A body that its producer compressed is decompressed whenever it is asked for, as RocketMQ does for consumers:
 `body`, `body_view` and `sys_flag` are the message as it was sent; `stored_body_view` and `stored_sys_flag`
@@ -37,21 +37,21 @@ from mqstore.store.record.sys_flag import COMPRESSED
 
 __all__ = ["StoredMessage"]
 
-# Where the byte of the sys flag is that has COMPRESSED.
+# Position of the byte of the sys flag that holds COMPRESSED.
 _SYS_FLAG_LOW = SYS_FLAG_POSITION + 3
 
 
 class StoredMessage(msgspec.Struct, eq=False, gc=False):
-    """One record of the commit log: `data[start:stop]`, lent.
+    """One record of the commit log: `data[start:stop]`, not copied.
 
-    Whoever knows where the body lies, and that it is not compressed, says so and saves looking.
+    A caller that knows where the body lies, and that it is not compressed, passes it and saves the search.
     """
 
     # A struct, because a pull makes thousands a millisecond: its constructor runs no Python.
     data: memoryview
     start: int
     stop: int
-    # Found when first asked for; finding one twice does no harm. A compressed body has no start to lend from.
+    # Found at first use; two threads may find one twice, which does no harm. -1 for a compressed body.
     body_start: int = -1
     body_stop: int = -1
     _header: RecordHeader | None = None
@@ -66,7 +66,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def record(self) -> memoryview:
-        """Exactly the record's bytes, lent."""
+        """A view of exactly the record's bytes."""
         return self.data[self.start : self.stop]
 
     @property
@@ -90,7 +90,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_whole(self) -> bool:
-        """Whether magic and lengths agree with each other; the CRCs are not looked at."""
+        """Whether magic and lengths agree with each other; CRCs are not checked."""
         try:
             return self.layout is not None
         except RecordIllegal:
@@ -117,7 +117,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def properties_view(self) -> memoryview:
-        """The properties string as stored, lent."""
+        """A view of the properties string as stored."""
         layout = self.layout
         return self.data[layout.properties_start : layout.properties_stop]
 
@@ -137,7 +137,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def body_view(self) -> memoryview:
-        """As `body`; lent from the mapping if it is not compressed."""
+        """As `body`; a view of the mapping if it is not compressed."""
         start = self.body_start
         if start < 0:
             _ = self.layout  # which finds the body
@@ -169,7 +169,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def stored_body_view(self) -> memoryview:
-        """The body in the mapping, lent, compressed or not."""
+        """A view of the body in the mapping, compressed or not."""
         layout = self.layout
         return self.data[layout.body_start : layout.body_stop]
 

@@ -241,7 +241,7 @@ def decode_layout(data: bytes | memoryview, start: int, stop: int) -> RecordLayo
     if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
         raise RecordIllegal("a record's magic DAA320A7 or DAA320AB", f"{magic & 0xFFFF_FFFF:08X}")
     body_start = start + HEADER_BYTES + _HOSTS_EXTRA_BYTES[sys_flag >> 4 & 3]
-    # Behind the body there is room for the two lengths, and behind the topic for one.
+    # The two lengths must fit behind the body, and one of them behind the topic.
     if body_start + 2 > stop:
         raise RecordIllegal(f"at least {body_start + 2 - start} bytes", f"{stop - start}")
     (body_length,) = _INT.unpack_from(data, body_start - BODY_LENGTH_BEFORE_BODY)

@@ -10,9 +10,9 @@ def test_what_was_given_back_is_taken_again() -> None:
     spare = BufferPool()
     first = spare.take(1_000)
     assert spare.take(1_000) is not first
-    spare.give_back(first)
+    spare.release(first)
     assert spare.take(500) is first
-    spare.give_back(first)
+    spare.release(first)
     larger = spare.take(1_001)
     assert larger is not first
     assert len(larger) >= 1_001
@@ -23,7 +23,7 @@ def test_few_are_kept_and_none_that_is_huge() -> None:
     spare = BufferPool()
     buffers = [spare.take(size) for size in (10, 20, 30, 17 << 20)]
     for buffer in reversed(buffers):
-        spare.give_back(buffer)
+        spare.release(buffer)
     taken = [spare.take(1) for _ in range(3)]
     assert [len(buffer) for buffer in taken] == [20, 30, 1]
 
@@ -36,7 +36,7 @@ def test_no_two_threads_have_the_same() -> None:
         buffer = spare.take(10_000)
         buffer[:] = number
         is_ours = bool((buffer == number).all())
-        spare.give_back(buffer)
+        spare.release(buffer)
         return is_ours
 
     with ThreadPoolExecutor(8) as pool:

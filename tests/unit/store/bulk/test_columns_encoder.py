@@ -17,7 +17,7 @@ def test_a_body_that_changes_while_it_is_read_gets_the_crc_of_what_was_stored() 
     encoder = ColumnsEncoder(small_config())
     buffer = np.zeros(1_000, np.uint8)
     none = np.zeros(0, np.int32)
-    encoder.give_back(RecordBlock(buffer, none, none, [], none))
+    encoder.release(RecordBlock(buffer, none, none, [], none))
     body = b"body"
     start, stop = HEADER_BYTES + len(body), HEADER_BYTES + 2 * len(body)
     buffer[start:stop] = list(body)
