@@ -29,6 +29,9 @@ __all__ = ["TimedSync"]
 
 _LOW = 0xFFFFFFFF
 _LAST_NUMBER = 0x7FFFFFFF
+# A signal handler that syncs may take the wake-up of the wait that it interrupts. So each wait looks for
+# itself after this time.
+_LONGEST_SLEEP_S = 0.1
 # A thread that has nothing to do any more needs the GIL once more to end.
 _LONGEST_JOIN_S = 1.0
 
@@ -166,10 +169,10 @@ class _SyncThread:
         poll.register(self._ended, select.POLLIN)
         while not self.is_idle:
             remaining_s = deadline_s - time.monotonic()
-            if poll.poll(max(0.0, remaining_s * 1000) if remaining_s < math.inf else None):
-                self._forget_wake_ups()
-            elif remaining_s <= 0:
+            if remaining_s <= 0:
                 return self.is_idle
+            if poll.poll(min(remaining_s, _LONGEST_SLEEP_S) * 1000):
+                self._forget_wake_ups()
         return True
 
     def _forget_wake_ups(self) -> None:
