@@ -165,21 +165,21 @@ class LmdbEnvironment:
                     # A writer of another process has doubled its map: take over the size.
                     self._environment.set_mapsize(0)
 
-    def read_kept(self, lend: "Callable[[Transaction], _K]", work: Callable[[_K], _T]) -> _T:
-        """Run `work` on the views that `lend` takes from a snapshot. It must copy what it keeps.
+    def read_kept(self, take_views: "Callable[[Transaction], _K]", work: Callable[[_K], _T]) -> _T:
+        """Run `work` on the views that `take_views` takes from a snapshot. It must copy what it keeps.
 
         The writer's process keeps snapshot and views until it writes: py-lmdb reads through each value that
-        it hands out, which is expensive for a long run. `lend` is therefore always the same function.
+        it hands out, which is expensive for a long run. `take_views` is therefore always the same function.
         """
         if not self.has_writer:
-            return self.read(lambda transaction: work(lend(transaction)))
+            return self.read(lambda transaction: work(take_views(transaction)))
         self._refuse_child()
         with self._gate, self._translated():
             if self._is_closed:
                 raise StoreClosed(self.path)
             if self._kept is None:
                 transaction = self._environment.begin(buffers=True)
-                self._kept = (transaction, lend(transaction))
+                self._kept = (transaction, take_views(transaction))
             try:
                 return work(cast("_K", self._kept[1]))
             finally:
@@ -298,7 +298,7 @@ class LmdbEnvironment:
             kind = KeyIndexDamaged if isinstance(error, damages) else KeyIndexUnusable
             raise kind(
                 f"the key index {self.path} cannot be used: {error}. If that stays so, close the store and "
-                "delete this folder: the next open builds it anew from the commit log"
+                "delete this folder: the next open rebuilds it from the commit log"
             ) from error
 
     def _is_full(self, error: "lmdb.Error") -> bool:

@@ -189,8 +189,8 @@ class _Answers:
         path = self._layout.settings
         return SettingContradicted(
             f"{path} remembers {key} = {remembered}, but the files are {found} bytes long. Nothing was "
-            f"changed. Restore {path.name}, or delete it and its .bak to go by the files; if the files were "
-            f"cut short, name {key} = {remembered}",
+            f"changed. Restore {path.name}, or delete it and its .bak to use the files' lengths; if the "
+            f"files were cut short, give {key} = {remembered}",
             path=path,
             key=key,
             value=remembered,
