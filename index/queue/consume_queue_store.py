@@ -12,10 +12,12 @@ Durability: `flush` makes durable what was absorbed before it. Rebuilt from the 
 queue_recovery.py.
 """
 
+import functools
 import threading
 from collections.abc import Container
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +40,14 @@ __all__ = ["ConsumeQueueStore", "is_queue_name"]
 _MAX_NAME_BYTES = 255
 # More than the longest record there may be, so that one that is cut is the last.
 _LOOK_THROUGH_BYTES = 64 << 20
+
+
+@functools.cache
+def _kernels() -> ModuleType:
+    """The compiled loops. Cached, for an import statement costs a microsecond each time that it is run."""
+    from mqstore.index.queue import entry_kernels
+
+    return entry_kernels
 
 
 class ConsumeQueueStore:
@@ -209,16 +219,14 @@ class ConsumeQueueStore:
         Absorbing bytes twice does no harm, so after an error the same chunk can be absorbed again.
         Raises QueueOffsetConflict, StoreFull.
         """
-        from mqstore.index.queue import entry_kernels
-
-        entries, runs, consumed, at_blank, last_store_timestamp = entry_kernels.consume_queue_entries(
+        entries, runs, consumed, at_blank, last_store_timestamp = _kernels().consume_queue_entries(
             chunk.data, chunk.base_offset, self.delay_tables
         )
         with self._moving:
             if self.deleted.concern(chunk.base_offset):
                 runs = self.deleted.remaining(chunk.data, entries, runs)
             table = self._ends
-            appended, ends, left = entry_kernels.append_runs(
+            appended, ends, left = _kernels().append_runs(
                 chunk.data, entries, runs, table.names, table.slots, table.rows
             )
             table.raise_ends(appended, ends)
@@ -235,12 +243,10 @@ class ConsumeQueueStore:
 
         offset: physical; the log is absorbed up to there. For readers, which then take entries from the log.
         """
-        from mqstore.index.queue import entry_kernels
-
         queue, name, found = self.find(topic, queue_id), topic.encode(), []
         first_offset = next_offset = queue.max_offset if queue is not None else 0
         while (chunk := commit_log.chunk(offset, _LOOK_THROUGH_BYTES)) is not None:
-            entries, runs, consumed, at_blank, _ = entry_kernels.consume_queue_entries(
+            entries, runs, consumed, at_blank, _ = _kernels().consume_queue_entries(
                 chunk.data, chunk.base_offset, self.delay_tables
             )
             if self.deleted.concern(chunk.base_offset):

@@ -11,6 +11,9 @@ Threads: one at a time changes anything, under the lock of consume_queue_store.p
 Durability: none. Rebuilt from the files by ConsumeQueue.load when the store is opened.
 """
 
+import functools
+from types import ModuleType
+
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +24,14 @@ __all__ = ["CAPACITY", "QueueEnds"]
 
 CAPACITY = 1 << 17
 """Rows of a table; only those in use take memory."""
+
+
+@functools.cache
+def _kernels() -> ModuleType:
+    """The compiled loops. Cached, for an import statement costs a microsecond each time that it is run."""
+    from mqstore.index.queue import entry_kernels
+
+    return entry_kernels
 
 
 class QueueEnds:
@@ -55,10 +66,8 @@ class QueueEnds:
 
     def _row_for(self, topic: bytes, queue_id: int, queue: "ConsumeQueue") -> int | None:
         """The row that has or had this name, else a new one; None when all are taken."""
-        from mqstore.index.queue import entry_kernels
-
         name = np.frombuffer(topic, np.uint8)
-        known = entry_kernels.find_row(name, queue_id, self.names, self.slots, self.rows)
+        known = _kernels().find_row(name, queue_id, self.names, self.slots, self.rows)
         if known >= 0:
             return int(known)
         row = len(self._queues)
@@ -72,9 +81,9 @@ class QueueEnds:
         self._names_length = end
         self._queues.append(queue)
         if 2 * len(self._queues) > len(self.slots):
-            self.slots = entry_kernels.slots_of(self.names, self.rows, len(self._queues), 2 * len(self.slots))
+            self.slots = _kernels().slots_of(self.names, self.rows, len(self._queues), 2 * len(self.slots))
         else:
-            entry_kernels.enter_row(row, self.names, self.slots, self.rows)
+            _kernels().enter_row(row, self.names, self.slots, self.rows)
         return row
 
     def retire(self, queue: "ConsumeQueue") -> None:
@@ -88,9 +97,7 @@ class QueueEnds:
 
     def raise_ends(self, rows: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
         """Publish what was appended. ends: int64[len(rows), 2], max offset and max physical offset."""
-        from mqstore.index.queue import entry_kernels
-
-        entry_kernels.raise_ends(rows, ends, self.rows)
+        _kernels().raise_ends(rows, ends, self.rows)
 
     def unflushed(self) -> "list[ConsumeQueue]":
         """Queues with entries that no flush has covered."""
