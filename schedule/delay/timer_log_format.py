@@ -23,7 +23,8 @@ Big-endian. Files: `timerlog/` + 20-digit start position, 104,857,600 bytes each
 38,707,200 bytes. page: docs/format/timer_log.md.
 
 The units of one slot are a chain through `previous_position`, newest last. mqstore has no timer wheel
-of its own: this serves `mqstore dump` on a broker's directory. Pure functions; no I/O, no clock.
+of its own: `mqstore dump` reads a broker's directory with this, and tests write with it. Pure functions;
+no I/O, no clock.
 """
 
 import struct

@@ -24,9 +24,9 @@ def divert_exhausted_retry(
 
     It is diverted to queue 0 of `%DLQ%group`, with DELAY = -1, if its property RECONSUME_TIME (already
     counted up) is above the limit, or if the group holds queues in order (`holds_queue_lock`). The limit is
-    its property MAX_RECONSUME_TIMES, else the group's `retry_max_times`. Messages to other topics come back
-    unchanged. The caller looks the group up and creates the topic. Raises MessageIllegal when one of the
-    two properties is no whole number.
+    its property MAX_RECONSUME_TIMES, else the group's `retry_max_times`. Messages to other topics are
+    returned unchanged. The caller looks the group up and creates the topic. Raises MessageIllegal when one
+    of the two properties is no whole number.
     """
     if not is_retry_topic(message.topic):
         return message

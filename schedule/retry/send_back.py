@@ -74,7 +74,7 @@ class RetryTopics(Protocol):
         ...
 
     def ensure(self, topic: str, queue_nums: int, *, perm: int, topic_sys_flag: int) -> _Topic:
-        """Create the topic unless it exists; then it stays as it is."""
+        """Create the topic unless it exists; an existing one stays as it is."""
         ...
 
 
@@ -91,9 +91,9 @@ class RetryRecords(Protocol):
 class SendBackResult(NamedTuple):
     """Outcome of a send-back.
 
-    disposition: where the message goes. DISCARDED: nowhere, for the group has no retry queues.
-    response_code: what a broker answers, SUCCESS unless the put was not PUT_OK. put: the copy that was
-    stored, for a RETRY in SCHEDULE_TOPIC_XXXX; None when DISCARDED.
+    disposition: where the message goes. DISCARDED: nowhere, because the group has no retry queues.
+    response_code: what a broker answers, SUCCESS unless the put was not PUT_OK. put: of the copy, for a RETRY
+    in SCHEDULE_TOPIC_XXXX; None when DISCARDED.
     """
 
     disposition: Disposition
@@ -167,7 +167,7 @@ class SendBack:
             topic, queue_id = dead_letter_topic(group), 0
             self._topics.ensure(topic, _DEAD_LETTER_QUEUE_NUMS, perm=_READ_WRITE, topic_sys_flag=0)
         else:
-            # A topic that is there keeps its queues when the group gets more, and no consumer reads others.
+            # An existing topic keeps its queues when the group gets more, and no consumer reads others.
             queue_nums = max(1, min(settings.retry_queue_nums, retry.read_queue_nums))
             topic, queue_id = retry_topic(group), self._choice.randrange(queue_nums)
         put = self._put(_copy(stored, topic, queue_id, decision.delay_level))
@@ -191,7 +191,7 @@ class SendBack:
 
 
 def _copy(stored: StoredMessage, topic: str, queue_id: int, delay_level: int) -> Message:
-    """The next incarnation of a failed record."""
+    """The message to put for the next attempt, or as a dead letter."""
     properties = dict(stored.properties)
     properties.setdefault(RETRY_TOPIC, stored.topic)
     if not properties.get(ORIGIN_MESSAGE_ID, "").strip():
@@ -199,7 +199,7 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, delay_level: int) ->
     properties[WAIT] = "false"
     properties[DELAY] = str(delay_level)
     if not delay_level and TIMER_OUT_MS not in properties:
-        # Without a level it would be refused, and its group would never be rid of it.
+        # Without a level the put would refuse such a message, and its group could never finish it.
         for name in TIMER_REQUESTS:
             properties.pop(name, None)
     return Message(
