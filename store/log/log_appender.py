@@ -37,6 +37,7 @@ __all__ = ["LogAppender"]
 T = TypeVar("T")
 
 _PUT_OK = PutMessageStatus.PUT_OK
+_size_bytes = attrgetter("size_bytes")
 
 
 class LogAppender:
@@ -71,7 +72,7 @@ class LogAppender:
         self._first_queue_offset = first_queue_offset
         # Next queue offset of each (topic, queue id) that was put to.
         self._queue_offsets: dict[tuple[str, int], int] = {}
-        self.append = gate.guarded(self._append_one, size_of=attrgetter("size_bytes"))
+        self.append = gate.guarded(self._append_one, size_of=_size_bytes)
         self.append_all = gate.guarded(self._append_each)
         self.append_block = gate.guarded(self._append_rows)
 
@@ -156,8 +157,9 @@ class LogAppender:
         )
 
     def _append_each(self, messages: Sequence[EncodedMessage]) -> list[PutMessageResult]:
-        self._reserve_for(list(accumulate((message.size_bytes for message in messages), initial=0)))
-        return [self._append_one(message) for message in messages]
+        self._reserve_for(list(accumulate(map(_size_bytes, messages), initial=0)))
+        append = self._append_one
+        return [append(message) for message in messages]
 
     # -- in a block -----------------------------------------------------------------------------------
 
@@ -254,15 +256,14 @@ class LogAppender:
         starts: where each record begins, the first at 0, and where the last one ends.
         """
         current = self._offsets.current or self._segment_after(None)
-        position, first, count = current.wrote_position, 0, len(starts) - 1
-        stop = _end_of_records_within(starts, first, current.size_bytes - position)
-        while stop < count:
+        position, first, end = current.wrote_position, 0, starts[-1]
+        while position + end - starts[first] + BLANK_MIN_BYTES > current.size_bytes:
+            stop = _end_of_records_within(starts, first, current.size_bytes - position)
+            assert position or stop > first, (first, current)
             current.reserve(current.size_bytes)
             current = self._segment_after(current)
             position, first = 0, stop
-            stop = _end_of_records_within(starts, first, current.size_bytes)
-            assert stop > first, (first, current)
-        current.reserve(position + int(starts[stop] - starts[first]))
+        current.reserve(position + int(end - starts[first]))
 
     def __repr__(self) -> str:
         return f"LogAppender({self._offsets!r}, {self._gate!r})"
