@@ -11,7 +11,6 @@ Threads: any; the gate lets one append at a time. Durability: none when `append`
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from operator import attrgetter
 from typing import TypeVar
 
@@ -37,7 +36,6 @@ __all__ = ["LogAppender"]
 T = TypeVar("T")
 
 _PUT_OK = PutMessageStatus.PUT_OK
-_size_bytes = attrgetter("size_bytes")
 
 
 class LogAppender:
@@ -72,7 +70,7 @@ class LogAppender:
         self._first_queue_offset = first_queue_offset
         # Next queue offset of each (topic, queue id) that was put to.
         self._queue_offsets: dict[tuple[str, int], int] = {}
-        self.append = gate.guarded(self._append_one, size_of=_size_bytes)
+        self.append = gate.guarded(self._append_one, size_of=attrgetter("size_bytes"))
         self.append_all = gate.guarded(self._append_each)
         self.append_block = gate.guarded(self._append_rows)
 
@@ -157,7 +155,11 @@ class LogAppender:
         )
 
     def _append_each(self, messages: Sequence[EncodedMessage]) -> list[PutMessageResult]:
-        self._reserve_for(list(accumulate(map(_size_bytes, messages), initial=0)))
+        starts, end = [0], 0
+        for message in messages:
+            end += message.size_bytes
+            starts.append(end)
+        self._reserve_for(starts)
         append = self._append_one
         return [append(message) for message in messages]
 
