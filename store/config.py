@@ -178,7 +178,7 @@ class StoreConfig:
     sync_flush_timeout: int | None = 5_000
     """Milliseconds that a put waits for the disk in SYNC_FLUSH before it answers FLUSH_DISK_TIMEOUT. None (in
     text "none"): as long as the disk takes, which may be for ever if it hangs. A put that syncs then calls
-    fdatasync itself, where else another thread does: up to a quarter more puts a second."""
+    fdatasync itself, instead of another thread: up to a third more puts a second on an idle machine."""
 
     flush_interval_consume_queue: int = 1_000
     """Milliseconds between flushes of consume queues, key index and checkpoints."""
