@@ -46,7 +46,7 @@ from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.inherited import disarm, leave_to_parent
+from mqstore.store.forked_child import disarm, leave_to_parent
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.log.recovery import RecoveryReport
 from mqstore.store.message.message import Message

@@ -31,11 +31,11 @@ from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import BackupUnfinished, StoreNotFound
 from mqstore.store.files.file_system import FileLock, FileSystem
-from mqstore.store.listing_again import listing_again
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import RecoveryReport, find_start, recover
 from mqstore.store.message.topic_names import is_dead_letter_topic, is_retry_topic, is_system_topic
 from mqstore.store.progress import Progress
+from mqstore.store.relisting import relisting
 from mqstore.store.state.abort_file import AbortFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
@@ -82,7 +82,7 @@ def open_parts(
     def build() -> StoreParts:
         return _build_parts(layout, config, read_only, clock, file_system, on_progress)
 
-    return listing_again(path, build) if read_only else build()
+    return relisting(path, build) if read_only else build()
 
 
 def _build_parts(

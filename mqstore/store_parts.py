@@ -32,9 +32,9 @@ from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import FileLock, FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.listing_again import listing_again
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import RecoveryReport, recover
+from mqstore.store.relisting import relisting
 from mqstore.store.state.abort_file import AbortFile
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
@@ -75,7 +75,7 @@ class OpeningContext:
 
     @property
     def config(self) -> StoreConfig:
-        """The settings in force; nothing in it is unnamed."""
+        """The settings in force; no value is a default that the directory may change."""
         return self.directory.config
 
     @property
@@ -150,7 +150,7 @@ class StoreParts:
             # All before the old end has been walked already. 0: nothing behind the end is searched.
             recover(log, max(end_offset, log.min_offset), 0, read_only=True)
 
-        listing_again(self.layout.root, read)
+        relisting(self.layout.root, read)
 
     def release(self, *, keys_are_lost: bool = False) -> None:
         """Close the key indexes, and unlock the directory.

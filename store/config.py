@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from mqstore.store.default_setting import DefaultInt, DefaultText
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.record.host import Host
 from mqstore.store.record.record_format import BLANK_MIN_BYTES, MAX_RECORD_OVERHEAD_BYTES
-from mqstore.store.unnamed_setting import UnnamedInt, UnnamedText
 
 __all__ = ["REMEMBERED_SETTINGS", "StoreConfig", "read_toml"]
 
@@ -89,17 +89,17 @@ class StoreConfig:
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
     """SYNC_FLUSH: a put returns after fdatasync. ASYNC_FLUSH: a power cut may take the last half second."""
 
-    mapped_file_size_commit_log: int = UnnamedInt(1_073_741_824)
+    mapped_file_size_commit_log: int = DefaultInt(1_073_741_824)
     """Bytes of a log segment. Remembered: a directory that has files keeps their size."""
 
-    mapped_file_size_consume_queue: int = UnnamedInt(6_000_000)
+    mapped_file_size_consume_queue: int = DefaultInt(6_000_000)
     """Bytes of a consume-queue file, rounded up to whole entries of 20. As above."""
 
-    max_message_size: int = UnnamedInt(4_194_304)
+    max_message_size: int = DefaultInt(4_194_304)
     """Largest body in bytes. A segment must hold it with 65,544 bytes to spare. The directory remembers
     the largest that was ever given."""
 
-    message_delay_level: str = UnnamedText("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+    message_delay_level: str = DefaultText("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
     """The delay of each level, from level 1; units s, m, h, d. Remembered. A new table holds for messages
     that are put from then on; messages that wait keep their delivery time."""
 
@@ -140,7 +140,7 @@ class StoreConfig:
     key_index_enable: bool = True
     """Index messages by their keys, for `query_message` (RocketMQ: messageIndexEnable)."""
 
-    key_index: Literal["lmdb", "index_file", "both"] = cast("Literal['both']", UnnamedText("both"))
+    key_index: Literal["lmdb", "index_file", "both"] = cast("Literal['both']", DefaultText("both"))
     """Where keys are indexed. lmdb: in `mqstore/keys/`, which a broker ignores. index_file: in RocketMQ's
     `index/`, for a broker that opens the directory after us. both: in both, and `query_message` asks lmdb.
     The answers are the same. Cost of both over lmdb: a few percent of puts with keys; 1 MB of disk from the
@@ -149,10 +149,10 @@ class StoreConfig:
     index_tags: bool = True
     """Put a message's tags into `index/` too, as brokers from 5.5.0 on do; older ones do not need them."""
 
-    max_hash_slot_num: int = UnnamedInt(5_000_000)
+    max_hash_slot_num: int = DefaultInt(5_000_000)
     """Slots of a file in `index/`: 4 bytes each, on disk and, of the newest file, in memory. Remembered."""
 
-    max_index_num: int = UnnamedInt(20_000_000)
+    max_index_num: int = DefaultInt(20_000_000)
     """Entries of a file in `index/`, and one more: 20 bytes each. Remembered: a directory that has such
     files keeps the two numbers that it was written with."""
 
@@ -294,7 +294,7 @@ class StoreConfig:
         >>> StoreConfig(max_index_num=20_000_000).names("max_index_num"), StoreConfig().names("max_index_num")
         (True, False)
         """
-        return not isinstance(getattr(self, key), UnnamedInt | UnnamedText)
+        return not isinstance(getattr(self, key), DefaultInt | DefaultText)
 
     @property
     def is_sync_flush(self) -> bool:

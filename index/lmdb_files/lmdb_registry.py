@@ -20,7 +20,7 @@ from mqstore.index.lmdb_files.lmdb_environment import (
 )
 from mqstore.store.errors import StoreError, StoreLocked
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.inherited import leave_to_parent
+from mqstore.store.forked_child import leave_to_parent
 
 __all__ = ["acquire_readable", "acquire_writable", "delete_files", "release", "release_if_held"]
 

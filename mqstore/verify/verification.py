@@ -30,10 +30,10 @@ from mqstore.store.errors import StateFileCorrupt, StoreNotFound
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.finding import Finding
-from mqstore.store.listing_again import listing_again
 from mqstore.store.log.log_offsets import END_OF_LOG
 from mqstore.store.log.raw_segments import SegmentFile, list_segments
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
+from mqstore.store.relisting import relisting
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
 from mqstore.verify.index_file_check import IndexFileCheck
@@ -111,7 +111,7 @@ def inspect_store(
     if not inspection.file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
     if live:
-        return listing_again(path, lambda: _check(layout, config, inspection, live=True))
+        return relisting(path, lambda: _check(layout, config, inspection, live=True))
     with inspection.locked_if_writable(layout):
         return _check(layout, config, inspection)
 

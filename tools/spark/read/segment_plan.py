@@ -20,7 +20,7 @@ from mqstore.store.errors import StoreError, StoreNotFound
 from mqstore.store.files.file_kind import open_regular
 from mqstore.store.files.file_names import file_name, is_file_name
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.listing_again import listing_again
+from mqstore.store.relisting import relisting
 
 __all__ = ["SegmentMissing", "SegmentPartition", "plan_segments"]
 
@@ -58,7 +58,7 @@ def plan_segments(store_path: Path, *, fail_on_data_loss: bool = True) -> list[S
     directory = store_path / "commitlog"
     if not directory.is_dir():
         raise StoreNotFound(store_path)
-    segments = listing_again(store_path, lambda: _list_segments(directory))
+    segments = relisting(store_path, lambda: _list_segments(directory))
     if fail_on_data_loss:
         _refuse_holes(segments)
     return segments

@@ -1,24 +1,24 @@
-"""Unnamed settings: they act as plain values, and are told from them by type alone."""
+"""Default settings: they act as plain values, and are told from them by type alone."""
 
 import dataclasses
 
 import pytest
 
 from mqstore.store.config import REMEMBERED_SETTINGS, StoreConfig
-from mqstore.store.unnamed_setting import UnnamedInt, UnnamedText
+from mqstore.store.default_setting import DefaultInt, DefaultText
 
 
-@pytest.mark.parametrize(("unnamed", "plain"), [(UnnamedInt(4_096), 4_096), (UnnamedText("1s 5s"), "1s 5s")])
-def test_it_acts_as_the_plain_value(unnamed: object, plain: object) -> None:
+@pytest.mark.parametrize(("default", "plain"), [(DefaultInt(4_096), 4_096), (DefaultText("1s 5s"), "1s 5s")])
+def test_it_acts_as_the_plain_value(default: object, plain: object) -> None:
     """It compares, hashes and prints as that does; results of calculations are plain."""
-    assert (unnamed, hash(unnamed), repr(unnamed), str(unnamed)) == (
+    assert (default, hash(default), repr(default), str(default)) == (
         plain,
         hash(plain),
         repr(plain),
         str(plain),
     )
-    assert type(UnnamedInt(4) + 1) is int
-    assert type(UnnamedText("1s") + " 5s") is str
+    assert type(DefaultInt(4) + 1) is int
+    assert type(DefaultText("1s") + " 5s") is str
 
 
 @pytest.mark.parametrize("key", REMEMBERED_SETTINGS)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import FilesVanished
-from mqstore.store.listing_again import ATTEMPTS, listing_again
+from mqstore.store.relisting import ATTEMPTS, relisting
 
 ROOT = Path("/store")
 
@@ -28,14 +28,14 @@ class Reader:
 def test_it_reads_until_no_file_is_missing(misses: int) -> None:
     """And returns what the last attempt returned."""
     reader = Reader(misses)
-    assert (listing_again(ROOT, reader), reader.calls) == ("read", misses + 1)
+    assert (relisting(ROOT, reader), reader.calls) == ("read", misses + 1)
 
 
 def test_it_gives_up_with_the_name_of_the_file() -> None:
     """After as many attempts as the error says."""
     reader = Reader(ATTEMPTS)
     with pytest.raises(FilesVanished, match="/store/commitlog/0") as caught:
-        listing_again(ROOT, reader)
+        relisting(ROOT, reader)
     assert (caught.value.path, caught.value.attempts, reader.calls) == (ROOT, ATTEMPTS, ATTEMPTS)
 
 
@@ -48,7 +48,7 @@ def test_another_error_is_not_tried_again() -> None:
         raise OSError(5, "Input/output error")
 
     with pytest.raises(OSError, match="Input/output"):
-        listing_again(ROOT, fail)
+        relisting(ROOT, fail)
     assert len(calls) == 1
 
 
@@ -61,5 +61,5 @@ def test_an_error_of_a_signal_handler_is_not_tried_again() -> None:
         raise FileNotFoundError("raised by a program")
 
     with pytest.raises(FileNotFoundError, match="by a program"):
-        listing_again(ROOT, fail)
+        relisting(ROOT, fail)
     assert len(calls) == 1

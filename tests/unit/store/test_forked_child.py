@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import StoreError, StoreForked
-from mqstore.store.inherited import disarm
+from mqstore.store.forked_child import disarm
 
 
 class Held:

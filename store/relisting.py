@@ -12,14 +12,14 @@ from typing import TypeVar
 from mqstore.store.errors import FilesVanished
 from mqstore.store.foreign_error import raise_foreign
 
-__all__ = ["ATTEMPTS", "listing_again"]
+__all__ = ["ATTEMPTS", "relisting"]
 
 T = TypeVar("T")
 
 ATTEMPTS = 10
 
 
-def listing_again(root: Path, read: Callable[[], T]) -> T:
+def relisting(root: Path, read: Callable[[], T]) -> T:
     """What `read` returns. It lists files first, and is called again if one is gone. Raises FilesVanished."""
     for _ in range(ATTEMPTS - 1):
         try:
