@@ -24,6 +24,7 @@ import weakref
 import numpy as np
 
 from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.threads.run_in_thread import start_thread
 
 __all__ = ["TimedSync"]
 
@@ -132,9 +133,7 @@ class _SyncThread:
 
         thread = threading.Thread(target=run, name="mqstore sync", daemon=True)
         self._thread = thread
-        try:
-            thread.start()
-        except RuntimeError:
+        if not start_thread(thread):
             self._thread = None
             return False
         self.is_ready = True

@@ -4,12 +4,13 @@ A new thread costs about a tenth of a millisecond, so the call should take sever
 thread is left running, and the process may fork at any time.
 """
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-__all__ = ["run_in_thread"]
+__all__ = ["run_in_thread", "start_thread"]
 
 T = TypeVar("T")
 
@@ -27,8 +28,23 @@ def run_in_thread(call: Callable[[], T]) -> "Future[T]":
         except BaseException as error:  # noqa: BLE001 - raised again by `result` of the future
             future.set_exception(error)
 
-    try:
-        threading.Thread(target=run, name="mqstore run_in_thread").start()
-    except RuntimeError:
+    if not start_thread(threading.Thread(target=run, name="mqstore run_in_thread")):
         run()
     return future
+
+
+def start_thread(thread: threading.Thread) -> bool:
+    """Start a thread; False if none can be started (a limit, or the interpreter is ending).
+
+    An interrupt (Ctrl-C) that strikes while `Thread.start` waits for the new thread can come out of it as a
+    RuntimeError too. The thread runs by then; the interrupt is raised again.
+    """
+    handled = sys.exception()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        interrupt = error.__context__
+        if interrupt is not None and interrupt is not handled:
+            raise interrupt from None
+        return False
+    return True
