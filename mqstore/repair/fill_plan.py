@@ -80,7 +80,7 @@ def plan_fills(
     left_out = []
     # Those with a known place first: so is the room that they need.
     for message in sorted(lost, key=lambda each: (each.physical_offset < 0, each.queue_offset)):
-        damage = next((each for each in scan.damages if _takes(each, message, by_range)), None)
+        damage = next((each for each in scan.damages if _takes(each, message, by_range, segment_bytes)), None)
         if damage is None:
             left_out.append(message)
         else:
@@ -92,8 +92,13 @@ def plan_fills(
     return fills, tuple(left_out)
 
 
-def _takes(damage: DamagedRange, message: LostMessage, by_range: dict[int, list[LostMessage]]) -> bool:
-    """Whether the message lay in the range, and there is room for its placeholder."""
+def _takes(
+    damage: DamagedRange, message: LostMessage, by_range: dict[int, list[LostMessage]], segment_bytes: int
+) -> bool:
+    """Whether the message lay in the range, and there is room for its placeholder.
+
+    A range that ends with its segment keeps room for the BLANK: every segment ends in one.
+    """
     if message.physical_offset >= 0:
         end = message.physical_offset + message.size_bytes
         if not (damage.start_offset <= message.physical_offset and end <= damage.end_offset):
@@ -102,7 +107,8 @@ def _takes(damage: DamagedRange, message: LostMessage, by_range: dict[int, list[
         return False
     others = by_range[damage.start_offset]
     needed = sum(least_bytes(each.topic)[1] for each in (*others, message))
-    return needed <= damage.length_bytes
+    blank_bytes = BLANK_MIN_BYTES if damage.end_offset % segment_bytes == 0 else 0
+    return needed + blank_bytes <= damage.length_bytes
 
 
 def _fill(

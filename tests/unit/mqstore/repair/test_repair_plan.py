@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mqstore import MessageStore
@@ -67,6 +67,7 @@ def test_whatever_is_damaged_the_rest_survives(seed: int, into: bool) -> None:
     assert plan.left_out == ()
 
 
+@example(2696)
 @settings(max_examples=25)
 @given(st.integers(0, 2**32))
 def test_without_queues_the_rest_survives_as_well(seed: int) -> None:
