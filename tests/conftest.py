@@ -1,5 +1,6 @@
 """Fixtures for all tests: the golden directories, both file systems, and a clock that stands still."""
 
+import gc
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,12 @@ settings.load_profile("mqstore")
 
 # Any fixed moment will do; this one is that of the spec's samples.
 START_MS = 1_726_740_000_000
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules stay to the end: no collection of garbage needs to look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
