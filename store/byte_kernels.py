@@ -1,6 +1,6 @@
-"""Bytes in compiled loops: numbers in and out, copies, comparisons, and what numba has no name for.
+"""Bytes in compiled loops: reading and writing numbers, copies, comparisons, and operations that numba lacks.
 
-For compiled loops alone. None of them checks anything, unless loops are compiled with checked bounds
+Only compiled loops call them. They check nothing, unless loops are compiled with checked bounds
 (compiled.py). `data`, `target` and `source` are C-contiguous uint8, positions int64: the caller makes sure
 that all bytes that are read or written lie within them. Numbers are big-endian. The plain twins are slices,
 int.from_bytes and int.to_bytes.
@@ -53,7 +53,7 @@ def address_of_bytes(context: Any, builder: Any, kind: Any, array: Any, at: Any,
     """
     if context.enable_boundscheck:
         count = builder.extract_value(context.make_array(kind)(context, builder, array).shape, 0)
-        # Unsigned, so a negative position or length is beyond all others.
+        # Compared as unsigned numbers: a negative position or length is too large.
         is_within = builder.and_(
             builder.icmp_unsigned("<=", length, count),
             builder.icmp_unsigned("<=", at, builder.sub(count, length)),
@@ -65,7 +65,7 @@ def address_of_bytes(context: Any, builder: Any, kind: Any, array: Any, at: Any,
 
 @intrinsic
 def load_word(typing_context, data, at):  # type: ignore[no-untyped-def]
-    """The eight bytes from data[at] on as an uint64, the first of them lowest."""
+    """The eight bytes from data[at] on as a uint64, the first byte lowest."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         address = address_of_bytes(
@@ -82,7 +82,7 @@ def load_word(typing_context, data, at):  # type: ignore[no-untyped-def]
 def copy_bytes(typing_context, target, at, source, start, length):  # type: ignore[no-untyped-def]
     """target[at : at + length] = source[start : start + length], by memcpy; they must not overlap.
 
-    A length that is written as a number is copied without a call.
+    A constant length is copied without a call.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -115,7 +115,7 @@ def prefetch(typing_context, data, at):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
-    """How many zeros an uint64 ends in; 64 for 0."""
+    """The number of trailing zero bits of a uint64; 64 for 0."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -155,8 +155,8 @@ def equals(data, at, length, expected):  # type: ignore[no-untyped-def]
 
 @compiled
 def read_int(data, at):  # type: ignore[no-untyped-def]
-    """The signed 4-byte integer at `at`, which must not be negative."""
-    # An unsigned index needs no look at its sign, and so the four loads become one.
+    """The signed 4-byte integer at `at`. The position must not be negative."""
+    # An unsigned index needs no check of its sign, so the four loads become one.
     first = np.uint64(at)
     return np.int64(
         np.int32(
@@ -193,7 +193,7 @@ def write_short(target, at, value):  # type: ignore[no-untyped-def]
 @compiled_into_caller
 def write_int(target, at, value):  # type: ignore[no-untyped-def]
     """Write the low 4 bytes of `value`."""
-    # Unsigned indexes need no look at their sign, and so the four stores become one.
+    # Unsigned indexes need no check of their sign, so the four stores become one.
     first, bits = np.uint64(at), np.uint32(value)
     target[first] = np.uint8(bits >> np.uint32(24))
     target[first + np.uint64(1)] = np.uint8(bits >> np.uint32(16) & np.uint32(0xFF))
@@ -210,7 +210,7 @@ def write_long(target, at, value):  # type: ignore[no-untyped-def]
 
 @compiled
 def parse_natural(data, at, length):  # type: ignore[no-untyped-def]
-    """The number that the decimal digits at `at` say, or -1 if they are none or exceed 31 bits."""
+    """The decimal number at `at`; -1 if it has no digits, any other byte, or more than 31 bits."""
     if length <= 0:
         return np.int64(-1)
     value = np.int64(0)
@@ -231,8 +231,8 @@ def parse_natural(data, at, length):  # type: ignore[no-untyped-def]
 def borrowed(typing_context, arrays):  # type: ignore[no-untyped-def]
     """The arrays of a tuple without their owners, so that references to them are not counted.
 
-    Counting is atomic and can cost more than the work of a loop over records. For arguments of a kernel
-    alone, which its caller keeps alive; never for an array that the kernel makes.
+    Counting is atomic and can cost more than the work of a loop over records. Only for arguments of a
+    kernel, which its caller keeps alive; never for an array that the kernel makes.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]

@@ -2,14 +2,14 @@
 
 Compiled loops check no index: callers give them arrays that are long enough, and loops check lengths from
 files before they use them. NUMBA_BOUNDSCHECK=1, numba's own switch, checks every index and every raw copy,
-and raises IndexError instead of reading elsewhere; `make fuzz BOUNDS=1` runs all hostile files so. Compiled
-code is then not cached on disk, unless NUMBA_CACHE_DIR names a folder. Use one for checked code alone: numba
-does not distinguish the two.
+and raises IndexError instead of reading elsewhere; `make fuzz BOUNDS=1` runs all hostile files with it.
+Compiled code is then not cached on disk, unless NUMBA_CACHE_DIR names a folder. Use a separate folder for
+checked code: numba does not distinguish the two.
 
-A loop that Python calls returns numbers, and fills arrays that it is given. To return an array, numba runs
-some Python after the loop, and an interrupt (Ctrl-C) in there becomes a SystemError.
+A loop that Python calls returns numbers, and fills arrays of the caller. To return an array, numba would run
+Python code after the loop, and an interrupt (Ctrl-C) there would become a SystemError.
 
-Imported by the kernels alone.
+Only kernels import this module.
 """
 
 import os
@@ -28,14 +28,14 @@ CHECKS_BOUNDS: Final = config.BOUNDSCHECK == 1
 _compile = partial(numba.njit, boundscheck=CHECKS_BOUNDS, cache=not CHECKS_BOUNDS or bool(config.CACHE_DIR))
 
 compiled = partial(_compile, nogil=True)
-"""A loop that releases the GIL. With a signature it is compiled for these types alone."""
+"""A loop that releases the GIL. With a signature it is compiled only for these types."""
 compiled_into_caller = partial(_compile, nogil=True, forceinline=True)
-"""A small loop that becomes part of the code that calls it."""
+"""A small loop that is inlined into its caller."""
 compiled_holding_gil = partial(_compile, nogil=False)
 """A loop that holds the GIL: no other Python thread of this process sees it half done."""
 
-# A fork waits while a loop is being compiled or loaded: LLVM would abort a child that has half of it, when
-# its interpreter ends.
+# A fork waits while a loop is being compiled or loaded: otherwise LLVM would abort a child with a half-loaded
+# loop when its interpreter ends.
 os.register_at_fork(
     before=global_compiler_lock.acquire,
     after_in_parent=global_compiler_lock.release,

@@ -1,19 +1,19 @@
 """Compiled walks over the log: from its raw bytes to consume queue entries, and into the queues.
 
-Arrays in: `data` is uint8, C-contiguous, bytes of one segment from the beginning of a record on; positions
-are indexes into it, int64. A kernel never reads outside `data`, whatever the lengths in the bytes claim, and
-writes nothing but the arrays that it is given to fill; append_runs alone writes to addresses, those of
-queue_ends.py. Loops that are called from Python return numbers: see store/compiled.py. Where arrays are
-wanted, a plain function makes them and calls the loop.
+Arrays in: `data` is uint8, C-contiguous, bytes of one segment that begin with a record; positions are
+indexes into it, int64. A kernel never reads outside `data`, whatever the lengths in the bytes claim, and
+writes only the arrays that it fills; only append_runs writes to addresses, those of queue_ends.py. Loops
+that Python calls return numbers: see store/compiled.py. Where arrays are wanted, a plain function makes them
+and calls the loop.
 
-The walker is `record_layout` of store/record/record_kernels.py. It believes a record whose magic is right and
-whose lengths add up; its callers also compare the stored physical offset. CRCs are checked by recovery
-(store/record/record_kernels.py), not here. Properties are found by store/record/property_kernels.py.
+Records are parsed by `record_layout` of store/record/record_kernels.py. It accepts a record whose magic is
+right and whose lengths add up; its callers also compare the stored physical offset. CRCs are checked by
+recovery (store/record/record_kernels.py), not here. store/record/property_kernels.py finds properties.
 
 Callers hold no lock: the kernels release the GIL, all but raise_ends. Import this module inside the function
 that first needs it; compiled code is cached on disk. The plain twins are in
-tests/support/twins/index_kernels.py. From the log to keys: index/keys/key_kernels.py. What is asked of queues
-and keys: index/pull/pull_kernels.py.
+tests/support/twins/index_kernels.py. From the log to keys: index/keys/key_kernels.py. Lookups in queues:
+index/pull/pull_kernels.py.
 Source: CommitLog#checkMessageAndReturnSize.
 """
 
@@ -77,8 +77,8 @@ __all__ = [
     "slots_of",
 ]
 
-# Read-only arrays, which writable ones pass for too: so that each kernel is compiled once and not for
-# every mixture of the two.
+# Read-only array types also accept writable arrays: so each kernel is compiled once, and not for every
+# mixture of the two.
 _BYTES = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
 _LONGS = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
 _ROWS = numba.types.Array(numba.types.int64, 2, "C", readonly=True)
@@ -94,7 +94,7 @@ _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8)
 
 @compiled
 def _delay_level(data, at, length):  # type: ignore[no-untyped-def]
-    """As Java reads an int: a plus sign may come first. -1 for all others that ask for no delay."""
+    """The level as Java reads an int: a plus sign may come first. -1 for anything else: no delay."""
     if length > 1 and data[at] == ord("+"):
         return parse_natural(data, at + 1, length - 1)
     return parse_natural(data, at, length)
@@ -132,7 +132,7 @@ def _hash_queue(data, topic_at, topic_length, queue_id):  # type: ignore[no-unty
 
 @compiled
 def _empty_slots(count):  # type: ignore[no-untyped-def]
-    """Slots of the table of queues, count a power of two; -1 stands for none."""
+    """Empty slots (-1) for the table of queues; `count` is a power of two."""
     slots = np.empty(count, np.int32)
     for slot in range(count):
         slots[slot] = -1
@@ -141,10 +141,10 @@ def _empty_slots(count):  # type: ignore[no-untyped-def]
 
 @compiled
 def _find_slot(names, slots, queues, data, topic_at, topic_length, queue_id):  # type: ignore[no-untyped-def]
-    """The slot of this queue, or the empty one that it may take. The bytes decide, not the hash.
+    """The slot of this queue, or the empty slot for it. Topics are compared by their bytes, not the hash.
 
-    names, queues: where the topics of known queues are, and the place, length and queue id of each in its
-    first columns. data, topic_at: the topic that is looked for.
+    names: the bytes that hold the topics of known queues. queues: in its first columns, position and length
+    of each topic, and the queue id. data, topic_at: the topic to find.
     """
     mask = np.uint64(len(slots) - 1)
     slot = _hash_queue(data, topic_at, topic_length, queue_id) & mask
@@ -177,7 +177,7 @@ def _slots_of(names, queues, queue_count, slot_count):  # type: ignore[no-untype
 
 @compiled
 def _grow(data, queues, queue_count):  # type: ignore[no-untyped-def]
-    """Twice the room for queues, with new slots."""
+    """The queues with twice the room, and new slots."""
     larger = np.empty((2 * len(queues), 3), np.int64)
     for queue in range(queue_count):
         for field in range(3):
@@ -187,7 +187,7 @@ def _grow(data, queues, queue_count):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pack_by_queue(rows, row_count, queue_count, base_offset, entries):  # type: ignore[no-untyped-def]
-    """Counting sort into `entries`, queue by queue, in the log's order; queue offset and queue of each."""
+    """Counting sort by queue into `entries`, in the log's order; returns queue offset and queue of each."""
     starts = np.zeros(queue_count + 1, np.int64)
     for row in range(row_count):
         starts[rows[row, 4] + 1] += 1
@@ -216,7 +216,7 @@ def _begins_run(places, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def _find_runs(places, queues, runs):  # type: ignore[no-untyped-def]
-    """Where the queue changes or its offsets are not consecutive, a run begins; returns how many do."""
+    """Fill `runs`: one begins where the queue changes or its offsets are not consecutive; their number."""
     run = -1
     for index in range(len(places)):
         if _begins_run(places, index):
@@ -237,10 +237,10 @@ def consume_queue_entries(
 
     base_offset: physical offset of data[0]. delay_tables: int64, a row for each table of delays: the physical
     offset from which on it holds, then the delay in ms of each level, negative for none.
-    Half and rollback records get no entry. The walk ends at a BLANK and where no whole record begins, or
-    one that claims another physical offset.
+    Half and rollback records get no entry. The walk ends at a BLANK, where no whole record begins, and at
+    a record with another physical offset.
 
-    What it returns, in this order:
+    Returns, in this order:
 
      entries     uint8[20 * n], packed, queue by queue, each in the order of the log
      runs        int64[r, 6]: index of the first entry, number of entries, queue offset of the first,
@@ -250,7 +250,7 @@ def consume_queue_entries(
      at_blank    whether a BLANK ended the walk
      last_store_timestamp   of the last record walked over, epoch ms; -1 when there was none
     """
-    # Pages of them are touched only as far as records are found.
+    # Only the pages that are filled take memory.
     most = len(data) // FIXED_BYTES + 1
     entries, runs = np.empty(most * ENTRY_BYTES, np.uint8), np.empty((most, 6), np.int64)
     entry_count, run_count, consumed, at_blank, last_store_timestamp = _fill_entries(
@@ -261,10 +261,10 @@ def consume_queue_entries(
 
 @compiled((_BYTES, numba.types.int64, _ROWS, numba.types.uint8[::1], numba.types.int64[:, ::1]))
 def _fill_entries(data, base_offset, delay_tables, entries, runs):  # type: ignore[no-untyped-def]
-    """The loop of consume_queue_entries; how many entries and runs there are comes first."""
+    """The loop of consume_queue_entries; returns the numbers of entries and runs first."""
     data, delay_tables = borrowed((data, delay_tables))
     end = len(data)
-    # Pages of it are touched only as far as records are found.
+    # Only the pages that are filled take memory.
     rows = np.empty((end // FIXED_BYTES + 1, 5), np.int64)
     row_count = 0
     queues = np.empty((16, 3), np.int64)
@@ -282,7 +282,7 @@ def _fill_entries(data, base_offset, delay_tables, entries, runs):  # type: igno
         # This bit is set in half and in rollback records.
         if not read_int(data, at + SYS_FLAG_POSITION) & TRANSACTION_PREPARED:
             queue_id = read_int(data, at + QUEUE_ID_POSITION)
-            # Neighbours often are of one queue.
+            # Neighbours are often of the same queue.
             same_lengths = queue_count and queues[queue, 1] == topic_length and queues[queue, 2] == queue_id
             if not same_lengths or not same_bytes(data, queues[queue, 0], data, topic_at, topic_length):
                 slot = _find_slot(data, slots, queues, data, topic_at, topic_length, queue_id)
@@ -327,14 +327,14 @@ def find_row(topic, queue_id, names, slots, rows):  # type: ignore[no-untyped-de
 
 @compiled((numba.types.int64, _BYTES, numba.types.int32[::1], _ROWS))
 def enter_row(row, names, slots, rows):  # type: ignore[no-untyped-def]
-    """Let `slots` lead to this row, which must leave half of them empty."""
+    """Add this row to `slots`; at least half of them must stay empty."""
     _enter(row, names, slots, rows)
 
 
 def slots_of(
     names: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64], row_count: int, slot_count: int
 ) -> npt.NDArray[np.int32]:
-    """Slots that lead to the first `row_count` rows; of two with the same name to the later."""
+    """Slots for the first `row_count` rows; of two rows of the same queue, for the later one."""
     slots = np.full(slot_count, -1, np.int32)
     _enter_rows(row_count, names, slots, rows)
     return slots
@@ -361,7 +361,7 @@ def _copy_out(typing_context, address, source, at, length):  # type: ignore[no-u
 
 @compiled
 def _end_of_run(entries, runs, run, rows, row):  # type: ignore[no-untyped-def]
-    """End in the log of the last message of an ordinary run, or -1 if the run is none."""
+    """End in the log of the last message of an ordinary run (see append_runs); -1 for any other run."""
     first, count, queue_offset = runs[run, 0], runs[run, 1], runs[run, 2]
     if rows[row, ADDRESS] == 0 or queue_offset != rows[row, MAX_OFFSET]:
         return np.int64(-1)
@@ -383,12 +383,12 @@ def append_runs(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Write the entries of ordinary runs to the end of their queues, and leave the others.
 
-    data, entries, runs: as of consume_queue_entries. names, slots, rows: the table of queue_ends.py, whose
-    addresses are good for writing from FIRST_OFFSET to ROOM_END; it is not changed.
-    Ordinary: the queue has a row with an address, the run begins where the queue ends, no message of it is
-    known, there is room for the whole of it, and no other run of its queue comes before it.
+    data, entries, runs: from consume_queue_entries. names, slots, rows: the table of queue_ends.py, whose
+    addresses are writable from FIRST_OFFSET to ROOM_END; it is not changed.
+    Ordinary: the queue has a row with an address, the run begins where the queue ends, the queue has none of
+    its messages yet, the whole run fits, and no other run of its queue comes before it.
 
-    What it returns, in this order:
+    Returns, in this order:
 
      appended    int64[n], the rows whose queues were written to, each once
      ends        int64[n, 2], what MAX_OFFSET and MAX_PHYSICAL_OFFSET of each will be
@@ -415,12 +415,12 @@ def append_runs(
 def _append_runs(  # type: ignore[no-untyped-def]
     data, entries, runs, names, slots, rows, appended, ends, left
 ):
-    """The loop of append_runs; how many rows were written to."""
+    """The loop of append_runs; returns how many queues were written to."""
     data, entries, runs, names, slots, rows = borrowed((data, entries, runs, names, slots, rows))
     appended_count = left_count = 0
     for run in range(len(runs)):
         topic_at, queue_id = runs[run, 3], runs[run, 5]
-        # Runs of one queue are neighbours.
+        # Runs of one queue are consecutive.
         is_first = run == 0 or topic_at != runs[run - 1, 3] or queue_id != runs[run - 1, 5]
         row = np.int64(-1)
         if is_first:
@@ -446,9 +446,9 @@ def _append_runs(  # type: ignore[no-untyped-def]
 
 @compiled_holding_gil((_LONGS, _ROWS, numba.types.int64[:, ::1]))
 def raise_ends(appended, ends, rows):  # type: ignore[no-untyped-def]
-    """Change the rows of the table of queue_ends.py to what append_runs answered.
+    """Set `ends`, which append_runs returned, in the table of queue_ends.py.
 
-    It keeps the GIL, unlike an assignment by numpy: no thread of this process sees some rows changed and
+    It holds the GIL, unlike an assignment by numpy: no thread of this process sees some rows changed and
     others not.
     """
     for index in range(len(appended)):

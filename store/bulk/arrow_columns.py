@@ -1,7 +1,7 @@
-"""Columns of Arrow as texts and numbers: without copying, but for a column in several chunks.
+"""Arrow columns as texts and numbers: without copying, except for a column in several chunks.
 
-Imported only once an object of pyarrow was given. A null text is an empty one; whether a row must have a
-value is for message_columns.py to say.
+Imported only after the caller passed a pyarrow object. A null text becomes an empty one;
+message_columns.py decides whether a row must have a value.
 Pure functions: any thread.
 """
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 REFUSALS = (pa.ArrowException, UnicodeDecodeError)
-"""What Arrow raises for a value that it cannot hand over as it is wanted."""
+"""What Arrow raises for a value that it cannot convert as wanted."""
 
 
 def columns_of(table: Any) -> Mapping[str, Any] | None:
@@ -50,7 +50,7 @@ def is_arrow(value: object) -> bool:
 
 
 def row_of_null(array: Any) -> int | None:
-    """The first row without a value."""
+    """The first row without a value; None if each has one."""
     return int(np.argmin(_is_valid(array))) if array.null_count else None
 
 
@@ -60,7 +60,7 @@ def _is_valid(array: Any) -> npt.NDArray[np.bool_]:
 
 
 def numbers_of(name: str, array: Any) -> npt.NDArray[np.integer[Any]]:
-    """Whole numbers; times as epoch milliseconds."""
+    """The column as whole numbers; times become epoch milliseconds."""
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ms", tz=array.type.tz)).cast(pa.int64())
     if not pa.types.is_integer(array.type):
@@ -118,7 +118,7 @@ def _variable(name: str, array: Any, width: type) -> TextColumn:
 
 
 def _check_places(name: str, places: npt.NDArray[np.int64], end: int) -> None:
-    """Raise MessageIllegal for offsets that fall or lead outside: Arrow takes them as they are sent."""
+    """Raise MessageIllegal for offsets that decrease or lie outside the data: Arrow does not check them."""
     is_wrong = (places[1:] < places[:-1]) | (places[:-1] < 0) | (places[1:] > end)
     if is_wrong.any():
         row = int(is_wrong.argmax())
@@ -140,7 +140,7 @@ def _without_nulls(texts: TextColumn, array: Any) -> TextColumn:
 
 
 def stored_properties_of(name: str, array: Any) -> TextColumn:
-    """Properties as they are stored, out of a column of maps, or of strings in the stored form."""
+    """Properties in the stored form, from a column of maps, or of strings that have that form."""
     if not pa.types.is_map(array.type):
         return texts_of(name, array)
     from mqstore.store.bulk import encode_kernels

@@ -1,10 +1,10 @@
-"""Compiled loops that encode records in bulk: thousands of rows a call, no Python object for any of them.
+"""Compiled loops that encode records in bulk: thousands of rows a call, without a Python object per row.
 
 A text is a buffer (uint8) with the positions where it begins and ends, both int64, so that rows may share
-bytes. All arrays are C-contiguous. A kernel writes only the arrays that it says it fills, and touches nothing
-outside the given places: text_column.py checks those, all else is checked here.
+bytes. All arrays are C-contiguous. A kernel writes only the arrays that are marked as filled, and accesses
+nothing outside the given ranges. text_column.py checks the ranges; everything else is checked here.
 
-Two steps, as in record_template.py: `encode_rows` does what can be done before the place in the log is known,
+Two steps, as in record_template.py: `encode_rows` does all that does not need the place in the log, then
 `complete_records` the rest, under the append lock. Both fill a buffer of the caller: only the mapped file
 copies into the log.
 
@@ -62,7 +62,7 @@ __all__ = [
     "join_pairs",
 ]
 
-# What `encode_rows` says of the first row that it refuses.
+# The reasons for which `encode_rows` refuses a row.
 NOTHING_ILLEGAL = 0
 BODY_TOO_LARGE = 1
 PROPERTIES_TOO_LARGE = 2
@@ -70,7 +70,7 @@ PAIR_ILLEGAL = 3
 NAME_TWICE = 4
 MIMICS_CRC = 5
 
-# Bits of `marks`: what `complete_records` fills in besides the places and the store time.
+# Bits of `marks`: what `complete_records` fills in besides the offsets and the store time.
 HAS_CRC = 1
 BORN_WHEN_STORED = 2
 
@@ -98,7 +98,7 @@ def _holds_separator(data, start, stop):  # type: ignore[no-untyped-def]
 
 @compiled_into_caller
 def _end_of_name(data, start, stop):  # type: ignore[no-untyped-def]
-    """Where the first 0x01 or 0x02 from `start` on is, or `stop`."""
+    """The position of the first 0x01 or 0x02 from `start` on, or `stop`."""
     at = np.uint64(start)
     while at < np.uint64(stop) and data[at] != 1 and data[at] != 2:
         at += np.uint64(1)
@@ -107,7 +107,7 @@ def _end_of_name(data, start, stop):  # type: ignore[no-untyped-def]
 
 @compiled_into_caller
 def _write_pair(target, at, name, name_start, name_stop, text, start, stop):  # type: ignore[no-untyped-def]
-    """Append one pair; where it ends."""
+    """Append one pair; returns where it ends."""
     length = name_stop - name_start
     copy_bytes(target, at, name, name_start, length)
     target[at + length] = 1
@@ -120,7 +120,7 @@ def _write_pair(target, at, name, name_start, name_stop, text, start, stop):  # 
 
 @compiled_into_caller
 def _override_of(data, start, stop, names, name_starts):  # type: ignore[no-untyped-def]
-    """Number of the override with the name data[start:stop], or -1."""
+    """Index of the override with the name data[start:stop], or -1."""
     for index in range(len(name_starts) - 1):
         name_at = name_starts[index]
         length = name_starts[index + 1] - name_at
@@ -143,10 +143,10 @@ def _is_among(target, pairs, pair_count, data, start, stop):  # type: ignore[no-
 def _write_properties(  # type: ignore[no-untyped-def]
     target, at, data, start, stop, names, name_starts, texts, text_starts, text_stops, row, pairs, is_done
 ):
-    """Append the properties data[start:stop] of one row, overridden; (where they end, reason).
+    """Append the properties data[start:stop] of one row with its overrides; (where they end, reason).
 
-    An override is set (its text is not empty) in the place where the name stood, or else behind all others;
-    it removes the pair (its text begins at -1); or it leaves things as they are (its text is empty).
+    An override whose text is not empty replaces the value of its name, or is added behind all others. If
+    its text begins at -1, it removes the pair. If its text is empty, it changes nothing.
     """
     for index in range(len(is_done)):
         is_done[index] = text_starts[index, row] >= text_stops[index, row]
@@ -226,7 +226,7 @@ def find_values(data, starts, stops, name, value_starts, value_stops):  # type: 
 def join_pairs(  # type: ignore[no-untyped-def]
     firsts, lasts, names, name_starts, name_stops, values, value_starts, value_stops, target, target_starts
 ):
-    """Properties as they are stored, out of rows of pairs; the row with an illegal pair, or -1.
+    """Write rows of pairs in the stored form; returns the first row with an illegal pair, or -1.
 
     firsts, lasts: of each row, its first pair and the one behind its last. target: large enough for all names
     and values and two bytes a pair. target_starts: filled, one more than there are rows.
@@ -338,13 +338,13 @@ def encode_rows(  # type: ignore[no-untyped-def]
     max_body_bytes,
     append_crc,
 ):
-    """Encode one record a row, one behind the other; (row, reason) of the first illegal one, or (-1, 0).
+    """Encode one record a row, one after another; (row, reason) of the first illegal row, or (-1, 0).
 
-    target: filled; large enough for all. starts: filled; where each record begins, and behind the last.
-    header: fields 1 to 15 of a record, with sys flag and hosts, the rest zero. topics: for each row which of
-    `topic_fields` (see `encode_topic`), whose beginnings (one more) and magics are given.
+    target: filled; large enough for all. starts: filled; where each record begins, and the end of the last.
+    header: fields 1 to 15 of a record, with sys flag and hosts, the rest zero. topics: for each row an index
+    into `topic_fields` (see `encode_topic`), whose starts (one more) and magics are given.
     names, name_starts, texts, text_starts[override, row], text_stops: see `_write_properties`.
-    pairs, is_done: room to work in, for MAX_PAIRS pairs of numbers and one truth for each override.
+    pairs, is_done: work space for MAX_PAIRS pairs of numbers, and for one bool for each override.
     """
     target, starts, header, topic_fields, topic_field_starts, magics = borrowed(
         (target, starts, header, topic_fields, topic_field_starts, magics)
@@ -366,7 +366,7 @@ def encode_rows(  # type: ignore[no-untyped-def]
         copy_bytes(target, at, header, 0, header_bytes)
         at += header_bytes
         copy_bytes(target, at, bodies, body_at, body_bytes)
-        # Of the copy: another thread may write into the caller's buffer meanwhile.
+        # The CRC of the copy: another thread may write into the caller's buffer meanwhile.
         crc = crc32(target, at, at + body_bytes)
         at += body_bytes
         topic = topics[row]
@@ -412,7 +412,7 @@ def encode_rows(  # type: ignore[no-untyped-def]
 
 @compiled_into_caller
 def _write_record_crc(target, start, stop):  # type: ignore[no-untyped-def]
-    """The ten digits, least significant first, of the CRC of all before the last property."""
+    """Write the ten digits, least significant first, of the CRC of all bytes before the last property."""
     crc = np.uint32(crc32(target, start, stop - CRC_PROPERTY_BYTES))
     # Two chains of divisions side by side take half the time of one.
     low, high = crc % np.uint32(100_000), crc // np.uint32(100_000)
@@ -441,7 +441,7 @@ def _write_record_crc(target, start, stop):  # type: ignore[no-untyped-def]
 def complete_records(  # type: ignore[no-untyped-def]
     target, starts, marks, groups, next_offsets, queue_offsets, first, stop, base_offset, store_timestamp
 ):
-    """Fill in what only the append lock knows, in the records of the rows from `first` to before `stop`.
+    """Fill in the fields known only under the append lock, for rows `first` to `stop` (not included).
 
     base_offset: physical offset of target[0]. marks: bits for each row. groups: the queue of each row, as an
     index into next_offsets, which are raised. queue_offsets: filled, for each row.
@@ -471,7 +471,7 @@ def complete_records(  # type: ignore[no-untyped-def]
 
 @compiled_into_caller
 def _slot_of(slots, topics, queue_ids, first_rows, topic, queue_id):  # type: ignore[no-untyped-def]
-    """The slot of this queue, or the empty one that it may take; the number of slots is a power of two."""
+    """The slot of this queue, or the empty slot for it; the number of slots is a power of two."""
     mask = np.uint64(len(slots) - 1)
     mixed = (np.uint64(topic) << np.uint64(32) | np.uint64(queue_id)) * np.uint64(0x9E37_79B9_7F4A_7C15)
     slot = mixed >> np.uint64(32) & mask
@@ -485,7 +485,7 @@ def _slot_of(slots, topics, queue_ids, first_rows, topic, queue_id):  # type: ig
 
 @compiled((_INTS, _INTS, types.int32[::1], types.int64[::1]))
 def group_rows(topics, queue_ids, groups, first_rows):  # type: ignore[no-untyped-def]
-    """Number the queues in the order in which they come; returns how many there are.
+    """Number the queues in order of their first rows; returns how many there are.
 
     groups: filled; the number of each row's (topic, queue id). first_rows: filled; the first row of each.
     """

@@ -1,9 +1,9 @@
-"""Compiled loop that reads a list of `Message`s in the form that msgspec packs them in: MessagePack.
+"""Compiled loop that reads a list of `Message`s as msgspec packs it: MessagePack.
 
-The list is an array, each message a map that lacks the fields with their defaults. The length and the first
-byte of a field's name identify the field. The loop finds the places of the bodies, which are not copied, and
-reads the numbers; it skips texts. The caller has checked that all are of the type `Message`, so the bytes are
-as msgspec made them; but values can still be of any type.
+The list is an array, each message a map without the fields that have default values. The length and the
+first byte of a field's name identify the field. The loop finds the bodies without copying them, reads the
+numbers, and skips texts. The caller has checked that all are of the type `Message`, so the bytes are as
+msgspec made them; but values can still be of any type.
 
 Arrays: packed uint8, the others int64 or int32, one element a message, filled; C-contiguous.
 The caller need not hold the GIL. The plain twin is in tests/support/twins/plain_rows.py.
@@ -19,7 +19,7 @@ from mqstore.store.message.message import Message
 
 __all__ = ["KEYS_FOUND", "NUMBERS_FOUND", "OUT_OF_THE_ORDINARY", "PROPERTIES_FOUND", "read_messages"]
 
-# What `read_messages` answers: bits, or that it gave up.
+# What `read_messages` returns: bits, or OUT_OF_THE_ORDINARY.
 KEYS_FOUND = 1
 PROPERTIES_FOUND = 2
 _QUEUE_IDS_FOUND, _DELAY_LEVELS_FOUND, _FLAGS_FOUND = 4, 8, 16
@@ -44,7 +44,7 @@ _NO_VALUE = -1
 
 @compiled_into_caller
 def _number(packed, at):  # type: ignore[no-untyped-def]
-    """(the number, where it ends); _NO_NUMBER for anything else, and beyond 32 bits."""
+    """(the number, where it ends); _NO_NUMBER for any other value, and beyond 32 bits."""
     head = np.int64(packed[np.uint64(at)])
     if head < 0x80:
         return head, at + 1
@@ -62,7 +62,7 @@ def _number(packed, at):  # type: ignore[no-untyped-def]
 
 @compiled_into_caller
 def _bounds(packed, at):  # type: ignore[no-untyped-def]
-    """(where bytes begin, where they end); _NO_VALUE for anything else."""
+    """(where bytes begin, where they end); _NO_VALUE for any other value."""
     head = np.int64(packed[np.uint64(at)])
     if not 0xC4 <= head <= 0xC6:
         return np.int64(_NO_VALUE), np.int64(_NO_VALUE)
@@ -78,7 +78,7 @@ def _begins_map(head):  # type: ignore[no-untyped-def]
 
 @compiled_into_caller
 def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
-    """Where a value of texts ends, alone, in an array or in a map; _NO_VALUE for any other."""
+    """Where a text, or an array or map of texts, ends; _NO_VALUE for any other value."""
     pending = np.int64(1)
     while pending > 0:
         pending -= 1
@@ -111,10 +111,10 @@ def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
     ),
 )
 def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flags):  # type: ignore[no-untyped-def]
-    """Find the bodies and read the numbers. Returns which of the others, and of the numbers, any message has.
+    """Find the bodies and read the numbers. Returns which of keys, properties and numbers any message has.
 
-    OUT_OF_THE_ORDINARY: a message has a field that is not named here, or one of another type or beyond 32
-    bits; the contents of the arrays are undefined then.
+    OUT_OF_THE_ORDINARY: a message has a field unknown here, a value of another type or beyond 32 bits, or a
+    negative queue id. The contents of the arrays are undefined then.
     """
     packed, body_starts, body_stops = borrowed((packed, body_starts, body_stops))
     queue_ids, delay_levels, flags = borrowed((queue_ids, delay_levels, flags))

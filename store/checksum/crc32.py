@@ -1,7 +1,7 @@
 """CRC-32 of bytes, called from Python: the checksum of bodies and of records.
 
-By ISA-L (the distribution `isal`), which folds by carry-less multiplication: a seventh of zlib's time
-for 1 KiB. The polynomial is zlib's, and zlib is the oracle in the tests. Compiled loops have their own
+ISA-L (the distribution `isal`) computes it by carry-less multiplication, in a seventh of zlib's time
+for 1 KiB. The polynomial is zlib's; tests compare the results with zlib. Compiled loops have their own
 (crc32_kernels.py).
 Threads: any. Decision: docs/decisions/0008-crc-of-single-records-by-isa-l.md.
 """

@@ -1,9 +1,9 @@
 """CRC-32 for compiled loops, as fast as the machine can: zlib's polynomial, about three times zlib's speed.
 
-Where the processor multiplies without carries (PCLMULQDQ, x86-64 since 2010), sixteen bytes are folded by two
-multiplications, four chains side by side; where it does so with 512 bits at a time (VPCLMULQDQ and AVX-512),
-sixty-four bytes are. Elsewhere tables do it, eight bytes a step. All give the same numbers; which one is
-compiled is decided once, at import, by the processor that numba compiles for.
+With carry-less multiplication (PCLMULQDQ, x86-64 since 2010) two multiplications fold sixteen bytes, in four
+parallel chains. With VPCLMULQDQ and AVX-512, which work on 512 bits, they fold sixty-four bytes. Other
+processors use tables, eight bytes a step. All give the same numbers. The processor that numba compiles for
+decides once, at import, which one is compiled.
 
 `data` is uint8, C-contiguous; nothing outside data[start:stop] is read, and nothing is written. Callers hold
 no lock: the kernel releases the GIL. The plain twin is zlib.crc32.
@@ -28,7 +28,7 @@ _POLYNOMIAL = 0x1_04C1_1DB7
 _REFLECTED = np.uint32(0xEDB8_8320)
 _LOW_32 = np.uint64(0xFFFF_FFFF)
 _CRC_MASK = np.uint64(0x7FFF_FFFF)
-# Wide vectors begin with 256 bytes. From this many on they are faster, though taken apart at the end.
+# Wide vectors begin with 256 bytes. From this many bytes on they are faster, despite the split at the end.
 _MANY_BYTES = 384
 
 
@@ -44,7 +44,7 @@ def _compiles_with(*wanted: str) -> bool:
 CAN_FOLD = _compiles_with("pclmul")
 """Whether `crc32` folds by carry-less multiplication."""
 CAN_FOLD_WIDELY = bool(CAN_FOLD and config.ENABLE_AVX and _compiles_with("vpclmulqdq", "avx512f"))
-"""Whether it does so with 512 bits at a time."""
+"""Whether `crc32` folds 512 bits at a time."""
 
 
 # -- by tables ----------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class _Vector(types.Type):
 
 
 class _Wide(types.Type):
-    """Four such vectors side by side."""
+    """Four vectors side by side."""
 
     def __init__(self) -> None:
         super().__init__(name="mqstore.store.checksum.Wide")
@@ -191,7 +191,7 @@ def _repeated(typing_context, vector):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _first_alone(typing_context, vector):  # type: ignore[no-untyped-def]
-    """The vector, and three of zeros."""
+    """The vector, then three vectors of zeros."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         places = ir.Constant(ir.VectorType(_LANE, 8), [0, 1, *[2, 3] * 3])
@@ -224,7 +224,7 @@ def _xor(typing_context, one, other):  # type: ignore[no-untyped-def]
 
 
 def _carryless_product(selector: int) -> Any:
-    """The instruction. Bit 0 of `selector` takes the first factor's high half, bit 4 the second's."""
+    """The instruction. Bit 0 of `selector` selects the first factor's high half, bit 4 the second's."""
 
     @intrinsic
     def multiply(typing_context, one, other):  # type: ignore[no-untyped-def]
@@ -254,7 +254,7 @@ def _reflect(value: int, bits: int) -> int:
 
 
 def _power(exponent: int) -> np.uint64:
-    """x**exponent modulo the polynomial, reflected as the folding wants it."""
+    """x**exponent modulo the polynomial, reflected as folding needs it."""
     value = 1
     for _ in range(exponent):
         value <<= 1
@@ -273,7 +273,7 @@ def _quotient() -> np.uint64:
     return np.uint64(_reflect(quotient, 33))
 
 
-# What carries sixteen bytes over 2048, over 512, over 128 and over 64 bits.
+# Factors that carry sixteen bytes over 2048, over 512, over 128 and over 64 bits.
 _OVER_2048 = (_power(16 * 128 + 32), _power(16 * 128 - 32))
 _OVER_512 = (_power(4 * 128 + 32), _power(4 * 128 - 32))
 _OVER_128 = (_power(128 + 32), _power(128 - 32))
@@ -283,13 +283,13 @@ _MODULUS, _QUOTIENT = np.uint64(_reflect(_POLYNOMIAL, 33)), _quotient()
 
 @compiled(inline="always")
 def _fold(folded, over, following):  # type: ignore[no-untyped-def]
-    """Carry what was folded over a distance onto the sixteen bytes that lie there."""
+    """Carry `folded` over the distance of the factors `over`, onto the bytes `following`."""
     return _xor(_xor(_low_times_low(folded, over), _high_times_high(folded, over)), following)
 
 
 @compiled(inline="always")
 def _reduce(folded):  # type: ignore[no-untyped-def]
-    """The CRC of the last sixteen bytes that all others were folded onto."""
+    """The CRC of the last sixteen bytes, onto which all others were folded."""
     zero = np.uint64(0)
     product = _low_times_high(folded, _vector(_OVER_128[0], _OVER_128[1]))
     low, high = _high(folded) ^ _low(product), _high(product)
@@ -302,7 +302,7 @@ def _reduce(folded):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def _first_bytes(vector, count):  # type: ignore[no-untyped-def]
-    """The first `count` bytes (1 to 15) after zeros, the first four of all inverted: where a CRC begins."""
+    """Zeros, then the first `count` bytes (1 to 15), the first four inverted: the start of a CRC."""
     low, high = _low(vector) ^ _LOW_32, _high(vector)
     shift = np.uint64(128 - 8 * count)
     if shift < np.uint64(64):
@@ -312,8 +312,8 @@ def _first_bytes(vector, count):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def _begin(data, start, stop):  # type: ignore[no-untyped-def]
-    """(what the first bytes are folded to, where the rest begins: a multiple of sixteen bytes)."""
-    # Zeros in front change no CRC: so the odd bytes, which fill no sixteen, come first, after zeros.
+    """Fold the first bytes; (the result, where the rest begins). The rest is a multiple of sixteen bytes."""
+    # Leading zeros do not change a CRC. So the odd bytes (length modulo 16) come first, behind zeros.
     at = np.int64(start)
     folded = _load(data, at)
     odd = np.int64(stop - start) & 15
@@ -332,7 +332,7 @@ def _begin(data, start, stop):  # type: ignore[no-untyped-def]
 
 @compiled(inline="always")
 def _finish(data, folded, at, stop):  # type: ignore[no-untyped-def]
-    """The CRC, out of what was folded so far and the rest, four chains side by side where it is long."""
+    """The CRC of the bytes folded so far and the rest. A long rest is folded in four parallel chains."""
     over = _vector(_OVER_128[0], _OVER_128[1])
     if stop - at >= 112:
         second, third, fourth = _load(data, at), _load(data, at + 16), _load(data, at + 32)
@@ -353,7 +353,7 @@ def _finish(data, folded, at, stop):  # type: ignore[no-untyped-def]
 
 @compiled
 def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
-    """As `table_crc32`, by carry-less multiplication: only where CAN_FOLD."""
+    """As `table_crc32`, by carry-less multiplication: only if CAN_FOLD."""
     if stop - start < 16:
         return table_crc32(data, start, stop)
     folded, at = _begin(data, start, stop)
@@ -362,13 +362,13 @@ def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
 
 @compiled
 def widely_folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
-    """As `folded_crc32`, sixty-four bytes at a time where there are many: only where CAN_FOLD_WIDELY."""
+    """As `folded_crc32`, but many bytes are folded sixty-four at a time: only if CAN_FOLD_WIDELY."""
     if stop - start < 16:
         return table_crc32(data, start, stop)
     folded, at = _begin(data, start, stop)
     if stop - at >= _MANY_BYTES:
         over = _vector(_OVER_128[0], _OVER_128[1])
-        # Carried onto the next sixteen bytes, it becomes the first vector of all.
+        # Carried over sixteen bytes, it can be combined with the first wide vector.
         folded = _xor(_low_times_low(folded, over), _high_times_high(folded, over))
         wide = _xor(_first_alone(folded), _load_wide(data, at))
         second, third = _load_wide(data, at + 64), _load_wide(data, at + 128)

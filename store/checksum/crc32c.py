@@ -1,4 +1,4 @@
-"""CRC-32C, which closes the small files of mqstore's own: a content, then its checksum, big-endian.
+"""CRC-32C, the checksum at the end of mqstore's own small files: content, then checksum, big-endian.
 
 RocketMQ's records have CRC-32 instead (crc32.py). Pure functions; threads: any.
 """
@@ -16,7 +16,7 @@ CRC32C_BYTES: Final = _CRC.size
 
 @functools.cache
 def _function() -> Callable[[bytes], int]:
-    import crcmod.predefined  # here, because few processes need it and importing costs
+    import crcmod.predefined  # imported here: few processes need it, and it takes time
 
     return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
 
@@ -36,7 +36,7 @@ def with_crc32c(content: bytes) -> bytes:
 
 
 def content_of(data: bytes) -> bytes | None:
-    """The content of what `with_crc32c` made; None when `data` is damaged, or too short for a checksum."""
+    """The content in the result of `with_crc32c`; None if `data` is damaged or too short for a checksum."""
     content = data[:-CRC32C_BYTES]
     if len(data) < CRC32C_BYTES or _CRC.unpack_from(data, len(content))[0] != crc32c(content):
         return None

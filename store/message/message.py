@@ -1,7 +1,7 @@
-"""A message as a producer hands it in.
+"""A message to put, as a producer builds it.
 
-What was stored of it is a `StoredMessage` (stored_message.py). Checks are made when it is put
-(message_encoder.py), so that building one costs next to nothing.
+Its stored form is `StoredMessage` (stored_message.py). It is checked when it is put (message_encoder.py),
+so building one is cheap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     body: any bytes, possibly empty, up to `max_message_size`.
     tags: the one tag consumers filter by; its hash goes into the consume queue.
     keys: looked up by `query_message`; one string with blanks between the keys, or several without blanks.
-    queue_id: a queue of the topic, from 0; a negative one lets the store choose one to write to.
+    queue_id: a queue of the topic, from 0; if negative, the store chooses one to write to.
     delay_level: 1 to 18 (with the default table) stores it in SCHEDULE_TOPIC_XXXX until due; 0 does not.
-    properties: names and values without 0x01 and 0x02; names of the store's own are overridden by fields.
+    properties: names and values without 0x01 and 0x02; fields override the names that the store uses.
     flag: the application's own 32 bits. sys_flag: RocketMQ's bits (sys_flag.py).
     born_timestamp: epoch ms, None for now. born_host: None for the store's own host.
-    wait_store_msg_ok: False does not wait for the disk in SYNC_FLUSH.
+    wait_store_msg_ok: if False, the put does not wait for the disk in SYNC_FLUSH.
 
-    msgspec leaves fields with their defaults out: `put_messages` packs long lists (bulk/message_list.py).
+    msgspec omits fields with default values: `put_messages` packs long lists (bulk/message_list.py).
 
     >>> Message("orders", b"...", tags="created", keys=("o-1",))
     Message(topic='orders', body=b'...', tags='created', keys=('o-1',))

@@ -1,12 +1,12 @@
-"""A message as it lies in the commit log, decoded field by field when asked for.
+"""A message in the commit log, decoded when its fields are read.
 
 It holds a view of the mapped record. Nothing is copied until a field is read, and the view keeps the mapping
 alive even after retention has deleted the file. `body` copies; `body_view` does not.
 
-A body that its producer compressed is decompressed whenever it is asked for, as RocketMQ does for consumers:
-`body`, `body_view` and `sys_flag` are the message as it was sent; `stored_body_view` and `stored_sys_flag`
-are the record's, and so is `body_crc`. Copies of a record in the store are made of those.
-RocketMQ's name for it is MessageExt. Threads: immutable but for its caches, safe to share.
+A body that its producer compressed is decompressed whenever it is read, as RocketMQ does for consumers:
+`body`, `body_view` and `sys_flag` are the message as it was sent; `stored_body_view`, `stored_sys_flag` and
+`body_crc` are the record's. The store copies a record from the stored fields.
+RocketMQ's name for it is MessageExt. Threads: immutable except for its caches, safe to share.
 """
 
 from typing import Self
@@ -44,10 +44,10 @@ _SYS_FLAG_LOW = SYS_FLAG_POSITION + 3
 class StoredMessage(msgspec.Struct, eq=False, gc=False):
     """One record of the commit log: `data[start:stop]`, not copied.
 
-    A caller that knows where the body lies, and that it is not compressed, passes it and saves the search.
+    A caller that knows the position of a body that is not compressed passes it, which saves the search.
     """
 
-    # A struct, because a pull makes thousands a millisecond: its constructor runs no Python.
+    # A struct, because a pull makes thousands per millisecond: its constructor runs no Python code.
     data: memoryview
     start: int
     stop: int
@@ -71,7 +71,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def header(self) -> RecordHeader:
-        """The fixed fields. Raises RecordIllegal when the bytes are no record."""
+        """The fixed fields. Raises RecordIllegal if the bytes are not a record."""
         header = self._header
         if header is None:
             self._header = header = decode_header(self.record)
@@ -79,7 +79,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def layout(self) -> RecordLayout:
-        """Where body, topic and properties lie in `data`. Raises RecordIllegal when lengths do not add up."""
+        """Where body, topic and properties lie in `data`. Raises RecordIllegal if lengths do not add up."""
         layout = self._layout
         if layout is None:
             self._layout = layout = decode_layout(self.data, self.start, self.stop)
@@ -155,7 +155,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
     def decompressed_body(self, *, max_bytes: int = MAX_BODY_BYTES) -> bytes:
         """A copy of the body as it was sent, decompressed to at most `max_bytes`.
 
-        Raises CorruptBody when the bytes are not what the sys flag says, BodyTooLarge.
+        Raises CorruptBody if the bytes do not match the sys flag, and BodyTooLarge.
         """
         if not self.is_compressed:
             return self.stored_body_view.tobytes()
@@ -264,7 +264,7 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
         return encode_message_id(self.header.store_host, self.header.physical_offset)
 
     def to_message(self) -> Message:
-        """The same content as a message to put, its body as stored: what a retry starts from."""
+        """The same content as a message to put, with the body as stored. A retry starts from it."""
         header, properties = self.header, dict(self.properties)
         return Message(
             self.topic,

@@ -1,8 +1,8 @@
-"""Names of topics and consumer groups: which are legal, and which mean something to RocketMQ.
+"""Names of topics and consumer groups: which are legal, and which have a meaning in RocketMQ.
 
-It knows nothing of which topics and groups exist (mqstore/metadata/topics.py,
-mqstore/metadata/subscription_groups.py). Pure functions: any thread, no I/O. The checks are for names that
-enter; names read back from a broker's directory are taken as they are.
+Which topics and groups exist is not known here (mqstore/metadata/topics.py,
+mqstore/metadata/subscription_groups.py). Pure functions: any thread, no I/O. Only new names are checked;
+names read back from a broker's directory are accepted unchanged.
 Source: docs/spec/commitlog.md section 11; TopicValidator, Validators and MixAll of Apache RocketMQ.
 """
 
@@ -66,7 +66,7 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
         "OFFSET_MOVED_EVENT",
     }
 )
-"""Topics that a broker writes itself and takes from no client."""
+"""Topics that a broker writes itself and accepts from no client."""
 
 SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
     AUTO_CREATE_TOPIC_KEY_TOPIC,
@@ -74,7 +74,7 @@ SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
     "CHECKPOINT_TOPIC",
     "RMQ_SYS_TRACE_TOPIC",
 }
-"""Topics of the broker's own, besides those that begin with `rmq_sys_`."""
+"""The broker's own topics, except those that begin with `rmq_sys_`."""
 
 _ALLOWED = "% | a-z A-Z 0-9 _ -"
 _FOREIGN_CHARACTER = re.compile(r"[^%|a-zA-Z0-9_-]")
@@ -83,8 +83,8 @@ _FOREIGN_CHARACTER = re.compile(r"[^%|a-zA-Z0-9_-]")
 def check_topic(topic: str) -> None:
     """Raise TopicIllegal unless `topic` is a name under which messages may be stored.
 
-    At most 127 characters, 255 for a `%RETRY%` topic. Dead-letter topics have no exemption: the put
-    check of RocketMQ gives them none, and a group of legal length never needs one.
+    At most 127 characters, 255 for a `%RETRY%` topic. Dead-letter topics have no exemption: RocketMQ's
+    put check has none, and a group of legal length never needs one.
     """
     is_retry = isinstance(topic, str) and is_retry_topic(topic)
     limit = MAX_RETRY_TOPIC_LENGTH if is_retry else MAX_TOPIC_LENGTH
@@ -124,7 +124,7 @@ def retry_topic(group: str) -> str:
 
 
 def dead_letter_topic(group: str) -> str:
-    """The topic that keeps what `group` gave up on.
+    """The topic of the messages that `group` gave up on.
 
     >>> dead_letter_topic("billing")
     '%DLQ%billing'

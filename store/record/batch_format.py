@@ -6,9 +6,9 @@
     |        | (0)    | CRC (0)|        | LENGTH | (n)      | PERTIES|            |
     +--------+--------+--------+--------+--------+----------+--------+------------+
 
-One element behind the other, big-endian. Magic and body CRC are written as 0 and not looked at; the
+The elements follow each other, big-endian. Magic and body CRC are written as 0 and ignored when read; the
 properties' length takes 2 bytes. A broker splits a batch into records; an inner batch (sys_flag.INNER_BATCH)
-is stored as it is, and this reads its body. Page: docs/format/commit_log.md.
+is stored whole, and `decode_batch` reads its body. Page: docs/format/commit_log.md.
 Source: MessageDecoder#encodeMessage, #decodeMessage. No I/O here.
 """
 
@@ -51,7 +51,7 @@ def _encode_element(body: bytes, properties: bytes, flag: int) -> bytes:
 
 
 def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
-    """The elements of a batch's body. Raises MessageIllegal where lengths do not add up."""
+    """The elements of a batch's body. Raises MessageIllegal if lengths do not add up."""
     elements = []
     at = 0
     while at < len(data):

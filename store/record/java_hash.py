@@ -1,4 +1,4 @@
-"""Java's `String.hashCode`, which the tags codes and the index files of RocketMQ are made of."""
+"""Java's `String.hashCode`: RocketMQ uses it for tags codes and in index files."""
 
 import functools
 

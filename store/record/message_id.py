@@ -19,7 +19,7 @@ def encode_message_id(store_host: bytes, physical_offset: int) -> str:
 
 
 def decode_message_id(message_id: str) -> tuple[Host, int]:
-    """The store host and physical offset of an id. Raises ValueError when it is none."""
+    """The store host and physical offset of an id. Raises ValueError if it is not an id."""
     data = bytes.fromhex(message_id)
     if len(data) not in (16, 28):
         raise ValueError(f"message id {message_id!r} has {len(message_id)} digits; 32 or 56 are expected")

@@ -4,7 +4,7 @@
 
 There is no escaping, so a separator inside a name or a value is refused when a message is put. Readers
 accept a missing last 0x02 (RocketMQ before 5.2), take the last of two equal names, and drop chunks that
-are no pair. Order means nothing; we keep the order given.
+are not a pair. The order has no meaning; the order given is kept.
 Page: docs/format/commit_log.md. Source: MessageDecoder#messageProperties2String, #string2messageProperties.
 """
 
@@ -52,7 +52,7 @@ REAL_TOPIC = "REAL_TOPIC"
 RECONSUME_TIME = "RECONSUME_TIME"
 RETRY_TOPIC = "RETRY_TOPIC"
 TAGS = "TAGS"
-# What brokers from 5.5.0 on put before a message's tags to index them like a key.
+# The prefix with which brokers from 5.5.0 on index a message's tags like a key.
 TAGS_PREFIX = "T#"
 TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_REQUESTS = ("TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS")
@@ -66,7 +66,7 @@ _join_pair = NAME_VALUE_SEPARATOR.join
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     r"""The stored string of `properties`, in their order, each pair closed by 0x02.
 
-    Raises TypeError for a name or value that is no str.
+    Raises TypeError for a name or value that is not a str.
 
     >>> encode_properties({"KEYS": "order-1", "TAGS": "TagA"})
     b'KEYS\x01order-1\x02TAGS\x01TagA\x02'
@@ -77,7 +77,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def parse_properties(stored: bytes | memoryview) -> dict[str, str]:
-    r"""Read a stored string, dropping what is no pair, as RocketMQ does.
+    r"""Read a stored string. Chunks that are not a pair are dropped, as RocketMQ does.
 
     >>> parse_properties(b"A\x02B\x01x\x02C\x01y\x01z\x02\x01q\x02D\x01w")
     {'B': 'x', 'C': 'y\x01z', 'D': 'w'}
@@ -91,9 +91,9 @@ def parse_properties(stored: bytes | memoryview) -> dict[str, str]:
 
 
 def refuse_separators(name: str, value: str) -> None:
-    """Raise PropertiesIllegal when a pair could not be read back as it is.
+    """Raise PropertiesIllegal if a pair would not be read back unchanged.
 
-    That is: an empty name or value, or a separator in either. (A 0x01 in a value would survive, but
+    Such a pair has an empty name or value, or a separator in either. (A 0x01 in a value would survive, but
     older readers differ on it.)
     """
     if not name or not value:

@@ -1,6 +1,6 @@
 """Compiled loops over the properties of a record: the value of one, and Java's hash of a text.
 
-`data` is uint8, C-contiguous; positions are int64 within it. Nothing outside the given places is read, and
+`data` is uint8, C-contiguous; positions are int64 within it. Nothing outside the given ranges is read, and
 nothing is written. Callers hold no lock: the kernels release the GIL. Import this module inside the function
 that first needs it; compiled code is cached on disk. The plain twins are in
 tests/support/twins/index_kernels.py, and java_hash.py for a text that is a str.
@@ -44,9 +44,9 @@ def _continues(data, at, stop, least, greatest):  # type: ignore[no-untyped-def]
 
 @compiled
 def _code_point(data, at, stop):  # type: ignore[no-untyped-def]
-    """The UTF-8 character at `at`: (code point, bytes). Malformed bytes become U+FFFD as Java has it.
+    """The UTF-8 character at `at`: (code point, bytes). Malformed bytes become U+FFFD, as in Java.
 
-    One U+FFFD stands for the longest beginning of a character that is there, and for an encoded surrogate.
+    One U+FFFD replaces the longest beginning of a character that is present, or an encoded surrogate.
     """
     first = np.uint32(data[at])
     if first < 0x80:
@@ -74,7 +74,7 @@ def _code_point(data, at, stop):  # type: ignore[no-untyped-def]
 
 @compiled
 def java_hash_on(data, at, length, code):  # type: ignore[no-untyped-def]
-    """String.hashCode of a text that ends with the one at `at`; `code` is that of what comes before it."""
+    """Continue String.hashCode over the text at `at`; `code` is the hash of the text before it."""
     stop = at + length
     while at < stop:
         # Most keys are ASCII, and this is three times as fast for them.

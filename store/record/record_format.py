@@ -19,10 +19,10 @@
 
 Big-endian, two's complement. Positions as drawn hold when both hosts are IPv4; each IPv6 host moves what
 follows by 12. The topic's length is 1 byte in V1 and 2 in V2; the properties' length is 2. Magic numbers
-are on other people's disks and are never renumbered.
+never change: they are in files on users' disks.
 
 CRCs are CRC-32 (zlib) without the sign bit. The body's is field 3. The record's is the last property,
-`__CRC32#`: 20 bytes, its ten decimal digits least significant first, over all bytes before it.
+`__CRC32#`: 20 bytes with ten decimal digits, least significant first. It covers all bytes before it.
 
 A BLANK (its length, then its magic) fills the rest of a segment. Page: docs/format/commit_log.md.
 Source: MessageExtEncoder#encode, CommitLog#checkMessageAndReturnSize. No I/O, no clock here.
@@ -117,11 +117,11 @@ SYS_FLAG_POSITION = _POSITIONS["SYSFLAG"]
 BORN_TIMESTAMP_POSITION = _POSITIONS["BORNTIMESTAMP"]
 STORE_TIMESTAMP_POSITION = _POSITIONS["STORETIMESTAMP"]
 BODY_LENGTH_POSITION = _POSITIONS["BODYLEN"]
-# Distances that no host changes, from the body's first byte back to fields of the header.
+# Distances from the body's first byte back to fields of the header: the same for all hosts.
 BODY_LENGTH_BEFORE_BODY = HEADER_BYTES - BODY_LENGTH_POSITION
 TRANSACTION_OFFSET_BEFORE_BODY = HEADER_BYTES - _POSITIONS["PREPAREDTRANSACTIONOFFSET"]
 STORE_HOST_END_BEFORE_BODY = HEADER_BYTES - _POSITIONS["RECONSUMETIMES"]
-# Stands before the properties.
+# The length field in front of the properties.
 PROPERTIES_LENGTH_BYTES = 2
 
 # Header, topic length and properties length of a V1 record with two IPv4 hosts.
@@ -144,7 +144,7 @@ _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
 _SIZE_MAGIC_AND_SYS_FLAG = struct.Struct(">ii28xi")
-# Indexed by the two bits of the sys flag that say whose host is IPv6.
+# Indexed by the two bits of the sys flag for IPv6 hosts.
 _HOSTS_EXTRA_BYTES = (0, IPV6_EXTRA_BYTES, IPV6_EXTRA_BYTES, 2 * IPV6_EXTRA_BYTES)
 CRC_NAME = CRC32.encode() + b"\x01"
 
@@ -187,7 +187,7 @@ class RecordLayout(NamedTuple):
 
 
 def encode_topic(topic: str) -> tuple[bytes, int]:
-    """The topic with its length field, and the magic: V2 when it has more than 127 UTF-16 units."""
+    """The topic with its length field, and the magic: V2 if the topic exceeds 127 UTF-16 units."""
     name = topic.encode()
     if len(topic.encode("utf-16-be")) // 2 > 127:
         return len(name).to_bytes(2, "big") + name, MESSAGE_MAGIC_CODE_V2
@@ -218,7 +218,7 @@ def encode_blank(length_bytes: int) -> bytes:
 
 
 def decode_header(record: bytes | memoryview) -> RecordHeader:
-    """Fields 1 to 15. Raises RecordIllegal when the bytes are too few or no record of V1 or V2."""
+    """Fields 1 to 15. Raises RecordIllegal for too few bytes, or if they are not a V1 or V2 record."""
     if len(record) < HEADER_BYTES:
         raise RecordIllegal(f"at least {HEADER_BYTES} bytes", f"{len(record)}")
     magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(record)
@@ -231,9 +231,9 @@ def decode_header(record: bytes | memoryview) -> RecordHeader:
 
 
 def decode_layout(data: bytes | memoryview, start: int, stop: int) -> RecordLayout:
-    """Where body, topic and properties of the record data[start:stop] lie.
+    """The positions of body, topic and properties of the record data[start:stop].
 
-    Raises RecordIllegal when the bytes are too few, no record of V1 or V2, or their lengths do not add up.
+    Raises RecordIllegal for too few bytes, if they are not a V1 or V2 record, or if lengths do not add up.
     """
     if stop - start < FIXED_BYTES:
         raise RecordIllegal(f"at least {FIXED_BYTES} bytes", f"{stop - start}")
@@ -248,7 +248,7 @@ def decode_layout(data: bytes | memoryview, start: int, stop: int) -> RecordLayo
     body_stop = body_start + _checked_length(body_length, stop - body_start - 3)
     if magic == MESSAGE_MAGIC_CODE:
         topic_start = body_stop + 1
-        # Signed in Java, so a length above 127 is a negative one.
+        # The length is signed in Java: above 127 it is negative.
         topic_length = data[body_stop] if data[body_stop] < 128 else data[body_stop] - 256
     else:
         topic_start = body_stop + 2
@@ -297,7 +297,7 @@ def check_record(record: memoryview, physical_offset: int) -> RecordHeader:
 
 
 def _refuse_torn_end(record: memoryview, start: int, stop: int, name: str) -> None:
-    # A page that never reached the disk is all zero: neither text ends in that.
+    # A page that never reached the disk is all zeros. A whole topic or properties string never ends in zero.
     if stop > start and record[stop - 1] == 0:
         raise RecordIllegal(f"a {name} that is whole", "zeros at its end")
 
@@ -311,6 +311,6 @@ def _check_record_crc(record: memoryview, layout: RecordLayout) -> None:
         expected = crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))
         if ending != expected:
             raise RecordIllegal(f"record CRC {expected[9:19].decode()}", repr(ending[9:19]))
-    # Under another name its digits would not be the record's CRC: the name is what was damaged.
+    # Digits under another name would not match the record's CRC: so the name is damaged.
     elif ending[9:19].isdigit() and ending[9:] == crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))[9:]:
         raise RecordIllegal(f"{CRC_NAME!r} before the record's CRC", repr(ending[:9]))

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 NO_LAYOUT = 0
-"""What `record_layout` gives as total size where no record begins."""
+"""The total size that `record_layout` returns where no record begins."""
 
 # Why a scan stopped.
 END_OF_DATA = 0
@@ -57,7 +57,7 @@ BLANK_FOUND = 1
 NO_RECORD = 2
 
 _CRC_NAME = np.frombuffer(CRC32.encode() + b"\x01", np.uint8)
-# The bytes that both kinds of magic begin with.
+# The bytes with which both magics begin.
 _MAGIC_START = (MESSAGE_MAGIC_CODE & 0xFFFF_FFFF).to_bytes(4, "big")[:3]
 _FIRST_MAGIC_BYTE, _SECOND_MAGIC_BYTE, _THIRD_MAGIC_BYTE = _MAGIC_START
 assert (MESSAGE_MAGIC_CODE_V2 & 0xFFFF_FFFF).to_bytes(4, "big").startswith(_MAGIC_START)
@@ -65,10 +65,7 @@ assert (MESSAGE_MAGIC_CODE_V2 & 0xFFFF_FFFF).to_bytes(4, "big").startswith(_MAGI
 
 @compiled_into_caller
 def begins_magic(data, at):  # type: ignore[no-untyped-def]
-    """Whether the first three bytes of a record's magic are there: the cheapest check of all.
-
-    `at` is where the record would begin.
-    """
+    """Whether a record that begins at `at` has the first three bytes of a magic: the cheapest check."""
     first = at + MAGIC_CODE_POSITION
     is_begun = data[first] == _FIRST_MAGIC_BYTE and data[first + 1] == _SECOND_MAGIC_BYTE
     return is_begun and data[first + 2] == _THIRD_MAGIC_BYTE
@@ -96,11 +93,11 @@ def store_timestamp_at(data, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def record_layout(data, at, end):  # type: ignore[no-untyped-def]
-    """Lengths and places of the record at `at`, of which only bytes before `end` may be read.
+    """Lengths and positions of the parts of the record at `at`. Only bytes before `end` are read.
 
     Returns (total_size, body_at, body_length, topic_at, topic_length, properties_at, properties_length).
-    total_size is NO_LAYOUT (0) where no record begins whose lengths add up, and minus the length where a
-    BLANK begins. The one walker: recovery, dispatch, keys, columns and deliveries all step by it.
+    total_size is NO_LAYOUT (0) if no record whose lengths add up begins there, and minus the length of a
+    BLANK. Recovery, dispatch, keys, columns and deliveries all walk the log with this function.
     """
     zero = np.int64(0)
     nothing = (np.int64(NO_LAYOUT), zero, zero, zero, zero, zero, zero)
@@ -162,24 +159,24 @@ def _ends_in_digits(data, stop):  # type: ignore[no-untyped-def]
 
 @compiled
 def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-def]
-    """Size of the whole, unharmed record at `at`, or -1.
+    """Size of the record at `at` if it is whole and undamaged, else -1.
 
-    Its stored physical offset must be base_offset + at. A record CRC covers everything; without one
-    the CRC of a body that is not empty decides, and that topic and properties do not end in zeros.
+    Its stored physical offset must be base_offset + at. Topic and properties must not end in zeros. The
+    record CRC must match; if there is none, the CRC of the body must, unless the body is empty.
     """
     layout = record_layout(data, at, end)
     total, body_at, body_length, _, topic_length, properties_at, properties_length = layout
     if total <= NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
         return np.int64(-1)
     stop = at + total
-    # A page that never reached the disk is all zero: neither text ends in that.
+    # A page that never reached the disk is all zeros. A whole topic or properties string never ends in zero.
     is_torn = topic_length > 0 and data[properties_at - PROPERTIES_LENGTH_BYTES - 1] == 0
     if is_torn or (properties_length > 0 and data[stop - 1] == 0):
         return np.int64(-1)
     if properties_length >= CRC_PROPERTY_BYTES:
         if matches(data, stop - CRC_PROPERTY_BYTES, _CRC_NAME):
             return total if _record_crc_matches(data, at, stop) else np.int64(-1)
-        # Under another name its digits would not be the record's CRC: the name is what was damaged.
+        # Digits under another name would not match the record's CRC: so the name is damaged.
         if _ends_in_digits(data, stop) and _record_crc_matches(data, at, stop):
             return np.int64(-1)
     if body_length > 0:
@@ -192,8 +189,8 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
 def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Walk whole records from `start`; (stop position, records, last store timestamp, why it stopped).
 
-    The stop position is where the first thing that is no whole record begins (a BLANK, zeros, a torn
-    record), or `end`. The last store timestamp is -1 when there was no record.
+    The stop position is the first one without a whole record (a BLANK, zeros, a torn record), or `end`. The
+    last store timestamp is -1 if there was no record.
     """
     (data,) = borrowed((data,))
     at = np.int64(start)
@@ -213,7 +210,7 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
 
 @compiled
 def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
-    """Position of the first whole record at or after `start`, or -1. What repair and recovery ask."""
+    """Position of the first whole record at or after `start`, or -1. For repair and recovery."""
     (data,) = borrowed((data,))
     for at in range(start, end - HEADER_BYTES + 1):
         if begins_magic(data, at) and whole_record_size(data, at, end, base_offset) >= 0:

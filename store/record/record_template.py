@@ -1,8 +1,8 @@
 """Encodes one record: a template of what many messages share, then the record made from it.
 
-The way of every single put, hence short: `encode_from` packs the header, adds what the template holds ready,
-and looks up the digits of the CRC. Thousands at once are encoded by store/bulk/encode_kernels.py. The layout
-is record_format.py's. Pure functions: any thread.
+Each single put runs `encode_from`, so it does little: it packs the header, adds the prepared bytes of the
+template, and looks up the digits of the CRC. store/bulk/encode_kernels.py encodes thousands at once. Layout:
+record_format.py. Pure functions: any thread.
 """
 
 import struct
@@ -23,7 +23,7 @@ _BEHIND_STORE_HOST = struct.Struct(">iq")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _join = b"".join
-# The digits of a record CRC, least significant first, and the 0x02 behind them: faster looked up than made.
+# The digits of a record CRC, least significant first, and the 0x02 behind them. Look-ups are faster.
 _FOUR_DIGITS = [(b"%04d" % number)[::-1] for number in range(10_000)]
 _CLOSING_DIGITS = [(b"\x02%02d" % number)[::-1] for number in range(22)]
 
@@ -31,11 +31,11 @@ assert len(_CLOSING_DIGITS) > CRC_MASK // 100_000_000
 
 
 class RecordTemplate(msgspec.Struct, frozen=True, gc=False):
-    """What the records of many messages share, whose bodies, queues, places and times differ.
+    """The parts that records of many messages share. Bodies, queues, offsets and times differ.
 
-    pack_header: of a header with hosts of these lengths. magic, flag, sys_flag, born_host: fields 2, 5, 8 and
-    10. behind_store_time: fields 12 to 14. ending: what the record CRC covers behind the body.
-    ending_and_name: the same, and the name of the CRC. fixed_bytes: of a record without its body.
+    pack_header: packs a header with hosts of these lengths. magic, flag, sys_flag, born_host: fields 2, 5, 8
+    and 10. behind_store_time: fields 12 to 14. ending: the bytes behind the body that the record CRC covers.
+    ending_and_name: the same, and the name of the CRC. fixed_bytes: size of a record without its body.
     """
 
     pack_header: Callable[..., bytes]
@@ -51,7 +51,7 @@ class RecordTemplate(msgspec.Struct, frozen=True, gc=False):
 
 
 def header_template(sys_flag: int, born_host: bytes, store_host: bytes) -> bytes:
-    """Fields 1 to 15, all zero but for the sys flag, whose host bits must match the hosts, and the hosts."""
+    """Fields 1 to 15: the sys flag, whose host bits must match the hosts, and the hosts; all others zero."""
     header = HEADERS[len(born_host) == 20][len(store_host) == 20]
     return header.pack(0, 0, 0, 0, 0, 0, 0, sys_flag, 0, born_host, 0, store_host, 0, 0, 0)
 
@@ -68,11 +68,11 @@ def record_template(
     prepared_transaction_offset: int,
     append_crc: bool,
 ) -> RecordTemplate:
-    """What `encode_from` makes records of.
+    """The template from which `encode_from` makes records.
 
-    magic, topic_field: of `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
-    append_crc: end in a record CRC; properties that do not end in 0x02 get one before it, as RocketMQ inserts
-    it. Raises struct.error for a number that its field has no room for.
+    magic, topic_field: from `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
+    append_crc: the record ends in its CRC; properties that lack a closing 0x02 get it first, as in RocketMQ.
+    Raises struct.error for a number that does not fit its field.
     """
     ending = topic_field
     if append_crc:
@@ -106,7 +106,7 @@ def encode_from(
     born_timestamp: int,
     store_timestamp: int,
 ) -> bytes:
-    """A whole record. size_bytes: template.fixed_bytes and the body's. body_crc: all 32 bits of it."""
+    """A whole record. size_bytes: template.fixed_bytes plus the body's length. body_crc: all 32 bits."""
     body_bytes = len(body)
     header = template.pack_header(
         size_bytes,
@@ -128,7 +128,7 @@ def encode_from(
     if body_bytes <= HELD_BYTES:
         crc = crc32(body, crc32(header))
     else:
-        # Faster; and crc32 would release the GIL, so that other threads run and find the append lock taken.
+        # Faster; and crc32 would release the GIL: other threads would run and find the append lock taken.
         crc = crc32_combine(crc32(header), body_crc, body_bytes)
     crc = crc32(template.ending, crc) & CRC_MASK
     first, second, last = _FOUR_DIGITS[crc % 10_000], _FOUR_DIGITS[crc // 10_000 % 10_000], crc // 100_000_000

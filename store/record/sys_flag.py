@@ -29,11 +29,11 @@ BORN_HOST_V6 = 0x10
 STORE_HOST_V6 = 0x20
 NEED_UNWRAP = 0x40
 INNER_BATCH = 0x80
-# How a compressed body is compressed: 1 LZ4, 2 Zstandard, 3 zlib, and 0 zlib too.
+# The compression of a compressed body: 1 is LZ4, 2 Zstandard, 3 and 0 zlib.
 COMPRESSION_TYPE_SHIFT = 8
 COMPRESSION_TYPE_MASK = 0x700
 
 
 def takes_queue_offset(sys_flag: int) -> bool:
-    """Whether such a record gets a place in its queue: half and rollback records do not."""
+    """Whether a record with this flag gets a queue offset: half and rollback records do not."""
     return sys_flag & TRANSACTION_MASK in (0, TRANSACTION_COMMIT)
