@@ -4,8 +4,8 @@
 `layout` is an int32 array of shape (LAYOUT_FIELDS, n): column i says where the parts of record i are in
 `buffer`, and its sys flag. `walk` and `lay_out` fill it and check every length in it, so the other kernels
 trust it and check nothing.
-All numbers in `buffer` are big-endian. The caller makes the output arrays large enough: their sizes are
-said at each kernel. The plain-Python twin is tests/support/twins/plain_records.py.
+All numbers in `buffer` are big-endian. The caller makes the output arrays large enough: each kernel states
+their sizes. The plain-Python twin is tests/support/twins/plain_records.py.
 
 Imported only when a segment is read (compiling takes about a second, once per machine).
 """
@@ -98,14 +98,14 @@ MIN_RECORD_BYTES: Final = FIXED_BYTES
 _OFFSET_STOP: Final = PHYSICAL_OFFSET_POSITION + 8
 INLINE_BYTES: Final = 12  # Arrow keeps values up to this length in the view
 PIECE_ROOM: Final = 16
-"""Bytes that `take_bytes` needs behind the pieces: short ones are copied as if they had so many."""
+"""Bytes that `take_bytes` needs behind the pieces: short pieces are copied with this length."""
 _NAME_END: Final = 1  # properties: name 0x01 value 0x02
 _PAIR_END: Final = 2
-# The least byte that begins a character of UTF-8 of more than one, two, three bytes.
+# The least first byte of a UTF-8 character of more than one, two, three bytes.
 _LEADS: Final = (0xC0, 0xE0, 0xF0)
 _RECORD_CRC: Final = np.uint64(int.from_bytes(CRC32.encode(), "little"))
 assert len(CRC32) == WORD_BYTES
-# So many records ahead their first and last lines are asked for: enough to hide the memory's delay.
+# Records are prefetched (first and last cache lines) this far ahead: enough to hide the memory's latency.
 _AHEAD: Final = 8
 _LINE_BYTES: Final = 64
 _EACH_BYTE: Final = np.uint64(0x0101_0101_0101_0101)
@@ -115,7 +115,7 @@ _HASH_FACTOR: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 @compiled_into_caller
 def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
-    """Fill column n of `layout`; False when no record of this size is at `at`."""
+    """Fill column n of `layout`; False if no record of this size is at `at`."""
     found = record_layout(buffer, at, at + size)
     total_size, body_at, body_length, topic_at, topic_length, properties_at, properties_length = found
     if total_size != size:
@@ -134,7 +134,7 @@ def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
 
 @compiled_into_caller
 def _claimed_size(buffer: Bytes, at: Int, length: Int, physical_offset: Int, room: Int) -> Int:
-    """Size of the record whose header is at `at`, which may end behind the buffer; -1 if it is none."""
+    """Size of the record with its header at `at`, which may end behind the buffer; -1 if there is none."""
     if read_int(buffer, at + MAGIC_CODE_POSITION) not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
         return np.int64(-1)
     size = np.int64(read_int(buffer, at))
@@ -174,7 +174,7 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
 def lay_out(
     buffer: Bytes, end: int, start_offset: int, physical_offsets: Int64s, sizes: Int32s, layout: Int32s
 ) -> int:
-    """Lay out the records that queue entries point at; how many, up to the first that is not there.
+    """Lay out the records that queue entries point at, up to the first missing one; returns how many.
 
     `buffer` is a whole segment, `start_offset` the physical offset of its first byte, `end` how much of it
     may be read. `layout` needs as many columns as there are `physical_offsets`, and `sizes`.
@@ -187,7 +187,7 @@ def lay_out(
             _prefetch_record(buffer, ahead, ahead + sizes[n + _AHEAD])
         at = physical_offsets[n] - start_offset
         size = np.int64(sizes[n])
-        # Any number may stand in an entry, and a sum may wrap round.
+        # An entry may contain any number, and a sum may overflow.
         if at < 0 or size < MIN_RECORD_BYTES or size > end - at:
             return n
         if read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offsets[n]:
@@ -199,7 +199,7 @@ def lay_out(
 
 @compiled_into_caller
 def _prefetch_record(buffer: Bytes, start: Int, stop: Int) -> None:
-    """Ask for the lines of a record that hold its header, and the end of its properties."""
+    """Prefetch the cache lines of a record's header, and of the end of its properties."""
     prefetch(buffer, start)
     prefetch(buffer, start + _LINE_BYTES)
     prefetch(buffer, stop - _LINE_BYTES)
@@ -210,7 +210,7 @@ def _prefetch_record(buffer: Bytes, start: Int, stop: Int) -> None:
 def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int, views: Int32s) -> None:
     """Fill Arrow's views of binary data that stays in `buffer`: 4 ints a value, 4 * starts.size in all.
 
-    Up to 12 bytes lie in the view itself; longer ones as length, first 4 bytes, buffer index, position.
+    A view contains values of up to 12 bytes; for longer ones length, first 4 bytes, buffer index, position.
     """
     inline = views.view(np.uint8)
     for n in range(starts.size):
@@ -233,7 +233,7 @@ def find_header(buffer: Bytes, length: int, physical_offset: int, room: int) -> 
     """Position of the first record header in `buffer` that carries its own physical offset, or -1.
 
     The record may end behind the buffer, so no CRC is checked: record_kernels.find_record does that for
-    records that are all there.
+    complete records.
     """
     for at in range(length - _OFFSET_STOP + 1):
         if begins_magic(buffer, at) and _claimed_size(buffer, at, length, physical_offset, room) >= 0:
@@ -259,7 +259,7 @@ def take_int64(buffer: Bytes, starts: Int32s, distance: int, values: Int64s) -> 
 
 @compiled
 def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, data: Bytes) -> None:
-    """Copy the pieces one after another into `data`; `offsets` (one longer) says where each begins.
+    """Copy the pieces one after another into `data`; `offsets` (one longer) gets where each begins.
 
     `data` needs the sum of `lengths`, and PIECE_ROOM more. A negative length counts as 0.
     """
@@ -271,7 +271,7 @@ def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, 
         start = np.int64(starts[n])
         length = np.int64(max(lengths[n], 0))
         if length <= PIECE_ROOM and start <= last:
-            # What is too much is overwritten by the next piece.
+            # The next piece overwrites the excess bytes.
             copy_bytes(data, end, buffer, start, PIECE_ROOM)
         else:
             copy_bytes(data, end, buffer, start, length)
@@ -281,9 +281,9 @@ def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, 
 
 @compiled
 def are_texts(data: Bytes, size_bytes: int, offsets: Int32s) -> bool:
-    """Whether the pieces that lie one after another in the first bytes of `data` are UTF-8, each for itself.
+    """Whether each of the consecutive pieces in the first `size_bytes` bytes of `data` is valid UTF-8.
 
-    `offsets` says where each begins, and is one longer, as `take_bytes` fills it.
+    `offsets` contains where each begins, and is one longer, as `take_bytes` fills it.
     """
     data, offsets = borrowed((data, offsets))
     bits = np.uint64(0)
@@ -300,11 +300,11 @@ def are_texts(data: Bytes, size_bytes: int, offsets: Int32s) -> bool:
         one = data[at - 1] if at > 0 else none
         two = data[at - 2] if at > 1 else none
         is_bad |= _is_no_utf8(data[at], one, two, none)
-    # Four views: an index that might be below 0 would have to be looked at.
+    # Four views: an index that might be below 0 would have to be checked.
     bytes_, ones, twos, threes = data[3:size_bytes], data[2:], data[1:], data
     for at in range(bytes_.size):
         is_bad |= _is_no_utf8(bytes_[at], ones[at], twos[at], threes[at])
-    # The last character may be cut off, and any other where a piece begins.
+    # The last character may be cut off, and so may any character where the next piece begins.
     for back in range(1, min(3, size_bytes) + 1):
         is_bad |= data[size_bytes - back] >= _LEADS[back - 1]
     for n in range(offsets.size - 1):
@@ -314,13 +314,13 @@ def are_texts(data: Bytes, size_bytes: int, offsets: Int32s) -> bool:
 
 @compiled_into_caller
 def _is_no_utf8(byte: np.uint8, one: np.uint8, two: np.uint8, three: np.uint8) -> bool:
-    """Whether a byte cannot come behind the three before it, of which `one` is the nearest.
+    """Whether UTF-8 does not allow `byte` after the three bytes before it; `one` is the nearest.
 
-    Without a branch, so that the processor looks at many bytes at once.
+    It has no branch, so that the processor handles many bytes at once.
     """
     is_wanted = (one >= 0xC0) | (two >= 0xE0) | (three >= 0xF0)
     is_never = (byte == 0xC0) | (byte == 0xC1) | (byte > 0xF4)
-    # Longer than need be; half of a pair of UTF-16; beyond the last character.
+    # Overlong; a UTF-16 surrogate; beyond the last character.
     is_too_long = (one == 0xE0) & (byte < 0xA0) | (one == 0xF0) & (byte < 0x90)
     is_too_high = (one == 0xED) & (byte > 0x9F) | (one == 0xF4) & (byte > 0x8F)
     return bool((is_wanted != _continues(byte)) | is_never | is_too_long | is_too_high)
@@ -335,7 +335,7 @@ def _continues(byte: np.uint8) -> bool:
 def number_distinct(
     buffer: Bytes, starts: Int32s, lengths: Int32s, slots: Int32s, numbers: Int32s, firsts: Int32s
 ) -> Int:
-    """Number the distinct pieces, in the order in which they come; how many there are.
+    """Number the distinct pieces in order of first occurrence; returns how many there are.
 
     numbers: filled with the number of each piece. firsts: filled with the index of the first piece of each
     number. Both are as long as `starts`. slots: filled with -1; its size is a power of two that is greater
@@ -349,7 +349,7 @@ def number_distinct(
     for n in range(starts.size):
         start = np.int64(starts[n])
         length = np.int64(lengths[n])
-        # Most are what the one before them was.
+        # Most pieces equal the one before them.
         if n == 0 or not _is_piece(buffer, start, length, starts, lengths, firsts[number]):
             slot = _hash(buffer, start, length) & (slots.size - 1)
             while slots[slot] >= 0 and not _is_piece(
@@ -374,7 +374,7 @@ def _is_piece(buffer: Bytes, start: Int, length: Int, starts: Int32s, lengths: I
 
 @compiled
 def _hash(buffer: Bytes, start: Int, length: Int) -> Int:
-    """Of so many bytes; not negative."""
+    """A hash of `length` bytes; not negative."""
     code = np.uint64(length)
     for at in range(start, start + length):
         code = (code ^ np.uint64(buffer[at])) * _HASH_FACTOR
@@ -383,7 +383,7 @@ def _hash(buffer: Bytes, start: Int, length: Int) -> Int:
 
 @compiled
 def count_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s) -> int:
-    """How many pairs the properties strings can hold at most: one more than separators, in each."""
+    """The most pairs that the properties strings can contain: in each, one more than its 0x02 bytes."""
     buffer, starts, lengths = borrowed((buffer, starts, lengths))
     count = starts.size
     for n in range(starts.size):
@@ -395,14 +395,14 @@ def count_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s) -> int:
 
 @compiled_into_caller
 def _marks_of(word: np.uint64) -> np.uint64:
-    """Not 0 if a byte is 0x01 or 0x02; its lowest bit is then the high bit of the first that is."""
+    """Not 0 if a byte is 0x01 or 0x02; the lowest set bit is then the high bit of the first such byte."""
     one, two = word ^ _EACH_BYTE, word ^ (_EACH_BYTE << np.uint64(1))
     return ((one - _EACH_BYTE) & ~one | (two - _EACH_BYTE) & ~two) & _HIGH_BITS
 
 
 @compiled_into_caller
 def _next_mark(buffer: Bytes, at: Int, stop: Int) -> Int:
-    """Where the first 0x01 or 0x02 from `at` on is, or `stop`."""
+    """The position of the first 0x01 or 0x02 from `at` on, or `stop`."""
     while at < stop:
         if at + WORD_BYTES <= buffer.size:
             marks = _marks_of(load_word(buffer, at))
@@ -423,8 +423,8 @@ def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int
 
     Pairs of record n are columns first_pairs[n] to first_pairs[n + 1] of `pairs`, whose rows are name
     start, name length, value start, value length. `first_pairs` is one longer than `starts`; `pairs` has
-    room for as many as there can be (`count_pairs`). A chunk without a name, a 0x01 and a value is no pair;
-    it is left out, and so is the record's own CRC.
+    room for as many as there can be (`count_pairs`). A chunk without a name, a 0x01 and a value is not a
+    pair; it is left out, and so is the record's own CRC.
     """
     buffer, starts, lengths, first_pairs, pairs = borrowed((buffer, starts, lengths, first_pairs, pairs))
     count = np.int64(0)
@@ -448,10 +448,10 @@ def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int
 
 @compiled_into_caller
 def _is_crc_ending(buffer: Bytes, at: Int, stop: Int) -> bool:
-    """Whether nothing but the record's CRC follows: what nearly all end in, seen without a walk."""
+    """Whether only the record's CRC follows, as at the end of nearly all records. It needs no walk."""
     if stop - at != CRC_PROPERTY_BYTES or load_word(buffer, at) != _RECORD_CRC:
         return False
-    # The value lies between the marks; its ten bytes are looked at as two words that overlap.
+    # The value lies between the marks; its ten bytes are tested as two overlapping words.
     value_at = at + WORD_BYTES + 1
     marks = _marks_of(load_word(buffer, value_at)) | _marks_of(load_word(buffer, value_at + 2))
     return bool(marks == 0 and buffer[value_at - 1] == _NAME_END and buffer[stop - 1] == _PAIR_END)
@@ -466,7 +466,7 @@ def _is_record_crc(buffer: Bytes, start: Int, stop: Int) -> bool:
 def _put_pair(
     buffer: Bytes, pairs: Int32s, first: Int, count: Int, start: Int, separator: Int, end: Int
 ) -> Int:
-    """Put a pair of the record whose pairs begin at `first`, over one of the same name; the new count."""
+    """Add a pair to those that begin at `first`, or replace the one of the same name; the new count."""
     size = separator - start
     slot = first
     while slot < count and not (
@@ -489,7 +489,7 @@ def find_values(
     value_starts: Int32s,
     value_lengths: Int32s,
 ) -> None:
-    """Where each record's value of the property `name` lies, by what `split_pairs` found; length -1: none.
+    """Find each record's value of the property `name` in the pairs of `split_pairs`; length -1: none.
 
     The outputs are as long as there are records.
     """

@@ -42,19 +42,19 @@ class Entries(NamedTuple):
 
     @classmethod
     def of(cls, view: memoryview) -> "Entries":
-        """Those that are not blank."""
+        """The entries in `view` that are not blank."""
         entries = np.frombuffer(view, ENTRY_DTYPE)
         found = cls(entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int32))
         is_blank = found.sizes == BLANK_SIZE
         return found.select(~is_blank) if is_blank.any() else found
 
     def select(self, which: slice | npt.NDArray[np.bool_]) -> "Entries":
-        """Some of them."""
+        """The entries that `which` selects."""
         return Entries(self.physical_offsets[which], self.sizes[which])
 
 
 def table_schema(columns: Sequence[str] | None, *, lend_bodies: bool) -> pa.Schema:
-    """SCHEMA, or the columns asked for in their order. Raises ConfigIllegal for an unknown one."""
+    """SCHEMA, or the given columns in their order. Raises ConfigIllegal for an unknown one."""
     known = {field.name: field for field in SCHEMA}
     fields = []
     for name in known if columns is None else columns:
@@ -79,8 +79,8 @@ def queue_table(
 ) -> pa.Table:
     """The messages of entries `begin_offset` to `end_offset` (not included), as far as they exist.
 
-    decompress: decompress bodies that producers compressed. Raises CorruptRecord when an entry
-    points at bytes that are not its record; CorruptBody and BodyTooLarge with `decompress`.
+    decompress: decompress bodies that producers compressed. Raises CorruptRecord if an entry
+    points at bytes that are not its record; with `decompress` also CorruptBody and BodyTooLarge.
     """
     batches = [
         pa.RecordBatch.from_arrays(build_columns(shown, schema), schema=schema)
@@ -128,7 +128,7 @@ def _count_in(segment: MappedFile, entries: Entries) -> int:
 
 
 def _lay_out(commit_log: CommitLog, segment: MappedFile, entries: Entries) -> Records | None:
-    """The records of `entries`, all in `segment`; None when that is gone."""
+    """The records of `entries`, all in `segment`; None if the segment is gone."""
     try:
         data = segment.array
     except FileNotFoundError as error:

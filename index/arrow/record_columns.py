@@ -3,7 +3,7 @@
 `build_column` makes one column. Columns have the names that `StoredMessage` gives the fields;
 tools/spark/schema.py has Spark's. The bytes of the records, and arrays of their parts: records.py.
 Strings with few distinct values (hosts) are made once per value.
-Threads: any; `build_columns` may take a second one while it works.
+Threads: any; `build_columns` may use a second one while it runs.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ from mqstore.store.threads.run_in_thread import run_in_thread
 __all__ = ["SCHEMA", "build_column", "build_columns"]
 
 _MAX_MS = (2**63 - 1) // 1000
-# To copy so many bytes of bodies takes longer than to start a thread.
+# Copying this many bytes of bodies takes longer than starting a thread.
 _BESIDE_BYTES = 4 << 20
 _TIME = pa.timestamp("ms", tz="UTC")
 
@@ -55,14 +55,14 @@ SCHEMA = pa.schema(
         pa.field("store_size", pa.int32(), nullable=False),
     ]
 )
-"""All columns; `keys` is the property as stored, its keys parted by blanks."""
+"""All columns; `keys` is the property as stored, its keys separated by blanks."""
 
 
 def build_columns(records: Records, schema: pa.Schema) -> list[pa.Array]:
     """The columns of `schema`, each as `build_column` makes it.
 
-    If many bodies are copied, two threads take the columns in turn: one processor alone does not use the
-    whole bandwidth of the memory.
+    If many bodies are copied, two threads share the columns: one processor alone does not use the whole
+    bandwidth of the memory.
     """
     waiting = deque(sorted(schema, key=_body_first))
     columns: dict[str, pa.Array] = {}
@@ -88,16 +88,16 @@ def _body_first(field: pa.Field) -> bool:
 
 
 def _copied_bytes(records: Records, schema: pa.Schema) -> int:
-    """How many bytes of bodies a table of `schema` has a copy of."""
+    """How many bytes of bodies a table of `schema` copies."""
     if pa.binary() not in schema.types:
         return 0
     return int(records.layout[column_kernels.BODY_LENGTH].sum(dtype=np.int64))
 
 
 def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Array:
-    """The column `name` of `records`, of the type of SCHEMA or what Spark has instead.
+    """The column `name` of `records`, of the type in SCHEMA or Spark's type for it.
 
-    arrow_type: binary_view for bodies that are lent; timestamps in ms or us; the fields of a map.
+    arrow_type: binary_view for bodies that are not copied; timestamps in ms or us; the fields of a map.
     """
     return _COLUMNS[name](records, arrow_type)
 
@@ -117,7 +117,7 @@ def _body(records: Records, arrow_type: pa.DataType) -> pa.Array:
 
 
 def _sys_flag(records: Records, _: pa.DataType) -> pa.Array:
-    """COMPRESSED is set where the body of the same row is compressed."""
+    """COMPRESSED is set if the body of the same row is compressed."""
     sys_flags = records.layout[column_kernels.SYS_FLAG].copy()
     if records.sent is not None:
         sys_flags[records.sent.rows] &= ~COMPRESSED

@@ -1,6 +1,6 @@
-"""Records laid out of one piece of a segment: their bytes, where the parts of each are, and arrays of these.
+"""Records of one piece of a segment: their bytes, where the parts of each are, and arrays of these parts.
 
-Arrays are copies in Arrow's own memory, so the buffer may be reused for the next piece. Only those of
+Arrays are copies in Arrow's own memory, so the buffer may be reused for the next piece. Only the arrays of
 `Records.lent` and `sent_lent` refer to it. Which column each array becomes: record_columns.py. Loops over
 records: column_kernels.py.
 Threads: any.
@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
-# Room for so many properties a record is allocated without a count; if it may be more, they are counted.
+# Room for this many properties a record is allocated without a count; if more are possible, they are counted.
 _ROOM_FOR_PAIRS = 16
 
 
@@ -36,9 +36,9 @@ class Pairs(NamedTuple):
 
 
 class SentBodies(NamedTuple):
-    """Bodies that are shown as they were sent, not as stored: which rows, ascending, and their bodies.
+    """Bodies shown as they were sent, not as stored: their rows, ascending, and the bodies.
 
-    Without bodies where no column needs them (sent_bodies.py).
+    The list of bodies is empty if no column needs them (sent_bodies.py).
     """
 
     rows: Int64s
@@ -57,7 +57,7 @@ class Records:
         return int(self.layout.shape[1])
 
     def select(self, mask: npt.NDArray[np.bool_]) -> "Records":
-        """The records where `mask` is true; chosen before bodies are decompressed."""
+        """The records where `mask` is true; to be called before bodies are decompressed."""
         assert self.sent is None
         return self if mask.all() else Records(self.buffer, np.ascontiguousarray(self.layout[:, mask]))
 
@@ -84,7 +84,7 @@ class Records:
         return offsets, data.slice(0, total_bytes)
 
     def distinct(self, starts: Int32s, lengths: Int32s) -> tuple[Int32s, Int32s]:
-        """(which of the distinct pieces each piece is, where each of these comes first)."""
+        """(number of the distinct piece that each piece is, index of the first piece of each number)."""
         slots = np.full(2 << int(starts.size).bit_length(), -1, np.int32)
         numbers, firsts = np.empty((2, starts.size), np.int32)
         count = column_kernels.number_distinct(self.buffer, starts, lengths, slots, numbers, firsts)
@@ -95,7 +95,7 @@ class Records:
         return pa.Array.from_buffers(pa.binary(), starts.size, [None, *self.pieces(starts, lengths)])
 
     def string(self, starts: Int32s, lengths: Int32s) -> pa.Array:
-        """A string array of the given pieces; those of a negative length are null."""
+        """A string array of the given pieces; pieces of a negative length are null."""
         present = np.packbits(lengths >= 0, bitorder="little") if (lengths < 0).any() else None
         offsets, data = self.pieces(starts, lengths)
         nulls = pa.py_buffer(present) if present is not None else None
@@ -127,7 +127,7 @@ class Records:
         return both.take(pa.array(order))
 
     def sent_lent(self, sent: SentBodies) -> pa.Array:
-        """The bodies as a binary_view array: those of `sent` from a copy, the others lent from the buffer."""
+        """The bodies as a binary_view array: those of `sent` from a copy, the others from the buffer."""
         copy, starts, lengths = _joined(sent.bodies)
         views, sent_views = np.empty((len(self), 4), np.int32), np.empty((starts.size, 4), np.int32)
         stored_lengths = self.layout[column_kernels.BODY_LENGTH].copy()
@@ -191,6 +191,6 @@ def _joined(pieces: list[bytes]) -> tuple[Bytes, Int32s, Int32s]:
 
 
 def _decoded(texts: pa.Array) -> pa.Array:
-    """Strings that are no UTF-8, decoded as StoredMessage does: readers of Arrow rely on valid UTF-8."""
+    """Strings that are not UTF-8, decoded as StoredMessage does: readers of Arrow rely on valid UTF-8."""
     stored = texts.to_pylist()
     return pa.array([None if text is None else str(text, "utf-8", "replace") for text in stored], pa.string())

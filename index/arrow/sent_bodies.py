@@ -1,7 +1,7 @@
 """Bodies as they were sent: decompresses those that producers compressed, for the columns of a table.
 
-A batch of records is split where decompressed bodies become many bytes, since a few kilobytes may decompress
-to gigabytes. Records without a compressed body, nearly all, pass unchanged.
+A batch of records is split if its decompressed bodies get large, since a few kilobytes may decompress to
+gigabytes. A batch without a compressed body, the usual case, passes unchanged.
 
 How one body is decompressed: store/message/compressed_body.py. Threads: any.
 """
@@ -38,7 +38,7 @@ def as_sent(records: Records, schema: pa.Schema, *, keep_broken: bool = False) -
     if not np.bitwise_or.reduce(sys_flags) & COMPRESSED:
         yield records
         return
-    # RocketMQ does not decompress empty ones.
+    # RocketMQ does not decompress empty bodies.
     rows = np.flatnonzero((sys_flags & COMPRESSED != 0) & (records.layout[column_kernels.BODY_LENGTH] > 0))
     if "body" not in schema.names:
         yield replace(records, sent=SentBodies(rows, []))

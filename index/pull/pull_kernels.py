@@ -1,11 +1,11 @@
-"""Compiled loops that look for something: a queue's records, those with a tag, a time in it.
+"""Compiled lookups in a queue: its records, its records with wanted tags, and the entry of a store time.
 
 Arrays: `entries` is uint8, packed queue entries; `data` uint8, one segment, whose first byte has physical
-offset `start_offset` and whose bytes before `end` may be read. Nothing outside is read, whatever stands in
-an entry, and nothing is written but what a kernel says it fills.
-What is out of the ordinary (a blank entry, one of another segment, a record that is not what its entry says)
-ends a loop: the caller, in plain Python, decides about it and goes on. So each loop here has its plain twin
-beside its call: offset_by_time.py, message_collector.py.
+offset `start_offset` and whose bytes before `end` may be read. Nothing outside is read, whatever an entry
+contains, and only arrays that are marked as filled are written.
+A special entry (blank, of another segment, or with a record that does not match it) ends a loop: the caller
+handles it in plain Python and continues. So the plain twin of each loop is beside its call:
+offset_by_time.py, message_collector.py.
 Callers hold no lock: the kernels release the GIL. Import this module inside the function that first needs it.
 """
 
@@ -28,7 +28,7 @@ from mqstore.store.record.sys_flag import COMPRESSED, INNER_BATCH
 __all__ = ["locate_records", "locate_tagged", "narrow_by_time"]
 
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
-# A tags code below the least 32-bit integer is the address of an extension entry: it is no hash.
+# A tags code below the least 32-bit integer is the address of an extension entry, not a hash.
 _LEAST_HASH = -(2**31)
 
 
@@ -37,10 +37,10 @@ _LEAST_HASH = -(2**31)
 
 @compiled
 def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low, high):  # type: ignore[no-untyped-def]
-    """Bisect entries low to high (numbers within `entries`) by the store time of their records; (low, high).
+    """Bisect entries low to high (indexes in `entries`) by the store time of their records; (low, high).
 
-    Towards the first entry stored at or after `timestamp_ms`, or, `is_upper`, after it. Ends when low and
-    high meet, or at an entry in the middle that is behind `entries` or whose record is not in this segment.
+    It searches the first entry stored at or after `timestamp_ms`; if `is_upper`, after it. It ends when low
+    and high meet, or at a middle entry that is behind `entries` or whose record is not in this segment.
     """
     entries, data = borrowed((entries, data))
     count = len(entries) // ENTRY_BYTES
@@ -64,17 +64,16 @@ def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low
 
 @compiled
 def locate_records(entries, data, start_offset, end, max_bytes, places):  # type: ignore[no-untyped-def]
-    """Where the records of consecutive queue entries lie in one segment; (how many, their bytes together).
+    """Find the records of consecutive queue entries in one segment; (how many, their total bytes).
 
-    entries: uint8, packed, of which at most places.shape[1] are looked at. data: the segment, whose first
-    byte has physical offset `start_offset`; its bytes before `end` may be read. max_bytes: the records'
-    sizes together; the first is taken whatever its size. places: int64[4, n], filled with the positions in
-    `data` where record and body begin and end: record start, record stop, body start, body stop; body start
-    is -1 where the body is compressed, so it cannot be handed out as it lies.
+    entries: uint8, packed, of which at most places.shape[1] are read. data: the segment, whose first byte
+    has physical offset `start_offset`; its bytes before `end` may be read. max_bytes: limit of the records'
+    total size; the first is taken whatever its size. places: int64[4, n], filled with positions in `data`:
+    record start, record stop, body start, body stop; body start is -1 if the body is compressed and must be
+    decompressed first.
 
-    Ends before the first entry that is out of the ordinary, whatever it may be: a blank one, one of another
-    segment, one of an inner batch, one whose record is not all there or states another size or physical
-    offset.
+    Ends before the first special entry: blank, of another segment, of an inner batch, or with a record that
+    is incomplete or states another size or physical offset.
     """
     entries, data, places = borrowed((entries, data, places))
     taken_bytes = np.int64(0)
@@ -83,7 +82,7 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
         physical_offset = read_long(entries, index * ENTRY_BYTES)
         size = read_int(entries, index * ENTRY_BYTES + SIZE_POSITION)
         at = physical_offset - start_offset
-        # Any number may stand in an entry, and a sum may wrap round.
+        # An entry may contain any number, and a sum may overflow.
         if at < 0 or size < FIXED_BYTES or size > end - at or (index and taken_bytes + size > max_bytes):
             return index, taken_bytes
         total_size, body_at, body_length, _, _, _, _ = record_layout(data, at, at + size)
@@ -128,10 +127,10 @@ def _is_tag_wanted(data, properties_at, properties_length, tags, tag_stops):  # 
 
 @compiled
 def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_stops, places):  # type: ignore[no-untyped-def]
-    """As `locate_records`, for records with a wanted tag: (entries done with, found, bytes).
+    """As `locate_records`, for records with a wanted tag: (entries processed, found, bytes).
 
-    codes: int32, the hashes of the wanted tags. tags: uint8, the tags one behind the other; tag_stops:
-    int64, where each ends. An entry is looked at by its hash first, and its record only when that fits.
+    codes: int32, the hashes of the wanted tags. tags: uint8, the tags concatenated; tag_stops: int64, where
+    each ends. The hash in the entry is checked first; the record is read only if the hash matches.
     """
     entries, data, codes, tags, tag_stops, places = borrowed((entries, data, codes, tags, tag_stops, places))
     taken_bytes, found = np.int64(0), 0
@@ -139,7 +138,7 @@ def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_
         physical_offset = read_long(entries, index * ENTRY_BYTES)
         size = read_int(entries, index * ENTRY_BYTES + SIZE_POSITION)
         at = physical_offset - start_offset
-        # Any number may stand in an entry, and a sum may wrap round.
+        # An entry may contain any number, and a sum may overflow.
         if at < 0 or size < FIXED_BYTES or size > end - at:
             return index, found, taken_bytes
         if found and (found >= places.shape[1] or taken_bytes + size > max_bytes):
