@@ -7,7 +7,7 @@
 
 A committed offset always wins over this table. A RocketMQ broker answers 0 instead of "never consumed"
 while a queue still begins at 0 and is in memory, so a new group there may begin at 0 despite
-LAST_OFFSET; here the table holds always.
+LAST_OFFSET; here the table always holds.
 Source: docs/spec/client_consume.md section 6; RebalancePushImpl#computePullFromWhereWithException.
 """
 
@@ -30,7 +30,7 @@ class ConsumeFromWhere(enum.Enum):
 def first_offset(
     store: MessageStore, topic: str, queue_id: int, where: ConsumeFromWhere, consume_timestamp_ms: int
 ) -> int:
-    """The offset to begin at; `consume_timestamp_ms` counts for CONSUME_FROM_TIMESTAMP only."""
+    """The offset to begin at; `consume_timestamp_ms` is used for CONSUME_FROM_TIMESTAMP only."""
     is_retry = topic_names.is_retry_topic(topic)
     if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return 0

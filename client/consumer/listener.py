@@ -32,7 +32,7 @@ class ConsumeContext:
     """0: 3 + reconsume times. 1 and more: that delay level. Negative: a dead letter at once."""
 
     def acknowledged_count(self, status: ConsumeStatus, batch_size: int) -> int:
-        """How many of the batch, from its first on, need not be sent back."""
+        """Number of leading messages of the batch that need not be sent back."""
         if status is not ConsumeStatus.CONSUME_SUCCESS:
             return 0
         return max(0, min(self.ack_index + 1, batch_size))

@@ -1,7 +1,7 @@
 """The push consumer: hands the messages of its topics to a listener and sends back what failed.
 
 It is RocketMQ's clustering concurrent consumer, embedded: no network, the store is called directly.
-Besides its topics it consumes `%RETRY%group` by itself, where what it sent back comes again. One pull
+Besides its topics it always consumes `%RETRY%group`, where messages that it sent back arrive again. One pull
 takes one step through a queue:
 
     get_message -> listener, batch by batch -> send back what failed -> commit the offset
@@ -38,7 +38,7 @@ from mqstore.store.threads.auto_reset_event import AutoResetEvent
 __all__ = ["DEFAULT_MAX_RECONSUME_TIMES", "MessageListener", "PushConsumer", "SendBackRefused"]
 
 DEFAULT_MAX_RECONSUME_TIMES = 16
-"""What a classic client sends along; it overrides `retry_max_times` of the group."""
+"""Sent by a classic client with each send-back; it overrides `retry_max_times` of the group."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class PushConsumer:
         self._event = AutoResetEvent()
         self._thread: threading.Thread | None = None
         self.last_error: Exception | None = None
-        """Why the thread of `start` is pausing, or has ended; None while all goes well."""
+        """The error for which the thread of `start` pauses or has ended; None without one."""
 
     def __repr__(self) -> str:
         return f"<PushConsumer of {self.group!r} on {sorted(self._subscriptions)}>"
@@ -137,8 +137,8 @@ class PushConsumer:
     def run_once(self) -> int:
         """Pull once from every queue; the number of messages handed to the listener.
 
-        Raises StoreError when the store refuses a pull or a send-back: the first error, after the other
-        queues had their turn. Then, and when the listener raises what is no Exception
+        Raises StoreError when the store refuses a pull or a send-back: the first error, after all
+        queues were tried. Then, and when the listener raises a BaseException that is no Exception
         (KeyboardInterrupt), everything finished before is committed.
         """
         handed_out = 0
@@ -206,7 +206,7 @@ class PushConsumer:
     # -- a batch ----------------------------------------------------------------------------------
 
     def _consume(self, key: QueueKey, messages: list[ReceivedMessage]) -> int:
-        """Hand out the messages batch by batch until `stop`; what is done is committed in every case.
+        """Hand out the messages batch by batch until `stop`; finished ones are committed in every case.
 
         Returns how many were handed out.
         """

@@ -48,9 +48,9 @@ Rows = npt.NDArray[np.int64]
 
 _RESERVE_WINDOW_BYTES: Final = 1 << 20
 _GROUP_BYTES: Final = SLOT_BYTES << GROUP_SHIFT
-# When one group of slots in so many has been written, room for all is taken, in one piece.
+# Once one group of slots in this many was written, room for all of them is reserved at once.
 _SCATTERED_GROUPS: Final = 16
-# A difference of so many seconds may stand for more, and one of 0 for less.
+# The field is clamped: this many seconds may mean more, and 0 may mean less.
 _GREATEST_DIFFERENCE_S: Final = 2**31 - 1
 
 
@@ -59,7 +59,7 @@ class IndexFileSize(NamedTuple):
 
     slot_count: int
     entry_count: int
-    """With entry 0, which is never used."""
+    """Includes entry 0, which is never used."""
 
     @property
     def file_bytes(self) -> int:
@@ -106,7 +106,7 @@ class IndexFile:
         # needed for writing; until then the mapped ones are right.
         self._slots: npt.NDArray[np.uint8] | None = None
         self._touched = np.zeros(0, np.uint8)
-        # Groups of slots for which there is room on the disk. None are known to have it at first.
+        # Groups of slots for which the disk has room; at first none is known to have it.
         self._reserved = np.zeros(-(-size.slot_count >> GROUP_SHIFT), np.bool_)
 
     def _position_of(self, entry_number: int) -> int:
@@ -141,12 +141,12 @@ class IndexFile:
         return self.header.index_count >= self._size.entry_count
 
     def count_below(self, physical_offset: int) -> int:
-        """What index_count was before the first entry of a record at or above `physical_offset` came."""
+        """What index_count was before the first entry of a record at or above `physical_offset`."""
         offsets = entries_of(self._file.view, *self._size)["physical_offset"]
         return bisect_left(offsets, physical_offset, 1, self.header.index_count)
 
     def offset_of(self, entry_number: int) -> int:
-        """Physical offset of the record that an entry is of."""
+        """Physical offset of the record of an entry."""
         return decode_entry(self._file.view, self._position_of(entry_number)).physical_offset
 
     def hashes_of(self, physical_offset: int) -> list[int]:
@@ -159,7 +159,7 @@ class IndexFile:
     def floor_timestamp_of(self, entry_number: int) -> int:
         """A lower bound of the store time of an entry's record, epoch ms, at most 999 ms below; -1: unknown.
 
-        The first entry's time counts from the file before. A difference of 0 may stand for a negative one.
+        The first entry's time is relative to the file before. A difference of 0 may mean a negative one.
         """
         difference_s = decode_entry(self._file.view, self._position_of(entry_number)).time_difference_s
         if entry_number == 1 or not 0 < difference_s < _GREATEST_DIFFERENCE_S:
@@ -199,7 +199,7 @@ class IndexFile:
         return self._file.array[HEADER_BYTES : HEADER_BYTES + SLOT_BYTES * self._size.slot_count]
 
     def write_back(self) -> None:
-        """Bring slots and header on disk up to date with the entries. Raises StoreFull; then none were."""
+        """Bring slots and header on disk up to date with the entries. Raises StoreFull; then neither is."""
         self._reserve_touched()
         self._write_touched()
         self._write_header(self.header)

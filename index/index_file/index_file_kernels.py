@@ -41,7 +41,7 @@ def _seconds_since(begin_ms, store_timestamp):  # type: ignore[no-untyped-def]
 def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore[no-untyped-def]
     """Insert keys into an index file of RocketMQ, as IndexFile#putKey does one by one.
 
-    rows: int64[n, 3], of java_key_entries; the caller has seen to it that so many entries fit the file.
+    rows: int64[n, 3], of java_key_entries; the caller makes sure that they fit the file.
     header: int64[6], the fields of index_file_format.IndexHeader, brought up to date. slots: uint8, the slots
     as they are on disk, changed. touched: uint8[number of slots >> GROUP_SHIFT, rounded up], 1 where slots
     were changed. entries: uint8[20 * n], filled with the entries to append.
@@ -63,7 +63,7 @@ def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore
         at = row * ENTRY_BYTES
         write_int(entries, at, code)
         write_long(entries, at + PHYSICAL_OFFSET_POSITION, physical_offset)
-        # Of the first entry, too, from the begin time that the header has so far: that of the file before.
+        # For the first entry, too: then the header's begin time is still that of the file before.
         seconds = _seconds_since(header[_BEGIN_TIMESTAMP], store_timestamp)
         write_int(entries, at + TIME_DIFFERENCE_POSITION, seconds)
         write_int(entries, at + PREVIOUS_ENTRY_POSITION, previous)

@@ -41,7 +41,7 @@ __all__ = ["IndexFileKeyIndex"]
 _HASH, _PHYSICAL_OFFSET = 0, 2
 # More rows than any record has keys; see key_kernels.java_key_entries.
 _ROWS: Final = 1 << 16
-# What `flush_if_due` lets gather: it is walked again after a crash. (A broker walks 10 segments at most.)
+# From this much on, `flush_if_due` flushes: a crash costs a walk over it. (A broker: 10 segments at most.)
 _FLUSH_ENTRIES: Final = 1 << 20
 _FLUSH_BYTES: Final = 1 << 30
 _FLUSH_SEGMENTS: Final = 4
@@ -67,7 +67,7 @@ class IndexFileKeyIndex:
         """Open the index files of a log whose end is known (recovery is done).
 
         after_crash: the last writer, a broker or a store, has not closed the store. index_msg_timestamp:
-        as the checkpoint has it. with_tags: put in tags too, as brokers from 5.5.0 on do.
+        as the checkpoint has it. with_tags: index tags too, as brokers from 5.5.0 on do.
         Raises SegmentSizeMismatch, StoreFull.
         """
         self._commit_log = commit_log
@@ -78,7 +78,7 @@ class IndexFileKeyIndex:
         # Store time up to which a broker may trust the files: its checkpoint.indexMsgTimestamp. After a kill
         # it keeps a file that ends no later (IndexService#load), and inserts again what it dispatches again.
         self.flushed_timestamp = index_msg_timestamp
-        # Called before a header on disk ends later: makes that time durable, and the log up to now.
+        # Called before a header on disk gets a later end: makes that time durable, and the log up to now.
         self.advance_checkpoint: Callable[[int], None] = _advance_nothing
         # All of these under _lock.
         self._row = IndexFileList(file_system, directory, size, read_only=read_only)
@@ -110,7 +110,7 @@ class IndexFileKeyIndex:
         """Guard a sync of the files: after one that failed, raise that error and try no more.
 
         A failed sync may have lost what later ones cannot bring back. Nothing is called durable until the
-        index is opened again, which goes back to the last point; what the files hold is found meanwhile.
+        index is opened again, which goes back to the last point; queries find what the files hold meanwhile.
         """
         if self._failure is not None:
             raise self._failure
@@ -203,7 +203,7 @@ class IndexFileKeyIndex:
                 self._flush()
 
     def flush_if_due(self) -> None:
-        """As `flush`, if taking in again what is not durable would be long after a crash.
+        """As `flush`, if a crash would leave too much to be taken in again.
 
         A flush writes 20 MB of slots, so it is not done every second. Raises as `flush`.
         """
@@ -343,4 +343,4 @@ class IndexFileKeyIndex:
 
 
 def _advance_nothing(_timestamp: int) -> None:
-    """No broker is told."""
+    """Do nothing: no checkpoint is advanced."""

@@ -30,7 +30,7 @@ _NAME = re.compile(r"\d{17}")
 def file_name(now_ms: int, last_name: int) -> str:
     """The name of a file that is created now, behind one whose name is `last_name`.
 
-    Where the clock stands still or steps back, it is the next number: the order of the names must hold.
+    If the clock stands still or steps back, it is the next number: names must ascend.
 
     >>> file_name(0, 20260101000000999)
     '20260101000001000'
@@ -57,11 +57,11 @@ class IndexFileList:
         self._is_cut = False
 
     def load(self) -> None:
-        """Find the files. Those of length zero at the end are creations that a crash interrupted: they go.
+        """Find the files. Those of length zero at the end are dropped: a crash interrupted their creation.
 
         Existing files keep the size they were created with: a broker supports one size a directory.
-        A single one whose length differs is damaged: it is dropped, and all behind it. Raises
-        SegmentSizeMismatch when all have another size, which cannot be found in them.
+        A single one whose length differs is damaged: it is dropped, with all behind it. Raises
+        SegmentSizeMismatch if all have another length, and no size can be found in them.
         """
         entries = [entry for entry in self._file_system.list(self.directory) if self._is_index_file(entry)]
         count = created_file_count(entries)
@@ -133,7 +133,7 @@ class IndexFileList:
     def agrees_with(self, point: IndexPoint, *, after_crash: bool) -> bool:
         """Whether the files still hold the entries up to the last one of the point.
 
-        after_crash: the header on disk does not count: it may be of another age than the entries.
+        after_crash: the header on disk is ignored: it may be older or newer than the entries.
         """
         if point.file_name == NO_FILE:
             return True

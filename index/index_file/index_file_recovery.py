@@ -14,7 +14,7 @@ What may be found when they are opened, and the rule for each:
     7  with a file of another length    it goes, and all behind it (index_file_list.py)
 
 Then the dispatcher goes on where the entries end: no key is missed and none is there twice. Holes are
-searched behind the index point, up to which the files are known to be complete, and without one between
+searched behind the index point, up to which the files are known to be complete, or without one between
 files. Only keys make a hole: tags, which older brokers do not index, may be missing.
 
 It changes the list of files in memory only: its owner saves the point, then cuts the files on disk
@@ -44,7 +44,7 @@ class Reached(NamedTuple):
     """How far the entries go.
 
     All keys of records below `offset` are in, and so many of the record at it. anchor_offset,
-    anchor_store_timestamp: the last record below `offset`, by which the log is known again; -1: not known.
+    anchor_store_timestamp: the last record below `offset`, which identifies the log; -1: unknown.
     """
 
     offset: int
@@ -100,7 +100,7 @@ class IndexRecovery:
                 self._row.drop_newer_than(index_msg_timestamp)
         return is_true
 
-    # -- the log that they are of ---------------------------------------------------------------------
+    # -- whether it is their log ----------------------------------------------------------------------
 
     def _is_of_this_log(self, point: IndexPoint | None) -> bool:
         last = self._row.last
@@ -125,7 +125,7 @@ class IndexRecovery:
         end_offset, floor_ms = last.header.end_physical_offset, last.floor_timestamp_of(last.index_count - 1)
         is_its_time = floor_ms < 0 or 0 <= log.store_timestamp_at(end_offset) - floor_ms < 1_000
         wanted = self._codes_wanted(end_offset, with_tags=True)
-        # None where an entry does not lie where the header says that the last one does.
+        # Empty if no entry has the offset at which the header ends.
         codes = last.hashes_of(end_offset)
         return is_its_time and bool(codes) and codes[-1] in wanted
 
@@ -177,7 +177,7 @@ class IndexRecovery:
     # -- where the entries end ------------------------------------------------------------------------
 
     def reached_from(self, reached: Reached) -> Reached:
-        """How far the entries go; they are known to go as far as `reached`."""
+        """How far the entries go: at least as far as `reached`."""
         last = self._row.last
         if last is None or last.header.end_physical_offset < reached.offset:
             return reached

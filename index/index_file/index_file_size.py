@@ -1,10 +1,10 @@
 """How many slots and entries the index files of a directory have, found in their contents.
 
-The two numbers are settings of the broker that made the files, and nowhere in them. But a file is
-40 + 4 * slots + 20 * entries bytes long, so that of all numbers of slots each fifth is possible; and at the
-right one the header's first and last record are those of the first and last entry, and inserting all entries
-again gives the very slots that are there. A file without entries tells nothing, and one whose slots and
-entries are of different age after a power cut may not.
+The two numbers are settings of the broker that made the files, and the files do not hold them. But a file is
+40 + 4 * slots + 20 * entries bytes long, so only every fifth number of slots is possible; and with
+the right one the header's first and last record are those of the first and last entry, and inserting all
+entries again gives exactly the slots that are there. A file without entries shows nothing. One whose slots
+and entries are of different age after a power cut may show nothing either.
 
 Called when the files are longer or shorter than the settings say, and only then: a search of 420 MB takes a
 second. It does not open files. Pure functions.
@@ -28,7 +28,7 @@ __all__ = ["find_slot_count"]
 
 _WORD_BYTES: Final = 4
 _ENTRY_WORDS: Final = ENTRY_BYTES // _WORD_BYTES
-# Possible numbers that are looked at together.
+# Possible numbers that are tested together.
 _STEP: Final = 1 << 18
 
 Words = npt.NDArray[np.int32]
@@ -36,7 +36,7 @@ Slots = npt.NDArray[np.int64]
 
 
 def find_slot_count(data: memoryview) -> int | None:
-    """The number of slots of the index file `data`; None when its contents or length do not tell."""
+    """The number of slots of the index file `data`; None when contents and length do not show it."""
     if not HEADER_BYTES <= len(data) <= LONGEST_FILE_BYTES or len(data) % _WORD_BYTES:
         return None
     header, word_count = decode_header(data), (len(data) - HEADER_BYTES) // _WORD_BYTES
@@ -54,7 +54,7 @@ def find_slot_count(data: memoryview) -> int | None:
 
 
 def _with_these_ends(words: Words, header: IndexHeader, slots: Slots) -> Slots:
-    """Those numbers of slots at which the first and the last entry are the header's."""
+    """The numbers of slots with which the first and the last entry agree with the header."""
     last_number = header.index_count - 1
     # Entry 0 lies behind the slots.
     slots = slots[_offsets(words, slots + _ENTRY_WORDS * last_number) == header.end_physical_offset]

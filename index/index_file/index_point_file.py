@@ -1,4 +1,4 @@
-"""The file `mqstore/index-point`: where the index files are taken up again.
+"""The file `mqstore/index-point`: where recovery of the index files continues.
 
 It is replaced as a whole, and only after the sync that it records. A missing or damaged one costs a longer
 walk over the log, never a key.
@@ -37,7 +37,7 @@ class IndexPointFile:
         self.point = point
 
     def delete(self) -> None:
-        """Forget the point, durably, before the files that it covers are deleted."""
+        """Delete the file, durably, before the files that it covers are deleted."""
         if self._file_system.exists(self._path):
             self._file_system.delete(self._path)
             self._file_system.sync_directory(self._path.parent)

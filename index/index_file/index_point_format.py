@@ -40,8 +40,8 @@ class IndexPoint(NamedTuple):
     """A state of the index files that is durable.
 
     dispatched_offset: all keys of records below it are in the files. anchor_offset, anchor_store_timestamp:
-    of the last record below it, by which the log is known again; -1 when that is not known. file_name: of
-    the last file, as a number. header: that file's. Entries behind the header's are not spoken of.
+    of the last record below it, which identifies the log; -1 when unknown. file_name: of
+    the last file, as a number. header: that file's. The point says nothing of entries behind the header's.
     """
 
     dispatched_offset: int

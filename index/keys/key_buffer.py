@@ -1,6 +1,6 @@
 """The key buffer: keys that were read from the log and are not stored yet.
 
-The kernel puts new keys into one fixed array, unsorted: that is all the work done behind each put. They are
+The kernel puts new keys into one fixed array, unsorted: each put costs no more work than that. They are
 sorted into runs (sorted_run.py) when a caller asks for runs, or when the array is full.
 
 It stores nothing and answers no query (lmdb_key_index.py). Threads: its owner calls it under a lock; the runs
@@ -27,7 +27,7 @@ class KeyBuffer:
     """Entries in the order of the log, the newest of them unsorted, and how far in the log they reach."""
 
     def __init__(self, state: KeyIndexState) -> None:
-        """state: where the entries end that are stored already."""
+        """state: where the stored entries end."""
         self._rows = np.empty((_ROWS, 3), np.int64)
         # Replaced as a whole by each change: an interrupt (Ctrl-C) at any place leaves the state before it or
         # the state after it. Rows that are not in use may hold anything.
@@ -35,7 +35,7 @@ class KeyBuffer:
 
     @property
     def state(self) -> KeyIndexState:
-        """How far the entries reach, with those that were there before them."""
+        """How far the entries reach, stored ones included."""
         return self._held.state
 
     @property
@@ -45,7 +45,7 @@ class KeyBuffer:
         return held.row_count + sum(len(run) for run in held.runs)
 
     def take(self, chunk: LogChunk) -> int:
-        """Take in the keys of the whole records of `chunk`, from where the entries end; bytes used up."""
+        """Add the keys of the whole records of `chunk`, from where the entries end; bytes used up."""
         from mqstore.index.keys import key_kernels
 
         consumed, ending = 0, key_kernels.ENDING_NO_ROOM
@@ -69,7 +69,7 @@ class KeyBuffer:
         return consumed
 
     def _without_known(self, held: "_Held", row_count: int) -> int:
-        """How many rows are in use once those that were taken before are dropped from the new ones."""
+        """Drop those of the new rows that were taken before; returns how many rows are in use."""
         least_offset = held.state.dispatched_offset
         new = self._rows[held.row_count : row_count]
         if len(new) and new[0, PHYSICAL_OFFSET] < least_offset:
@@ -95,7 +95,7 @@ class KeyBuffer:
         return self._held.runs
 
     def keep_between(self, least_offset: int, below_offset: int, state: KeyIndexState) -> None:
-        """Drop the entries of records outside a range of the log; they reach to `state` then."""
+        """Drop the entries of records outside a range of the log; the rest reach to `state`."""
         self._sort_new_rows()
         kept = (run.between(least_offset, below_offset) for run in self._held.runs)
         self._held = _Held(tuple(run for run in kept if len(run)), 0, state)

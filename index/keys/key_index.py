@@ -30,12 +30,12 @@ class KeyIndex(Protocol):
 
     @property
     def dispatched_offset(self) -> int:
-        """Physical offset up to which keys have been taken in: where the dispatcher goes on."""
+        """Physical offset up to which keys have been taken in: the dispatcher continues there."""
         ...
 
     @property
     def entry_count(self) -> int:
-        """How many (key, message) pairs are kept, about."""
+        """Approximate number of (key, message) pairs."""
         ...
 
     def absorb(self, chunk: LogChunk) -> int:
@@ -57,7 +57,7 @@ class KeyIndex(Protocol):
         ...
 
     def truncate(self, physical_offset: int) -> None:
-        """Forget every record at or above `physical_offset`: the log was cut there."""
+        """Drop the entries of records at or above `physical_offset`: the log was truncated there."""
         ...
 
     def delete_expired(self, min_physical_offset: int) -> None:
@@ -69,7 +69,7 @@ class KeyIndex(Protocol):
         ...
 
     def copy_to(self, directory: Path) -> None:
-        """Copy a snapshot into a new directory, durably but for its name; nothing where there is none."""
+        """Copy a snapshot, if there is one, into a new directory; durable, except for its name."""
         ...
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class KeyIndex(Protocol):
         ...
 
     def drop(self) -> None:
-        """As `close`, without a flush: the files may be another writer's by now. Write nothing."""
+        """As `close`, but write nothing: the files may be another writer's by now."""
         ...
 
     def destroy(self) -> None:
@@ -101,7 +101,7 @@ def message_with_key(
 
 
 def key_hash(topic: str, key: str) -> int:
-    """FNV-1a, 64 bits, of the UTF-8 bytes of `topic#key`, signed. Never to be changed: it is on disks.
+    """FNV-1a, 64 bits, of the UTF-8 bytes of `topic#key`, signed. Never change it: it is on disk.
 
     The compiled twin is in key_kernels.py (`key_entries`).
 
@@ -109,7 +109,7 @@ def key_hash(topic: str, key: str) -> int:
     'c324695ee2d21099'
     """
     code = _FNV_OFFSET_BASIS
-    # A lone surrogate is in no stored key; its bytes are in none either, so that nothing is found.
+    # No stored key holds a lone surrogate or its bytes, so nothing is found.
     for byte in f"{topic}#{key}".encode("utf-8", "surrogatepass"):
         code = (code ^ byte) * _FNV_PRIME & _64_BITS
     return code - 2**64 if code >= 2**63 else code

@@ -74,7 +74,7 @@ Entries = npt.NDArray[np.int64]
 
 
 class KeyIndexState(NamedTuple):
-    """How far the runs reach, and a record by which the log is known again.
+    """How far the runs reach, and a record that identifies the log.
 
     dispatched_offset: all keys of records below it are in runs. anchor_offset, anchor_store_timestamp: of
     the last of those records; -1 when it is not known.
@@ -92,7 +92,7 @@ class KeyIndexState(NamedTuple):
 
 
 class RunHeader(NamedTuple):
-    """What a search needs to pass a run over."""
+    """What a search needs to know in order to skip a run."""
 
     newest_offset: int
     least_store_timestamp: int

@@ -40,7 +40,7 @@ _UNIQ_KEY = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
 _KEY_SEPARATOR = ord(KEY_SEPARATOR)
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
 _TOPIC_SEPARATOR = np.frombuffer(b"#", np.uint8)
-# Stands between `topic#` and the tags.
+# The bytes between `topic#` and the tags.
 _TAGS_SEPARATOR = np.frombuffer(TAGS_PREFIX.encode(), np.uint8)
 _FNV_OFFSET_BASIS = 0xCBF2_9CE4_8422_2325
 _FNV_PRIME = 0x100_0000_01B3
@@ -48,7 +48,7 @@ _FNV_PRIME = 0x100_0000_01B3
 
 @compiled
 def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
-    """FNV-1a of 64 bits over some bytes, going on from `code`."""
+    """FNV-1a of 64 bits over some bytes, continued from `code`."""
     for index in range(at, at + length):
         code = (code ^ np.uint64(data[index])) * np.uint64(_FNV_PRIME)
     return code
@@ -64,7 +64,7 @@ def _hash_on(data, at, length, code, is_java):  # type: ignore[no-untyped-def]
 
 @compiled
 def _finished(code, is_java):  # type: ignore[no-untyped-def]
-    """What is kept of a hash: all of FNV-1a; of Java's the absolute value, 0 for the one that has none."""
+    """The stored form of a hash: FNV-1a as it is; Java's as its absolute value, 0 where it has none."""
     if not is_java:
         return np.int64(code)
     signed = np.int64(np.int32(np.uint32(code)))
@@ -153,7 +153,7 @@ def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type:
             return at, row_count, last_at, last_store_timestamp, ENDING_BLANK
         if total_size == NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
             return at, row_count, last_at, last_store_timestamp, ENDING_NO_RECORD
-        # A key takes at least two bytes, itself and what parts it from the one before.
+        # A key takes at least two bytes: itself and the separator before it.
         if row_count + properties_length // 2 + 1 > len(rows):
             return at, row_count, last_at, last_store_timestamp, ENDING_NO_ROOM
         last_at = at
@@ -182,9 +182,9 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
     """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
 
     base_offset: physical offset of data[0]. rows: int64[n, 3], filled from row `row_count` on; at least
-    16,384 of them must be free, more than the keys of any record, or nothing may be walked over.
+    16,384 of them must be free, more than the keys of any record, or it may make no progress.
     Half records have keys, rollback records have none. The hash is that of key_index.key_hash. The walk
-    ends as that of consume_queue_entries, and before a record whose keys might not fit.
+    ends where that of consume_queue_entries does, or before a record whose keys might not fit.
 
     Returns (bytes walked over, without the BLANK; rows in use; position of the last record walked over, or
     -1; its store time in epoch ms, or -1; one of ENDING_...).

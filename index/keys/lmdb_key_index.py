@@ -13,7 +13,7 @@ for it is opened with its defaults, where a commit syncs its pages and then the 
 (`sync=False` would give up that order, and with it the file. `metasync=False` would give up the last commit;
 at one commit in 65,536 keys or in a second there is nothing to gain.) The rule: go on where the stored
 state ends. What the log lost in the same crash is cut off at opening. An index whose last record is not the
-log's (another program has cut the log and written on) is rebuilt from empty, as is a damaged one.
+log's (another program truncated the log and appended) is rebuilt from empty, as is a damaged one.
 
 A reader in another process takes keys that the writer has not stored yet from the log into its memory.
 It does not walk the log (dispatcher.py), open files (lmdb_registry.py) or look into LMDB (lmdb_runs.py).
@@ -152,7 +152,7 @@ class LmdbKeyIndex:
         runs, state = self._buffer.runs(), self._buffer.state
         if state == self._stored:
             return
-        # An interrupt (Ctrl-C) behind this leaves all of it to be stored once more, which changes nothing.
+        # After an interrupt (Ctrl-C) behind this, all of it is stored once more, which changes nothing.
         self._writer.write(lambda transaction: lmdb_runs.store(transaction, runs, state))
         self._buffer.clear()
         self._stored = state
@@ -172,7 +172,7 @@ class LmdbKeyIndex:
                 message = message_with_key(self._commit_log, offset, topic, key, begin_ms, end_ms)
                 if message is not None:
                     found.append(message)
-            # If another key has the same hash, another round: further back, in larger steps.
+            # If another key has the same hash, search again: further back, in larger steps.
             is_more = len(found) < max_num and len(offsets) == limit
             if is_more:
                 below_offset, limit = offsets[-1], 2 * limit
@@ -182,7 +182,7 @@ class LmdbKeyIndex:
         self, code: int, begin_ms: int, end_ms: int, below_offset: int, limit: int
     ) -> list[int]:
         """Up to `limit` offsets of records with this hash, the newest first."""
-        # The memory first: what is stored in between is then seen twice, and not missed.
+        # Memory first: entries that are stored meanwhile are then seen twice instead of missed.
         with self._lock:
             self._check_open()
             runs, environment = self._buffer.runs(), self._environment

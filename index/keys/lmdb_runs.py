@@ -1,6 +1,6 @@
 """The stored runs: what is read and written inside a transaction of the key index.
 
-Plain functions over an LMDB transaction; what they return is copied, unless the docstring says lent. A
+Plain functions over an LMDB transaction; they return copies, unless the docstring says otherwise. A
 function that writes may be run again from the start, for example after the map was too small. Bytes:
 key_index_format.py. Opening, commits and locks: lmdb_key_index.py and lmdb_environment.py.
 """
@@ -58,7 +58,7 @@ class StoredRun(NamedTuple):
 def is_usable(transaction: "Transaction") -> bool:
     """Whether the state is of this version and all else are runs, or nothing has been stored at all.
 
-    Only lengths are checked, so that none leads outside of a value; a wrong entry is found by its record.
+    Only lengths are checked, so that no read leaves a value; a wrong entry shows by its record.
     """
     value = transaction.get(STATE_KEY)
     if value is None:
@@ -84,7 +84,7 @@ def read_state(transaction: "Transaction") -> KeyIndexState:
 
 
 def _newest_runs(transaction: "Transaction") -> Iterator[tuple[memoryview, memoryview]]:
-    """Key and value of each run, the newest first; lent until the transaction ends or writes."""
+    """Key and value of each run, the newest first; valid until the transaction ends or writes."""
     cursor = transaction.cursor()
     if cursor.last():
         for key, value in cursor.iterprev():
@@ -110,7 +110,7 @@ def rows_between(transaction: "Transaction", least_offset: int, below_offset: in
 
 
 def lend_runs(transaction: "Transaction") -> list[StoredRun]:
-    """The runs, the newest first; lent until the transaction ends or writes."""
+    """The runs, the newest first; valid until the transaction ends or writes."""
     return [
         StoredRun(run_key_offset(key), decode_run_header(value), SortedRun.decode(value))
         for key, value in _newest_runs(transaction)
@@ -143,7 +143,7 @@ def offsets_in(
 
 
 def store(transaction: "Transaction", runs: Sequence[SortedRun], state: KeyIndexState) -> None:
-    """Add runs, and the state that holds with them. Entries that are stored already are skipped."""
+    """Add runs, and the state that includes them. Entries that are stored already are skipped."""
     reached = read_state(transaction).dispatched_offset
     if runs and runs[0].oldest_offset < reached:
         kept = (run.between(reached, END_OF_LOG) for run in runs)
@@ -166,7 +166,7 @@ def _store_run(transaction: "Transaction", run: SortedRun) -> None:
 
 
 def cut(transaction: "Transaction", state: KeyIndexState) -> None:
-    """Forget all records at or above the offset of `state`."""
+    """Drop the entries of all records at or above the offset of `state`."""
     end_offset = state.dispatched_offset
     kept: SortedRun | None = None
     doomed: list[bytes] = []

@@ -110,7 +110,7 @@ class MemoryKeyIndex:
             self._keep(lambda offsets: offsets[bisect_left(offsets, min_physical_offset) :])
 
     def _keep(self, part: Callable[[list[int]], list[int]]) -> None:
-        """Keep that part of each key's offsets, and the keys that have some left."""
+        """Keep that part of each key's offsets; drop keys that have none left."""
         kept = {key: left for key, offsets in self._offsets.items() if (left := part(offsets))}
         self._offsets = defaultdict(list, kept)
 

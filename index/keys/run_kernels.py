@@ -43,7 +43,7 @@ def run_offsets(  # type: ignore[no-untyped-def]
     """Offsets of the records with hash `code` in the ranges of time (both included) and of offset; how many.
 
     rows: uint8, the rows of a key run (sorted_run.py), their longs big-endian or little. offsets: int64, to
-    be filled. Where there is not room in it for all with this hash, how many those are, negative.
+    be filled. If not all with this hash fit into it: their number, negative.
     """
     rows, offsets = borrowed((rows, offsets))
     count = len(rows) // ROW_BYTES

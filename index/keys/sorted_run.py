@@ -61,7 +61,7 @@ class SortedRun:
 
     @classmethod
     def decode(cls, value: bytes | memoryview) -> "SortedRun":
-        """The run that LMDB keeps as `value`, lent."""
+        """The run that LMDB keeps as `value`, as a view."""
         return cls(decode_entries(value))
 
     def encode(self) -> bytearray:
@@ -89,7 +89,7 @@ class SortedRun:
         from mqstore.index.keys.run_kernels import run_offsets
 
         packed, is_big_endian = self._packed
-        # A caller may name times beyond those that a record can have.
+        # A caller may name times that no record can have.
         begin_ms, end_ms = (min(max(ms, -END_OF_TIME_MS), END_OF_TIME_MS) for ms in (begin_ms, end_ms))
         wanted = (packed, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset)
         found = np.empty(_FEW, np.int64)

@@ -8,12 +8,12 @@ readers of this process away during a commit. LMDB cannot see a reader in anothe
 page if two commits pass meanwhile. That costs hits, and never adds one.
 
 LMDB changes the size of its map only while no transaction is open, so reads go one at a time; they are short.
-The map grows by itself: what does not fit is aborted, the map doubled, and the work done again. A reader in
-another process shares the lock file, the one file that it writes to, unless it may not.
+The map grows by itself: a write that does not fit is aborted, the map doubled, and the write repeated.
+A reader in another process shares the lock file, the one file that it writes to, unless it may not.
 
 A process opens a folder once: lmdb_registry.py makes, shares and closes environments, and handles forks.
 What the pairs mean: index/keys/lmdb_runs.py, which passes in `Contents`. The only module that imports lmdb.
-Threads: any thread reads; there is one writer at a time, which the owner sees to.
+Threads: any thread reads; there is one writer at a time, which the owner ensures.
 """
 
 import errno
@@ -55,7 +55,7 @@ class KeyIndexUnusable(StoreError):
 
 
 class Contents(NamedTuple):
-    """What is kept in an environment. is_usable: whether this version can go on with what is there.
+    """What an environment holds. is_usable: whether this version can continue with the stored pairs.
 
     max_commit_bytes: what one commit writes at most, LMDB's own pages included.
     """
@@ -188,7 +188,7 @@ class LmdbEnvironment:
                     self._forget_kept()
 
     def _forget_kept(self) -> None:
-        """End the snapshot that is kept, so that its pages can be used again. Under _gate."""
+        """End the kept snapshot, so that its pages can be reused. Under _gate."""
         if self._kept is not None:
             transaction, self._kept = self._kept[0], None
             transaction.abort()
@@ -214,7 +214,7 @@ class LmdbEnvironment:
                         self._forget_kept()
                         self._environment.set_mapsize(2 * self._environment.info()["map_size"])
                 except lmdb.Error as error:
-                    # A full disk may strike at LMDB's first page, and then it does nothing more.
+                    # If the disk is full at LMDB's first page, the environment does nothing more.
                     if self._is_full(error):
                         self._open_again()
                     raise
@@ -225,7 +225,7 @@ class LmdbEnvironment:
 
     @contextmanager
     def _readers_kept_away(self) -> Iterator[None]:
-        """Without a lock file LMDB does not know who reads."""
+        """Without a lock file, keep readers out: LMDB does not see them."""
         if self._has_lock_file:
             yield
         else:

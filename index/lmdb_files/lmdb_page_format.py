@@ -30,7 +30,7 @@
 
 In the byte order of the machine. Nodes lie side by side, from `upper` to the end of their page, each of an
 even length. A long value lies on a run of overflow pages, which has one header; at 12 is the count of its
-pages. A value of the tree of free pages is a count and so many page numbers, the greatest first; its key is
+pages. A value of the tree of free pages is a count and that many page numbers, the greatest first; its key is
 the transaction that freed them. Page: docs/format/key_index.md.
 
 mqstore does not write these bytes; LMDB does. Checked by lmdb_pages.py. Pure functions; no I/O.
@@ -88,7 +88,7 @@ NO_PAGE: Final = (1 << 64) - 1
 FIRST_TREE_PAGE: Final = 2
 """The pages before it are the two metas."""
 LARGEST_DEPTH: Final = 32
-"""LMDB's cursors hold so many pages."""
+"""The most pages that a cursor of LMDB holds."""
 
 
 class PageDamaged(Exception):
@@ -96,7 +96,7 @@ class PageDamaged(Exception):
 
 
 class LmdbTree(NamedTuple):
-    """One of the two trees, as its meta tells it."""
+    """One of the two trees, as its meta describes it."""
 
     pad: int
     flags: int

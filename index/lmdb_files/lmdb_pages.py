@@ -2,12 +2,12 @@
 
 LMDB does not check what it reads through its map. A wrong page number or length leads it out of the file: a
 SIGBUS, which ends the process. So the file is read first, through the FileSystem seam: the meta page that
-LMDB will choose, and both of its trees, each page once. Of a long value's pages only the first header is
-read: LMDB does not look at the value, and its users check it. A key index has few pairs with long values, so
-its trees are a handful of pages. The bytes: lmdb_page_format.py.
+LMDB will choose, and both of its trees, each page once. For a long value only the first page's
+header is read: LMDB does not read the value, and its users check it. A key index has few pairs with long
+values, so its trees are a handful of pages. The bytes: lmdb_page_format.py.
 
-A writer of another process may commit at the same time, and overwrite pages that were free. So what looks
-damaged is read again if there was a commit meanwhile.
+A writer of another process may commit at the same time, and overwrite pages that were free. So apparent
+damage is read again if there was a commit meanwhile.
 
 Called by lmdb_environment.py before each opening. Threads: any. Nothing is changed.
 """
@@ -67,7 +67,7 @@ def find_damage(file_system: FileSystem, path: Path) -> str | None:
 
 
 def _metas_bytes(file_system: FileSystem, path: Path) -> bytes:
-    """What changes with each commit; empty where there is no file, or an empty one."""
+    """The bytes that change with each commit; empty if the file is missing or empty."""
     first = b""
     try:
         first = file_system.read_at(path, 0, META_BYTES)

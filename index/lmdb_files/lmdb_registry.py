@@ -29,8 +29,8 @@ class _Registry:
     """The environments that are open, and what a fork does with them.
 
     No transaction is under way while a process forks. A child that closes an environment clears the reader
-    slots of inherited snapshots, which are the parent's, and waits without end for a transaction of a thread
-    that it does not have. A paused environment it can close, and then open the files for itself.
+    slots of inherited snapshots, which are the parent's, and waits forever for a transaction of a thread that
+    it does not have. It can close a paused environment, and then open the files for itself.
     """
 
     # By resolved path. Guarded by `guard`.
@@ -96,7 +96,7 @@ def acquire_writable(
 def _open_or_recreate(file_system: FileSystem, directory: Path, contents: Contents) -> LmdbEnvironment:
     environment = _open_usable(file_system, directory, contents, read_only=False)
     if environment is None:
-        # Nothing is lost with it: all of it comes from the log.
+        # Nothing is lost: all of it is derived from the log.
         delete_files(file_system, directory)
         environment = LmdbEnvironment(file_system, directory, contents, read_only=False)
     file_system.sync_directory(directory)

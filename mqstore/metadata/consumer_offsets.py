@@ -43,7 +43,7 @@ DurableBound = Callable[[str, int], int]
 # What a broker can read back.
 _MAX_QUEUE_ID: Final = 2**31 - 1
 _MAX_OFFSET: Final = 2**63 - 1
-_SEPARATOR = "@"  # In no topic and in no group.
+_SEPARATOR = "@"  # No topic and no group contains it.
 
 
 class ConsumerOffset(NamedTuple):
@@ -69,7 +69,7 @@ class ConsumerOffsets:
         update_version_step: int = 500,
         read_only: bool = False,
     ) -> None:
-        """`update_version_step`: the data version moves once every so many commits."""
+        """`update_version_step`: number of commits after which the data version moves."""
         self._file = StateFile(file_system, config_directory / CONSUMER_OFFSET_FILE_NAME)
         self._clock = clock
         self._topics = topics
@@ -134,7 +134,7 @@ class ConsumerOffsets:
     def delete(
         self, group: str | None = None, topic: str | None = None, queue_id: int | None = None
     ) -> list[ConsumerOffset]:
-        """Forget the offsets of a group, of a topic, or of one queue; None stands for all. Returns them.
+        """Delete the offsets of a group, of a topic, or of one queue; None stands for all. Returns them.
 
         The group then starts as a new one does. Pending resets are deleted as well. Raises StoreReadOnly,
         StoreClosed.
@@ -190,7 +190,7 @@ class ConsumerOffsets:
         self._file.refuse(reason)
 
     def _checked(self, group: str, topic: str, queue_id: int, offset: int) -> tuple[int, int]:
-        """(queue_id, offset) as plain ints, once all is checked."""
+        """Check all arguments; returns (queue_id, offset) as plain ints."""
         if self._read_only:
             raise StoreReadOnly(self._file.path)
         self._file.check_open()

@@ -1,7 +1,7 @@
 """A state record: one entry of a state file, under Java's field names, in alphabetical order.
 
 Fields that are missing take the default that RocketMQ gives them; fields that this release does not
-know are kept and written back, so that a newer broker's settings survive a visit.
+know are kept and written back, so that a newer broker's settings are not lost.
 It does not read or write files (state_file.py) and does not know their text (state_file_format.py).
 Immutable; any thread.
 """

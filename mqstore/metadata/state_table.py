@@ -4,7 +4,7 @@ It does not know what the settings mean or which names are legal (topics.py, sub
 
 Threads: any. Changes take one lock; lookups take none, for a record is immutable and the table is a dict
 whose values are replaced one at a time.
-Durability: `replace` and `remove` are durable on return; what `add` added after the next `persist`.
+Durability: `replace` and `remove` are durable on return, `add` after the next `persist`.
 """
 
 import threading
@@ -69,7 +69,7 @@ class StateTable(Generic[RecordT]):
         return self._table.get(name)
 
     def add(self, name: str, record: RecordT) -> RecordT:
-        """`record`, now under `name`; or what was there already."""
+        """Put `record` under `name` unless one is there; returns the one that is there now."""
         with self._lock:
             return self._table.get(name) or self._put(name, record)
 

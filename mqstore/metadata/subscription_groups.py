@@ -45,7 +45,7 @@ class SubscriptionGroupConfig(StateRecord, frozen=True, kw_only=True):
     group_sys_flag: int = 0
     notify_consumer_ids_changed_enable: bool = True
     retry_max_times: int = 16
-    """Retries before a message is a dead letter, where the consumer does not say otherwise."""
+    """Retries before a message is a dead letter, unless the consumer sets its own number."""
     retry_queue_nums: int = 1
     """Queues of the retry topic. 0 or less: a message sent back is discarded."""
     which_broker_when_consume_slowly: int = 1
@@ -80,7 +80,7 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
 
     @property
     def closed_groups(self) -> Container[str]:
-        """The groups that may not consume, as they are at any time; for hot paths."""
+        """The groups that may not consume, as a live view; for hot paths."""
         return self._closed_groups if self._auto_create_subscription_group else _AllButOpen(self)
 
     def may_consume(self, group: str) -> bool:
@@ -141,7 +141,7 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
 
 
 class _AllButOpen:
-    """The groups that may not consume where those that are not there may not either."""
+    """The groups that may not consume, where a missing group may not either."""
 
     def __init__(self, groups: SubscriptionGroups) -> None:
         self._groups = groups

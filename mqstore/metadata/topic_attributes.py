@@ -1,4 +1,4 @@
-"""The attributes of a topic: which there are, what they may be, and how a change is asked for.
+"""The attributes of a topic: their names, their values, and how a change is written.
 
     name              may change   values
     queue.type        no           SimpleCQ, BatchCQ                                   (BatchCQ: not here)
@@ -7,8 +7,8 @@
     reserve.time      yes          a whole number from -1
 
 A change names an attribute as RocketMQ's tools do: `+name` with a value sets it, `-name` takes it out; a name
-alone is `+name`. What a broker wrote into topics.json is kept as it is, but a topic of a kind that the store
-does not keep takes no messages (`unsupported`).
+alone means `+name`. What a broker wrote into topics.json is kept as it is, but a topic of a kind that the
+store does not keep takes no messages (`unsupported`).
 Pure functions: any thread. Source: TopicAttributes, AttributeUtil#alterCurrentAttributes, TopicMessageType.
 """
 
@@ -32,7 +32,7 @@ _LONGEST_TIME: Final = 2**63 - 1
 
 
 def unsupported(attributes: Mapping[str, str]) -> tuple[str, str] | None:
-    """The attribute and value by which the store cannot keep a topic's messages as asked; None without."""
+    """Name and value of an attribute with which the store cannot keep the topic's messages; None if none."""
     return next((pair for pair in _NOT_HERE.items() if attributes.get(pair[0]) == pair[1]), None)
 
 

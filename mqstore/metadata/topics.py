@@ -1,11 +1,11 @@
 """The topics: how many queues each has and who may read and write it.
 
-Kept in config/topics.json in RocketMQ's text (page docs/format/state_files.md). Which queues really
-hold messages is for index/queue/consume_queue_store.py to know: a topic can be here without any.
+Kept in config/topics.json in RocketMQ's text (page docs/format/state_files.md). Which queues hold messages
+is known to index/queue/consume_queue_store.py: a topic can be here without any.
 
 Threads: any; lookups take no lock (state_table.py).
-Durability: `create` is durable on return. A topic that came to be by itself (`find`, `ensure`) is
-durable after the next `persist`; after a crash before that, the same rules make it again.
+Durability: `create` is durable on return. A topic that is created automatically (`find`, `ensure`) is
+durable after the next `persist`; after a crash before that, the same rules create it again.
 Source: docs/spec/schedule_and_retry.md section 7; TopicConfig and TopicConfigManager of Apache RocketMQ.
 """
 
@@ -75,7 +75,7 @@ class TopicConfig(StateRecord, frozen=True, kw_only=True):
 
     @property
     def queue_nums(self) -> int:
-        """How many queues can be named in a put: those to write, and those that are only read by now."""
+        """How many queues can be named in a put: those to write, and those that are now only read."""
         return max(self.write_queue_nums, self.read_queue_nums)
 
     def refuse_put(self) -> None:
@@ -85,7 +85,7 @@ class TopicConfig(StateRecord, frozen=True, kw_only=True):
         self.refuse_unsupported()
 
     def refuse_unsupported(self) -> None:
-        """Raise TopicNotSupported where nothing is put to it, not even copies of the store's own."""
+        """Raise TopicNotSupported where nothing may be put to it, not even the store's own copies."""
         if pair := unsupported(self.attributes):
             raise TopicNotSupported(self.topic_name, *pair)
 
@@ -118,7 +118,7 @@ class TopicConfigs(StateTable[TopicConfig]):
         # Written under the lock, with the table.
         self._queues_to_put_to: dict[str, int] = {}
         self.queues_to_put_to: Callable[[str], int | None] = self._queues_to_put_to.get
-        """How many queues of a topic producers may put to; None where more has to be asked first.
+        """How many queues of a topic producers may put to; None where more must be checked first.
 
         A dict.get without a call in between, for hot paths.
         """
@@ -173,7 +173,7 @@ class TopicConfigs(StateTable[TopicConfig]):
         """The topic's settings; a missing topic is created where `auto_create_topic_enable` allows it.
 
         It then has `default_topic_queue_nums` queues and the perm of TBW102 but for the inherit bit, without
-        which none is created. A retry topic may always come to be, then with one queue.
+        which none is created. A retry topic is always created, with one queue.
         Raises TopicIllegal, TopicNotExist.
         """
         config = self.get(topic)
@@ -193,7 +193,7 @@ class TopicConfigs(StateTable[TopicConfig]):
         return 1 if is_lone_retry else self._default_topic_queue_nums
 
     def _template(self) -> TopicConfig | None:
-        """The topic whose perm a topic that is created by itself inherits; None where none may be."""
+        """The topic whose perm an automatically created one inherits; None where none may be created."""
         template = self.get(topic_names.AUTO_CREATE_TOPIC_KEY_TOPIC)
         may_inherit = template is not None and template.perm & Perm.INHERIT
         return template if may_inherit and self._auto_create_topic_enable else None
@@ -201,7 +201,7 @@ class TopicConfigs(StateTable[TopicConfig]):
     def ensure(
         self, topic: str, queue_nums: int, *, perm: int = _READ_WRITE, topic_sys_flag: int = 0
     ) -> TopicConfig:
-        """The topic's settings as they are, or else a new topic with these (a retry topic, say).
+        """The topic's settings; a missing topic (a retry topic, say) is created with these.
 
         Raises TopicIllegal, QueueIllegal.
         """
@@ -224,7 +224,7 @@ class TopicConfigs(StateTable[TopicConfig]):
         """Create the topic, durably. One that exists is changed to these settings, as mqadmin does.
 
         `queue_nums` stands for both numbers; without any it is `default_topic_queue_nums`.
-        The topics of RocketMQ's own are not changed.
+        RocketMQ's own topics are not changed.
         attributes: changes, `+name` or `name` with a value to set one, `-name` to remove it; others stay.
         Raises TopicIllegal, QueueIllegal, AttributeIllegal, TopicNotSupported, StoreReadOnly; and StoreFull
         or OSError with nothing changed.

@@ -8,9 +8,9 @@
     message_delay_level         as remembered, else as waiting           a writer changes, from the log's end
                                 messages show                            on; a reader warns; a tool is refused
 
-and RocketMQ's default where none of these answers. Files win over what is remembered: a length that no file
-has is refused, so no file of that length is added. The most frequent length counts, so a few damaged files do
-not matter. Nothing is changed here (opening.py saves the settings).
+and RocketMQ's default where none of these gives a value. Files win over what is remembered: a length that no
+file has is refused, so no file of that length is added. The most frequent length counts, so a few damaged
+files do not matter. Nothing is changed here (opening.py saves the settings).
 """
 
 import dataclasses
@@ -77,7 +77,7 @@ class DirectoryConfig(NamedTuple):
     deleted: DeletedTopics
 
     def to_remember(self) -> DirectorySettings:
-        """What `mqstore/settings` saves of it."""
+        """The part that `mqstore/settings` saves."""
         config = self.config
         return DirectorySettings(
             mapped_file_size_commit_log=config.mapped_file_size_commit_log,
@@ -143,7 +143,7 @@ class _Answers:
         self._role = role
 
     def give(self) -> DirectoryConfig:
-        """All of them."""
+        """All the settings."""
         is_remembered = self._remembered is not None and self._role != "tool"
         files = _row_files(self._file_system, self._layout, _SMALL_SAMPLE if is_remembered else _SAMPLE)
         known: dict[str, Any] = {
@@ -238,7 +238,7 @@ class _Answers:
         return DelayHistory.of(levels)
 
     def _delay_levels(self, delays: DelayHistory) -> str:
-        """The table for what is put from now on."""
+        """The table for messages put from now on."""
         named = DelayLevels.parse(str(self._config.message_delay_level))
         if not self._config.names("message_delay_level") or named == delays.newest:
             return delays.newest.text
@@ -266,7 +266,7 @@ class _Answers:
 
 
 def check_sizes(file_system: FileSystem, root: Path, config: StoreConfig) -> None:
-    """Refuse a length of log or queue files that is named and that those of the directory do not have.
+    """Refuse a named length of log or queue files that the directory's files do not have.
 
     A store that opens refuses it as well, by the first such file. Raises SettingContradicted.
     """

@@ -1,4 +1,4 @@
-"""The directory settings: what must be known of how a directory was written, to read and to write on.
+"""The directory settings: how a directory was written, as far as reading and writing it need to know.
 
      0        4        8                        n - 4    n
     +--------+--------+------------- - - -----+--------+

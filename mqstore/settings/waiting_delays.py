@@ -33,7 +33,7 @@ _MAX_DELAY_MS = 2**50
 def levels_of_waiting(
     file_system: FileSystem, layout: StoreLayout, segment_bytes: int, queue_bytes: int, others: DelayLevels
 ) -> DelayLevels:
-    """The table of the newest delayed messages; `others` for the levels of which there are none."""
+    """The table of the newest delayed messages; levels without any are as in `others`."""
     found: dict[int, int] = {}
     directory = layout.consume_queues / SCHEDULE_TOPIC
     for entry in file_system.list(directory):

@@ -16,7 +16,7 @@ __all__ = ["java_key_rows", "key_rows"]
 _ROWS = 1 << 17
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Kernel: TypeAlias = Callable[[npt.NDArray[np.uint8], int, _Rows], tuple[int, int, int, int, int]]
-"""Fills rows from data that begins at a physical offset; returns as `key_entries` does."""
+"""Fills rows from data that begins at a physical offset; returns what `key_entries` does."""
 
 
 def key_rows(piece: Piece) -> _Rows:
@@ -36,7 +36,7 @@ def java_key_rows(piece: Piece, *, with_tags: bool) -> _Rows:
 
 
 def _all_rows(piece: Piece, kernel: _Kernel) -> _Rows:
-    """What `kernel` makes of the whole piece, however many calls that takes."""
+    """The rows of the whole piece, in as many calls of `kernel` as it takes."""
     from mqstore.index.keys import key_kernels
 
     parts, done, rows = [], 0, np.empty((_ROWS, 3), np.int64)

@@ -35,7 +35,7 @@ __all__ = ["IndexFileCheck"]
 
 _NAME_DIGITS = 17
 _HASH, _PHYSICAL_OFFSET = 0, 2
-# A file has 420 MB by default: its entries are read in pieces of so many.
+# A file has 420 MB by default: this many of its entries are read at a time.
 _PIECE_ENTRIES = 1 << 18
 _DTYPE = np.dtype(
     [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference_s", ">i4"), ("previous", ">i4")]
@@ -43,7 +43,7 @@ _DTYPE = np.dtype(
 
 
 class IndexFileCheck:
-    """All index files of a store. point: up to where they are known to be complete; None if unknown."""
+    """All index files of a store. point: they are known to be complete up to it; None if unknown."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ def _insert(heads: npt.NDArray[np.int32], hashes: npt.NDArray[np.int32], first: 
     order = np.argsort(slots, kind="stable")
     follows = np.flatnonzero(slots[order][1:] == slots[order][:-1])
     previous[order[follows + 1]] = numbers[order[follows]]
-    # If several have one slot, the last one stays.
+    # If several entries share a slot, the last one stays.
     heads[slots] = numbers
     return previous
 

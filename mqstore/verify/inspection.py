@@ -1,4 +1,4 @@
-"""An inspection: what verify, repair and rebuild work with, handed down as one object.
+"""An inspection: what verify, repair and rebuild work with, passed as one object.
 
 The public calls take these parts one by one, and fill in what their caller leaves out. Frozen; any thread.
 """
@@ -25,7 +25,7 @@ ScanProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Files, clock, threads and progress of one look at a directory.
+    """Files, clock, threads and progress of one inspection of a directory.
 
     workers: segments scanned at a time. on_scan: progress of the scan. on_opening: progress of the opening
     that rebuilds what is derived, as MessageStore.open reports it.

@@ -62,7 +62,7 @@ class KeyIndexCheck:
         ).rows
 
     def _findings(self, kind: str, rows: npt.NDArray[np.int64], expected: str, found: str) -> list[Finding]:
-        """One finding for all of them, with the places of the first."""
+        """One finding for all rows, with the places of the first ones."""
         if not len(rows):
             return []
         offsets = np.unique(rows[:, PHYSICAL_OFFSET])[:_SHOWN].tolist()

@@ -1,7 +1,7 @@
 """The check of the log itself: lengths and names of its files, whole records, body CRCs.
 
-The scan (log_scan.py) finds where whole records are; here what it found becomes findings. Nothing is changed.
-Threads: `digest` any; the rest one.
+The scan (log_scan.py) finds where whole records are; this module turns its results into findings.
+Nothing is changed. Threads: `digest` any; the rest one.
 """
 
 from collections.abc import Iterator, Sequence

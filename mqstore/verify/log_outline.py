@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 # Where nothing is known to be durable, or to have been.
 _UNKNOWN = -1
-# Ten thousand gigabytes, with segments of the usual length.
+# 10,000 GiB, with segments of the default length.
 _MOST_MISSING_SEGMENTS = 10_000
 
 
@@ -55,13 +55,13 @@ class LogOutline:
         # Ranges that are damaged if anything follows.
         self._pending: list[DamagedRange] = []
         self._damages: list[DamagedRange] = []
-        # Where the log ends whatever follows: nothing behind it was ever durable.
+        # Where the log ends, whatever bytes follow: nothing behind it was ever durable.
         self._cut_offset = _UNKNOWN
         # Of the last record before the segment that is added.
         self._timestamp = 0
 
     def add(self, each: ScannedSegment[T]) -> int:
-        """Take the next segment; returns the offset below which its pieces are of the log."""
+        """Add the next segment; returns the offset below which its pieces belong to the log."""
         start_offset, has_content = each.segment.start_offset, bool(each.records or each.is_closed)
         if self._cut_offset >= 0:
             self._has_tail = self._has_tail or has_content or each.has_tail

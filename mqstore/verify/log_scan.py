@@ -1,13 +1,13 @@
 """The scan of segments, past every damage: what verify and repair begin with.
 
 Recovery (recovery.py) stops at the first bytes that are no whole record. The scan goes on at the next whole
-record of the segment, and notes the range between as damaged. What the segments make together, and where
-their log ends, log_outline.py decides.
+record of the segment, and notes the range between as damaged. log_outline.py joins the segments, and
+decides where their log ends.
 
 A damaged range never crosses a segment. It begins where a whole record once began. It ends where the next
 one begins, so it has room for at least one record; or it ends with its segment.
-The contents of records are for `digest`, which is called on the worker's thread with each piece of whole
-records; its answers come back in the order of the log. Nothing is changed.
+`digest` reads the contents of records: it is called on the worker's thread with each piece of whole
+records, and its results come back in the order of the log. Nothing is changed.
 """
 
 from collections import deque
@@ -49,7 +49,7 @@ class DamagedRange(NamedTuple):
 
     @property
     def length_bytes(self) -> int:
-        """How long it is."""
+        """Length of the range."""
         return self.end_offset - self.start_offset
 
 
@@ -143,7 +143,7 @@ class _SegmentWalk(Generic[T]):
         self._digests: list[T] = []
 
     def run(self) -> ScannedSegment[T]:
-        """Walk it to its end."""
+        """Walk the segment to its end."""
         is_closed, has_tail, why = False, False, ("", "")
         while not is_closed:
             is_closed = self._walk_records()

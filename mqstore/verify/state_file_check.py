@@ -111,7 +111,7 @@ class StateCheck:
                 expected = f"delay level {level} at most at {end}"
                 yield Finding("delay-offset", path, 0, expected, f"{offset}")
             elif offset < least:
-                # Delivered and expired since it was last saved; delivery continues at the first message.
+                # Those were delivered, and have expired, since the last save; delivery continues at `least`.
                 expected = f"delay level {level} at {least}, its first message, or later"
                 yield Finding("delay-offset-stale", path, 0, expected, f"{offset}", is_damage=False)
 

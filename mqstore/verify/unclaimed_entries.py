@@ -56,7 +56,7 @@ class Gap(NamedTuple):
 
 
 class LoggedQueue:
-    """What the log holds of one queue, as far as it was walked.
+    """What the log holds of one queue, as far as it has been walked.
 
     first_queue_offset, start_offset: of its first message. next_offset: behind its last one, by number.
     end_offset: behind its last one, in the log. wrong: findings in entries that do have a record.
@@ -100,7 +100,7 @@ class UnclaimedEntries:
         self._after_crash = after_crash
 
     def run(self, queue: LoggedQueue | None) -> None:
-        """Judge all of it. queue: what the log holds of it; None for nothing."""
+        """Judge the whole queue. queue: what the log holds of it; None for nothing."""
         least, end = self._entries.min_offset, END_OF_LOG
         if queue is None:
             self._look(least, self._entries.end_offset(least), 0, end)

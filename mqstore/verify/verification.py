@@ -106,7 +106,7 @@ def verify(
 def inspect_store(
     path: Path, config: StoreConfig | None, inspection: Inspection, *, live: bool = False
 ) -> VerifyReport:
-    """As `verify`, with the parts in one object."""
+    """As `verify`, with its parts in one object."""
     layout = StoreLayout(path)
     if not inspection.file_system.exists(layout.commit_log):
         raise StoreNotFound(path)
@@ -264,7 +264,7 @@ class _Verification:
         runs = self._queues.digest(piece)
         return _Digest(piece.base_offset, in_log, runs, in_keys)
 
-    # -- what the pass leaves open --------------------------------------------------------------------
+    # -- after the pass -------------------------------------------------------------------------------
 
     def _find_behind(self, scan: LogScan) -> Iterator[Finding]:
         """Entries of the key indexes that lie outside of the log."""
@@ -276,7 +276,7 @@ class _Verification:
         if self._has_bad_point:
             path = self._layout.recovery_point
             yield Finding("recovery-point", path, 0, "a recovery point", "bytes whose checksum differs")
-        # Lost messages were there when their consumers passed them.
+        # Consumers may have consumed messages that are lost now.
         ends: dict[tuple[str, int], int] = {}
         for message in lost:
             queue = (message.topic, message.queue_id)

@@ -63,25 +63,25 @@ _CRC_NAME = np.frombuffer(CRC32.encode(), np.uint8)
 _CRC_ENDING = np.frombuffer(crc_property(0), np.uint8)
 _NAME_END = 1
 _PAIR_END = 2
-# A topic of more characters makes a record of version 2.
+# A longer topic makes a record of version 2.
 _MAX_TOPIC_BYTES = 127
-# A queue id of more is left to delayed_message.py.
+# A longer queue id is left to delayed_message.py.
 _MAX_DIGITS = 9
 MAX_GROWTH_BYTES = _MAX_TOPIC_BYTES - len(SCHEDULE_TOPIC) + CRC_PROPERTY_BYTES
-"""By how much a delivered record may exceed the waiting one: a longer topic, and a CRC that it had not."""
+"""By how much a delivered record may exceed the waiting one: a longer topic, and a CRC that it lacked."""
 _IPV4_HOST_BYTES = 8
 
 
 @compiled
 def _copy(target, at, data, start, stop):  # type: ignore[no-untyped-def]
-    """Copy data[start:stop] to target[at:]; where it ends."""
+    """Copy data[start:stop] to target[at:]; returns where the copy ends."""
     copy_bytes(target, at, data, start, stop - start)
     return at + stop - start
 
 
 @compiled
 def _is_ordinary(data, start, stop):  # type: ignore[no-untyped-def]
-    """Whether properties are ASCII pairs, each closed, of names that differ: parsing changes none."""
+    """Whether properties are closed ASCII pairs with distinct names: parsing changes none of them."""
     at = start
     while at < stop:
         name_stop = at
@@ -153,7 +153,7 @@ def _properties_of(data, at, size):  # type: ignore[no-untyped-def]
 
 @compiled
 def _write_header(target, at, queue_id, store_host, head_bytes, body_bytes):  # type: ignore[no-untyped-def]
-    """Make the copied header of a waiting record, of `head_bytes`, that of the record to deliver."""
+    """Turn the copied header (`head_bytes`) of a waiting record into that of the record to deliver."""
     write_int(target, at + MAGIC_CODE_POSITION, MESSAGE_MAGIC_CODE)
     if body_bytes == 0:
         write_int(target, at + BODY_CRC_POSITION, 0)
@@ -182,20 +182,20 @@ def restore_rows(  # type: ignore[no-untyped-def]
     groups,
     group_places,
 ):
-    """Verify waiting records and encode those to deliver; (how many, number of groups).
+    """Verify waiting records and encode those to deliver; returns (how many, number of groups).
 
     start_offset: physical offset of data[0]. physical_offsets: int64, sizes: int32, of consecutive entries,
     which begin at `queue_offset` of queue `queue_id` of SCHEDULE_TOPIC_XXXX. store_host: uint8, as stored.
     target: room for the `sizes` above 0, and MAX_GROWTH_BYTES for each. starts: int64, one longer than sizes.
-    groups: int32, for each record which (topic, queue). group_places: int64[g, 3], of each of these where its
-    topic is in `target`, how long it is, and its queue id; there are no more groups than fit it.
+    groups: int32, the number of each record's group, a (topic, queue). group_places: int64[g, 3], for each
+    group where its topic is in `target`, the topic's length, and the queue id; at most g groups are made.
     """
     crc_bytes = CRC_PROPERTY_BYTES if append_crc else 0
     starts[0] = at_target = np.int64(0)
     group_count = 0
     for row in range(len(physical_offsets)):
         at, size = physical_offsets[row] - start_offset, np.int64(sizes[row])
-        # Any number may stand in an entry, and a sum may wrap round.
+        # An entry may hold any number, and a sum may overflow.
         if at < 0 or size < FIXED_BYTES or size > end - at:
             return row, group_count
         if not _is_deliverable(data, at, size, start_offset, queue_id, queue_offset + row):

@@ -25,7 +25,7 @@ class Interruption:
         if self._asked.is_set():
             raise KeyboardInterrupt
         self._asked.set()
-        # A signal may come in the middle of another write to the stream, which then refuses this one.
+        # A signal may interrupt another write to the stream, which then refuses this one.
         with suppress(RuntimeError):
             sys.stderr.write("\nending at the next good place; Ctrl-C again ends at once\n")
             sys.stderr.flush()

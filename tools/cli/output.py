@@ -106,7 +106,7 @@ class Output:
         sys.stderr.flush()
 
     def error(self, error: Exception, exit_code: int) -> None:
-        """Say why the command ends, in one line on standard error."""
+        """Write why the command ends, in one line on standard error."""
         if not self.is_json:
             self.note(f"mqstore: {' '.join(str(error).split())}")
             return
@@ -144,7 +144,7 @@ class Output:
         self._print(table)
 
     def _print(self, table: Table) -> None:
-        """Without the blanks that fill up the last column."""
+        """Print the table without the blanks that pad the last column."""
         console = Console(file=sys.stdout, width=_UNLIMITED_WIDTH)
         with console.capture() as captured:
             console.print(table)
@@ -172,7 +172,7 @@ def _json_line(row: Row) -> str:
     try:
         return json_text(msgspec.json.encode(row))
     except UnicodeEncodeError:
-        # The name of a file that is no UTF-8: msgspec refuses its bytes, and JSON has escapes for them.
+        # A file name that is not UTF-8: msgspec refuses its bytes, and JSON has escapes for them.
         return json.dumps(msgspec.to_builtins(row), separators=(",", ":"))
 
 

@@ -6,13 +6,13 @@ from mqstore.store.clock import END_OF_TIME_MS
 
 __all__ = ["local_time", "parse_time_ms"]
 
-"""What is later cannot be stored."""
+"""Later times cannot be stored."""
 
 
 def local_time(time_ms: int) -> str:
     """`2026-07-18 12:30:00.123`, in the machine's time zone; empty for 0 and below.
 
-    What no calendar has, as damaged bytes may say, stays a number.
+    A time that no calendar has (damaged bytes) stays a number.
     """
     if time_ms <= 0:
         return ""

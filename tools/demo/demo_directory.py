@@ -1,4 +1,4 @@
-"""The directory of a demo: a store, and a note in it that says so and how far the demo came.
+"""The directory of a demo: a store, and a note in it that marks it and says how far the demo came.
 
 The note, mqstore/demo.json in the store's directory, marks a directory as a demo's: no other is ever
 written to or deleted. It is replaced atomically (store/state/state_file.py).
@@ -46,7 +46,7 @@ class DemoNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoDemoDirectory(Exception):
-    """The directory holds something that is not a demo's."""
+    """The directory holds something else than a demo."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is not empty and not the directory of a demo: give another --path")
@@ -60,7 +60,7 @@ class DemoDirectory:
         self.chart_path = path / CHART_NAME
         self._file = self._note_file()
         self.note = self._file.load(_decode)
-        """What the last run left; None where there was none."""
+        """The note of the last run; None if there was none."""
 
     def _note_file(self) -> StateFile:
         return StateFile(OsFileSystem(), self.path / "mqstore" / "demo.json")

@@ -1,9 +1,9 @@
-"""The audit of `mqstore demo`: what the store holds at each hop, against what the flights file says.
+"""The audit of `mqstore demo`: what the store holds at each hop, compared with the flights file.
 
 Every count is taken from the store's own queues, message by message and row by row, so a flight that is
-missing at one hop and doubled at another cannot hide in a sum. By the file, a flight
-without arrival delay must be in the first retry, the second, the third and the dead letters, once in each,
-and no other flight in any of them.
+missing at one hop and doubled at another cannot hide in a sum. A flight that has no arrival delay in the file
+must be in the first retry, the second, the third and the dead letters, once in each, and no other flight in
+any of them.
 
 It only reads; every run gets the same result.
 """

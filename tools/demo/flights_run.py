@@ -10,7 +10,7 @@ committed offsets.
 After a kill (not after Ctrl-C) the committed offsets and the progress of delivery are a few seconds old,
 and messages come a second time: RocketMQ's promise is at-least-once. The consumer recognises a failed
 attempt that it has sent back before (the store shows it) and does not send it back again, so no
-later hop has it twice; flights_audit.py counts what came twice.
+later hop has it twice; flights_audit.py counts the repeated messages.
 
 It shows nothing itself; `on_progress` is called with counts. Threads: the caller's, beside the store's.
 """
@@ -114,7 +114,7 @@ class DeliveryStuck(Exception):
 
 
 class ConsumeProgress(NamedTuple):
-    """How far the group is: offsets that it committed, and the retries and dead letters there are."""
+    """How far the group is: its committed offsets, and the number of retries and dead letters."""
 
     first_attempts: int
     retries: int

@@ -4,7 +4,7 @@ JSON lines are read line by line; CSV and Parquet batch by batch with pyarrow (e
 the types of CSV columns by itself. Memory does not grow with the file, except for Parquet on standard
 input, which cannot be read from its end otherwise.
 
-What becomes of a row is decided in tools/cli/messages/ingest.py. Rows are numbered from 1, as in the error.
+tools/cli/messages/ingest.py decides what becomes of a row. Rows are numbered from 1, as in the error.
 """
 
 import io

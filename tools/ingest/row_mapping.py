@@ -1,6 +1,6 @@
 """Turning a row into a message: which field is the topic, the tag, a key, the queue, the body.
 
-Pure: no I/O. Values that are no strings become their JSON text where a string is wanted.
+Pure: no I/O. Where a string is needed, values of other types become their JSON text.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class RowMapping:
     body_field: str | None = None
 
     def message(self, row: dict[str, Any], queue_id: int) -> Message:
-        """The message of `row`; `queue_id` counts where no field says it. Raises ValueError, TypeError."""
+        """The message of `row`; `queue_id` is used where no field gives it. Raises ValueError, TypeError."""
         return Message(
             self.topic_of(row),
             self._body(row),

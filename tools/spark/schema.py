@@ -54,7 +54,7 @@ FIELDS = {name: re.sub("(?=[A-Z])", "_", name).lower() for name in SCHEMA.fieldN
 
 
 class SchemaIllegal(ConfigIllegal):
-    """The schema asks for a column that is not there, or for another type than it has."""
+    """The schema asks for an unknown column, or for another type than a column has."""
 
 
 def check_schema(schema: StructType) -> None:

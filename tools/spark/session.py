@@ -58,14 +58,14 @@ exec "$MQSTORE_JAVA" "$@"
 
 
 class SparkNotInstalled(StoreError):
-    """The package pyspark is not there."""
+    """The package pyspark is not installed."""
 
     def __init__(self) -> None:
         super().__init__("PySpark is not installed: pip install 'mqstore[spark]'")
 
 
 class JavaNotFound(StoreError):
-    """No Java that Spark can run on. `rejected` says what was found and why it does not do."""
+    """No Java that Spark can run on. `rejected` says what was found and why it is unsuitable."""
 
     def __init__(self, rejected: tuple[str, ...] = ()) -> None:
         found = f" ({'; '.join(rejected)})" if rejected else ""
@@ -169,7 +169,7 @@ def _launch_environment(java: Java, directory: Path) -> dict[str, str]:
     script.parent.mkdir()
     script.write_text(_JAVA_SCRIPT)
     script.chmod(0o755)
-    if _java_version(script, os.environ | environment):  # not where temporary files must not be executed
+    if _java_version(script, os.environ | environment):  # 0 where temporary files must not be executed
         environment["JAVA_HOME"] = str(directory)
     return environment
 

@@ -33,7 +33,7 @@ class GroupRow(Row):
 
 
 class DeletedGroupRow(Row):
-    """What a deletion takes."""
+    """What a deletion removes."""
 
     group: str
     is_applied: bool

@@ -26,7 +26,7 @@ __all__ = ["offsets"]
 
 
 class OffsetRow(Row):
-    """How far a group has come in a queue. `lag` counts what is behind it."""
+    """How far a group has come in a queue. `lag` counts the messages behind it."""
 
     group: str
     topic: str

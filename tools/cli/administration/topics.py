@@ -29,7 +29,7 @@ __all__ = ["QueueRow", "TopicRow", "queue_rows", "topic_rows", "topics"]
 
 
 class DeletedTopicRow(Row):
-    """What a deletion takes; `groups` have offsets in the topic. `also` are retry topics of pops."""
+    """What a deletion removes; `groups` have offsets in the topic. `also` are retry topics of pops."""
 
     topic: str
     is_applied: bool

@@ -3,9 +3,9 @@
     $ mqstore demo
     $ mqstore demo --limit 5000 --no-spark --path /tmp/flights
 
-What is done is in tools/demo/flights_run.py, what is counted in tools/demo/flights_audit.py and, by Spark, in
-tools/spark/jobs/flights_report.py; here it is started, shown and explained. Ctrl-C ends it cleanly with exit
-code 130, and the same command continues from there, also after a kill.
+tools/demo/flights_run.py does the work; tools/demo/flights_audit.py and, with Spark,
+tools/spark/jobs/flights_report.py count the results; this module starts, shows and explains them. Ctrl-C ends
+it cleanly with exit code 130, and the same command continues from there, also after a kill.
 """
 
 import logging
@@ -76,7 +76,7 @@ class Demo:
         config: StoreConfig = DEMO_CONFIG,
         interruption: Interruption | None = None,
     ) -> None:
-        """`config` and `interruption`: tests shorten the delays, and press Ctrl-C."""
+        """`config`, `interruption`: for tests, which shorten the delays and simulate Ctrl-C."""
         self._output = output
         self._directory = DemoDirectory(path)
         self._flights_file = flights_file
@@ -86,7 +86,7 @@ class Demo:
         self._clock = SystemClock()
 
     def prepare(self, *, fresh: bool) -> None:
-        """Look at the directory. Raises NoDemoDirectory, StoreLocked, ToolProblem."""
+        """Check the directory. Raises NoDemoDirectory, StoreLocked, ToolProblem."""
         if fresh:
             self._directory.delete()
         self._directory.check()
@@ -187,7 +187,7 @@ class Demo:
     # -- Spark's part -----------------------------------------------------------------------------
 
     def _report(self) -> FlightsReport | None:
-        """Spark's report; None, and said why, where Spark or Java is missing. Exit on Ctrl-C."""
+        """Spark's report; None, with a note why, where Spark or Java is missing. Exits on Ctrl-C."""
         try:
             with interruptible(self._interruption) as interruption, _without_py4js_tracebacks():
                 report = run_report(
@@ -212,7 +212,7 @@ class Demo:
         return report
 
     def _say_step(self, step: str, interruption: Interruption) -> None:
-        """Ends between two steps if asked to. Not while Spark starts: its JVM would keep running."""
+        """Show the step, or end before it if asked to. Not while Spark starts: its JVM would keep running."""
         if interruption.is_asked():
             raise KeyboardInterrupt
         self._output.note(f"report: {step}")

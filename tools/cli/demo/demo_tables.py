@@ -1,4 +1,4 @@
-"""What `mqstore demo` shows at its end: the hops, the checks, Spark's report, and how to look further."""
+"""What `mqstore demo` shows at its end: the hops, the checks, Spark's report, and further commands."""
 
 import calendar
 import itertools

@@ -125,7 +125,7 @@ class Dump(NamedTuple):
 
 
 def dump_of(path: Path) -> Dump | None:
-    """How to read the file; None for the path of no store file. Raises StateFileCorrupt, CorruptRecord."""
+    """How to read a store file; None for any other path. Raises StateFileCorrupt, CorruptRecord."""
     directory, grandparent = path.parent.name, path.parent.parent.parent.name
     if directory == "commitlog" and _is_number(path.name, 20):
         return Dump("segment", lambda start: _records(path, start))
@@ -238,7 +238,7 @@ def _index_entries(path: Path, start: int) -> Iterator[IndexEntryRow]:
 
 
 def _slot_count(view: memoryview) -> int:
-    """RocketMQ's default; or derived from the contents; or such that slots to entries are 1 to 4."""
+    """RocketMQ's default; or derived from the contents; or assuming four entries a slot."""
     if len(view) == index_file_format.file_size_bytes():
         return index_file_format.DEFAULT_SLOT_COUNT
     found = find_slot_count(view)

@@ -54,7 +54,7 @@ def finding_rows(store: Path, findings: Iterable[Finding]) -> list[FindingRow]:
 
 
 def show_findings(output: Output, rows: list[FindingRow]) -> None:
-    """The damages, then the notes; as JSON all of them, one a line."""
+    """Show the damages, then the notes; as JSON one finding a line."""
     if output.is_json:
         output.listing(rows, _COLUMNS)
         return

@@ -31,7 +31,7 @@ class GroupRow(Row):
 
 
 class TopicRow(Row):
-    """What was ever put to a topic, how much of it is still there, and when the oldest of that was stored."""
+    """Messages ever put to a topic, those still there, and the store time of the oldest of these."""
 
     topic: str
     put: int
@@ -75,7 +75,7 @@ class LogRow(Row):
 
 
 class StatsRow(LogRow):
-    """All of it, for JSON."""
+    """All figures, for JSON."""
 
     earliest_timestamp: int
     topic_puts: list[TopicRow]
@@ -186,7 +186,7 @@ def _groups(store: MessageStore) -> list[GroupRow]:
 
 
 def _levels(store: MessageStore) -> list[LevelRow]:
-    """The levels that were used. How long they wait is a setting, which is not read here."""
+    """The levels that were used. Their delays are a setting, which is not read here."""
     used = (status for status in store.stats().delay_levels if status.next_offset or status.pending)
     return [_level(status) for status in used]
 

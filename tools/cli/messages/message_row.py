@@ -1,7 +1,8 @@
 """A message as a line of output, for `get`, `tail`, `query` and other lists of messages.
 
-Bodies that are UTF-8 are shown as text, others as hex; JSON says which in bodyEncoding. What producers
-compressed is decompressed, unless it is asked for as stored or cannot be: then bodyCompression says how.
+Bodies that are UTF-8 are shown as text, others as hex; JSON says which in bodyEncoding. Compressed
+bodies are decompressed, unless the caller wants them as stored or that fails: then bodyCompression names the
+compression.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ _SHOWN_BODY_LENGTH = 80
 
 
 class MessageRow(Row):
-    """All there is about one message."""
+    """All fields of one message."""
 
     topic: str
     queue_id: int

@@ -29,7 +29,7 @@ __all__ = ["put"]
 
 
 class PutRow(Row):
-    """What a put answered."""
+    """The result of a put."""
 
     status: str
     topic: str

@@ -65,7 +65,7 @@ class Follower:
         self._is_one_queue = is_one_queue
         self._next_offsets = {queue_id: store.get_max_offset_in_queue(topic, queue_id) for queue_id in queues}
         self.has_moved = False
-        """Whether the last poll came across anything, so that there may be more."""
+        """Whether the last poll found anything, so that there may be more."""
 
     def newest(self, count: int, tags: str = "*") -> list[StoredMessage]:
         """The last `count` messages up to where the follower began, in the order of the log."""
@@ -75,7 +75,7 @@ class Follower:
         return sorted(found, key=_physical_offset)[max(0, len(found) - count) :]
 
     def _newest_in_queue(self, queue_id: int, end_offset: int, count: int, tags: str) -> list[StoredMessage]:
-        """Pulls from further and further back until enough messages have the tags."""
+        """Pull from further and further back until enough messages have the tags."""
         min_offset = self._store.get_min_offset_in_queue(self._topic, queue_id)
         span = count
         while True:

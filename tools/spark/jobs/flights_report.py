@@ -3,7 +3,7 @@
 Topics: `flights` (every row of the CSV as JSON), `%RETRY%arrivals` (deliveries of flights that failed),
 `%DLQ%arrivals` (those that failed to the end). Per carrier and month there must be as many flights as in
 the CSV, a dead letter for each flight without arrival delay, and three retries for each of these; over
-all, every row number must be there once.
+all carriers and months, every row number must be there once.
 
 Importing this module (the command line does) imports no Spark; running the report does.
 """
@@ -32,7 +32,7 @@ RETRIES_PER_MISSING_FLIGHT = 3
 
 @dataclass(frozen=True, kw_only=True)
 class FlightsReport:
-    """What was found. `mismatches` are sentences, one for each sum that is not the CSV's; none is good."""
+    """What was found. `mismatches`: one sentence for each sum that differs from the CSV's."""
 
     rows: tuple[ReportRow, ...]
     lost: int
@@ -72,10 +72,10 @@ def run_report(
 ) -> FlightsReport:
     """Read the store with Spark, check it against the CSV, draw the chart.
 
-    `on_progress` is called with a text before each step. `limit`: only the first so many rows of the CSV
-    were published. Without `spark` a session is started and stopped again. Raises
-    JavaNotFound, SparkNotInstalled and what reading raises; a result that is wrong is no error but
-    `matches_csv` false.
+    `on_progress` is called with a text before each step. `limit`: only that many rows of the CSV, the
+    first ones, were published. Without `spark` a session is started and stopped again. Raises
+    JavaNotFound, SparkNotInstalled and what reading raises; a wrong result is not an error: `matches_csv`
+    is then false.
     """
     on_progress("counting the flights of the CSV")
     counted = count_flights(csv_path, limit)
@@ -130,7 +130,7 @@ def _find(spark: "SparkSession", store_path: Path) -> _Found:
 def _deliveries(spark: "SparkSession", store_path: Path, topics: tuple[str, ...]) -> "DataFrame":
     """The messages of some topics: topic, row, carrier, month, attempt.
 
-    `attempt` tells the retries of one flight apart. In the other topics a flight may be once only.
+    `attempt` tells the retries of one flight apart. In the other topics a flight may appear only once.
     """
     from pyspark.sql import functions as sql
 

@@ -6,7 +6,7 @@ only. The reader that plans and the one that reads are different objects.
 Filters: Spark refuses a reader that has `pushFilters` unless spark.sql.python.filterPushdown.enabled is
 true (it is false by default), and does not say whether it is. source.py therefore hands out
 `FilteringReader` only in the worker that Spark starts for pushing filters. A pushed filter only saves
-decoding: Spark still checks every one of them, so nothing depends on our comparison being like its.
+decoding: Spark still checks every one of them, so it does not matter if our comparison differs from its.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ class MqstoreReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The wanted records of one segment, a batch for each 2 MiB piece of it."""
-        if not isinstance(partition, SegmentPartition):  # of an empty list of partitions Spark makes another
+        if not isinstance(partition, SegmentPartition):  # Spark replaces an empty list of partitions
             return
         from mqstore.index.arrow.record_columns import build_column
         from mqstore.tools.spark.read.segment_reader import read_segment

@@ -3,7 +3,7 @@
 The files of `commitlog/` are listed, not opened, except the newest: RocketMQ and mqstore allocate
 segments ahead of the writer, so the plan leaves out empty (all-zero) segments at the end and marks the
 one that the writer is in. That mark makes a read consistent: every segment before it was complete when
-the plan was made, so a segment that does not read to its end is damage and not a racing writer.
+the plan was made, so a segment that cannot be read to its end is damaged, and not still being written.
 
 Reads the disk directly, not through store/files/file_system.py: a partition is opened in another process,
 perhaps on another machine. Takes no lock and changes nothing.
@@ -79,7 +79,7 @@ def _segment(path: Path, *, is_last: bool) -> SegmentPartition:
         raise
     except OSError as error:
         raise_foreign(error)
-        os.close(open_regular(path))  # which names what is there instead of a file
+        os.close(open_regular(path))  # its error names what is there instead of a file
         raise
 
 
