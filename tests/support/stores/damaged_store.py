@@ -4,7 +4,9 @@
 log_walk.py, which shares no code with what is tested: the records whose bytes are still there.
 """
 
+import errno
 import functools
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +26,7 @@ __all__ = [
     "disk_of",
     "intact",
     "random_damage",
+    "refuse_to_read",
     "segment_path",
     "survivors",
     "with_bytes",
@@ -84,6 +87,18 @@ def with_bytes(image: Image, path: Path, change: Callable[[bytearray], None]) ->
 def disk_of(image: Image) -> SimulatedDisk:
     """A fresh disk that holds `image`."""
     return SimulatedDisk(Image(dict(image.files), set(image.directories)), clock=ManualClock(intact().now_ms))
+
+
+def refuse_to_read(disk: SimulatedDisk, path: Path, position: int) -> None:
+    """Let every later read fail that takes this byte of a file."""
+    read_at = disk.read_at
+
+    def failing(asked: Path, start: int, length: int) -> bytes:
+        if asked == path and start <= position < start + length:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_at(asked, start, length)
+
+    disk.read_at = failing  # type: ignore[method-assign]
 
 
 def random_damage(chance: random.Random, image: Image) -> Image:

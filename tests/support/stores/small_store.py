@@ -15,7 +15,7 @@ from mqstore.store.files.file_system import FileSystem
 from support.manual_clock import ManualClock
 from support.stores.small_log import small_config
 
-__all__ = ["SmallStore", "directory_content", "messages_of"]
+__all__ = ["SmallStore", "bodies_of", "directory_content", "messages_of"]
 
 
 def directory_content(file_system: FileSystem, path: Path) -> dict[str, bytes]:
@@ -40,6 +40,11 @@ def messages_of(store: MessageStore, topic: str, queue_id: int = 0, tags: str = 
         pulled += result.messages
         offset = result.next_begin_offset
     return pulled
+
+
+def bodies_of(store: MessageStore, topic: str, queue_id: int = 0, tags: str = "*") -> list[bytes]:
+    """The bodies of those messages."""
+    return [message.body for message in messages_of(store, topic, queue_id, tags)]
 
 
 class SmallStore:

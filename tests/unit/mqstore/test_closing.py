@@ -4,22 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore import Message, MessageStore
+from mqstore import Message
 from mqstore.store.errors import StoreClosed, StoreFull, StoreLocked
-from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
-from support.manual_clock import ManualClock
-from support.stores.small_store import SmallStore, messages_of
-
-
-@pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
-
-
-def bodies(store: MessageStore, topic: str, queue_id: int = 0, tags: str = "*") -> list[bytes]:
-    return [message.body for message in messages_of(store, topic, queue_id, tags)]
+from support.stores.small_store import SmallStore, bodies_of, messages_of
 
 
 def test_everything_is_there_after_closing_and_opening(small: SmallStore) -> None:
@@ -32,14 +21,14 @@ def test_everything_is_there_after_closing_and_opening(small: SmallStore) -> Non
         store.put_message(Message("orders", b"later", delay_level=2))
         store.subscription_groups.create("billing", retry_max_times=3)
         store.consumer_offsets.commit("billing", "orders", 0, 17)
-        before = [bodies(store, "orders", queue_id) for queue_id in (0, 1)]
+        before = [bodies_of(store, "orders", queue_id) for queue_id in (0, 1)]
         keys = [
             [m.physical_offset for m in store.query_message("orders", f"k{k}", max_num=99)] for k in range(7)
         ]
     assert not small.file_system.exists(small.path / "abort")
     with small.open() as store:
         assert store.recovery.records == 0
-        assert [bodies(store, "orders", queue_id) for queue_id in (0, 1)] == before
+        assert [bodies_of(store, "orders", queue_id) for queue_id in (0, 1)] == before
         assert [
             [m.physical_offset for m in store.query_message("orders", f"k{k}", max_num=99)] for k in range(7)
         ] == keys

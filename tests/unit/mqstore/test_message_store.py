@@ -19,17 +19,7 @@ from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
 from support.manual_clock import ManualClock
 from support.stores.small_log import WINDOW_BYTES
-from support.stores.small_store import SmallStore, messages_of
-
-
-@pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
-
-
-def bodies(store: MessageStore, topic: str, queue_id: int = 0, tags: str = "*") -> list[bytes]:
-    return [message.body for message in messages_of(store, topic, queue_id, tags)]
-
+from support.stores.small_store import SmallStore, bodies_of, messages_of
 
 # -- putting and getting ------------------------------------------------------------------------------
 
@@ -104,9 +94,9 @@ def test_a_pull_filters_by_tags(small: SmallStore) -> None:
     tags = ["Aa", "BB", "created", None, "Aa"]
     with small.open() as store:
         store.put_messages([Message("orders", b"%d" % index, tags=tag) for index, tag in enumerate(tags)])
-        assert bodies(store, "orders", tags="*") == [b"0", b"1", b"2", b"3", b"4"]
-        assert bodies(store, "orders", tags="Aa") == [b"0", b"4"]
-        assert bodies(store, "orders", tags="BB || created") == [b"1", b"2"]
+        assert bodies_of(store, "orders", tags="*") == [b"0", b"1", b"2", b"3", b"4"]
+        assert bodies_of(store, "orders", tags="Aa") == [b"0", b"4"]
+        assert bodies_of(store, "orders", tags="BB || created") == [b"1", b"2"]
         result = store.get_message("billing", "orders", 0, 0, tags="none")
         assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 5)
 
@@ -145,7 +135,7 @@ def test_key_index_can_be_left_out(small: SmallStore) -> None:
     with small.open(key_index_enable=False) as store:
         store.put_message(Message("orders", b"x", keys="k"))
         assert store.query_message("orders", "k") == []
-        assert bodies(store, "orders") == [b"x"]
+        assert bodies_of(store, "orders") == [b"x"]
         assert store.stats().key_index_behind_bytes is None
 
 
@@ -158,7 +148,7 @@ def test_a_delayed_message_comes_when_it_is_due(small: SmallStore) -> None:
         put = store.put_message(Message("orders", b"later", tags="t", queue_id=2, delay_level=1))
         assert (put.topic, put.queue_id) == ("SCHEDULE_TOPIC_XXXX", 0)
         small.clock.advance(999)
-        assert (store.deliver_due(), bodies(store, "orders", 2)) == (0, [])
+        assert (store.deliver_due(), bodies_of(store, "orders", 2)) == (0, [])
         small.clock.advance(1)
         assert (store.deliver_due(), store.deliver_due()) == (1, 0)
         (message,) = messages_of(store, "orders", 2)
@@ -243,14 +233,14 @@ def test_a_failed_sync_stops_all_writing(file_system: FileSystem, root: Path, cl
             attempt()
     assert disk.tried == 1
     assert isinstance(waiting.exception(0), StorePoisoned)
-    assert bodies(store, "orders") == [b"durable"]
+    assert bodies_of(store, "orders") == [b"durable"]
     assert "Input/output error" in (store.stats().refusal or "")
     store.close()
     assert disk.tried == 1
     assert watched.exists(small.path / "abort")
     watched.before = lambda step, path: None
     with small.open(flush_disk_type="SYNC_FLUSH", key_index_enable=False) as store:
-        assert bodies(store, "orders")[0] == b"durable"
+        assert bodies_of(store, "orders")[0] == b"durable"
         assert store.put_message(Message("orders", b"again")).durable
 
 
@@ -264,7 +254,7 @@ def test_a_reader_beside_a_writer_sees_what_it_adds(small: SmallStore) -> None:
         writer.flush()
         before = small.content
         with small.open(read_only=True) as reader:
-            assert bodies(reader, "orders") == [b"first"]
+            assert bodies_of(reader, "orders") == [b"first"]
             assert [m.body for m in reader.query_message("orders", "k")] == [b"first"]
             assert small.content == before
             for index in range(200):
@@ -272,8 +262,8 @@ def test_a_reader_beside_a_writer_sees_what_it_adds(small: SmallStore) -> None:
             writer.put_message(Message("others", b"new topic"))
             writer.flush()
             reader.refresh()
-            assert bodies(reader, "orders") == bodies(writer, "orders")
-            assert bodies(reader, "others") == [b"new topic"]
+            assert bodies_of(reader, "orders") == bodies_of(writer, "orders")
+            assert bodies_of(reader, "others") == [b"new topic"]
             assert len(reader.query_message("orders", "k", max_num=999)) == 201
             assert reader.max_offset == writer.max_offset
 
@@ -296,7 +286,7 @@ def test_a_reader_refuses_to_write(small: SmallStore) -> None:
         ):
             with pytest.raises(StoreReadOnly, match=r"opened with read_only=True"):
                 use()
-        assert bodies(reader, "orders") == [b"x"]
+        assert bodies_of(reader, "orders") == [b"x"]
         assert repr(reader) == f"MessageStore({str(small.path)!r}, read-only, max_offset={put.store_size})"
 
 

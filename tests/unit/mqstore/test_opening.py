@@ -24,18 +24,8 @@ from mqstore.store.errors import (
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
-from support.manual_clock import ManualClock
 from support.stores.small_log import SEGMENT_BYTES, small_config
-from support.stores.small_store import SmallStore, kill, messages_of
-
-
-@pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
-
-
-def bodies(store: MessageStore, topic: str, queue_id: int = 0, tags: str = "*") -> list[bytes]:
-    return [message.body for message in messages_of(store, topic, queue_id, tags)]
+from support.stores.small_store import SmallStore, bodies_of, kill, messages_of
 
 
 def test_a_directory_that_another_store_holds_is_refused(small: SmallStore) -> None:
@@ -49,7 +39,7 @@ def test_a_directory_that_another_store_holds_is_refused(small: SmallStore) -> N
         assert small.content == before
         store.put_message(Message("orders", b"y"))
     with small.open() as store:
-        assert bodies(store, "orders") == [b"x", b"y"]
+        assert bodies_of(store, "orders") == [b"x", b"y"]
 
 
 HOLDER = """
@@ -75,10 +65,10 @@ def test_a_directory_that_another_process_holds_is_refused(tmp_path: Path) -> No
             MessageStore.open(tmp_path, config)
         assert (caught.value.path, caught.value.holder_pid) == (tmp_path / "lock", holder.pid)
         with MessageStore.open(tmp_path, config, read_only=True) as reader:
-            assert bodies(reader, "orders") == [b"x"]
+            assert bodies_of(reader, "orders") == [b"x"]
         holder.communicate("", timeout=60)
     with MessageStore.open(tmp_path, config) as store:
-        assert bodies(store, "orders") == [b"x"]
+        assert bodies_of(store, "orders") == [b"x"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +91,7 @@ def test_another_segment_size_is_refused(small: SmallStore, settings: dict[str, 
     assert caught.value.expected_bytes == settings[key]
     assert small.content == before
     with small.open() as store:
-        assert bodies(store, "orders") == [b"x"]
+        assert bodies_of(store, "orders") == [b"x"]
 
 
 @pytest.mark.parametrize("table", ["", "1", "1s  5s", "1s 5x", "s", "-1s", "1s 5.5s"])
@@ -147,7 +137,7 @@ def test_a_garbage_state_file_is_replaced_by_its_backup(small: SmallStore, name:
         assert store.subscription_groups.get("group-0") is not None
         assert store.consumer_offsets.query("group-0", "orders-0", 0) == 1
         store.deliver_due()
-        assert set(bodies(store, "orders-0")) == {b"x"}
+        assert set(bodies_of(store, "orders-0")) == {b"x"}
     assert small.file_system.read(path) != garbage
 
 
@@ -251,7 +241,7 @@ def test_what_is_derived_can_be_deleted(file_system: FileSystem, root: Path, gon
             Message(f"topic-{index % 3}", b"%d" % index, tags=f"t{index % 5}", keys=f"k{index % 7}")
         )
         small.clock.advance(10)
-    answers = [bodies(store, f"topic-{number}", tags=tag) for number in range(3) for tag in ("*", "t1")]
+    answers = [bodies_of(store, f"topic-{number}", tags=tag) for number in range(3) for tag in ("*", "t1")]
     keys = [[m.body for m in store.query_message("topic-0", f"k{k}", max_num=99)] for k in range(7)]
     store.flush()
     queues = {name: data for name, data in small.content.items() if name.startswith("consumequeue")}
@@ -262,7 +252,7 @@ def test_what_is_derived_can_be_deleted(file_system: FileSystem, root: Path, gon
     remove(file_system, small.path / gone)
     with small.open() as store:
         assert [
-            bodies(store, f"topic-{number}", tags=tag) for number in range(3) for tag in ("*", "t1")
+            bodies_of(store, f"topic-{number}", tags=tag) for number in range(3) for tag in ("*", "t1")
         ] == answers
         assert [
             [m.body for m in store.query_message("topic-0", f"k{k}", max_num=99)] for k in range(7)
@@ -304,9 +294,9 @@ def test_a_store_without_a_message_can_be_read(small: SmallStore) -> None:
     with small.open() as writer, small.open(read_only=True) as reader:
         assert (reader.max_offset, messages_of(reader, "orders")) == (0, [])
         writer.put_message(Message("orders", b"x"))
-        assert bodies(writer, "orders") == [b"x"]
+        assert bodies_of(writer, "orders") == [b"x"]
         reader.refresh()
-        assert bodies(reader, "orders") == [b"x"]
+        assert bodies_of(reader, "orders") == [b"x"]
 
 
 def test_progress_of_opening_is_told(small: SmallStore) -> None:

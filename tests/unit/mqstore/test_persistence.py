@@ -5,21 +5,12 @@ Method: a store without services on a file system that counts and logs its syncs
 
 from pathlib import Path
 
-import pytest
-
 from mqstore import Message, MessageStore
-from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.state.checkpoint_format import decode_checkpoint
 from support.disks.watched_file_system import WatchedFileSystem
-from support.manual_clock import ManualClock
 from support.stores.small_log import small_config
 from support.stores.small_store import SmallStore
-
-
-@pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
 
 
 def test_a_flush_without_the_queues_leaves_their_recovery_point(tmp_path: Path) -> None:

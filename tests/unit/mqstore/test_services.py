@@ -14,11 +14,6 @@ from support.stores.small_log import SEGMENT_BYTES
 from support.stores.small_store import SmallStore, messages_of
 
 
-@pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
-
-
 def test_a_flush_dispatches_what_nobody_waits_for(small: SmallStore) -> None:
     """In SYNC_FLUSH the dispatcher sees what is durable: a put that does not wait is made so first."""
     with small.open(flush_disk_type="SYNC_FLUSH", start=False) as store:

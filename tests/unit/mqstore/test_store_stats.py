@@ -1,18 +1,7 @@
 """The stats of a store: what they say of it while it is at work."""
 
-from pathlib import Path
-
-import pytest
-
 from mqstore import Message
-from mqstore.store.files.file_system import FileSystem
-from support.manual_clock import ManualClock
 from support.stores.small_store import SmallStore
-
-
-@pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
 
 
 def test_stats_tell_how_it_is_doing(small: SmallStore) -> None:

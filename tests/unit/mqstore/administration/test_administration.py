@@ -38,11 +38,6 @@ from support.stores.small_store import SmallStore, directory_content, messages_o
 
 
 @pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
-
-
-@pytest.fixture
 def aging(root: Path, clock: ManualClock) -> SmallStore:
     """A store whose files grow old by the clock of the test."""
     return SmallStore(MemoryFileSystem(clock=clock), root / "store", clock=clock)

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 
 import pytest
 
@@ -12,19 +11,12 @@ from mqstore import Message
 from mqstore.put import arrivals as arrivals_module
 from mqstore.put.arrivals import Arrival, Arrivals
 from mqstore.store.errors import StoreClosed
-from mqstore.store.files.file_system import FileSystem
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from support.disks.interrupts import interrupted_at
-from support.manual_clock import ManualClock
 from support.stores.small_store import SmallStore
 from support.twins.plain_records import record
-
-
-@pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
 
 
 class OneMessage:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore import Message, MessageStore, PutMessageResult
+from mqstore import Message, PutMessageResult
 from mqstore.metadata.topics import TopicConfig
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import read_columns
@@ -21,19 +21,8 @@ from mqstore.store.errors import (
     TopicIllegal,
     TopicNotExist,
 )
-from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.manual_clock import ManualClock
-from support.stores.small_store import SmallStore, messages_of
-
-
-@pytest.fixture
-def small(file_system: FileSystem, root: Path, clock: ManualClock) -> SmallStore:
-    return SmallStore(file_system, root / "store", clock=clock)
-
-
-def bodies(store: MessageStore, topic: str, queue_id: int = 0, tags: str = "*") -> list[bytes]:
-    return [message.body for message in messages_of(store, topic, queue_id, tags)]
+from support.stores.small_store import SmallStore, bodies_of
 
 
 def test_the_result_says_what_is_durable(small: SmallStore) -> None:
@@ -55,7 +44,7 @@ def test_put_messages_stores_all_in_order(small: SmallStore) -> None:
             [Message("orders", b"%d" % index, queue_id=index % 3) for index in range(9)]
         )
         assert [(put.queue_id, put.queue_offset) for put in puts] == [(i % 3, i // 3) for i in range(9)]
-        assert bodies(store, "orders", 1) == [b"1", b"4", b"7"]
+        assert bodies_of(store, "orders", 1) == [b"1", b"4", b"7"]
         assert store.put_messages([]) == []
 
 
@@ -64,7 +53,7 @@ def test_put_messages_takes_messages_as_they_are_made(small: SmallStore) -> None
     with small.open() as store:
         store.put_messages(Message("made", body) for body in (b"a", b"b"))  # type: ignore[arg-type]
         assert "made" in store.topics
-        assert bodies(store, "made") == [b"a", b"b"]
+        assert bodies_of(store, "made") == [b"a", b"b"]
 
 
 PROPERTY_BYTES = {"n": "x" * 32_767}
@@ -146,7 +135,7 @@ def test_a_topic_without_write_permission_takes_nothing(small: SmallStore) -> No
         store.topics.create("orders", 8, perm=4)
         with pytest.raises(NoPermission, match="has perm 4"):
             store.put_message(Message("orders", b"y"))
-        assert bodies(store, "orders") == [b"x"]
+        assert bodies_of(store, "orders") == [b"x"]
 
 
 @pytest.mark.parametrize("start", [True, False])
@@ -160,7 +149,7 @@ def test_an_async_put_is_done_once_it_is_durable(small: SmallStore, start: bool)
         results: list[PutMessageResult] = [future.result(60) for future in futures]
         assert [result.queue_offset for result in results] == list(range(50))
         assert all(result.durable for result in results)
-        assert bodies(store, "orders") == [b"%d" % index for index in range(50)]
+        assert bodies_of(store, "orders") == [b"%d" % index for index in range(50)]
 
 
 def test_an_async_put_without_waiting_is_done_at_once(small: SmallStore) -> None:
@@ -205,7 +194,7 @@ def test_a_block_is_left_to_single_puts_where_its_topic_is_not_there(small: Smal
         assert store.max_offset == 0
         store.topics.create("orders", 1)
         assert store._puts.put_restored_block(encoder.encode(columns)) == store.max_offset
-        assert bodies(store, "orders") == [b"a", b"b"]
+        assert bodies_of(store, "orders") == [b"a", b"b"]
 
 
 def test_a_negative_queue_is_chosen_among_those_that_are_written(small: SmallStore) -> None:

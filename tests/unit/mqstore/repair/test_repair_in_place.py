@@ -3,10 +3,6 @@
 Method: the damaged stores of test_repair_plan.py, which tests what both kinds of repair keep.
 """
 
-import errno
-import os
-from pathlib import Path
-
 import pytest
 
 from mqstore.repair.repair_copy import repair_into
@@ -19,6 +15,7 @@ from support.stores.damaged_store import (
     SEGMENT_BYTES,
     disk_of,
     intact,
+    refuse_to_read,
     segment_path,
     with_bytes,
     wrong_in,
@@ -59,14 +56,7 @@ def test_a_second_repair_finds_nothing_to_do() -> None:
 def test_a_sector_that_cannot_be_read_is_for_a_new_directory() -> None:
     """A write into it would be a SIGBUS in place; around it all is salvaged."""
     disk = disk_of(intact().image)
-    read_at = disk.read_at
-
-    def failing(path: Path, position: int, length: int) -> bytes:
-        if path == segment_path(2) and position <= 8_192 < position + length:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read_at(path, position, length)
-
-    disk.read_at = failing  # type: ignore[method-assign]
+    refuse_to_read(disk, segment_path(2), 8_192)
     before = disk.image()
     with pytest.raises(RepairRefused, match="new directory"):
         repair_in_place(ROOT, CONFIG, file_system=disk, clock=disk.clock, workers=1)

@@ -4,7 +4,6 @@ Method: one intact store of four segments, of which a copy is hurt in one way af
 disk; real files where LMDB, the lock and a broker's directories matter.
 """
 
-import errno
 import itertools
 import os
 import random
@@ -31,7 +30,15 @@ from mqstore.store.state.recovery_point_format import RecoveryPoint, encode_reco
 from mqstore.verify.verification import VerifyReport, verify
 from support.crash.witness import ROOT, Witness
 from support.disks.simulated_disk import Image
-from support.stores.damaged_store import CONFIG, SEGMENT_BYTES, disk_of, intact, segment_path, with_bytes
+from support.stores.damaged_store import (
+    CONFIG,
+    SEGMENT_BYTES,
+    disk_of,
+    intact,
+    refuse_to_read,
+    segment_path,
+    with_bytes,
+)
 from support.twins.log_walk import LogRecord
 
 Change = Callable[[Image], Image]
@@ -351,14 +358,7 @@ def test_progress_reaches_the_end() -> None:
 def test_a_sector_that_cannot_be_read_is_a_finding() -> None:
     """Where a mapping would be a SIGBUS; the records around it are looked at all the same."""
     disk = disk_of(intact().image)
-    read_at = disk.read_at
-
-    def failing(path: Path, position: int, length: int) -> bytes:
-        if path == segment_path(2) and position <= 8_192 < position + length:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read_at(path, position, length)
-
-    disk.read_at = failing  # type: ignore[method-assign]
+    refuse_to_read(disk, segment_path(2), 8_192)
     report = verify(ROOT, CONFIG, file_system=disk, workers=1)
     assert [(each.path, each.position) for each in report.damages if each.kind == "unreadable"] == [
         (segment_path(2), 8_192)
