@@ -14,7 +14,7 @@ import pytest
 from mqstore import Message, MessageStore, StoreConfig
 from mqstore.store.errors import StorePoisoned
 from mqstore.store.status import PutMessageStatus
-from support.disks.played_disk import PlayedDisk, threads_that_sync
+from support.disks.played_disk import PlayedDisk
 from support.stores.small_store import messages_of
 
 CONFIG = StoreConfig(
@@ -56,12 +56,12 @@ def test_no_put_waits_longer_than_it_may(tmp_path: Path, disk: PlayedDisk) -> No
             statuses = list(pool.map(lambda number: put(store, number), range(1, 9)))
             assert time.monotonic() - begun_s < 30
         assert statuses == [PutMessageStatus.FLUSH_DISK_TIMEOUT] * 8
-        assert len(threads_that_sync()) == 1
+        assert len(disk.threads()) == 1
         disk.goes_on.set()
         put_durably(store, 9)
         bodies = {bytes(message.body) for message in messages_of(store, "orders")}
         assert bodies == {b"%d" % number for number in range(10)}
-    assert not threads_that_sync()
+    assert not disk.threads()
 
 
 def test_a_late_error_ends_the_puts(tmp_path: Path, disk: PlayedDisk) -> None:
@@ -74,7 +74,7 @@ def test_a_late_error_ends_the_puts(tmp_path: Path, disk: PlayedDisk) -> None:
         disk.goes_on.set()
         with pytest.raises(StorePoisoned, match="Input/output error"):
             put_durably(store, 2)
-    assert not threads_that_sync()
+    assert not disk.threads()
 
 
 def test_one_thread_syncs_all_segments(tmp_path: Path, disk: PlayedDisk) -> None:
@@ -84,9 +84,9 @@ def test_one_thread_syncs_all_segments(tmp_path: Path, disk: PlayedDisk) -> None
         for _ in range(100):
             result = store.put_message(Message("orders", bytes(20_000)))
             assert result.status is PutMessageStatus.PUT_OK
-            assert len(threads_that_sync()) == 1
+            assert len(disk.threads()) == 1
         assert len(store.commit_log.files.files) > 3
-    assert not threads_that_sync()
+    assert not disk.threads()
 
 
 def test_without_a_time_limit_no_thread_is_started(tmp_path: Path, disk: PlayedDisk) -> None:
@@ -95,4 +95,4 @@ def test_without_a_time_limit_no_thread_is_started(tmp_path: Path, disk: PlayedD
     disk.goes_on.clear()
     with MessageStore.open(tmp_path / "store", config) as store:
         assert put(store, 0) is PutMessageStatus.PUT_OK
-        assert not threads_that_sync()
+        assert not disk.threads()

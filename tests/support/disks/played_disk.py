@@ -10,13 +10,15 @@ import pytest
 
 from mqstore.store.files import sync_kernels
 
-__all__ = ["PlayedDisk", "threads_that_sync"]
+__all__ = ["PlayedDisk", "threads_that_sync_from_now"]
 
 
 class PlayedDisk:
     """Syncs nothing. It must outlive the threads that call its functions."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # Those that call its functions.
+        self.threads = threads_that_sync_from_now()
         self.synced: list[int] = []
         self.error_number = 0
         self.goes_on = threading.Event()
@@ -42,6 +44,14 @@ class PlayedDisk:
         return -1 if self.error_number else 0
 
 
-def threads_that_sync() -> list[threading.Thread]:
-    """Those of timed syncs."""
+def threads_that_sync_from_now() -> Callable[[], list[threading.Thread]]:
+    """Gives the threads of timed syncs that were started since.
+
+    A store that another test forgot has its thread until garbage is collected.
+    """
+    others = _threads_that_sync()
+    return lambda: [thread for thread in _threads_that_sync() if thread not in others]
+
+
+def _threads_that_sync() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "mqstore sync"]

@@ -21,7 +21,7 @@ import pytest
 from mqstore.store.files import timed_sync
 from mqstore.store.files.timed_sync import TimedSync
 from support.disks.interrupts import interrupted_at
-from support.disks.played_disk import PlayedDisk, threads_that_sync
+from support.disks.played_disk import PlayedDisk, threads_that_sync_from_now
 
 HUNG = """
 import os, sys
@@ -50,7 +50,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedDisk]:
     disk.goes_on.set()
     # The functions of C must outlive the threads that call them.
     gc.collect()
-    assert_comes_true(lambda: not threads_that_sync())
+    assert_comes_true(lambda: not disk.threads())
 
 
 def open_descriptors() -> int:
@@ -66,11 +66,12 @@ def assert_comes_true(claim: Callable[[], bool]) -> None:
 
 def test_a_file_is_synced(descriptor: int) -> None:
     """As often as one likes, by one thread."""
+    threads = threads_that_sync_from_now()
     sync = TimedSync()
     for _ in range(3):
         os.write(descriptor, b"bytes")
         assert sync.sync(descriptor, 60)
-        assert len(threads_that_sync()) == 1
+        assert len(threads()) == 1
     sync.finish()
     sync.close()
 
@@ -182,7 +183,7 @@ def test_ctrl_c_anywhere_in_a_close_is_made_up_for_by_the_next(descriptor: int, 
             assert sync.sync(descriptor, 60)
         sync.close()
         # One that was replaced ends by itself.
-        assert_comes_true(lambda: not threads_that_sync())
+        assert_comes_true(lambda: not disk.threads())
         if not was_interrupted:
             return
     pytest.fail("it never came to an end")
@@ -228,20 +229,21 @@ def test_the_numbers_of_requests_begin_again(descriptor: int, disk: PlayedDisk) 
 @pytest.mark.parametrize("ended_by", ["close", "del"])
 def test_the_thread_ends_with_its_owner(ended_by: str, descriptor: int) -> None:
     """And so do its descriptors, at once after `close`; the next sync has another thread."""
+    threads = threads_that_sync_from_now()
     sync = TimedSync()
     assert sync.sync(descriptor, 60)
     sync.close()
     before = open_descriptors()
     for _ in range(3):
         assert sync.sync(descriptor, 60)
-        assert len(threads_that_sync()) == 1
+        assert len(threads()) == 1
         assert open_descriptors() == before + 2
         if ended_by == "close":
             sync.close()
         else:
             sync = TimedSync()
-            assert_comes_true(lambda: not threads_that_sync())
-        assert not threads_that_sync()
+            assert_comes_true(lambda: not threads())
+        assert not threads()
         assert_comes_true(lambda: open_descriptors() == before)
 
 
@@ -259,7 +261,7 @@ def test_a_descriptor_is_not_closed_while_it_is_synced(tmp_path: Path, disk: Pla
     del sync
     os.fstat(descriptors[1])
     disk.goes_on.set()
-    assert_comes_true(lambda: not threads_that_sync())
+    assert_comes_true(lambda: not disk.threads())
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptors[1])
     TimedSync().abandon(os.open(tmp_path / "a", os.O_RDWR))
