@@ -4,6 +4,7 @@ Python raises KeyboardInterrupt in the main thread, where a function begins and 
 (and where a loop begins again). So does this, in the calling thread, for calls of Python and of C alike.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ def interrupt_at(place: int, modules: tuple[ModuleType, ...]) -> Iterator[Callab
     """As `interrupted_at`, for a block; tells whether the place was reached.
 
     What strikes while the interpreter itself closes a generator is told as unraisable, and goes no further.
+    No garbage is collected within: the end of a store of an earlier test has such places too.
     """
     files = {module.__file__ for module in modules}
     places_passed = 0
@@ -43,9 +45,12 @@ def interrupt_at(place: int, modules: tuple[ModuleType, ...]) -> Iterator[Callab
             if places_passed == place:
                 raise KeyboardInterrupt
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()
     sys.setprofile(profile)
     try:
         yield lambda: places_passed >= place
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
