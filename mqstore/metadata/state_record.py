@@ -6,6 +6,7 @@ It does not read or write files (state_file.py) and does not know their text (st
 Immutable; any thread.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -33,7 +34,7 @@ class StateRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def mistyped_field(self) -> tuple[str, object, str] | None:
         """(name, value, why) of a field that `decode` would refuse; None when all would be read back."""
-        for field in msgspec.structs.fields(self):
+        for field in _fields(type(self)):
             value = getattr(self, field.name)
             try:
                 msgspec.convert(value, field.type)
@@ -44,12 +45,18 @@ class StateRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def encode(self) -> dict[str, Any]:
         """As a state file keeps it, in alphabetical order."""
         state = dict(self.unknown)
-        for field in msgspec.structs.fields(self):
+        for field in _fields(type(self)):
             if field.name != "unknown":
                 state[field.encode_name] = getattr(self, field.name)
         return dict(sorted(state.items()))
 
 
-def _field_names(record: type[StateRecord]) -> frozenset[str]:
+@functools.cache
+def _fields(record: "type[StateRecord]") -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Cached, for msgspec evaluates all annotations each time."""
+    return msgspec.structs.fields(record)
+
+
+def _field_names(record: "type[StateRecord]") -> frozenset[str]:
     """Names in the file of the fields that `record` declares."""
-    return frozenset(field.encode_name for field in msgspec.structs.fields(record) if field.name != "unknown")
+    return frozenset(field.encode_name for field in _fields(record) if field.name != "unknown")
