@@ -187,11 +187,24 @@ class Worker:
         elif number % 3:
             puts = list(store.put_messages(made))
         else:
-            puts = [future.result() for future in [store.put_message_async(each) for each in made]]
+            puts = self._put_without_waiting(store, made)
         at = self._at()
-        for message, put in zip(messages, puts, strict=True):
+        for message, put in zip(messages, puts, strict=False):
             self._acknowledge(message.key, put, 0, at)
-        return count
+        return len(puts)
+
+    @staticmethod
+    def _put_without_waiting(store: MessageStore, made: list[Message]) -> list[PutMessageResult]:
+        """The results of the messages before the first that finds no room."""
+        futures = []
+        for message in made:
+            try:
+                futures.append(store.put_message_async(message))
+            except StoreFull:
+                if not futures:
+                    raise
+                break
+        return [future.result() for future in futures]
 
     def _acknowledge(self, key: str, put: PutMessageResult, reconsume_times: int, at: int) -> None:
         if put.status is not PutMessageStatus.PUT_OK:
