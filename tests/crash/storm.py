@@ -1,6 +1,6 @@
 """`make storm`: the interrupt storm at full length; see tests/support/crash/interrupt_storm.py.
 
-usage: storm.py [--stride 1] [--strikes 2000] [--seed 1] [OPERATION ...]
+usage: storm.py [--stride 1] [--strikes 2000] [--seed 1] [--workers 2] [OPERATION ...]
 
 Strikes each operation at every place (every `stride`-th), with SYNC_FLUSH and ASYNC_FLUSH, and then sends
 signals into all of them. The seed is that of the signals, and says which kind of
@@ -11,9 +11,12 @@ Exit code 1 for anything lost, given twice, hung, or for an exception of another
 
 import argparse
 import logging
+import os
 import sys
 import tempfile
 import time
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -27,21 +30,32 @@ def main() -> int:
     parser.add_argument("--stride", type=int, default=1)
     parser.add_argument("--strikes", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 2)
     arguments = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    # What the interpreter itself closes tells of a strike and goes on.
-    sys.unraisablehook = lambda _: None
     wrong = 0
-    for flush_disk_type in ("SYNC_FLUSH", "ASYNC_FLUSH"):
-        for operation in arguments.operations:
-            wrong += _run(flush_disk_type, operation, arguments)
-        wrong += _run(flush_disk_type, "", arguments)
+    # A fresh process for each scene: none inherits a profile hook, a thread or memory from another.
+    with ProcessPoolExecutor(arguments.workers, get_context("spawn"), max_tasks_per_child=1) as pool:
+        scenes = {
+            pool.submit(run_scene, flush_disk_type, operation, arguments): (flush_disk_type, operation)
+            for flush_disk_type in ("SYNC_FLUSH", "ASYNC_FLUSH")
+            for operation in ("", *arguments.operations)
+        }
+        for scene in as_completed(scenes):
+            try:
+                title, found = scene.result()
+            except BrokenExecutor as error:
+                title, found = f"{scenes[scene]} or one beside it killed its process", [repr(error)]
+            print("\n  ".join([title, *found[:20]]), flush=True)
+            wrong += bool(found)
     print(f"{wrong} scenes went wrong")
     return 1 if wrong else 0
 
 
-def _run(flush_disk_type: str, operation: str, arguments: argparse.Namespace) -> bool:
-    """One scene: whether it went wrong."""
+def run_scene(flush_disk_type: str, operation: str, arguments: argparse.Namespace) -> tuple[str, list[str]]:
+    """One scene: its title, and what went wrong. operation: empty for signals into all of them."""
+    logging.disable(logging.CRITICAL)
+    # What the interpreter itself closes tells of a strike and goes on.
+    sys.unraisablehook = lambda _: None
     began_s = time.monotonic()
     name = f"{flush_disk_type} {operation or f'{arguments.strikes} signals, seed {arguments.seed}'}"
     with tempfile.TemporaryDirectory() as directory:
@@ -58,10 +72,7 @@ def _run(flush_disk_type: str, operation: str, arguments: argparse.Namespace) ->
             stormy.store.close()
         except Exception as error:  # noqa: BLE001 - the finding
             found = [repr(error)]
-    print(f"{name}: {len(stormy.acknowledged)} acknowledged, {time.monotonic() - began_s:.0f} s", flush=True)
-    for line in found[:20]:
-        print(f"  {line}", flush=True)
-    return bool(found)
+    return f"{name}: {len(stormy.acknowledged)} acknowledged, {time.monotonic() - began_s:.0f} s", found
 
 
 if __name__ == "__main__":
