@@ -38,8 +38,8 @@ def change_state_value(root: Path, chance: Chance) -> str:
     path = root / "config" / name
     try:
         state = json.loads(path.read_text())
-    except (OSError, ValueError):
-        # RocketMQ's maps have bare numbers for keys.
+    except (OSError, ValueError, RecursionError):
+        # RocketMQ's maps have bare numbers for keys, and an earlier change may have left any text.
         state = {"offsetTable": {}, "topicConfigTable": {}, "subscriptionGroupTable": {}, "dataVersion": {}}
     at, where = state, []
     while isinstance(at, dict) and at:
