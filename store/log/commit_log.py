@@ -65,11 +65,11 @@ class CommitLog:
             on_low_space=self.low_space.set,
         )
         self.files = MappedFileQueue(file_system, directory, settings)
-        self._offsets = LogOffsets(self.files, is_sync_flush=config.is_sync_flush)
+        self.offsets = LogOffsets(self.files, is_sync_flush=config.is_sync_flush)
         self._gate = AppendGate(directory.parent)
         self._appender = LogAppender(
             self.files,
-            self._offsets,
+            self.offsets,
             self._gate,
             config,
             clock,
@@ -77,7 +77,7 @@ class CommitLog:
         )
         if read_only:
             self.refuse(lambda: StoreReadOnly(directory.parent))
-        self._reader = LogReader(self.files, self._offsets)
+        self._reader = LogReader(self.files, self.offsets)
         # Methods of the parts themselves, so that a put or a get is no call longer.
         self.append = self._appender.append
         self.append_all = self._appender.append_all
@@ -100,21 +100,21 @@ class CommitLog:
     @property
     def max_offset(self) -> int:
         """Physical offset behind the last record written."""
-        return self._offsets.max_offset
+        return self.offsets.max_offset
 
     @property
     def visible_offset(self) -> int:
         """Physical offset that readers may read up to: durable with SYNC_FLUSH, else written."""
-        return self._offsets.visible_offset
+        return self.offsets.visible_offset
 
     @property
     def flushed_offset(self) -> int:
         """The log is durable up to this byte; raised by flusher.py alone, after a sync."""
-        return self._offsets.flushed_offset
+        return self.offsets.flushed_offset
 
     @flushed_offset.setter
     def flushed_offset(self, flushed_offset: int) -> None:
-        self._offsets.flushed_offset = flushed_offset
+        self.offsets.flushed_offset = flushed_offset
 
     @property
     def last_store_timestamp(self) -> int:
@@ -137,7 +137,7 @@ class CommitLog:
 
     def set_end(self, end_offset: int, last_store_timestamp: int) -> None:
         """Take `end_offset` as the end of the log, durable up to there. Recovery calls it once."""
-        self._offsets.set_end(end_offset)
+        self.offsets.set_end(end_offset)
         self._appender.last_store_timestamp = last_store_timestamp
 
     # -- whether appends are refused ------------------------------------------------------------------

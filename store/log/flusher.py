@@ -43,8 +43,9 @@ class Flusher:
     """Syncs one commit log."""
 
     def __init__(self, log: CommitLog, config: StoreConfig) -> None:
-        # Its flushed_offset is raised here alone.
         self.log = log
+        # Its flushed_offset is raised here alone.
+        self._offsets = log.offsets
         self._least_pages = config.flush_commit_log_least_pages
         self._thorough_interval_s = config.flush_commit_log_thorough_interval / 1000
         self._is_sync_flush = config.is_sync_flush
@@ -70,12 +71,12 @@ class Flusher:
     @property
     def flushed_offset(self) -> int:
         """The log is durable up to this byte."""
-        return self.log.flushed_offset
+        return self._offsets.flushed_offset
 
     @property
     def behind_bytes(self) -> int:
         """Bytes appended and not yet durable."""
-        return self.log.max_offset - self.log.flushed_offset
+        return self._offsets.max_offset - self._offsets.flushed_offset
 
     def flush(self) -> int:
         """Sync all that was appended before the call; returns the flushed offset.
@@ -93,7 +94,7 @@ class Flusher:
 
         False if that took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
-        if self.log.flushed_offset >= end_offset:
+        if self._offsets.flushed_offset >= end_offset:
             return True
         deadline_s = time.monotonic() + self._timeout_s
         if not self._waiters.is_led and self._lead(end_offset, deadline_s):
@@ -117,12 +118,12 @@ class Flusher:
                     break
                 remaining_s = deadline_s - time.monotonic()
                 was_woken = remaining_s > 0 and waiter.sleep(min(remaining_s, _LONGEST_SLEEP_S))
-                if self.log.flushed_offset >= end_offset or remaining_s <= 0:
+                if self._offsets.flushed_offset >= end_offset or remaining_s <= 0:
                     break
                 if was_woken:
                     # To lead, and then to wake others. If another thread leads, that one wakes them.
                     waiter = None if self._lead(end_offset, deadline_s) else waiters.join(end_offset)
-            return self.log.flushed_offset >= end_offset
+            return self._offsets.flushed_offset >= end_offset
         finally:
             if waiter is not None:
                 waiters.leave(waiter)
@@ -132,9 +133,9 @@ class Flusher:
         # No variable says whether the lock is held: an interrupt may come between `acquire` and the
         # assignment. To release a lock that this thread does not hold raises RuntimeError.
         try:
-            if self._sync_lock.acquire(blocking=False) and self.log.flushed_offset < end_offset:
+            if self._sync_lock.acquire(blocking=False) and self._offsets.flushed_offset < end_offset:
                 self._flush_locked(deadline_s)
-            return self.log.flushed_offset >= end_offset
+            return self._offsets.flushed_offset >= end_offset
         finally:
             try:
                 self._sync_lock.release()
@@ -147,7 +148,7 @@ class Flusher:
         if self.log.is_poisoned:
             self._waiters.wake_all()
         else:
-            self._waiters.wake(self.log.flushed_offset)
+            self._waiters.wake(self._offsets.flushed_offset)
 
     def run_once(self) -> None:
         """One round of ASYNC_FLUSH: sync if enough pages are dirty, or it is time to be thorough."""
@@ -155,30 +156,30 @@ class Flusher:
         thorough = now_s - self._last_thorough_s >= self._thorough_interval_s
         if thorough:
             self._last_thorough_s = now_s
-        dirty_pages = self.log.max_offset // _PAGE_BYTES - self.log.flushed_offset // _PAGE_BYTES
+        dirty_pages = self._offsets.max_offset // _PAGE_BYTES - self._offsets.flushed_offset // _PAGE_BYTES
         if self.behind_bytes and (thorough or dirty_pages >= self._least_pages):
             self.flush()
 
     def _flush_locked(self, deadline_s: float = math.inf) -> int:
         """Sync, but wait no longer than until `deadline_s`: a later call then makes the rest durable."""
         self._waiters.is_led = True
-        log = self.log
+        log, offsets = self.log, self._offsets
         if self._sync_error is not None:
             log.poison(self._sync_error)
         if log.is_poisoned:  # I9
             raise log.refusal or AssertionError("poisoned without a refusal")
         # Read first: the time of a message that is appended in between counts with the next sync.
         store_timestamp = log.last_store_timestamp
-        target = log.max_offset
-        assert log.flushed_offset <= target, (log.flushed_offset, target)  # I3
-        if target > log.flushed_offset:
+        target = offsets.max_offset
+        assert offsets.flushed_offset <= target, (offsets.flushed_offset, target)  # I3
+        if target > offsets.flushed_offset:
             try:
                 for mapped_file in log.files.files:
-                    if mapped_file.end_offset > log.flushed_offset and mapped_file.start_offset < target:
+                    if mapped_file.end_offset > offsets.flushed_offset and mapped_file.start_offset < target:
                         if deadline_s == math.inf:
                             mapped_file.sync()
                         elif not mapped_file.sync_within(max(0.0, deadline_s - time.monotonic())):
-                            return log.flushed_offset
+                            return offsets.flushed_offset
                         if mapped_file.is_full:
                             mapped_file.release_descriptor()
             except OSError as error:
@@ -189,10 +190,10 @@ class Flusher:
                     raise
                 log.poison(error)
                 raise (log.refusal or AssertionError("poisoned without a refusal")) from error
-            if log.flushed_offset > target:
+            if offsets.flushed_offset > target:
                 # A signal handler that puts has interrupted this and has synced more.
-                return log.flushed_offset
-            log.flushed_offset = target
+                return offsets.flushed_offset
+            offsets.flushed_offset = target
         self.flushed_store_timestamp = store_timestamp
         return target
 
@@ -224,7 +225,7 @@ class Flusher:
 
     def complete_soon(self, end_offset: int) -> None:
         """Have what is pending for a record that ends at `end_offset` completed."""
-        if self.log.flushed_offset >= end_offset or self.log.is_poisoned:
+        if self._offsets.flushed_offset >= end_offset or self.log.is_poisoned:
             # The last sync of a store that is being closed may be over, and nobody else would do it.
             self.complete_pending()
         else:
