@@ -29,6 +29,8 @@ each segment that it has walked to the end is durable from then on (`on_durable`
 Source: CommitLog#recoverNormally, #recoverAbnormally; the differences are in docs/rocketmq_differences.md.
 """
 
+import re
+import struct
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -39,7 +41,13 @@ from mqstore.store.errors import CorruptRecord
 from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.progress import Progress
-from mqstore.store.record.record_format import BLANK_MIN_BYTES, RecordIllegal, check_record, decode_header
+from mqstore.store.record.record_format import (
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    RecordIllegal,
+    check_record,
+    decode_header,
+)
 from mqstore.store.state.checkpoint_format import Checkpoint
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store.threads.run_in_thread import run_in_thread
@@ -51,6 +59,18 @@ _STEP_BYTES = 64 << 20
 # In this many bytes there is a whole record, unless it is a rare giant.
 _LOOK_AHEAD_BYTES = 8 << 20
 _PAGE_BYTES = 4096
+# Bytes searched at first for the record that ends at a recovery point.
+_LOOK_BACK_BYTES = 64 << 10
+_TOTAL_SIZE = struct.Struct(">i")
+# The total size, which is less than 2**31, and either magic code.
+_RECORD_BEGINS = re.compile(
+    b"(?=[\x00-\x7f]...(?:%b|%b))"
+    % tuple(
+        re.escape(code.to_bytes(4, "big", signed=True))
+        for code in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
+    ),
+    re.DOTALL,
+)
 
 
 class RecoveryReport(NamedTuple):
@@ -86,29 +106,38 @@ def find_start(
 
 
 def _is_boundary(log: CommitLog, offset: int) -> bool:
-    """Whether a record begins at `offset`, or all records end there.
+    """Whether a whole record begins or ends at `offset`, or a segment does.
 
-    A whole record, a BLANK or zeros show it at once. A record that a power cut has torn does not; then the
-    records from the segment's start must end exactly there.
+    Zeros prove nothing there: a body may hold them, and they follow the end of the log. In a directory that
+    was put together from two copies the point may be that of another log.
     """
     segment = log.files.file_for(offset)
     if segment is None:
         return offset == log.files.end_offset and offset > 0
     position = offset - segment.start_offset
-    if _is_zero(segment, position):
-        return True
-    # Imported here: it takes a third of a second to load, and a store that was closed does not need it.
-    from mqstore.store.record import record_kernels
+    return position == 0 or _is_record(segment, position) or _ends_record(segment, position)
 
-    stop = min(position + BLANK_MIN_BYTES, segment.size_bytes)
-    stopped = record_kernels.scan(segment.array, position, stop, segment.start_offset)
-    if stopped[3] == record_kernels.BLANK_FOUND:
-        return True
+
+def _is_record(segment: MappedFile, position: int) -> bool:
     try:
-        check_record(segment.view[position:], offset)
+        check_record(segment.view[position:], segment.start_offset + position)
     except RecordIllegal:
-        return bool(record_kernels.scan(segment.array, 0, position, segment.start_offset)[0] == position)
+        return False
     return True
+
+
+def _ends_record(segment: MappedFile, position: int) -> bool:
+    """Whether a whole record ends at `position`. It looks backwards, and further if it finds none."""
+    low, step = position, _LOOK_BACK_BYTES
+    while low > 0:
+        high, low, step = low, max(0, low - step), min(step * 16, _STEP_BYTES)
+        piece = bytes(segment.view[low : high + 8])
+        for found in reversed(list(_RECORD_BEGINS.finditer(piece))):
+            begin = low + found.start()
+            (total_size,) = _TOTAL_SIZE.unpack_from(piece, found.start())
+            if begin + total_size == position and _is_record(segment, begin):
+                return True
+    return False
 
 
 def _is_zero(segment: MappedFile, position: int) -> bool:

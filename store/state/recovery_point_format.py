@@ -48,7 +48,10 @@ def encode_recovery_point(point: RecoveryPoint) -> bytes:
 
 
 def decode_recovery_point(data: bytes) -> RecoveryPoint | int | None:
-    """The point; or the version, as a number, if it is one we do not know; None for anything damaged."""
+    """The point; the version, as a number, if it is one we do not know; None for anything else.
+
+    None also for offsets that contradict each other, whatever the CRC says.
+    """
     size_bytes = _CONTENT.size + CRC32C_BYTES
     if len(data) < size_bytes or not data.startswith(MAGIC):
         return None
@@ -56,4 +59,6 @@ def decode_recovery_point(data: bytes) -> RecoveryPoint | int | None:
     if content is None:
         return None
     _, version, log_offset, queues_offset = _CONTENT.unpack(content)
-    return RecoveryPoint(log_offset, queues_offset) if version == VERSION else int(version)
+    if version != VERSION:
+        return int(version)
+    return RecoveryPoint(log_offset, queues_offset) if 0 <= queues_offset <= log_offset else None

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from support.fuzz import campaign
-from support.fuzz.bases import make_bases
+from support.fuzz.bases import BASES, make_bases
 from support.fuzz.calls import Failures
+from support.fuzz.kept_log import KeptLog
 
 
 def kill_itself(case: Path) -> None:
@@ -96,3 +97,22 @@ def test_what_fails_only_behind_others_is_a_failure(bases: Path, monkeypatch: py
     (result,) = [result for result in campaign.run_group(bases, 1, range(3)) if result.failures]
     assert "only behind cases 0 to 1" in str(result)
     assert "two of them" in str(result)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_records_that_are_taken_away_are_missed(base: str, bases: Path) -> None:
+    """A byte of a record, or a segment at the end; not a byte behind the log, nor the oldest segment."""
+    store = bases / "bases" / base
+    kept = KeptLog(store)
+    assert kept.lost_in(store) == ""
+    segments = sorted((store / "commitlog").iterdir())
+    data = bytearray(segments[-1].read_bytes())
+    data[-1] ^= 1
+    segments[-1].write_bytes(data)
+    segments[0].unlink()
+    assert kept.lost_in(store) == ""
+    data[40] ^= 1
+    segments[-1].write_bytes(data)
+    assert "differs from byte 40 on" in kept.lost_in(store)
+    segments[-1].unlink()
+    assert "are left" in kept.lost_in(store)

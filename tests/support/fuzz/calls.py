@@ -3,7 +3,7 @@
 First all that only reads, on one copy, which must be the same afterwards; then, on a copy each, opening for
 writing, repair in place, repair into a new directory, rebuild. Every call may answer or refuse by an error
 with a name; anything else is a failure: another exception, an exit code that is not documented, Arrow columns
-that are no valid Arrow, control characters on a terminal.
+that are no valid Arrow, control characters on a terminal, whole records of the log that are gone.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from mqstore.repair.repair_copy import repair_into
 from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.verify.verification import verify
 from support.fuzz.bases import CONFIG, NOW_MS, opened
+from support.fuzz.kept_log import KeptLog
 from support.manual_clock import ManualClock
 
 __all__ = ["Failures", "run_calls"]
@@ -79,10 +80,13 @@ def run_calls(case: Path, failures: Failures, turn: int = 0) -> None:
     if _picture(store) != before:
         failures.add("reading", f"changed {sorted(_picture(store).items() ^ before.items())[:4]}")
     gc.collect()
+    kept = KeptLog(store)
     for name, work in _WRITING:
         copy = case / name
         _copy(store, copy)
         work(copy, failures)
+        if lost := kept.lost_in(copy):
+            failures.add(name, lost)
         gc.collect()
     left = {path.name for path in case.iterdir()} - {"store", "into", *(name for name, _ in _WRITING)}
     if left:

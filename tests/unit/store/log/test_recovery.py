@@ -552,8 +552,20 @@ def test_a_point_that_is_no_boundary_is_not_trusted(segments: Crashed) -> None:
     """Inside a record, behind all files, or before the first: then the checkpoint decides."""
     for offset in (1, segments.places[3].physical_offset + 1, 100 * SEGMENT_BYTES):
         assert start(segments, RecoveryPoint(offset, offset), Checkpoint(), after_crash=True) == 0
+    # The first body is zeros, and so is what follows the log's end.
+    for offset in (segments.places[0].physical_offset + 1_000, segments.end_offset + 8):
+        point = RecoveryPoint(segments.end_offset + 8, offset)
+        assert start(segments, point, Checkpoint(), after_crash=True) == 0
     segments.reopen().log.files.delete_first()
     assert start(segments, RecoveryPoint(0, 0), Checkpoint(), after_crash=True) == SEGMENT_BYTES
+
+
+def test_a_point_at_zeros_costs_no_record(segments: Crashed) -> None:
+    """It may be that of another log, in a directory restored from two copies: the whole log stays."""
+    for offset in (1_000, segments.places[1].end_offset - 9, segments.end_offset + 8):
+        crashed = segments.reopen()
+        begin = find_start(crashed.log, RecoveryPoint(offset, offset), Checkpoint(), after_crash=True)
+        assert recover(crashed.log, begin, None, read_only=False).end_offset == segments.end_offset
 
 
 def test_without_a_point_the_checkpoint_decides_after_a_crash(segments: Crashed) -> None:
