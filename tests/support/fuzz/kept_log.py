@@ -5,6 +5,7 @@ may delete the oldest segments. It reads with code of its own (tests/support/twi
 """
 
 import contextlib
+import itertools
 import stat
 import struct
 from pathlib import Path
@@ -37,15 +38,17 @@ class KeptLog:
     """The records at the beginning of the log in `store`; none where it is no log at all."""
 
     def __init__(self, store: Path) -> None:
-        # The bytes of each segment that are records and BLANKs, by the name of the file.
+        # Records and the BLANKs between them, by the name of the segment.
         self._segments: dict[str, bytes] = {}
         with contextlib.suppress(OSError, ValueError, struct.error, OverflowError):
             self._read(store / "commitlog")
 
     def _read(self, directory: Path) -> None:
         files = _Segments()
-        records, end = walk_log(files, directory)  # type: ignore[arg-type]
-        stop = next((record.physical_offset for record in records if not record.is_whole), end.offset)
+        records, _ = walk_log(files, directory)  # type: ignore[arg-type]
+        whole = list(itertools.takewhile(lambda record: record.is_whole, records))
+        # A BLANK behind the last of them may be overwritten.
+        stop = whole[-1].physical_offset + whole[-1].size if whole else 0
         for path in files.list(directory):
             if int(path.name) < stop and (not self._segments or int(path.name) == self._end()):
                 self._segments[path.name] = files.read(path)[: stop - int(path.name)]
