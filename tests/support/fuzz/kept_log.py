@@ -50,8 +50,10 @@ class KeptLog:
         # A BLANK behind the last of them may be overwritten.
         stop = whole[-1].physical_offset + whole[-1].size if whole else 0
         for path in files.list(directory):
-            if int(path.name) < stop and (not self._segments or int(path.name) == self._end()):
-                self._segments[path.name] = files.read(path)[: stop - int(path.name)]
+            start, data = int(path.name), files.read(path)
+            if not data or start >= stop or (self._segments and start != self._end()):
+                return
+            self._segments[path.name] = data[: stop - start]
 
     def _end(self) -> int:
         name, data = next(reversed(self._segments.items()))
