@@ -52,7 +52,8 @@ def main() -> int:
         if done % 1_000 == 0:
             print(f"{done:,} of {len(numbers):,} cases, {time.monotonic() - started:,.0f} s", flush=True)
 
-    campaign = run_cases(arguments.seed, numbers, workers=workers, on_result=show)
+    cases = [(arguments.seed, number) for number in numbers]
+    campaign = run_cases(cases, workers=workers, on_result=show)
     if arguments.case is not None:
         return 1 if campaign.failed else 0
     figures = {

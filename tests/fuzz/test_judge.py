@@ -77,7 +77,7 @@ def test_a_case_that_does_harm_is_named(
         monkeypatch.setattr(campaign, "_PROCESSOR_SECONDS", 0)
     if harm is wait_for_ever:
         monkeypatch.setattr(campaign, "_WAITING_SECONDS", 1)
-    results = campaign.run_group(bases, 1, range(4))
+    results = campaign.run_group(bases, [(1, number) for number in range(4)])
     assert [result.number for result in results if result.failures] == [2]
     assert failure in str(results[2])
     assert [result.calls for result in results if result.number != 2] == [1, 1, 1]
@@ -94,8 +94,12 @@ def test_what_fails_only_behind_others_is_a_failure(bases: Path, monkeypatch: py
             assert turns != [0, 1], "two of them"
 
     monkeypatch.setattr(campaign, "run_calls", run_calls)
-    (result,) = [result for result in campaign.run_group(bases, 1, range(3)) if result.failures]
-    assert "only behind cases 0 to 1" in str(result)
+    (result,) = [
+        result
+        for result in campaign.run_group(bases, [(1, number) for number in range(3)])
+        if result.failures
+    ]
+    assert "only behind cases 1/0, 1/1" in str(result)
     assert "two of them" in str(result)
 
 

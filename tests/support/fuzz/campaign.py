@@ -104,23 +104,22 @@ class Campaign:
 
 
 def run_cases(
-    seed: int,
-    numbers: Sequence[int],
+    cases: Sequence[tuple[int, int]],
     *,
     workers: int = 1,
     on_result: Callable[[CaseResult], None] | None = None,
 ) -> Campaign:
-    """Run these cases of a seed."""
+    """Run these cases: (seed, number)."""
     campaign = Campaign()
     with _workplace() as directory:
         make_bases(directory / "bases")
-        step = max(1, min(3 * _CASES_IN_A_PROCESS, len(numbers) // workers))
-        parts = [numbers[first : first + step] for first in range(0, len(numbers), step)]
+        step = max(1, min(3 * _CASES_IN_A_PROCESS, len(cases) // workers))
+        parts = [cases[first : first + step] for first in range(0, len(cases), step)]
         # Fresh interpreters: no thread of this one is there when they fork.
         with ProcessPoolExecutor(
             workers, get_context("spawn"), _warm_up, (directory, list(sys.path))
         ) as pool:
-            for results in pool.map(_run_part, [directory] * len(parts), [seed] * len(parts), parts):
+            for results in pool.map(_run_part, [directory] * len(parts), parts):
                 for result in results:
                     campaign.add(result)
                     if on_result is not None:
@@ -159,48 +158,47 @@ def _warm_up(directory: Path, paths: list[str]) -> None:
     gc.freeze()
 
 
-def _run_part(directory: Path, seed: int, numbers: Sequence[int]) -> list[CaseResult]:
+def _run_part(directory: Path, cases: Sequence[tuple[int, int]]) -> list[CaseResult]:
     groups = [
-        numbers[first : first + _CASES_IN_A_PROCESS] for first in range(0, len(numbers), _CASES_IN_A_PROCESS)
+        cases[first : first + _CASES_IN_A_PROCESS] for first in range(0, len(cases), _CASES_IN_A_PROCESS)
     ]
-    return [result for group in groups for result in run_group(directory, seed, group)]
+    return [result for group in groups for result in run_group(directory, group)]
 
 
-def run_group(directory: Path, seed: int, numbers: Sequence[int]) -> list[CaseResult]:
+def run_group(directory: Path, cases: Sequence[tuple[int, int]]) -> list[CaseResult]:
     """All cases in one process; each in its own, if anything is wrong."""
-    together = _run_process(directory, seed, numbers)
+    together = _run_process(directory, cases)
     found = [failure for result in together for failure in result.failures]
-    if not found or len(numbers) == 1:
+    if not found or len(cases) == 1:
         return together
-    alone = [_run_process(directory, seed, [number])[0] for number in numbers]
+    alone = [_run_process(directory, [case])[0] for case in cases]
     if not any(result.failures for result in alone):
-        alone[-1].failures += [f"not alone, only behind cases {numbers[0]} to {numbers[-2]}:", *found]
+        others = ", ".join(f"{seed}/{number}" for seed, number in cases[:-1])
+        alone[-1].failures += [f"not alone, only behind cases {others}:", *found]
     return alone
 
 
-def _run_process(directory: Path, seed: int, numbers: Sequence[int]) -> list[CaseResult]:
-    """The cases of these numbers, in one process."""
-    cases = [directory / f"case-{os.getpid()}-{number}" for number in numbers]
+def _run_process(directory: Path, cases: Sequence[tuple[int, int]]) -> list[CaseResult]:
+    """These cases, in one process."""
+    places = [directory / f"case-{os.getpid()}-{at}" for at in range(len(cases))]
     try:
-        results = [
-            _prepare(directory, seed, number, case) for number, case in zip(numbers, cases, strict=True)
-        ]
-        _judge(results, cases, directory)
+        results = [_prepare(directory, *case, place) for case, place in zip(cases, places, strict=True)]
+        _judge(results, places, directory)
         return results
     finally:
-        for case in cases:
-            shutil.rmtree(case, ignore_errors=True)
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)
 
 
-def _prepare(directory: Path, seed: int, number: int, case: Path) -> CaseResult:
+def _prepare(directory: Path, seed: int, number: int, place: Path) -> CaseResult:
     """Make the hostile store of a case."""
     chance = random.Random(f"{seed}/{number}")
     base = chance.choice(BASES)
-    shutil.copytree(directory / "bases" / base, case / "store")
-    return CaseResult(number, base, make_hostile(case / "store", chance), [])
+    shutil.copytree(directory / "bases" / base, place / "store")
+    return CaseResult(number, base, make_hostile(place / "store", chance), [])
 
 
-def _judge(results: list[CaseResult], cases: list[Path], directory: Path) -> None:
+def _judge(results: list[CaseResult], places: list[Path], directory: Path) -> None:
     told_path, trace_path, notes = (
         directory / f"{name}-{os.getpid()}" for name in ("told", "trace", "notes")
     )
@@ -208,8 +206,8 @@ def _judge(results: list[CaseResult], cases: list[Path], directory: Path) -> Non
         path.unlink(missing_ok=True)
     child = os.fork()
     if child == 0:
-        _be_cases(cases, results, told_path, trace_path, notes)
-    status, usage = _await(child, _WAITING_SECONDS * len(cases))
+        _be_cases(places, results, told_path, trace_path, notes)
+    status, usage = _await(child, _WAITING_SECONDS * len(places))
     # A fork has not all pages of its parent, so it has said itself with how many it began.
     before_bytes = int(notes.read_text()[_NOTE_LENGTH:])
     resident_bytes = max(0, usage.ru_maxrss * 1024 - before_bytes)
@@ -227,9 +225,9 @@ def _judge(results: list[CaseResult], cases: list[Path], directory: Path) -> Non
         results[-1].failures.append(f"{where}: ended by {signal.Signals(os.WTERMSIG(status)).name}\n{trace}")
     if resident_bytes > _MEMORY_BYTES:
         results[-1].failures.append(f"{resident_bytes >> 20} MiB more resident than before")
-    for result, case in zip(results, cases, strict=True):
+    for result, place in zip(results, places, strict=True):
         used = sum(
-            os.lstat(f"{folder}/{name}").st_blocks for folder, _, names in os.walk(case) for name in names
+            os.lstat(f"{folder}/{name}").st_blocks for folder, _, names in os.walk(place) for name in names
         )
         if used * 512 > _DISK_BYTES:
             result.failures.append(f"{used * 512 >> 20} MiB of disk taken")
@@ -250,7 +248,7 @@ def _await(child: int, waiting_seconds: int) -> tuple[int, resource.struct_rusag
 
 
 def _be_cases(
-    cases: list[Path], results: list[CaseResult], told_path: Path, trace_path: Path, notes: Path
+    places: list[Path], results: list[CaseResult], told_path: Path, trace_path: Path, notes: Path
 ) -> None:
     """The process of some cases; it does not return."""
     code = 1
@@ -271,13 +269,13 @@ def _be_cases(
         resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + _MEMORY_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        for result, case in zip(results, cases, strict=True):
+        for result, place in zip(results, places, strict=True):
             begin = time.monotonic()
             used = resource.getrusage(resource.RUSAGE_SELF)
             soft = int(used.ru_utime + used.ru_stime) + _PROCESSOR_SECONDS + 1
             resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
             failures = Failures(tell)
-            run_calls(case, failures, result.number)
+            run_calls(place, failures, result.number)
             told.append(
                 _Told(failures.found, failures.calls, failures.refusals, round(time.monotonic() - begin, 3))
             )
