@@ -28,7 +28,7 @@ from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.queue_ends import QueueEnds
 from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest
 from mqstore.store.config import StoreConfig
-from mqstore.store.files.file_names import row_entries
+from mqstore.store.files.file_names import is_text, row_entries
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.foreign_error import is_foreign
@@ -113,7 +113,7 @@ class ConsumeQueueStore:
         """
         self._commit_log_min_offset = commit_log_min_offset
         with self._guard:
-            for topic in filter(_is_text, self._directories(self.directory)):
+            for topic in filter(is_text, self._directories(self.directory)):
                 for queue_id in self._directories(self.directory / topic):
                     if queue_id.isascii() and queue_id.isdigit():
                         self._unloaded.add((topic, int(queue_id)))
@@ -411,11 +411,6 @@ def is_queue_name(topic: str, queue_id: int) -> bool:
     """Whether there can be a directory for a queue of this name."""
     is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
     return is_name and queue_id >= 0 and len(topic.encode()) <= _MAX_NAME_BYTES
-
-
-def _is_text(name: str) -> bool:
-    """Whether a directory has a name in UTF-8, as each topic has: other bytes come as lone surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _is_entry(

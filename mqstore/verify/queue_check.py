@@ -22,6 +22,7 @@ from mqstore.index.queue.consume_queue_format import END_OF_QUEUE, ENTRY, ENTRY_
 from mqstore.index.queue.consume_queue_store import is_queue_name
 from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.raw_queue import QueueEntries
+from mqstore.store.files.file_names import is_text
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.finding import Finding
 from mqstore.verify.log_outline import LogScan
@@ -225,7 +226,9 @@ class QueueCheck:
 
     def _directories(self) -> Iterator[tuple[str, int]]:
         for topic in self._file_system.list(self._directory):
-            for queue in self._file_system.list(self._directory / topic.name) if topic.is_directory else ():
+            if not (topic.is_directory and is_text(topic.name)):
+                continue
+            for queue in self._file_system.list(self._directory / topic.name):
                 if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
                     yield topic.name, int(queue.name)
 

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from mqstore.store.files.file_system import FileEntry, FileSystem
 
-__all__ = ["created_file_count", "file_name", "is_file_name", "place_in_row", "row_entries", "row_file_bytes"]
+__all__ = [
+    "created_file_count",
+    "file_name",
+    "is_file_name",
+    "is_text",
+    "place_in_row",
+    "row_entries",
+    "row_file_bytes",
+]
 
 # Below 8 * 10**18: so the end of each file is a signed 64-bit number, too.
 _NAME = re.compile(r"0[0-7][0-9]{18}")
@@ -29,6 +37,11 @@ def file_name(start_offset: int) -> str:
 def is_file_name(name: str) -> bool:
     """Whether a file of this name may be one of a row."""
     return _NAME.fullmatch(name) is not None
+
+
+def is_text(name: str) -> bool:
+    """Whether a name is UTF-8, as that of each topic's directory is: other bytes come as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def place_in_row(directory: Path, offset: int, file_size_bytes: int) -> tuple[Path, int]:

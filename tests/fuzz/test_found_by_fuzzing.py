@@ -27,6 +27,7 @@ from support.command_line import run
 from support.fuzz.bases import CONFIG, make_bases, opened
 from support.fuzz.calls import Failures, run_calls
 from support.fuzz.record_changes import with_right_crcs
+from support.stores.small_store import messages_of
 
 QUEUE_OFFSET_AT, BODY_LENGTH_AT = 20, 84
 
@@ -127,6 +128,20 @@ def test_a_record_whose_lengths_do_not_add_up(store: Path, command: str) -> None
     result = run(command, store, "a", "--count", 100)
     assert result.exit_code == 4
     assert "mqstore verify" in result.stderr
+    nothing_fails(store)
+
+
+def test_a_queue_whose_name_is_no_utf_8_lost_no_message(store: Path) -> None:
+    """No topic has such a name: a repair of the log has nothing to put in its place."""
+    segment = first_segment(store)
+    data = bytearray(segment.read_bytes())
+    # The body of a record in the queue that gets the name.
+    with opened(store, read_only=True) as reader:
+        place = messages_of(reader, "a", 0)[3].physical_offset
+    data[place + BODY_LENGTH_AT + 4 : place + BODY_LENGTH_AT + 8] = b"harm"
+    segment.write_bytes(data)
+    queues = os.fsencode(store / "consumequeue")
+    Path(os.fsdecode(queues + b"/a")).rename(os.fsdecode(queues + b"/\xed\xa0\x80"))
     nothing_fails(store)
 
 

@@ -1,5 +1,6 @@
 """Names of the files of a row: which ones are such names, and what a listing says about the row."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from mqstore.store.files.file_names import (
     created_file_count,
     file_name,
     is_file_name,
+    is_text,
     place_in_row,
     row_entries,
     row_file_bytes,
@@ -102,3 +104,9 @@ def test_the_length_of_most_files_is_the_length_of_the_row(
 ) -> None:
     """At a tie the longer one: a file may be cut, but does not grow. Empty files do not count."""
     assert row_file_bytes(listed(*sizes)) == file_bytes
+
+
+def test_a_name_in_other_bytes_than_utf_8_is_no_text() -> None:
+    """As the system gives it to Python."""
+    assert is_text("grün%RETRY%")
+    assert not is_text(os.fsdecode(b"a\xed\xa0\x80"))
