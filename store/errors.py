@@ -105,10 +105,20 @@ __all__ = [
 
 
 class StoreError(Exception):
-    """Root of all errors that mqstore raises on purpose."""
+    """Root of all errors that mqstore raises on purpose. Its text is one printable line."""
 
     put_message_status: ClassVar[PutMessageStatus] = PutMessageStatus.UNKNOWN_ERROR
     response_code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if text.isprintable():
+            return text
+        # The name of a file, for instance, may hold any character.
+        return "".join(
+            character if character.isprintable() else character.encode("unicode_escape").decode()
+            for character in text
+        )
 
 
 class MessageIllegal(StoreError, ValueError):
