@@ -44,7 +44,7 @@ class Seam:
 SEAMS = (
     Seam(
         ("mmap",),
-        ("store/files/os_file_system.py",),
+        ("store/files/os_file_system.py", "store/untouched_memory.py"),
         "map files with FileSystem.map (store/files/file_system.py)",
     ),
     Seam(
