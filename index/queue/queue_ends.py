@@ -12,6 +12,7 @@ Durability: none. Rebuilt from the files by ConsumeQueue.load when the store is 
 """
 
 import functools
+import mmap
 from types import ModuleType
 
 import numpy as np
@@ -19,7 +20,6 @@ import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.queue_end_row import COLUMNS, FLUSHED_OFFSET, MAX_OFFSET, QUEUE_ID
-from mqstore.store.untouched_memory import untouched_zeros
 
 __all__ = ["CAPACITY", "QueueEnds"]
 
@@ -35,12 +35,21 @@ def _kernels() -> ModuleType:
     return entry_kernels
 
 
+def _untouched_zeros(length: int) -> npt.NDArray[np.int64]:
+    """int64[length] of zeros, in pages of their own, which take no memory until they are written.
+
+    np.zeros promises this only at first. Once memory has been freed, malloc may reuse it, and has to clear it.
+    """
+    memory = mmap.mmap(-1, length * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(memory, np.int64)
+
+
 class QueueEnds:
     """The rows of the queues of one store."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         # int64[capacity, COLUMNS].
-        self.rows: npt.NDArray[np.int64] = untouched_zeros(capacity * COLUMNS).reshape(-1, COLUMNS)
+        self.rows: npt.NDArray[np.int64] = _untouched_zeros(capacity * COLUMNS).reshape(-1, COLUMNS)
         # A hash table of rows by name, -1 where a slot is free. A power of two, half empty at least.
         self.slots: npt.NDArray[np.int32] = np.full(64, -1, np.int32)
         # The topics of all rows, UTF-8.

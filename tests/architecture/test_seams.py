@@ -44,7 +44,7 @@ class Seam:
 SEAMS = (
     Seam(
         ("mmap",),
-        ("store/files/os_file_system.py", "store/untouched_memory.py"),
+        ("store/files/os_file_system.py", "index/queue/queue_ends.py"),
         "map files with FileSystem.map (store/files/file_system.py)",
     ),
     Seam(

@@ -8,6 +8,7 @@ plain twin.
 
 import itertools
 import linecache
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from mqstore.index.queue.consume_queue import ConsumeQueue, QueueOffsetConflict
 from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.index.queue.queue_end_row import ADDRESS, COLUMNS, MAX_OFFSET, MAX_PHYSICAL_OFFSET
-from mqstore.index.queue.queue_ends import QueueEnds
+from mqstore.index.queue.queue_ends import CAPACITY, QueueEnds
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFileSettings
@@ -454,3 +455,17 @@ def test_a_conflict_is_found_and_the_other_queues_go_on(file_system: FileSystem,
     with pytest.raises(QueueOffsetConflict):
         queues.store.absorb(LogChunk(len(data), np.frombuffer(bad, np.uint8), 2**40))
     assert [queues.store.next_queue_offset(*queue) for queue in QUEUES[:2]] == [1, 2]
+
+
+def test_a_table_takes_no_memory_until_it_is_used() -> None:
+    """Not even after as much was freed, of which malloc would use some again."""
+
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    for _ in range(3):
+        np.ones(CAPACITY * COLUMNS, np.int64)
+    before = resident_bytes()
+    tables = [QueueEnds() for _ in range(8)]
+    assert resident_bytes() - before < CAPACITY * COLUMNS * 8
+    assert not any(table.rows[-1].any() for table in tables)
