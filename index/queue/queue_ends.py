@@ -38,7 +38,7 @@ def _kernels() -> ModuleType:
 def _untouched_zeros(length: int) -> npt.NDArray[np.int64]:
     """int64[length] of zeros, in pages of their own, which take no memory until they are written.
 
-    np.zeros promises this only at first. Once memory has been freed, malloc may reuse it, and has to clear it.
+    np.zeros promises this only at first. Once memory was freed, malloc may reuse it, and has to clear it.
     """
     memory = mmap.mmap(-1, length * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return np.frombuffer(memory, np.int64)
