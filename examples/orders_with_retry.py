@@ -1,8 +1,9 @@
-"""Orders that are charged, and one whose card fails: retried twice, then a dead letter.
+"""Three orders are charged. The card of one fails: the order is retried twice, then it is a dead letter.
 
     python examples/orders_with_retry.py
 
-A store in a temporary directory, a consumer in a thread, delays of one second instead of RocketMQ's ten.
+The store lies in a temporary directory, and the consumer runs in a thread of its own. Each retry waits one
+second; with RocketMQ's delay levels it would be 10 and 30 seconds.
 """
 
 import tempfile
@@ -17,7 +18,7 @@ dead = threading.Event()
 
 
 def charge(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
-    """The listener: one order a call. Raising would count as a failure, too, and be logged."""
+    """The listener: called with one order at a time. An exception counts as a failure, too, and is logged."""
     (order,) = messages
     print(f"{order.keys[0]}: attempt {order.reconsume_times + 1}: {order.body.decode()}")
     is_amount = order.body.replace(b".", b"").isdigit()
@@ -25,7 +26,7 @@ def charge(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> Cons
 
 
 def main() -> None:
-    # Retry r waits in level 3 + r of this table.
+    # The first retry waits in level 3 of this table, the second in level 4.
     config = StoreConfig(message_delay_level="1s 1s 1s 1s 1s")
     with tempfile.TemporaryDirectory() as directory, MessageStore.open(directory, config) as store:
         store.add_arrival_listener(lambda arrival: arrival.topic == "%DLQ%billing" and dead.set())

@@ -1,8 +1,8 @@
-"""One process writes, another reads the same directory beside it.
+"""One process writes, and at the same time another one reads the same directory.
 
     python examples/tail_from_another_process.py
 
-The reader opens with read_only=True: it takes no lock, changes nothing, and waits for what comes.
+The reader opens the store with read_only=True: it takes no lock, changes nothing, and waits for new messages.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
-"""Where did the queue stand at a time? And everything that was stored since then.
+"""Finds the offset of a queue at a given time, and reads the messages that were stored since then.
 
-python examples/time_lookup.py
+usage: python examples/time_lookup.py
 """
 
 import tempfile
