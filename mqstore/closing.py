@@ -101,10 +101,10 @@ class Closing:
         return True
 
     def release(self) -> None:
-        """Write nothing more, and give files and lock back: all that a store that is only dropped needs."""
+        """Release files and lock, and write nothing more. Enough for a store that is not to be saved."""
         parts = self._parts
         if not parts.read_only:
-            # Whichever way led here: nothing may be put any more once the lock is gone.
+            # In every case: after the lock is released, nothing may be put.
             parts.commit_log.refuse(self._error)
         for mapped_file in parts.commit_log.files.files:
             mapped_file.release_descriptor()

@@ -658,7 +658,7 @@ class MessageStore:
         log = self._parts.commit_log
         for part in (*vars(log).values(), *vars(self._parts).values(), *vars(self).values()):
             is_ours = type(part).__module__.startswith("mqstore.")
-            # The lock has seen to itself; the file system and the clock may be the caller's.
+            # The lock handles the fork itself; the file system and the clock may be the caller's.
             is_left = part in not_ours or isinstance(part, _HARMLESS)
             if is_ours and not is_left:
                 disarm(part, self._ending)

@@ -89,7 +89,7 @@ class OpeningContext:
         config = self.config
         if not config.key_index_enable or config.key_index == "lmdb":
             return False
-        # Beside lmdb they are there for a broker: a reader does not need them, and no broker opens a memory.
+        # Beside lmdb they are for brokers only: a reader does not need them, nor does a store in memory.
         is_for_broker = not self.read_only and isinstance(self.file_system, OsFileSystem)
         return config.key_index == "index_file" or is_for_broker
 

@@ -1,4 +1,4 @@
 """Bytes on disk: files, records, messages, the commit log and the small state files.
 
-The words that all layers use lie here beside the rooms: errors, status, clock, config.
+This folder itself has the modules that all layers use: errors, status, clock, config and a few more.
 """

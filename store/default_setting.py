@@ -1,4 +1,4 @@
-"""A default that was not given on purpose, of a StoreConfig field for which a directory may hold its own.
+"""Default values of StoreConfig that can be told from the same value given by a caller.
 
 `MessageStore.open(path)` also opens a store that was written with segments of 1 MiB: if no segment size is
 given, the directory's holds. A plain default would look like the same value given on purpose, so these

@@ -1,6 +1,6 @@
 """Outcomes and response codes, under the names that RocketMQ gives them.
 
-Only names and numbers live here; who returns which is said where it is returned.
+This module has only names and numbers; each function that returns one says when.
 The numbers of `ResponseCode` are on the wire of every RocketMQ client and are never renumbered.
 Source: PutMessageStatus, GetMessageStatus, ResponseCode and RemotingSysResponseCode of Apache RocketMQ.
 """

@@ -5,9 +5,9 @@ a file is filled, its slots are in memory; the kernel inserts into that copy, an
 that is then copied into the mapping. `write_back` writes the slots that changed, and the header. Until then
 the file on disk is the hash table as it was, with unused entries behind it.
 
-It does not choose keys, names or moments (index_file_key_index.py). Room on the disk is reserved in windows
-for entries, and for slots where some are written back, so a few keys do not take 20 MB. A full disk is
-StoreFull before a mapped page is written.
+It does not decide about keys, file names, or when to write back (index_file_key_index.py). Room on the disk
+is reserved in windows for entries, and for slots where some are written back, so a few keys do not take
+20 MB. A full disk is StoreFull before a mapped page is written.
 Threads: one writer, which its owner chooses. A reader may walk from an entry number that the writer gave it
 (`first_entry`) without a lock: entries do not change.
 Durability: of what was written back before `sync` returned. Rebuilt from the commit log by
@@ -50,7 +50,7 @@ _RESERVE_WINDOW_BYTES: Final = 1 << 20
 _GROUP_BYTES: Final = SLOT_BYTES << GROUP_SHIFT
 # Once one group of slots in this many was written, room for all of them is reserved at once.
 _SCATTERED_GROUPS: Final = 16
-# The field is clamped: this many seconds may mean more, and 0 may mean less.
+# The field is clamped to 0 and to this: the true difference may be less than 0, or more than this.
 _GREATEST_DIFFERENCE_S: Final = 2**31 - 1
 
 

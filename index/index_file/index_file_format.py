@@ -23,9 +23,9 @@
 
 Big-endian. Files are `index/yyyyMMddHHmmssSSS` (local time of creation), 420,000,040 bytes by default;
 the numbers of slots and entries are a broker's settings (`max_hash_slot_num`, `max_index_num`) and not in
-the file. Only hashes are kept, so an entry says "perhaps this key".
-page: docs/format/index_file.md. Written and read by index_file.py; the row of files is
-index_file_key_index.py.
+the file. An entry has only the hash of its key, so its record must be compared with the key.
+page: docs/format/index_file.md. Written and read by index_file.py; the list of files is
+index_file_list.py.
 
 The file is derived from the commit log, so it has no checksum. Pure functions; no I/O, no clock.
 """

@@ -43,8 +43,9 @@ _WALK_BYTES: Final = 4 << 20
 class Reached(NamedTuple):
     """How far the entries go.
 
-    All keys of records below `offset` are in, and so many of the record at it. anchor_offset,
-    anchor_store_timestamp: the last record below `offset`, which identifies the log; -1: unknown.
+    All keys of records below `offset` are in, and the first `rows_done` keys of the record at it.
+    anchor_offset, anchor_store_timestamp: of the last record below `offset`, which identifies the log; -1:
+    unknown.
     """
 
     offset: int
@@ -118,7 +119,7 @@ class IndexRecovery:
         return message is not None and message.store_timestamp == store_timestamp
 
     def _ends_in_this_log(self) -> bool:
-        """Whether the last entry is a key of its record, of its second, or the log cannot tell."""
+        """Whether hash and time of the last entry match its record; True if the log cannot tell."""
         last, log = self._row.last, self._commit_log
         if last is None or last.header.end_physical_offset < log.min_offset:
             return True
@@ -185,7 +186,7 @@ class IndexRecovery:
         return Reached(end_offset, self._count_rows_done(end_offset))
 
     def _count_rows_done(self, physical_offset: int) -> int:
-        """How many of a record's keys, from its first one, are the last entries."""
+        """How many of the first keys of a record have an entry: the last entries are compared with them."""
         wanted = self._codes_wanted(physical_offset, with_tags=self._with_tags)
         stored = self._codes_stored(physical_offset)
         counts = range(min(len(wanted), len(stored)), 0, -1)

@@ -1,9 +1,9 @@
 """The key index on disk: which messages have a key. LMDB, at `<root>/mqstore/keys/`; a broker ignores it.
 
 Keys of new records gather in memory (key_buffer.py) and are stored as sorted runs (sorted_run.py), each one
-LMDB value: a whole batch in one transaction, together with how far the index reaches. (One LMDB pair for
-each key was measured: inserting random hashes rewrites nearly a page for each, 18 times slower at four
-million keys and falling, and the GIL changes hands at each.) Bytes: key_index_format.py.
+LMDB value: a whole batch in one transaction, together with how far the index reaches. (With one LMDB pair for
+each key, each random hash rewrites nearly a whole page and releases the GIL once: measured 18 times slower at
+four million keys, and slower still with more.) Bytes: key_index_format.py.
 
 Rebuilt from the commit log: delete the folder, and the next open begins at the first record. Entries carry no
 checksum: every answer is compared with its record.

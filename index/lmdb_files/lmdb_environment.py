@@ -5,7 +5,7 @@ syncs at each commit. It writes with pwrite and not through the map (`writemap=F
 is written in full before it is mapped, so a full disk is StoreFull and never a SIGBUS. Where the file system
 keeps no reserved room, that is not enough, and LMDB runs without its lock file. Then `_gate` keeps the
 readers of this process away during a commit. LMDB cannot see a reader in another process: it may read a torn
-page if two commits pass meanwhile. That costs hits, and never adds one.
+page if there are two commits during its read. Then it may miss hits, but it never returns a wrong one.
 
 LMDB changes the size of its map only while no transaction is open, so reads go one at a time; they are short.
 The map grows by itself: a write that does not fit is aborted, the map doubled, and the write repeated.
@@ -112,7 +112,7 @@ class LmdbEnvironment:
                 if not read_only:
                     raise
                 # A reader that may not write here cannot register itself with the writer. On a read-only
-                # medium there is no writer; elsewhere a torn read costs hits, and never adds one.
+                # medium there is no writer; elsewhere a torn read may miss hits, but adds none.
                 environment = open_here(lock=False)
             if not read_only:
                 # Slots of readers that were killed would keep old pages from being used again.
@@ -214,7 +214,7 @@ class LmdbEnvironment:
                         self._forget_kept()
                         self._environment.set_mapsize(2 * self._environment.info()["map_size"])
                 except lmdb.Error as error:
-                    # If the disk is full at LMDB's first page, the environment does nothing more.
+                    # If the disk was full when LMDB wrote its first page, this environment is unusable.
                     if self._is_full(error):
                         self._open_again()
                     raise

@@ -49,7 +49,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 def find_damage(file_system: FileSystem, path: Path) -> str | None:
-    """What is wrong with LMDB's data file; None when LMDB may open it, as one that is empty or not there."""
+    """What is wrong with LMDB's data file; None if LMDB may open it. An empty or missing file is right."""
     damage = None
     for _ in range(_ATTEMPTS):
         before = _metas_bytes(file_system, path)

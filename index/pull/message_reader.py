@@ -34,7 +34,7 @@ __all__ = ["GetMessageResult", "MessageReader"]
 class GetMessageResult(msgspec.Struct, frozen=True):
     """What a pull found. `next_begin_offset` is what to ask for next, whatever the status.
 
-    min_offset, max_offset: of the queue. messages: in queue order; they lend views of the log.
+    min_offset, max_offset: of the queue. messages: in queue order; they are views of the log.
     buffer_total_size: bytes of their records together.
     """
 
@@ -116,7 +116,7 @@ class MessageReader:
 
 
 def _gone(queue: ConsumeQueue, offset: int, max_offset: int) -> GetMessageResult:
-    """Retention took the entry at `offset` meanwhile: with some entries of its file, or the whole file."""
+    """The answer if retention deleted the entry at `offset` during the pull, alone or with its whole file."""
     min_offset = queue.min_offset
     if offset < min_offset:
         return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset, [])

@@ -43,7 +43,7 @@ from mqstore.store.record.record_format import FIXED_BYTES
 
 __all__ = ["ConsumeQueue", "PendingEntries", "QueueOffsetConflict", "greatest_queue_offset"]
 
-# How many of the newest files a crash may have left incomplete; RocketMQ reads as many again.
+# How many of the newest files a crash may have left incomplete; RocketMQ's recovery reads this many, too.
 _SUSPECT_FILES = 3
 # Blank entries that are written at once: a hole in the numbering may be long.
 _BLANKS_AT_ONCE = 1 << 16
@@ -66,7 +66,7 @@ def greatest_queue_offset(next_offset: int, end_offset: int, physical_offset: in
 
 
 class QueueOffsetConflict(StoreError):
-    """The log's next message of a queue has another number than the queue's next: rebuild the queues."""
+    """The log's next message of a queue has not the queue offset that is expected: rebuild the queues."""
 
     def __init__(self, path: Path, expected: int, found: int, physical_offset: int) -> None:
         super().__init__(

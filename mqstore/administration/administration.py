@@ -17,9 +17,10 @@ that it can be done again:
     4  queues gone             the next opening deletes what is left of them (queue_leftovers.py)
     5  offsets gone            those that were committed meanwhile
 
-3 and 4 come between two appends, so no message gets a queue offset of before. Threads: any; one at a time.
-Durability: what is done is durable when a method returns. Source: AdminBrokerProcessor of Apache RocketMQ,
-ConsumerOffsetManager, DefaultMessageStore#deleteTopics, #cleanUnusedTopic, #cleanExpiredConsumerQueue.
+3 and 4 are done between two appends, so no message continues the queue offsets of the deleted queues.
+Threads: any; one at a time. Durability: what is done is durable when a method returns. Source:
+AdminBrokerProcessor of Apache RocketMQ, ConsumerOffsetManager, DefaultMessageStore#deleteTopics,
+#cleanUnusedTopic, #cleanExpiredConsumerQueue.
 """
 
 import threading

@@ -135,7 +135,7 @@ class PutPath:
             if queue_nums is None or not 0 <= message.queue_id < queue_nums:
                 return self._prepare_slowly(message, creates_topic=creates_topic)
             properties = message.properties
-            # One by one: a set takes four times as long to find nothing in two properties.
+            # One by one: for two properties, a set intersection that is empty takes four times as long.
             if message.delay_level or (
                 properties is not NO_PROPERTIES
                 and (

@@ -78,7 +78,7 @@ def plan_fills(
     """
     by_range: dict[int, list[LostMessage]] = {damage.start_offset: [] for damage in scan.damages}
     left_out = []
-    # Those with a known place first: so is the room that they need.
+    # Messages with a known place come first, since the room that they need is known.
     for message in sorted(lost, key=lambda each: (each.physical_offset < 0, each.queue_offset)):
         damage = next((each for each in scan.damages if _takes(each, message, by_range, segment_bytes)), None)
         if damage is None:

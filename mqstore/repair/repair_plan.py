@@ -95,7 +95,7 @@ def recovery_point_after(plan: RepairPlan, durable_offset: int) -> RecoveryPoint
     scan = plan.report.scan
     end_offset = scan.end_offset
     if plan.fills and plan.fills[-1].damage.end_offset > end_offset:
-        # Recovery takes a BLANK that nothing follows for the end.
+        # For recovery, a BLANK that nothing follows is the end of the log.
         last = plan.fills[-1]
         end_offset = last.filler_offset if last.ends_segment else last.damage.end_offset
     log_offset = min(durable_offset, end_offset)

@@ -67,8 +67,8 @@ _SMALL_SAMPLE = 32
 class DirectoryConfig(NamedTuple):
     """config: the settings in force, all of them named.
 
-    delays: the tables of delays by which the entries that are there were made. max_message_size: the largest
-    that any of them was put with. deleted: the topics whose records have no entries any more.
+    delays: the tables of delays by which the existing entries were made. max_message_size: the largest limit
+    that applied when any of them was put. deleted: the topics whose records have no entries any more.
     """
 
     config: StoreConfig

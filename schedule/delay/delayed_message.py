@@ -1,4 +1,4 @@
-"""The delayed message: its two faces, waiting in SCHEDULE_TOPIC_XXXX and delivered to its own topic.
+"""The delayed message in its two forms: waiting in SCHEDULE_TOPIC_XXXX, and delivered to its own topic.
 
 `rewrite` addresses a message that asks for delay to the queue of its level; `restore` makes the message
 to deliver from the waiting record. The properties string of the delivered record is that of the waiting
@@ -117,10 +117,10 @@ def timer_not_enabled(name: str, value: str, row: int | None = None) -> TimerNot
 def restore(stored: StoredMessage) -> Message:
     """The message to put when `stored`, a record of SCHEDULE_TOPIC_XXXX, is due.
 
-    Body (lent, not copied), flag, sys flag, born time and host and reconsume times are those of the
+    Body (a view, not a copy), flag, sys flag, born time and host and reconsume times are those of the
     record; topic and queue are REAL_TOPIC and REAL_QID. All properties stay as they are, TAGS and KEYS
     among them. WAIT changes nothing here: in SYNC_FLUSH a delivered copy waits for the disk like any put.
-    Raises MessageIllegal when the record does not say where it belongs.
+    Raises MessageIllegal if the record has no valid REAL_TOPIC and REAL_QID.
     """
     properties = stored.properties
     return Message(

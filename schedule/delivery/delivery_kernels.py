@@ -4,9 +4,9 @@
 whatever the records in it claim. `target`, `starts`, `groups` and `group_places` are filled. All arrays are
 C-contiguous.
 
-It takes what is ordinary and stops before anything else, which delayed_message.py then deals with or refuses:
-a record that is not whole or not that of its entry, no home or a transaction's, texts that are not ASCII, and
-properties that would not come out of parsing as they are.
+It restores ordinary records and stops before any other, which delayed_message.py then restores or refuses: a
+record that is not whole or does not match its entry, that has no REAL_TOPIC or REAL_QID or belongs to a
+transaction, whose texts are not ASCII, or whose properties would change when they are parsed.
 
 Callers need not hold the GIL: the kernel releases it. Import this module inside the function that first needs
 it; compiled code is cached on disk. The plain twin is `restore` followed by store/message/message_encoder.py.

@@ -180,7 +180,7 @@ class LevelDelivery:
         return True
 
     def _restore_all(self, entries: Entries, first_offset: int) -> tuple[list[Message], Exception | None]:
-        """The messages to put, up to the first entry that is none or cannot be restored, and that error."""
+        """The messages to put, up to the first blank, half message or error; and that error, if any."""
         messages: list[Message] = []
         for index, (physical_offset, size, _) in enumerate(entries.tolist()):
             if size == BLANK_SIZE:

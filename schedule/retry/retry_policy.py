@@ -43,8 +43,8 @@ class RetryDecision(NamedTuple):
 def retry_or_dead_letter(reconsume_times: int, delay_level: int, max_reconsume_times: int) -> RetryDecision:
     """Decide about a message that has failed once more.
 
-    reconsume_times: as in the failing record, 0 at the first failure. delay_level: the consumer's wish;
-    0 leaves it to the rule, below 0 gives up at once. max_reconsume_times: retries before giving up, so a
+    reconsume_times: as in the failing record, 0 at the first failure. delay_level: as the consumer asks;
+    0 for the default rule, negative to give up at once. max_reconsume_times: retries before giving up, so a
     message is delivered at most that many times plus one. Levels above the table are cut when put.
 
     >>> retry_or_dead_letter(0, 0, 16)

@@ -3,7 +3,7 @@
 Each row becomes the record that `put_message` would have made of it. A row that cannot be stored is an error
 that names it, and then nothing is stored. It does not ask whether topics exist (mqstore/put/put_columns.py),
 nor rewrite delayed messages (schedule/delay/delayed_columns.py).
-Threads: any; an encoder keeps caches alone.
+Threads: any; the only state of an encoder is its caches.
 """
 
 from itertools import accumulate

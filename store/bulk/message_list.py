@@ -28,7 +28,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
-    """The columns; None when a message is mistyped or has what columns have not (hosts, sys flag, ...).
+    """The columns; None if a message is mistyped or uses what columns lack (hosts, sys flag, ...).
 
     Raises MessageIllegal, ValueError, TypeError, OverflowError instead of None where that is quicker.
     """
@@ -76,7 +76,7 @@ def columns_of_messages(messages: Sequence[Message]) -> MessageColumns | None:
 def _are_all(types: set[Any], values: Sequence[object]) -> bool:
     """Whether each value is of one of these types."""
     first = values[0]
-    # What equals a text can be of another type, but is no other text when it is packed.
+    # Values that equal the first may have another type, but msgspec packs them as the same text.
     return type(first) in types and (values.count(first) == len(values) or {*map(type, values)} <= types)
 
 

@@ -7,7 +7,7 @@ injector is a third one, and sees every write, sync, rename, reserve and delete 
 What a crash may take away, and hence what callers must not assume:
  - bytes written (`write`, `MappedRegion.write`, `.publish`) are durable only after the matching sync;
  - a created, renamed or deleted name is durable only after `sync_directory` of its folder;
- - `reserve` makes room: a later write into the reserved range does not fail for want of space, on file
+ - `reserve` makes room: a later write into the reserved range does not fail for lack of space, on file
    systems that keep it (`keeps_reserved_room`; store/files/room_promise.py). On others it may, as StoreFull.
 
 LMDB (its own files) and Spark's readers do not use the seam; their modules say why.

@@ -59,11 +59,11 @@ def _int_at(typing_context, address):  # type: ignore[no-untyped-def]
 def sync_files(functions, paths, flags, outcome):  # type: ignore[no-untyped-def]
     """Open, sync and close one file after the other.
 
-    functions: int64, addresses of C's open, of what syncs a descriptor, of close, and of what tells
-    where errno is. paths: int64, addresses of the paths, each ending in a zero byte. flags: for open.
-    outcome: int64[2], filled with how many are done with, and the errno of what ended it or 0. (An interrupt
-    would take what is returned.)
-    A file that is not there is done with. Nothing is touched after a failure.
+    functions: int64, addresses of C's open, of the function that syncs a descriptor, of close, and of the
+    one that returns the address of errno. paths: int64, addresses of the paths, each ending in a zero byte.
+    flags: for open. outcome: int64[2], filled with the number of files done, and the errno of the failure or
+    0. (It is not returned, because an interrupt would lose a returned value.)
+    A missing file counts as done. After a failure no further file is synced.
     """
     open_file, sync, close, errno_location = functions[0], functions[1], functions[2], functions[3]
     outcome[0] = outcome[1] = 0
@@ -85,11 +85,11 @@ def sync_files(functions, paths, flags, outcome):  # type: ignore[no-untyped-def
 def serve_syncs(functions, request, answer, stop, count, count_at, asked, ended):  # type: ignore[no-untyped-def]
     """Sync the descriptor of each request, one at a time, until told to stop.
 
-    functions: int64, addresses of C's read and write, of what syncs a descriptor, and of what tells where
-    errno is. request: int64[1], the number of the last request in the high 32 bits, its descriptor in the
-    low ones. answer: int64[1], the number of the request that ended last, and its errno or 0. Each is written
-    in one step, so nobody sees half of it. stop: int64[1], not 0 when this is to return. count: int64[1],
-    1 at first, at the address count_at: for the values of the eventfds.
+    functions: int64, addresses of C's read and write, of the function that syncs a descriptor, and of the
+    one that returns the address of errno. request: int64[1], the number of the last request in the high 32
+    bits, its descriptor in the low ones. answer: int64[1], the number of the request that ended last, and its
+    errno or 0. Each is written in one step, so no thread sees half of it. stop: int64[1], not 0 when this is
+    to return. count: int64[1], 1 at first, at the address count_at: for the values of the eventfds.
     asked: the eventfd that wakes this loop; one wake-up too many is harmless. ended: the one that is written
     after each answer. After a failure nothing is synced: each further request is answered with that errno.
     """

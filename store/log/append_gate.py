@@ -43,7 +43,7 @@ class AppendGate:
         """`step`, called under the lock. size_of: the bytes that it copies, where they are known.
 
         The returned function raises the error of the refusal, and StorePoisoned after an OSError of `step`.
-        It costs no call more than these lines in each step would; a context manager would cost several.
+        It is as fast as the same lines inside each step; a context manager would cost several calls.
         """
 
         def run(argument: Argument) -> Result:

@@ -1,7 +1,7 @@
 """The commit log: the one sequence of records that everything else is derived from.
 
-It is what others hold of the log: its parts append (log_appender.py), read (log_reader.py), refuse appends
-(append_gate.py) and say where it begins and ends (log_offsets.py). Files: mapped_file_queue.py.
+Other modules use the log through this class. Its parts append (log_appender.py), read (log_reader.py), refuse
+appends (append_gate.py) and know where it begins and ends (log_offsets.py). Files: mapped_file_queue.py.
 
 It does not sync (flusher.py), find its end after a crash (recovery.py), delete old segments (retention.py),
 or know that consume queues exist: whatever is derived from the log reads `chunk`s behind the writer.

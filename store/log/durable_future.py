@@ -24,8 +24,8 @@ Outcome = TypeVar("Outcome")
 # Above every offset: it makes every comparison with the flushed offset false.
 _NOT_LIGHT = 1 << 64
 _ORDINARY_FIELDS = vars(Future()).keys()
-# Held while a light future becomes an ordinary one. Only a finalizer can run other code under it, and may ask
-# a future: so it is re-entrant.
+# Held while a light future becomes an ordinary one. Re-entrant, because a finalizer may run under it and call
+# a method of another future.
 _becoming_ordinary = threading.RLock()
 # Other threads hold the lock of a future for microseconds, or until the system lets them run again.
 _LONG_S = 0.05
@@ -120,7 +120,7 @@ class DurableFuture(Future[Outcome]):
             elif failure is not None:
                 ordinary.set_exception(failure)
             else:
-                # Before it is ordinary: after an interrupt it may be added twice, but never not at all.
+                # Before it becomes ordinary: so an interrupt may add it twice, but cannot leave it out.
                 flusher.add_pending(self.complete)
             # In one step: no thread sees half an ordinary future.
             vars(self).update(vars(ordinary))

@@ -272,7 +272,7 @@ class LogAppender:
 
 
 def _end_of_records_within(starts: Sequence[int] | npt.NDArray[np.int64], first: int, room_bytes: int) -> int:
-    """The record behind the last of those from `first` on that fit into the end of a segment (I5)."""
+    """Index of the first record, from `first` on, that does not fit into the rest of a segment (I5)."""
     end = starts[first] + room_bytes - BLANK_MIN_BYTES
     if starts[-1] <= end:
         return len(starts) - 1

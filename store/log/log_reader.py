@@ -137,7 +137,7 @@ class LogReader:
 def _is_text_behind(view: memoryview, body_stop: int, stop: int) -> bool:
     """Whether exactly the topic and the properties of a V1 record fill the bytes from its body to its end.
 
-    So it is in nearly all records, and then they are whole. For others ask `StoredMessage.is_whole`.
+    True for nearly all records, which are then whole. For others call `StoredMessage.is_whole`.
     """
     if body_stop > stop - 3:
         return False

@@ -56,7 +56,7 @@ __all__ = ["RecoveryReport", "find_start", "recover"]
 
 # Bytes scanned between two calls of `on_progress`.
 _STEP_BYTES = 64 << 20
-# In this many bytes there is a whole record, unless it is a rare giant.
+# A piece of this size contains a whole record, unless records are much larger than usual.
 _LOOK_AHEAD_BYTES = 8 << 20
 _PAGE_BYTES = 4096
 # Bytes searched at first for the record that ends at a recovery point.

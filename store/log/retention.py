@@ -2,11 +2,11 @@
 
 Three shares of the disk, in percent (RocketMQ's CleanCommitLogService):
 
-    disk_max_used_space_ratio          above it, segments past file_reserved_time go at any hour
-    disk_space_clean_forcibly_ratio    above it, the oldest go regardless of age
+    disk_max_used_space_ratio          above it, segments past file_reserved_time are deleted at any hour
+    disk_space_clean_forcibly_ratio    above it, the oldest are deleted regardless of age
     disk_space_warning_level_ratio     above it, as before, and puts are refused until there is room
 
-Otherwise segments past file_reserved_time go in the hours of delete_when, or when an operator asks for it.
+Otherwise segments past file_reserved_time are deleted in the hours of delete_when, or when an operator asks.
 The newest segment is never deleted, nor one that holds a delayed message still to be delivered, not even when
 the disk is full. Age is the file's time of last modification, as in RocketMQ. Consume queues follow the log
 (index/queue/consume_queue_store.py).

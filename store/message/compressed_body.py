@@ -22,7 +22,7 @@ __all__ = ["MAX_BODY_BYTES", "compression_of", "decompress"]
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Default limit of the bytes that a body is decompressed to: 16 times RocketMQ's largest body."""
 
-# LZ4 makes fewer bytes than that out of one. Its library takes room for all that it may return.
+# One byte of LZ4 decompresses to fewer bytes than this. Its library allocates as much as it may return.
 _LZ4_RATIO: Final = 256
 
 
@@ -73,7 +73,7 @@ def decompress(
         raise BodyTooLarge(physical_offset, compression, len(stored_body), max_bytes)
     if not decompressor.eof:
         raise corrupt("they end too soon")
-    if decompressor.unused_data and compression != "ZLIB":  # behind zlib's end, RocketMQ looks at nothing
+    if decompressor.unused_data and compression != "ZLIB":  # RocketMQ ignores bytes behind zlib data
         raise corrupt("there are bytes behind their end")
     return body
 
@@ -97,5 +97,5 @@ def _zstd() -> _Made:
 
 
 _MAKERS: Final[dict[str, Callable[[], _Made]]] = {"LZ4": _lz4, "ZSTD": _zstd, "ZLIB": _zlib}
-# By number; 0 is of clients from before there were others.
+# By number; 0 comes from older clients, which compressed with zlib only.
 _NAMES: Final = {0: "ZLIB", 1: "LZ4", 2: "ZSTD", 3: "ZLIB"}

@@ -26,7 +26,7 @@ def is_inner_batch(sys_flag: int) -> bool:
 def single_messages(batch: StoredMessage) -> list[StoredMessage]:
     """The messages of an inner batch; the record itself when its body is no batch, as RocketMQ does it.
 
-    A body that cannot be decompressed is the caller's to find out about: it gets the record.
+    If the body cannot be decompressed, the record itself is returned; reading its body raises the error.
     """
     try:
         elements = decode_batch(batch.body_view)

@@ -99,7 +99,7 @@ class MessageEncoder:
         """Check a message and encode what can be encoded before its place in the log is known.
 
         is_own: a copy of a stored record, which may come from a broker that let more pass: its properties
-        are taken as they are, and where the record CRC would not fit beside them, it goes without.
+        are kept as they are, and if there is no room for a record CRC, the copy has none.
         Raises TopicIllegal, QueueIllegal, MessageTooLarge, PropertiesIllegal, MessageIllegal.
         """
         topic, body, queue_id = message.topic, message.body, message.queue_id
@@ -110,7 +110,7 @@ class MessageEncoder:
             and not queue_id >> 31  # as 0 <= queue_id < 2**31, at half its time
             and message.properties is NO_PROPERTIES
             and not message.keys
-            # By identity, which no False and no 0.0 has: another zero is refused, or taken, by the long way.
+            # Compared by identity: False and 0.0 equal 0, but the thorough checks must decide about them.
             and message.flag is message.sys_flag is message.reconsume_times is _ZERO
             and message.prepared_transaction_offset is _ZERO
             and message.born_timestamp is None
@@ -259,7 +259,7 @@ def join_keys(keys: tuple[str, ...]) -> str:
 
 
 def checked_properties(properties: dict[str, str]) -> bytes:
-    """The stored string of properties. Raises PropertiesIllegal for what would not come back as it is."""
+    """The stored string of properties. Raises PropertiesIllegal for pairs that would be read back changed."""
     try:
         encoded = encode_properties(properties)
     except UnicodeEncodeError as error:
@@ -270,7 +270,7 @@ def checked_properties(properties: dict[str, str]) -> bytes:
         ) from error
     except TypeError as error:
         raise _no_text(properties) from error
-    # One count over the whole string finds the rare offender; only then is each pair looked at.
+    # Counting the separators in the whole string is quick; each pair is checked only if the counts are wrong.
     clean = encoded.count(1) == encoded.count(2) == len(properties)
     if not clean or not all(properties.values()) or "" in properties:
         for name, value in properties.items():

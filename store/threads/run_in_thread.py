@@ -2,7 +2,7 @@
 
 A new thread costs about a tenth of a millisecond, so the call should take several. There is no pool: no
 thread is left running, and the process may fork at any time. `start_thread` is for threads of other kinds,
-too: it tells a want of threads from an interrupt.
+too: it distinguishes a lack of threads from an interrupt.
 """
 
 import sys

@@ -62,7 +62,7 @@ MAX_RECONSUME_TIMES: Final = 3
 DEMO_CONFIG: Final = StoreConfig(
     # Several segments, so that Spark has several partitions.
     mapped_file_size_commit_log=33_554_432,
-    # Retry r waits in level 3 + r; minutes would be RocketMQ's default.
+    # The first retry waits in level 3, the next ones in 4 and 5. RocketMQ's defaults go up to minutes.
     message_delay_level="1s 1s 1s 1s 1s 1s",
 )
 

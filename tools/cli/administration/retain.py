@@ -1,7 +1,7 @@
 """`mqstore retain`: deletes what has expired now, at whatever hour. Acts only with --apply.
 
     $ mqstore retain data --apply
-    deleted 2 segments, 3,221,225,472 bytes; the log begins at 2,147,483,648
+    deleted 2 segments, 2,147,483,648 bytes; the log begins at 2,147,483,648
 
 A segment has expired `file_reserved_time` hours (72) after its last write; one that holds a delayed message
 which is still to be delivered stays. Takes the writer's lock.

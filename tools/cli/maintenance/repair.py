@@ -1,7 +1,7 @@
 """`mqstore repair`: makes a damaged store sound again and keeps all that is whole. Acts only with --apply.
 
     $ mqstore repair data --into repaired --apply
-    repaired: wrote repaired; 2 damaged ranges filled, 1 message lost
+    repaired into repaired: 2 damaged ranges filled, 1 messages lost
 
 Takes the writer's lock. In place it first copies the damaged bytes to `mqstore/repaired-<number>/`.
 """
