@@ -29,7 +29,6 @@ each segment that it has walked to the end is durable from then on (`on_durable`
 Source: CommitLog#recoverNormally, #recoverAbnormally; the differences are in docs/rocketmq_differences.md.
 """
 
-import re
 import struct
 import threading
 from collections.abc import Callable
@@ -42,8 +41,8 @@ from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.progress import Progress
 from mqstore.store.record.record_format import (
+    MAGIC_CODE_POSITION,
     MESSAGE_MAGIC_CODE,
-    MESSAGE_MAGIC_CODE_V2,
     RecordIllegal,
     check_record,
     decode_header,
@@ -62,15 +61,8 @@ _PAGE_BYTES = 4096
 # Bytes searched at first for the record that ends at a recovery point.
 _LOOK_BACK_BYTES = 64 << 10
 _TOTAL_SIZE = struct.Struct(">i")
-# The total size, which is less than 2**31, and either magic code.
-_RECORD_BEGINS = re.compile(
-    b"(?=[\x00-\x7f]...(?:%b|%b))"
-    % tuple(
-        re.escape(code.to_bytes(4, "big", signed=True))
-        for code in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
-    ),
-    re.DOTALL,
-)
+# Of the magic codes of records: they differ in the last byte.
+_MAGIC_BEGINS = MESSAGE_MAGIC_CODE.to_bytes(4, "big", signed=True)[:3]
 
 
 class RecoveryReport(NamedTuple):
@@ -132,11 +124,13 @@ def _ends_record(segment: MappedFile, position: int) -> bool:
     while low > 0:
         high, low, step = low, max(0, low - step), min(step * 16, _STEP_BYTES)
         piece = bytes(segment.view[low : high + 8])
-        for found in reversed(list(_RECORD_BEGINS.finditer(piece))):
-            begin = low + found.start()
-            (total_size,) = _TOTAL_SIZE.unpack_from(piece, found.start())
+        at = piece.rfind(_MAGIC_BEGINS)
+        while at >= MAGIC_CODE_POSITION:
+            (total_size,) = _TOTAL_SIZE.unpack_from(piece, at - MAGIC_CODE_POSITION)
+            begin = low + at - MAGIC_CODE_POSITION
             if begin + total_size == position and _is_record(segment, begin):
                 return True
+            at = piece.rfind(_MAGIC_BEGINS, 0, at)
     return False
 
 
