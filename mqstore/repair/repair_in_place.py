@@ -108,19 +108,21 @@ class _Repair:
     def _copy_aside(self) -> None:
         """Keep the bytes that are about to be overwritten."""
         paths = {segment.start_offset: segment.path for segment in self._plan.report.segments}
-        names = {entry.name for entry in self._file_system.list(self._layout.commit_log)}
+        sizes = {entry.name: entry.size_bytes for entry in self._file_system.list(self._layout.commit_log)}
         for fill in self._plan.fills:
             damage = fill.damage
             position = damage.start_offset % self._segment_bytes
             start_offset = damage.start_offset - position
             path = paths.get(start_offset, self._layout.commit_log / file_name(start_offset))
-            if path.name in names:
+            if path.name in sizes:
                 name = f"commitlog-{file_name(damage.start_offset)}-{damage.length_bytes}"
                 self._copy(path, name, position, damage.length_bytes)
         for finding in self._plan.report.damages:
             if finding.kind == "segment-length" and finding.position > self._segment_bytes:
                 name = f"commitlog-{finding.path.name}-behind-its-end"
                 self._copy(finding.path, name, self._segment_bytes, finding.position - self._segment_bytes)
+            elif finding.kind == "segment-extra":
+                self._copy(finding.path, f"commitlog-{finding.path.name}", 0, sizes[finding.path.name])
         for path in self._plan.state_files:
             for each in (path, path.with_name(path.name + ".bak")):
                 if self._file_system.exists(each):
@@ -141,10 +143,13 @@ class _Repair:
     # -- 2 --------------------------------------------------------------------------------------------
 
     def _correct_lengths(self) -> None:
-        """Replace segments of a wrong length by copies of the right one."""
+        """Replace segments of a wrong length by copies of the right one, and delete what is no segment."""
         directory, segment_bytes = self._layout.commit_log, self._segment_bytes
         for finding in self._plan.report.damages:
-            if finding.kind == "segment-length":
+            if finding.kind == "segment-extra":
+                self._file_system.delete(finding.path)
+                self._file_system.sync_directory(directory)
+            elif finding.kind == "segment-length":
                 temporary = directory / f"{finding.path.name}.repair"
                 length_bytes = min(finding.position, segment_bytes)
                 if length_bytes:

@@ -76,7 +76,7 @@ def plan_of(report: VerifyReport) -> RepairPlan:
     segment_bytes = report.config.mapped_file_size_commit_log
     fills, left_out = plan_fills(report.scan, report.lost, segment_bytes, report.newest_timestamp)
     kinds = {finding.kind for finding in report.damages}
-    has_bad_files = not kinds.isdisjoint({"segment-length", "segment-name"})
+    has_bad_files = not kinds.isdisjoint({"segment-length", "segment-name", "segment-extra"})
     is_log_changed = bool(fills) or has_bad_files
     return RepairPlan(
         report,

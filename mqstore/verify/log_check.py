@@ -45,24 +45,24 @@ class LogCheck:
         self._segment_bytes = segment_bytes
 
     def find_wrong_files(self) -> Iterator[Finding]:
-        """Segments of a wrong length or name."""
+        """Segments of a wrong length or name, and files that are no segments."""
         entries = row_entries(self._file_system, self._directory)
         created_count = created_file_count(entries)
+        listed = {segment.path for segment in self._segments}
         for index, entry in enumerate(entries):
             path = self._directory / entry.name
-            if entry.size_bytes != self._segment_bytes:
+            if entry.size_bytes and path not in listed:
+                is_twin = int(entry.name) % self._segment_bytes == 0
+                found = "another copy of one" if is_twin else "a name that is no multiple of its length"
+                yield Finding("segment-extra", path, 0, "a segment of its own", found)
+            elif entry.size_bytes != self._segment_bytes:
                 is_new = index >= created_count
                 expected, found = f"{self._segment_bytes} bytes", f"{entry.size_bytes}"
                 yield Finding("segment-length", path, entry.size_bytes, expected, found, is_damage=not is_new)
-        listed = {segment.path for segment in self._segments}
         for segment in self._segments:
             if segment.is_misnamed:
                 expected, found = f"physical offset {int(segment.path.name)}", f"{segment.start_offset}"
                 yield Finding("segment-name", segment.path, 28, expected, found)
-        for entry in entries:
-            path = self._directory / entry.name
-            if entry.size_bytes and path not in listed:
-                yield Finding("segment-name", path, 0, "a segment of its own", "another copy of one")
 
     def digest(self, piece: Piece) -> LogDigest:
         """Count and time of the records of a piece, and the first body whose CRC is wrong."""

@@ -44,7 +44,8 @@ class SegmentFile(NamedTuple):
 def list_segments(file_system: FileSystem, directory: Path, segment_bytes: int) -> list[SegmentFile]:
     """The segments in the order of their offsets; files of length zero are left out.
 
-    A file counts as another segment than its name says only if no file of that name holds that segment.
+    A file counts as another segment than its name says only if no file of that name holds that segment. One
+    that lies at no multiple of `segment_bytes` is no segment: what it covers would overlap others.
     """
     named = {int(entry.name): entry for entry in row_entries(file_system, directory) if entry.size_bytes}
     homes = {
@@ -57,6 +58,8 @@ def list_segments(file_system: FileSystem, directory: Path, segment_bytes: int) 
         home = homes[start_offset]
         if home is None or home in taken - {start_offset}:
             home = start_offset
+        if home % segment_bytes:
+            continue
         taken.add(home)
         segments.append(SegmentFile(directory / entry.name, home, entry.size_bytes))
     return _one_for_each_place(segments)

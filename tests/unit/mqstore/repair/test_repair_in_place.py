@@ -10,6 +10,7 @@ from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.store.errors import RepairRefused
 from mqstore.verify.verification import verify
 from support.crash.witness import ROOT
+from support.disks.simulated_disk import Image
 from support.stores.damaged_store import (
     CONFIG,
     SEGMENT_BYTES,
@@ -51,6 +52,19 @@ def test_a_second_repair_finds_nothing_to_do() -> None:
     _, aside = repair_in_place(ROOT, CONFIG, file_system=again, clock=again.clock, workers=1)
     assert aside == ROOT / "mqstore" / "repaired-0002"
     assert again.exists(ASIDE)
+
+
+@pytest.mark.parametrize("content", [b"x" * SEGMENT_BYTES, b"x" * 2_080])
+def test_a_file_that_is_no_segment_is_kept_aside(content: bytes) -> None:
+    """A range of its length was filled once, over the records of the segments that it overlaps."""
+    log = intact().image
+    path = segment_path(0).with_name(f"{7:020d}")
+    disk, _ = repaired(Image({**log.files, path: content}, log.directories))
+    assert not disk.exists(path)
+    assert disk.read(ASIDE / f"commitlog-{path.name}") == content
+    for segment in range(5):
+        assert disk.read(segment_path(segment)) == bytes(log.files[segment_path(segment)])
+    assert verify(ROOT, CONFIG, file_system=disk, workers=1).is_sound
 
 
 def test_a_sector_that_cannot_be_read_is_for_a_new_directory() -> None:

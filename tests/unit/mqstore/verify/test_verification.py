@@ -153,6 +153,11 @@ DAMAGES: dict[str, tuple[Change, str, str]] = {
         "record",
         f"physical offset {SEGMENT_BYTES}",
     ),
+    "a file between the segments": (
+        written(segment_path(0).with_name(f"{7:020d}"), b"x" * SEGMENT_BYTES),
+        "segment-extra",
+        "a segment of its own",
+    ),
     "the last records lost": (
         changed_file(segment_path(4), record(241)[1], bytes(5_000)),
         "record",
