@@ -101,7 +101,10 @@ class IndexFile:
             except BaseException:
                 file_system.delete(path)
                 raise
-        self.header = decode_header(self._file.view)
+        header = decode_header(self._file.view)
+        # A damaged count must not grow beyond 32 bits; nothing is decided by it.
+        used_slots = max(0, min(header.hash_slot_count, size.slot_count))
+        self.header = header._replace(hash_slot_count=used_slots)
         # The slots as they will be on disk, and which groups of them differ from it. None until they are
         # needed for writing; until then the mapped ones are right.
         self._slots: npt.NDArray[np.uint8] | None = None

@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 # Where nothing is known to be durable, or to have been.
 _UNKNOWN = -1
-# 10,000 GiB, with segments of the default length.
-_MOST_MISSING_SEGMENTS = 10_000
+# 1,000 GiB, with segments of the default length.
+_MOST_MISSING_SEGMENTS = 1_000
 
 
 class LogScan(NamedTuple):

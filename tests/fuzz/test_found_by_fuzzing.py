@@ -131,6 +131,15 @@ def test_a_record_whose_lengths_do_not_add_up(store: Path, command: str) -> None
     nothing_fails(store)
 
 
+def test_an_index_header_that_counts_too_many_slots(store: Path) -> None:
+    """One more did not fit its 32 bits, and no put with a key was flushed any more."""
+    for path in (store / "index").iterdir():
+        data = bytearray(path.read_bytes())
+        data[32:36] = b"\x7f\xff\xff\xff"
+        path.write_bytes(data)
+    nothing_fails(store)
+
+
 def test_a_queue_whose_name_is_no_utf_8_lost_no_message(store: Path) -> None:
     """No topic has such a name: a repair of the log has nothing to put in its place."""
     segment = first_segment(store)

@@ -42,7 +42,7 @@ def touch_a_mapped_file(case: Path) -> None:
 
 
 def take_disk(case: Path) -> None:
-    (case / "much").write_bytes(bytes(65 << 20))
+    (case / "much").write_bytes(bytes(193 << 20))
 
 
 @pytest.fixture
