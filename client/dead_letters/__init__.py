@@ -1,0 +1,1 @@
+"""Dead letters for operators: list, show, send again, purge."""

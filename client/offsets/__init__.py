@@ -1,0 +1,1 @@
+"""Where a consumer group keeps how far it has come."""

@@ -1,0 +1,1 @@
+"""Producers: which queue a message goes to, what is tried again, transactions."""
