@@ -50,7 +50,7 @@ types: setup ## mypy --strict on the installed package
 	@$(BIN)/python -c "$(SITE)" > "$$($(TYPES)/bin/python -c "$(SITE)")/dependencies.pth"
 	@cd $(TYPES) && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
 	    --python-executable bin/python -p mqstore \
-	    | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|client|tools)/#\1/#'
+	    | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|broker|client|tools)/#\1/#'
 
 # Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/figures/.
 STATES ?= 20000

@@ -10,10 +10,12 @@ Source: docs/spec/client_consume.md, docs/spec/client_produce.md; MQClientAPIImp
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from mqstore.store.errors import StoreClosed, StoreError
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
@@ -21,6 +23,7 @@ from mqstore.store.status import GetMessageStatus
 
 __all__ = [
     "Broker",
+    "BrokerClosed",
     "ConsumerData",
     "MessageModel",
     "MessageQueue",
@@ -97,6 +100,15 @@ class TransactionState(enum.Enum):
     COMMIT_MESSAGE = "COMMIT_MESSAGE"
     ROLLBACK_MESSAGE = "ROLLBACK_MESSAGE"
     UNKNOW = "UNKNOW"
+
+
+class BrokerClosed(StoreClosed):
+    """The broker was closed; its store may be open."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        StoreError.__init__(self, f"the broker {name!r} over the store {path} is closed: make another")
+        self.name = name
+        self.path = path
 
 
 class Broker(Protocol):
@@ -190,7 +202,9 @@ class Broker(Protocol):
         """As `pull`, but where nothing is there wait for a message, up to `suspend_ms`.
 
         `callback` is called once, from a thread of the broker or, if something is there already, by the
-        caller's own before this returns. What is returned cancels the wait; then it may not be called.
+        caller's own before this returns. It gets the StoreError that a pull would raise. A client that pulls
+        again within it must leave the call first, or it may be called ever deeper.
+        What is returned cancels the wait; `callback` is not called then, unless it has begun already.
         """
         ...
 
@@ -216,7 +230,11 @@ class Broker(Protocol):
     def register_consumer(
         self, group: str, client_id: str, data: ConsumerData, on_change: Callable[[], None]
     ) -> None:
-        """Make a client a member of a group; `on_change` is called when the members have changed."""
+        """Make a client a member of a group; `on_change` is called when other members have changed.
+
+        A group without a retry topic gets one. Raises SubscriptionGroupNotExist, GroupIllegal,
+        SubscriptionIllegal.
+        """
         ...
 
     def unregister_consumer(self, group: str, client_id: str) -> None:

@@ -13,7 +13,7 @@ Source: DefaultMessageStore of Apache RocketMQ.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -87,6 +87,7 @@ class MessageStore:
         path = parts.layout.root
         self.path = path
         self.config = parts.config
+        self.clock = parts.clock
         self.read_only = parts.read_only
         self.commit_log = parts.commit_log
         self.consume_queues = parts.consume_queues
@@ -254,6 +255,14 @@ class MessageStore:
         """
         return self._puts.put_later(message)
 
+    def put_retry(self, message: Message, *, is_in_order: bool) -> PutMessageResult:
+        """Store one message to `%RETRY%group`, as `put_message`.
+
+        is_in_order: whether the group consumes in order, which a broker knows. Such a group retries in place,
+        so what it sends to its retry topic becomes a dead letter, however often it was tried.
+        """
+        return self._puts.put_retry(message, is_in_order=is_in_order)
+
     # -- getting --------------------------------------------------------------------------------------
 
     def get_message(
@@ -412,14 +421,34 @@ class MessageStore:
 
         return self._arrivals.wait(arrived, timeout_ms)
 
-    def add_arrival_listener(self, listener: ArrivalListener) -> None:
+    def add_arrival_listener(
+        self,
+        listener: ArrivalListener,
+        *,
+        queues: Container[tuple[str, int]] | None = None,
+        on_close: Callable[[], object] | None = None,
+    ) -> None:
         """Call `listener(arrival)` for each message from now on, once it can be got.
 
         An `Arrival` has topic, queue_id, next_offset, tags_code, store_timestamp, properties and the message.
         Half messages and rollbacks of transactions get no entry in a queue and are not announced.
-        Called in the thread that puts, or in the one that syncs: be quick.
+        queues: the (topic, queue_id)s to hear of, None for all. It may change: each put asks it, and puts to
+        other queues cost next to nothing. on_close: called when the store closes, or is closed already.
+        Called in the thread that puts, or in the one that syncs or closes: be quick.
         """
-        self._arrivals.add_listener(listener)
+        self._arrivals.add_listener(listener, queues=queues, on_close=on_close)
+
+    def remove_arrival_listener(self, listener: ArrivalListener) -> None:
+        """Call `listener` no more; nothing happens when it was not added."""
+        self._arrivals.remove_listener(listener)
+
+    def when_visible(self, action: Callable[[], None]) -> None:
+        """Call `action` once all that was put before this call can be got: at once, or after the next sync.
+
+        Never after a sync that failed. Called in this thread, or in the one that syncs: be quick.
+        """
+        self._check_open()
+        self._flusher.when_visible(self.commit_log.max_offset, action)
 
     # -- consuming ------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 Two ways: a thread that waits in `wait` until a condition of its own holds, and listeners that are called
 with an `Arrival` for each message that has a place in a queue, once it can be got: by the thread whose put
-made it visible, or, when that put did not wait for the disk, by the one that synced.
+made it visible, or, when that put did not wait for the disk, by the one that synced. A listener may name
+the queues that it wants to hear of: puts to others then cost next to nothing.
 A listener must be quick; what it raises is kept in `error` and never fails the put.
 Threads: any. While no thread waits and no listener is there, a put only tests a flag. An announcement takes
 no lock, so an interrupt (Ctrl-C) in it blocks no other put. (The announcement after an interrupted wait
@@ -13,8 +14,8 @@ Source: MessageArrivingListener, NotifyMessageArrivingListener.
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Container, Iterable
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -72,6 +73,17 @@ class Arrival(msgspec.Struct, frozen=True, eq=False, gc=False):
 ArrivalListener = Callable[[Arrival], object]
 
 
+class _Listening(NamedTuple):
+    """A listener, the queues that it hears of (None: all), and what to call when there will be no more."""
+
+    listener: ArrivalListener
+    queues: Container[tuple[str, int]] | None
+    on_close: Callable[[], object] | None
+
+    def hears(self, topic: str, queue_id: int) -> bool:
+        return self.queues is None or (topic, queue_id) in self.queues
+
+
 class _Log(Protocol):
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None: ...
 
@@ -98,27 +110,55 @@ class Arrivals:
         self._lock = threading.RLock()
         # Weak: an interrupt may keep a thread from removing its event.
         self._events: tuple[weakref.ref[AutoResetEvent], ...] = ()
-        self._listeners: tuple[ArrivalListener, ...] = ()
+        self._listening: tuple[_Listening, ...] = ()
 
-    def add_listener(self, listener: ArrivalListener) -> None:
-        """Call `listener` for each message from now on."""
+    def add_listener(
+        self,
+        listener: ArrivalListener,
+        *,
+        queues: Container[tuple[str, int]] | None = None,
+        on_close: Callable[[], object] | None = None,
+    ) -> None:
+        """Call `listener` for each message from now on, and `on_close` once there will be no more.
+
+        queues: the (topic, queue id)s of which it hears, asked at each put; None for all.
+        """
         with self._lock:
-            self._listeners = (*self._listeners, listener)
+            self._listening = (*self._listening, _Listening(listener, queues, on_close))
             self.wanted = True
+        if self._closed and on_close is not None:
+            on_close()
+
+    def remove_listener(self, listener: ArrivalListener) -> None:
+        """Call `listener` no more; a call that has begun in another thread goes on."""
+        with self._lock:
+            self._listening = tuple([known for known in self._listening if known.listener != listener])
+            self.wanted = bool(self._events or self._listening)
+
+    def wants(self, topic: str, queue_id: int) -> bool:
+        """Whether a message in this queue is to be announced; asked once it is in the log."""
+        if self._events or not self._listening:
+            # Without either, an interrupt has prevented the update of `wanted`: the announcement does it.
+            return True
+        for known in self._listening:
+            if known.hears(topic, queue_id):
+                return True
+        return False
 
     def announce(self, physical_offsets: Iterable[int], end_offset: int) -> None:
         """Announce messages at these offsets once the log can be read up to `end_offset`."""
         self._flusher.when_visible(end_offset, lambda: self._announce_now(physical_offsets))
 
     def _announce_now(self, physical_offsets: Iterable[int]) -> None:
-        listeners = self._listeners
-        for physical_offset in physical_offsets if listeners else ():
+        listening = self._listening
+        for physical_offset in physical_offsets if listening else ():
             message = self._log.look_message_by_offset(physical_offset)
             # Half messages and rollbacks have no place in a queue.
             if message is not None and takes_queue_offset(message.sys_flag):
                 arrival = Arrival(message)
-                for listener in listeners:
-                    self._call(listener, arrival)
+                for known in listening:
+                    if known.hears(message.topic, message.queue_id):
+                        self._call(known.listener, arrival)
         self._ring()
 
     def _call(self, listener: ArrivalListener, arrival: Arrival) -> None:
@@ -146,9 +186,12 @@ class Arrivals:
             self._forget(event)
 
     def close(self) -> None:
-        """End all waits."""
+        """End all waits, and tell the listeners that there will be no more. Safe to call twice."""
         self._closed = True
         self._ring()
+        for known in self._listening:
+            if known.on_close is not None:
+                known.on_close()
 
     def _ring(self) -> None:
         events = self._events
@@ -158,7 +201,7 @@ class Arrivals:
                 self._forget(None)
             else:
                 event.set()
-        if not events and not self._listeners:
+        if not events and not self._listening:
             # An interrupt had prevented the update of `wanted`.
             self._forget(None)
 
@@ -166,4 +209,4 @@ class Arrivals:
         """Remove the event of a thread that no longer waits, and those of threads that are gone."""
         with self._lock:
             self._events = tuple([known for known in self._events if known() not in (None, event)])
-            self.wanted = bool(self._events or self._listeners)
+            self.wanted = bool(self._events or self._listening)

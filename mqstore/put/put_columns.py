@@ -90,8 +90,14 @@ class ColumnsPath:
         if self._is_sync_flush and len(block) and not self._flusher.wait_for(appended.end_offset):
             status = PutMessageStatus.FLUSH_DISK_TIMEOUT
         if self._arrivals.wanted:
-            self._arrivals.announce(map(int, appended.physical_offsets), appended.end_offset)
+            self._announce(block, appended)
         return StoredRows(status, appended, self._commit_log.flushed_offset)
+
+    def _announce(self, block: RecordBlock, appended: AppendedBlock) -> None:
+        wanted = np.array([self._arrivals.wants(*queue) for queue in block.queues], bool)
+        if wanted.any():
+            offsets = appended.physical_offsets[wanted[block.groups]]
+            self._arrivals.announce(map(int, offsets), appended.end_offset)
 
     def _with_queues(self, columns: MessageColumns) -> MessageColumns:
         """The columns, with a queue for each row. Raises NoPermission or QueueIllegal as `put_message`."""

@@ -72,8 +72,10 @@ class PutPath:
         """Store one message of a producer."""
         encoded = self._prepare(message)
         appended = self._append(encoded)
-        if self._is_sync_flush or self._arrivals.wanted:
+        if self._is_sync_flush:
             return self._acknowledge(encoded, appended)
+        if self._arrivals.wanted:
+            self._announce([appended])
         return appended
 
     def put_all(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
@@ -100,6 +102,15 @@ class PutPath:
             self._sync_soon()
         result = _acknowledged(appended, _PUT_OK, end_offset)
         return DurableFuture(self._flusher, end_offset, result)
+
+    def put_retry(self, message: Message, *, is_in_order: bool) -> PutMessageResult:
+        """Store one message of a client to a group's retry topic; a dead letter if it `is_in_order`."""
+        try:
+            encoded = self._prepare_slowly(message, creates_topic=True, is_in_order=is_in_order)
+        except (TypeError, AttributeError):
+            refuse_mistyped(message)
+            raise
+        return self._acknowledge(encoded, self._append(encoded))
 
     def put_internal(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Store the store's own messages, all or none; missing topics are created."""
@@ -152,7 +163,9 @@ class PutPath:
             refuse_mistyped(message)
             raise
 
-    def _prepare_slowly(self, message: Message, *, creates_topic: bool) -> EncodedMessage:
+    def _prepare_slowly(
+        self, message: Message, *, creates_topic: bool, is_in_order: bool = False
+    ) -> EncodedMessage:
         """For a topic's first message, one without a valid queue, a retry, or one that is refused."""
         topic = message.topic
         config = self._lookup(topic)
@@ -162,7 +175,7 @@ class PutPath:
         queue_nums = self._topics.queue_nums_to_be(topic) if config is None else config.queue_nums
         if message.queue_id >= queue_nums:
             raise no_such_queue("queue_id", message.queue_id, topic, queue_nums)
-        diverted = self._divert(message) if is_retry_topic(topic) else message
+        diverted = self._divert(message, is_in_order) if is_retry_topic(topic) else message
         rewritten = rewrite(diverted, self._delay_levels)
         if rewritten is not message:
             encoded = self._encode(rewritten)
@@ -170,14 +183,14 @@ class PutPath:
             self._create_topics(topic, encoded)
         return encoded
 
-    def _divert(self, message: Message) -> Message:
+    def _divert(self, message: Message, is_in_order: bool) -> Message:
         """The message to a group's retry topic, or the dead letter if the group has no tries left."""
         group = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         settings = self._groups.get(group)
         if settings is None:
             self._groups.refuse_unknown(group)
             settings = SubscriptionGroupConfig(group_name=group)
-        return divert_exhausted_retry(message, settings.retry_max_times)
+        return divert_exhausted_retry(message, settings.retry_max_times, holds_queue_lock=is_in_order)
 
     def _create_topics(self, topic: str, encoded: EncodedMessage) -> None:
         """Create the missing topic of a message that passed all checks, and that of its dead letter."""
@@ -246,7 +259,10 @@ class PutPath:
         return _PUT_OK if self._flusher.wait_for(end_offset) else _FLUSH_DISK_TIMEOUT
 
     def _announce(self, appended: Sequence[PutMessageResult]) -> None:
-        self._arrivals.announce([place.physical_offset for place in appended], appended[-1].end_offset)
+        wants = self._arrivals.wants
+        wanted = [place.physical_offset for place in appended if wants(place.topic, place.queue_id)]
+        if wanted:
+            self._arrivals.announce(wanted, appended[-1].end_offset)
 
 
 def _acknowledged(

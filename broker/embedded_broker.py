@@ -1,0 +1,282 @@
+"""The embedded broker: the `Broker` of a store that is open in this process.
+
+It puts together what a broker keeps beside its store: pulls that wait (held_pulls.py), members of groups
+(consumer_groups.py), locks of queues (queue_locks.py). All of that lives in memory; messages, topics, groups
+and offsets are the store's. Differences from a broker of RocketMQ: there is no network, so no time-out of
+a request (`timeout_ms` is ignored; the disk's is `sync_flush_timeout` of the store) and no heartbeat.
+
+Threads: any thread may call any method. The broker has one thread of its own, once a pull has waited
+(wake_up_thread.py); `close` ends it, and so does the store's. Durability: as the store's methods say.
+Source: docs/spec/client_consume.md, docs/spec/client_produce.md section 10, docs/spec/remoting.md;
+PullMessageProcessor, SendMessageProcessor, ConsumerManageProcessor, ClientManageProcessor.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+from mqstore.broker.broker import (
+    BrokerClosed,
+    ConsumerData,
+    MessageQueue,
+    PullAnswer,
+    PullRequest,
+    TopicRoute,
+)
+from mqstore.broker.consumer_groups import ConsumerGroups
+from mqstore.broker.held_pulls import HeldPulls, PullCallback
+from mqstore.broker.queue_locks import QueueLocks
+from mqstore.broker.wake_up_thread import WakeUpThread
+from mqstore.broker.young_queue import begins_in_memory, physical_memory_bytes
+from mqstore.message_store import MessageStore
+from mqstore.metadata.consumer_offsets import NO_OFFSET
+from mqstore.metadata.topics import MAX_QUEUE_NUMS
+from mqstore.store.errors import MessageIllegal, StoreError, StoreReadOnly
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_retry_topic, retry_topic
+from mqstore.store.status import GetMessageStatus
+
+__all__ = ["EmbeddedBroker"]
+
+# Nothing is wrong with these at offset 0: nothing was ever put to the queue.
+_NO_QUEUE = frozenset({GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, GetMessageStatus.NO_MESSAGE_IN_QUEUE})
+_MOVED = frozenset({GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BADLY})
+
+
+class EmbeddedBroker:
+    """Answers clients of this process from `store`, which it does not close.
+
+    >>> import tempfile
+    >>> with MessageStore.open(tempfile.mkdtemp()) as store, EmbeddedBroker(store) as broker:
+    ...     put = broker.send(Message("orders", b"first"), timeout_ms=3000)
+    ...     answer = broker.pull(PullRequest("billing", "orders", 0, 0, 32, "*"))
+    ...     [message.body for message in answer.messages]
+    [b'first']
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        name: str = "broker-a",
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        memory_bytes: int | None = None,
+    ) -> None:
+        """now_s: for time-outs and leases; a clock that only goes forward.
+
+        memory_bytes: how much of the log counts as young (young_queue.py); None for the machine's memory.
+        Raises StoreReadOnly.
+        """
+        if store.read_only:
+            raise StoreReadOnly(store.path)
+        self._store = store
+        self._name = name
+        self._memory_bytes = physical_memory_bytes() if memory_bytes is None else memory_bytes
+        self._is_closed = False
+        self._groups = ConsumerGroups()
+        self._queue_locks = QueueLocks(now_s)
+        self._held_pulls = HeldPulls(store, self.pull, now_s)
+        self._thread = WakeUpThread(self._held_pulls, now_s)
+
+    @property
+    def name(self) -> str:
+        """The broker's name."""
+        return self._name
+
+    # -- topics and queues ------------------------------------------------------------------------
+
+    def topic_route(self, topic: str) -> TopicRoute | None:
+        self._check_open()
+        config = self._store.topics.get(topic)
+        if config is None:
+            return None
+        return TopicRoute(
+            min(config.read_queue_nums, MAX_QUEUE_NUMS),
+            min(config.write_queue_nums, MAX_QUEUE_NUMS),
+            config.is_readable,
+            config.is_writable,
+        )
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        self._check_open()
+        return self._store.get_max_offset_in_queue(topic, queue_id)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        self._check_open()
+        return self._store.get_min_offset_in_queue(topic, queue_id)
+
+    def search_offset(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        self._check_open()
+        return self._store.get_offset_in_queue_by_time(topic, queue_id, timestamp_ms)
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def send(self, message: Message, *, timeout_ms: int) -> PutMessageResult:
+        self._check_open()
+        group = _group_of_retry(message)
+        if group is None:
+            return self._store.put_message(message)
+        return self._store.put_retry(message, is_in_order=self._queue_locks.are_held(group))
+
+    def send_all(self, messages: Sequence[Message], *, timeout_ms: int) -> Sequence[PutMessageResult]:
+        self._check_open()
+        for message in messages:
+            if _group_of_retry(message) is not None:
+                raise MessageIllegal(
+                    f"a message of the batch goes to {message.topic!r}, a retry topic: send it alone, for it "
+                    "may be a dead letter",
+                    value=message.topic,
+                )
+        return self._store.put_messages(messages)
+
+    def send_async(self, message: Message) -> "Future[PutMessageResult]":
+        self._check_open()
+        if _group_of_retry(message) is None:
+            return self._store.put_message_async(message)
+        # Clients send these alone, and wait.
+        done: Future[PutMessageResult] = Future()
+        done.set_result(self.send(message, timeout_ms=0))
+        return done
+
+    def send_message_back(
+        self,
+        group: str,
+        message: StoredMessage,
+        *,
+        delay_level: int,
+        max_reconsume_times: int,
+        timeout_ms: int,
+    ) -> None:
+        self._check_open()
+        # A put stores or raises. FLUSH_DISK_TIMEOUT, for which RocketMQ answers SYSTEM_ERROR, has stored: if
+        # the client sent a second copy, the message would be consumed twice.
+        self._store.consumer_send_msg_back(
+            group, message.physical_offset, delay_level, max_reconsume_times=max_reconsume_times
+        )
+
+    # -- pulling ----------------------------------------------------------------------------------
+
+    def pull(self, request: PullRequest) -> PullAnswer:
+        self._check_open()
+        group, topic, queue_id, offset, max_nums, subscription, _ = request
+        found = self._store.get_message(group, topic, queue_id, offset, max_nums, subscription)
+        status = found.status
+        return PullAnswer(
+            status,
+            found.messages,
+            found.next_begin_offset,
+            found.min_offset,
+            found.max_offset,
+            status in _MOVED or (status in _NO_QUEUE and offset != 0),
+        )
+
+    def pull_later(self, request: PullRequest, callback: PullCallback) -> Callable[[], None]:
+        answer: PullAnswer | StoreError
+        try:
+            answer = self.pull(request)
+        except StoreError as error:
+            answer = error
+        if request.suspend_ms > 0 and _is_empty(answer, request):
+            self._thread.start()
+            return self._held_pulls.hold(request, callback)
+        callback(answer)
+        return _cancel_nothing
+
+    # -- offsets ----------------------------------------------------------------------------------
+
+    def query_consumer_offset(self, group: str, topic: str, queue_id: int) -> int:
+        self._check_open()
+        offset = self._store.consumer_offsets.query(group, topic, queue_id)
+        if offset != NO_OFFSET:
+            return offset
+        return 0 if begins_in_memory(self._store, topic, queue_id, self._memory_bytes) else NO_OFFSET
+
+    def update_consumer_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._check_open()
+        self._store.consumer_offsets.commit(group, topic, queue_id, offset)
+
+    def take_reset_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        self._check_open()
+        return self._store.consumer_offsets.take_reset(group, topic, queue_id)
+
+    # -- members of a group -----------------------------------------------------------------------
+
+    def register_consumer(
+        self, group: str, client_id: str, data: ConsumerData, on_change: Callable[[], None]
+    ) -> None:
+        self._check_open()
+        settings = self._store.subscription_groups.find(group)
+        notifies = settings.notify_consumer_ids_changed_enable
+        self._groups.register(group, client_id, data, on_change, notifies=notifies)
+        if settings.retry_queue_nums > 0:
+            self._store.topics.ensure(retry_topic(group), settings.retry_queue_nums)
+
+    def unregister_consumer(self, group: str, client_id: str) -> None:
+        settings = self._store.subscription_groups.get(group)
+        notifies = settings is None or settings.notify_consumer_ids_changed_enable
+        self._queue_locks.unlock_all(group, client_id)
+        self._groups.unregister(group, client_id, notifies=notifies)
+
+    def consumer_ids(self, group: str) -> list[str]:
+        self._check_open()
+        return self._groups.client_ids(group)
+
+    def lock_queues(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        self._check_open()
+        ours = (queue for queue in queues if queue.broker_name == self._name)
+        return self._queue_locks.lock(group, client_id, ours)
+
+    def unlock_queues(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        self._queue_locks.unlock(group, client_id, queues)
+
+    # -- the broker as a whole --------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the waits with BrokerClosed, and the thread. Safe to call twice; the store stays open.
+
+        Afterwards every method raises BrokerClosed, but for those by which clients leave.
+        """
+        self._is_closed = True
+        self._thread.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise BrokerClosed(self._name, self._store.path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self._held_pulls)} pulls wait"
+        return f"EmbeddedBroker({self._name!r}, {self._store!r}, {state})"
+
+
+def _group_of_retry(message: Message) -> str | None:
+    """The group of a message to a retry topic; None for other messages, illegal ones among them."""
+    topic = getattr(message, "topic", None)
+    if isinstance(topic, str) and is_retry_topic(topic):
+        return topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+    return None
+
+
+def _is_empty(answer: PullAnswer | StoreError, request: PullRequest) -> bool:
+    """Whether a pull may wait: the client would only ask the same again (PULL_NOT_FOUND of a broker)."""
+    return (
+        isinstance(answer, PullAnswer)
+        and not answer.messages
+        and not answer.is_illegal
+        and answer.next_begin_offset == request.offset
+    )
+
+
+def _cancel_nothing() -> None:
+    """For a pull that was answered at once."""

@@ -1,0 +1,104 @@
+"""The thread of a broker: sleeps until there is work, or until the time that the work has named.
+
+It is a daemon thread named "mqstore broker". It starts with the first work, and ends with the last, or by
+`close`.
+It knows nothing of what the work is: the pulls that wait do (held_pulls.py).
+Threads: any thread may start and close it. An interrupt (Ctrl-C) in any of these leaves no lock
+taken, and no second thread at work.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.run_in_thread import start_thread
+
+__all__ = ["WakeUpThread", "Work"]
+
+
+class Work(Protocol):
+    """What the thread does."""
+
+    @property
+    def event(self) -> AutoResetEvent:
+        """Set when there is something to do."""
+        ...
+
+    @property
+    def due_s(self) -> float:
+        """When `run_once` is to be called if the event is not set before; infinity for never."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there will be nothing to do any more."""
+        ...
+
+    def run_once(self) -> None:
+        """Do what there is to do now. May not raise."""
+        ...
+
+    def end(self) -> None:
+        """Do the last of it; nothing is asked of it afterwards."""
+        ...
+
+
+class WakeUpThread:
+    """Runs the work of one broker."""
+
+    def __init__(self, work: Work, now_s: Callable[[], float] = time.monotonic) -> None:
+        """now_s: the clock of `due_s`, in seconds; it only goes forward."""
+        self._work = work
+        self._now_s = now_s
+        self._is_closing = False
+        # Held to start the thread, and to see whether one was started.
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        # Taken by the thread that works, for good.
+        self._turn = threading.Lock()
+
+    def start(self) -> None:
+        """Start the thread unless it runs, or is to end. Raises RuntimeError if none can be started."""
+        if self._turn.locked():
+            return
+        with self._lock:
+            if self._is_closing or self._turn.locked():
+                return
+            thread = threading.Thread(target=self._run, name="mqstore broker", daemon=True)
+            # Assigned before the start: an interrupt may come when the thread already runs.
+            self._thread = thread
+            if not start_thread(thread):
+                self._thread = None
+                raise RuntimeError("no thread can be started for the pulls that wait: end other threads")
+
+    def close(self) -> None:
+        """End the thread and wait for it; a callback that runs in the thread itself need not wait."""
+        self._is_closing = True
+        self._work.event.set()
+        with self._lock:
+            thread = self._thread
+        if thread is None or thread.ident is None:
+            # It never ran. Nobody starts it any more.
+            self._run()
+        elif thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        if not self._turn.acquire(blocking=False):
+            # An interrupt in `start` has led to a second one, or the work has ended.
+            return
+        try:
+            while not (self._is_closing or self._work.is_done):
+                self._work.event.wait(self._sleep_s())
+                self._work.run_once()
+        finally:
+            self._work.end()
+
+    def _sleep_s(self) -> float:
+        return max(0.0, min(self._work.due_s - self._now_s(), threading.TIMEOUT_MAX))
+
+    def __repr__(self) -> str:
+        state = "closing" if self._is_closing else "running" if self._turn.locked() else "not started"
+        return f"WakeUpThread({state})"
