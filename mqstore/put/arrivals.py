@@ -80,9 +80,6 @@ class _Listening(NamedTuple):
     queues: Container[tuple[str, int]] | None
     on_close: Callable[[], object] | None
 
-    def hears(self, topic: str, queue_id: int) -> bool:
-        return self.queues is None or (topic, queue_id) in self.queues
-
 
 class _Log(Protocol):
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None: ...
@@ -140,8 +137,9 @@ class Arrivals:
         if self._events or not self._listening:
             # Without either, an interrupt has prevented the update of `wanted`: the announcement does it.
             return True
-        for known in self._listening:
-            if known.hears(topic, queue_id):
+        queue = (topic, queue_id)
+        for _, queues, _ in self._listening:
+            if queues is None or queue in queues:
                 return True
         return False
 
@@ -156,9 +154,10 @@ class Arrivals:
             # Half messages and rollbacks have no place in a queue.
             if message is not None and takes_queue_offset(message.sys_flag):
                 arrival = Arrival(message)
-                for known in listening:
-                    if known.hears(message.topic, message.queue_id):
-                        self._call(known.listener, arrival)
+                queue = (message.topic, message.queue_id)
+                for listener, queues, _ in listening:
+                    if queues is None or queue in queues:
+                        self._call(listener, arrival)
         self._ring()
 
     def _call(self, listener: ArrivalListener, arrival: Arrival) -> None:

@@ -74,8 +74,9 @@ class PutPath:
         appended = self._append(encoded)
         if self._is_sync_flush:
             return self._acknowledge(encoded, appended)
-        if self._arrivals.wanted:
-            self._announce([appended])
+        arrivals = self._arrivals
+        if arrivals.wanted and arrivals.wants(appended.topic, appended.queue_id):
+            arrivals.announce([appended.physical_offset], appended.end_offset)
         return appended
 
     def put_all(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
