@@ -10,6 +10,7 @@ taken, and no second thread at work.
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
@@ -53,9 +54,10 @@ class WakeUpThread:
         self._work = work
         self._now_s = now_s
         self._is_closing = False
-        # Held to start the thread, and to see whether one was started.
+        # Held to start the thread.
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        # One, unless an interrupt has come between the start of the first and its turn.
+        self._threads: list[threading.Thread] = []
         # Taken by the thread that works, for good.
         self._turn = threading.Lock()
 
@@ -67,27 +69,27 @@ class WakeUpThread:
             if self._is_closing or self._turn.locked():
                 return
             thread = threading.Thread(target=self._run, name="mqstore broker", daemon=True)
-            # Assigned before the start: an interrupt may come when the thread already runs.
-            self._thread = thread
+            # Added before the start: an interrupt may come when the thread already runs.
+            self._threads.append(thread)
             if not start_thread(thread):
-                self._thread = None
+                self._threads.remove(thread)
                 raise RuntimeError("no thread can be started for the pulls that wait: end other threads")
 
     def close(self) -> None:
         """End the thread and wait for it; a callback that runs in the thread itself need not wait."""
         self._is_closing = True
         self._work.event.set()
-        with self._lock:
-            thread = self._thread
-        if thread is None or thread.ident is None:
-            # It never ran. Nobody starts it any more.
-            self._run()
-        elif thread is not threading.current_thread():
-            thread.join()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                # Raised for a thread whose start was interrupted. It may yet run, and find no turn left.
+                with suppress(RuntimeError):
+                    thread.join()
+        # Where no thread has ever run: now none will.
+        self._run()
 
     def _run(self) -> None:
         if not self._turn.acquire(blocking=False):
-            # An interrupt in `start` has led to a second one, or the work has ended.
+            # Another thread works, or the work has ended.
             return
         try:
             while not (self._is_closing or self._work.is_done):
