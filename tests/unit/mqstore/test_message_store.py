@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mqstore import Disposition, GetMessageStatus, Message, MessageStore, PutMessageStatus, StoredMessage
-from mqstore.store.errors import StoreFull, StorePoisoned, StoreReadOnly
+from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
@@ -52,6 +52,27 @@ def test_what_was_put_is_got_at_once(small: SmallStore, flush_disk_type: str) ->
                 put.store_size,
             )
             assert [found.body for found in store.query_message("orders", f"o-{index}")] == [b"%d" % index]
+
+
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_an_action_waits_until_all_that_was_put_is_visible(small: SmallStore, flush_disk_type: str) -> None:
+    """In SYNC_FLUSH until the next sync, if a put has not waited for one; else it comes at once."""
+    with small.open(flush_disk_type=flush_disk_type) as store:
+        seen: list[int] = []
+
+        def action() -> None:
+            seen.append(store.get_max_offset_in_queue("orders", 0))
+
+        store.when_visible(action)
+        store.put_message(Message("orders", b"x"))
+        store.when_visible(action)
+        store.put_message_async(Message("orders", b"y"))
+        store.when_visible(action)
+        assert seen == ([0, 1] if flush_disk_type == "SYNC_FLUSH" else [0, 1, 2])
+        store.flush()
+        assert seen == [0, 1, 2]
+    with pytest.raises(StoreClosed):
+        store.when_visible(action)
 
 
 @pytest.mark.parametrize(

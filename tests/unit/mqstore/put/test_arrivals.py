@@ -72,6 +72,7 @@ def test_ctrl_c_between_any_two_lines_holds_nobody_up() -> None:
         lambda arrivals: arrivals.wait(lambda: False, 0),
         lambda arrivals: arrivals.wait(lambda: False, 5),
         lambda arrivals: arrivals.add_listener(lambda arrival: None),
+        lambda arrivals: arrivals.remove_listener(lambda arrival: None),
         lambda arrivals: arrivals.close(),
     )
     for scene in scenes:
@@ -106,6 +107,72 @@ def test_what_a_listener_raises_is_kept() -> None:
     assert told == [7]
     with pytest.raises(ValueError, match="orders"):
         raise arrivals.error or AssertionError
+
+
+def test_a_listener_hears_of_its_queues_alone() -> None:
+    """They are asked at each put, so a listener may change its mind; who names none hears of all."""
+    arrivals = arrivals_of_one()
+    told: list[str] = []
+    queues = {("orders", 1), ("others", 0)}
+    arrivals.add_listener(lambda arrival: told.append("of queues"), queues=queues)
+    assert not arrivals.wants("orders", 0)
+    arrivals.announce([0], 1)
+    assert told == []
+    queues.add(("orders", 0))
+    assert arrivals.wants("orders", 0)
+    arrivals.announce([0], 1)
+    arrivals.add_listener(lambda arrival: told.append("of all"))
+    queues.clear()
+    assert arrivals.wants("orders", 0)
+    arrivals.announce([0], 1)
+    assert told == ["of queues", "of all"]
+
+
+def test_a_thread_that_waits_wants_every_queue() -> None:
+    """It asks a condition of its own, which may be about any."""
+    arrivals = arrivals_of_one()
+    arrivals.add_listener(lambda arrival: None, queues=())
+    wanted: list[bool] = []
+
+    def arrived() -> bool:
+        wanted.append(arrivals.wants("orders", 0))
+        return True
+
+    assert arrivals.wait(arrived, 0)
+    assert wanted == [True]
+    assert not arrivals.wants("orders", 0)
+
+
+def test_a_listener_that_was_removed_hears_no_more() -> None:
+    """The other one does; then a put asks nothing again."""
+    arrivals = arrivals_of_one()
+    first: list[Arrival] = []
+    second: list[Arrival] = []
+    arrivals.add_listener(first.append)
+    arrivals.add_listener(second.append)
+    arrivals.remove_listener(first.append)
+    arrivals.announce([0], 1)
+    assert (len(first), len(second)) == (0, 1)
+    assert arrivals.wanted
+    arrivals.remove_listener(second.append)
+    arrivals.remove_listener(second.append)
+    assert not arrivals.wanted
+
+
+def test_a_listener_is_told_of_the_end() -> None:
+    """Once the store closes, or at once where it has closed; one that was removed is not."""
+    arrivals = arrivals_of_one()
+    told: list[str] = []
+    arrivals.add_listener(lambda arrival: None, on_close=lambda: told.append("first"))
+    gone: list[Arrival] = []
+    arrivals.add_listener(gone.append, on_close=lambda: told.append("gone"))
+    arrivals.add_listener(lambda arrival: None)
+    arrivals.remove_listener(gone.append)
+    assert told == []
+    arrivals.close()
+    assert told == ["first"]
+    arrivals.add_listener(lambda arrival: None, on_close=lambda: told.append("late"))
+    assert told == ["first", "late"]
 
 
 def test_waiting_ends_when_a_message_is_there(small: SmallStore) -> None:
@@ -225,3 +292,28 @@ def test_in_sync_flush_a_listener_hears_once_a_message_is_durable(small: SmallSt
         assert told == [1, 2]
         store.put_message(Message("orders", b"z"))
         assert told == [1, 2, 3]
+
+
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_only_puts_to_its_queues_are_announced(small: SmallStore, flush_disk_type: str) -> None:
+    """By every way to put, and whether or not the put waits for the disk."""
+    with small.open(flush_disk_type=flush_disk_type) as store:
+        told: list[tuple[str, int, int]] = []
+
+        def listener(arrival: Arrival) -> None:
+            told.append((arrival.topic, arrival.queue_id, arrival.next_offset))
+
+        store.add_arrival_listener(listener, queues={("orders", 1)})
+        both = [Message("orders", b"x", queue_id=queue_id) for queue_id in (0, 1)]
+        for message in both:
+            store.put_message(message)
+            store.put_message_async(message)
+        store.put_messages(both)
+        store.put_messages(both * 20)
+        store.put_columns({"topic": "orders", "body": [b"x"] * 4, "queue_id": [0, 1, 1, 0]})
+        store.put_columns({"topic": "others", "body": [b"x"] * 4, "queue_id": 1})
+        store.flush()
+        assert sorted(told) == [("orders", 1, 1 + number) for number in range(2 + 1 + 20 + 2)]
+        store.remove_arrival_listener(listener)
+        store.put_message(both[1])
+        assert len(told) == 25

@@ -174,6 +174,20 @@ def test_the_stores_own_messages_pass_where_a_producers_do_not(small: SmallStore
         assert store.commit_log.next_queue_offset("SCHEDULE_TOPIC_XXXX", 17) == 1
 
 
+def test_a_retry_of_a_group_in_order_becomes_a_dead_letter(small: SmallStore) -> None:
+    """However often it was tried; other messages are put as ever."""
+    with small.open() as store:
+        retry = Message("%RETRY%billing", b"x", properties={"RECONSUME_TIME": "1"})
+        assert store.put_retry(retry, is_in_order=False).topic == "%RETRY%billing"
+        assert store.put_retry(retry, is_in_order=True).topic == "%DLQ%billing"
+        assert store.put_retry(Message("orders", b"x"), is_in_order=True).topic == "orders"
+        assert store.topics.find("%DLQ%billing").read_queue_nums == 1
+        with pytest.raises(MessageIllegal, match="TAGS is 5"):
+            store.put_retry(Message("%RETRY%billing", b"x", tags=5), is_in_order=True)  # type: ignore[arg-type]
+    with small.open(flush_disk_type="SYNC_FLUSH") as store:
+        assert store.put_retry(retry, is_in_order=True).durable
+
+
 def test_a_retry_that_failed_too_often_becomes_a_dead_letter(small: SmallStore) -> None:
     """By the group's settings; the topic of dead letters is created with the first one."""
     with small.open() as store:
