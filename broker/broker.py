@@ -173,17 +173,28 @@ class Broker(Protocol):
     # -- transactions -----------------------------------------------------------------------------
 
     def send_half(self, message: Message, producer_group: str, *, timeout_ms: int) -> PutMessageResult:
-        """Store the half of a transaction: nobody sees it until it is committed."""
+        """Store the half of a transaction: nobody sees it until it is committed.
+
+        A delay is dropped. Raises as `send`, and GroupIllegal.
+        """
         ...
 
     def end_transaction(self, half: PutMessageResult, producer_group: str, state: TransactionState) -> None:
-        """Commit or roll back; UNKNOW leaves it to the check."""
+        """Commit or roll back; UNKNOW leaves it to the check. One that was ended before is left as it is.
+
+        half: from `send_half`, or from the check. Raises a StoreError if nothing was ended, such as
+        TransactionIllegal for a half of another group.
+        """
         ...
 
     def register_producer(
         self, group: str, client_id: str, check: Callable[[StoredMessage, PutMessageResult], None]
     ) -> None:
-        """`check` is called with each half message of the group that nobody has ended for too long."""
+        """`check` is called with each half message of the group that nobody has ended for too long.
+
+        It gets the message under the topic that it was sent to, and the half to end: now or later, by this
+        client or another. Of several clients of a group, one is asked, in turn.
+        """
         ...
 
     def unregister_producer(self, group: str, client_id: str) -> None:

@@ -1,12 +1,14 @@
 """The embedded broker: the `Broker` of a store that is open in this process.
 
 It puts together what a broker keeps beside its store: pulls that wait (held_pulls.py), members of groups
-(consumer_groups.py), locks of queues (queue_locks.py). All of that lives in memory; messages, topics, groups
-and offsets are the store's. Differences from a broker of RocketMQ: there is no network, so no time-out of
-a request (`timeout_ms` is ignored; the disk's is `sync_flush_timeout` of the store) and no heartbeat.
+(consumer_groups.py), locks of queues (queue_locks.py), producers to be asked about their transactions
+(transactions.py). All of that lives in memory; messages, halves, topics, groups and offsets are the store's.
+Differences from a broker of RocketMQ: there is no network, so no time-out of a request (`timeout_ms` is
+ignored; the disk's is `sync_flush_timeout` of the store) and no heartbeat.
 
-Threads: any thread may call any method. The broker has one thread of its own, once a pull has waited
-(wake_up_thread.py); `close` ends it, and so does the store's. Durability: as the store's methods say.
+Threads: any thread may call any method. The broker has a thread of its own once a pull has waited, and one
+more once there are transactions (wake_up_thread.py); `close` ends them, and so does the store's.
+Durability: as the store's methods say.
 Source: docs/spec/client_consume.md, docs/spec/client_produce.md section 10, docs/spec/remoting.md;
 PullMessageProcessor, SendMessageProcessor, ConsumerManageProcessor, ClientManageProcessor.
 """
@@ -24,10 +26,14 @@ from mqstore.broker.broker import (
     PullAnswer,
     PullRequest,
     TopicRoute,
+    TransactionState,
 )
 from mqstore.broker.consumer_groups import ConsumerGroups
 from mqstore.broker.held_pulls import HeldPulls, PullCallback
+from mqstore.broker.producer_groups import ProducerGroups, TransactionCheck
 from mqstore.broker.queue_locks import QueueLocks
+from mqstore.broker.transaction_checks import TransactionChecks, TransactionSettings
+from mqstore.broker.transactions import Transactions
 from mqstore.broker.wake_up_thread import WakeUpThread
 from mqstore.broker.young_queue import begins_in_memory, physical_memory_bytes
 from mqstore.message_store import MessageStore
@@ -65,11 +71,12 @@ class EmbeddedBroker:
         *,
         now_s: Callable[[], float] = time.monotonic,
         memory_bytes: int | None = None,
+        transaction_settings: TransactionSettings | None = None,
     ) -> None:
         """now_s: for time-outs and leases; a clock that only goes forward.
 
         memory_bytes: how much of the log counts as young (young_queue.py); None for the machine's memory.
-        Raises StoreReadOnly.
+        transaction_settings: when producers are asked, and how often. Raises StoreReadOnly.
         """
         if store.read_only:
             raise StoreReadOnly(store.path)
@@ -80,7 +87,11 @@ class EmbeddedBroker:
         self._groups = ConsumerGroups()
         self._queue_locks = QueueLocks(now_s)
         self._held_pulls = HeldPulls(store, self.pull, now_s)
-        self._thread = WakeUpThread(self._held_pulls, now_s)
+        self._pull_thread = WakeUpThread("mqstore broker", self._held_pulls, now_s)
+        self._producers = ProducerGroups()
+        self._transactions = Transactions(store)
+        checks = TransactionChecks(store, self._transactions, self._producers, transaction_settings, now_s)
+        self._check_thread = WakeUpThread("mqstore transactions", checks, now_s)
 
     @property
     def name(self) -> str:
@@ -158,6 +169,30 @@ class EmbeddedBroker:
             group, message.physical_offset, delay_level, max_reconsume_times=max_reconsume_times
         )
 
+    # -- transactions -----------------------------------------------------------------------------
+
+    def send_half(self, message: Message, producer_group: str, *, timeout_ms: int) -> PutMessageResult:
+        self._check_open()
+        if _group_of_retry(message) is not None:
+            raise MessageIllegal(
+                f"a transaction goes to {message.topic!r}, a retry topic: send it to another",
+                value=message.topic,
+            )
+        self._check_thread.start()
+        return self._transactions.send_half(message, producer_group)
+
+    def end_transaction(self, half: PutMessageResult, producer_group: str, state: TransactionState) -> None:
+        self._check_open()
+        self._transactions.end(half, producer_group, state)
+
+    def register_producer(self, group: str, client_id: str, check: TransactionCheck) -> None:
+        self._check_open()
+        self._producers.register(group, client_id, check)
+        self._check_thread.start()
+
+    def unregister_producer(self, group: str, client_id: str) -> None:
+        self._producers.unregister(group, client_id)
+
     # -- pulling ----------------------------------------------------------------------------------
 
     def pull(self, request: PullRequest) -> PullAnswer:
@@ -181,7 +216,7 @@ class EmbeddedBroker:
         except StoreError as error:
             answer = error
         if request.suspend_ms > 0 and _is_empty(answer, request):
-            self._thread.start()
+            self._pull_thread.start()
             return self._held_pulls.hold(request, callback)
         callback(answer)
         return _cancel_nothing
@@ -236,12 +271,13 @@ class EmbeddedBroker:
     # -- the broker as a whole --------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the waits with BrokerClosed, and the thread. Safe to call twice; the store stays open.
+        """End the waits with BrokerClosed, and the threads. Safe to call twice; the store stays open.
 
         Afterwards every method raises BrokerClosed, but for those by which clients leave.
         """
         self._is_closed = True
-        self._thread.close()
+        self._pull_thread.close()
+        self._check_thread.close()
 
     def _check_open(self) -> None:
         if self._is_closed:

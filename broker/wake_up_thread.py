@@ -1,8 +1,7 @@
-"""The thread of a broker: sleeps until there is work, or until the time that the work has named.
+"""A thread of a broker: sleeps until there is work, or until the time that the work has named.
 
-It is a daemon thread named "mqstore broker". It starts with the first work, and ends with the last, or by
-`close`.
-It knows nothing of what the work is: the pulls that wait do (held_pulls.py).
+It is a daemon thread. It starts with the first work, and ends with the last, or by `close`.
+It does not know what the work is: pulls that wait (held_pulls.py), checks (transaction_checks.py).
 Threads: any thread may start and close it. An interrupt (Ctrl-C) in any of these leaves no lock
 taken, and no second thread at work.
 """
@@ -47,10 +46,11 @@ class Work(Protocol):
 
 
 class WakeUpThread:
-    """Runs the work of one broker."""
+    """Runs one kind of work of one broker."""
 
-    def __init__(self, work: Work, now_s: Callable[[], float] = time.monotonic) -> None:
-        """now_s: the clock of `due_s`, in seconds; it only goes forward."""
+    def __init__(self, name: str, work: Work, now_s: Callable[[], float] = time.monotonic) -> None:
+        """name: of the thread. now_s: the clock of `due_s`, in seconds; it only goes forward."""
+        self._name = name
         self._work = work
         self._now_s = now_s
         self._is_closing = False
@@ -68,12 +68,12 @@ class WakeUpThread:
         with self._lock:
             if self._is_closing or self._turn.locked():
                 return
-            thread = threading.Thread(target=self._run, name="mqstore broker", daemon=True)
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             # Added before the start: an interrupt may come when the thread already runs.
             self._threads.append(thread)
             if not start_thread(thread):
                 self._threads.remove(thread)
-                raise RuntimeError("no thread can be started for the pulls that wait: end other threads")
+                raise RuntimeError(f"the thread {self._name!r} cannot be started: end other threads")
 
     def close(self) -> None:
         """End the thread and wait for it; a callback that runs in the thread itself need not wait."""
@@ -103,4 +103,4 @@ class WakeUpThread:
 
     def __repr__(self) -> str:
         state = "closing" if self._is_closing else "running" if self._turn.locked() else "not started"
-        return f"WakeUpThread({state})"
+        return f"WakeUpThread({self._name!r}, {state})"

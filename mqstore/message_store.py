@@ -263,6 +263,22 @@ class MessageStore:
         """
         return self._puts.put_retry(message, is_in_order=is_in_order)
 
+    def check_message(self, message: Message) -> Message:
+        """Check a message as `put_message` does, and store nothing; a missing topic is created.
+
+        Returns it with a queue chosen for a negative `queue_id`. Raises as `put_message`.
+        """
+        self._check_writable()
+        return self._puts.check(message)
+
+    def put_own(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Store messages of the broker that embeds the store: to system topics too, all or none.
+
+        Their properties are taken as they are: no delay, and no dead letter. Missing topics are created. A
+        crash may keep the first messages only. Raises as `put_message`, except for NoPermission.
+        """
+        return self._puts.put_internal(messages)
+
     # -- getting --------------------------------------------------------------------------------------
 
     def get_message(

@@ -113,6 +113,16 @@ class PutPath:
             raise
         return self._acknowledge(encoded, self._append(encoded))
 
+    def check(self, message: Message) -> Message:
+        """All checks of `put`, after which a missing topic is created; the message with its queue."""
+        try:
+            message = self._with_queue(message, self._lookup(message.topic))
+            self._prepare(message)
+        except (TypeError, AttributeError):
+            refuse_mistyped(message)
+            raise
+        return message
+
     def put_internal(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Store the store's own messages, all or none; missing topics are created."""
         encoded = [self._encode(message, is_own=True) for message in messages]

@@ -23,6 +23,8 @@ __all__ = [
     "SYSTEM_TOPICS",
     "SYSTEM_TOPIC_PREFIX",
     "TIMER_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "TRANS_GROUP",
     "TRANS_HALF_TOPIC",
     "TRANS_OP_HALF_TOPIC",
     "check_group",
@@ -54,14 +56,20 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 AUTO_CREATE_TOPIC_KEY_TOPIC: Final = "TBW102"
 """The topic whose settings an automatically created topic inherits."""
 TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""Where the halves of transactions are kept."""
 TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""Which halves are ended."""
+TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""Halves that nobody has ended, however often their producers were asked."""
+TRANS_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The group whose offsets say which halves and ends have been dealt with."""
 
 NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
     {
         SCHEDULE_TOPIC,
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        TRANS_CHECK_MAX_TIME_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }

@@ -3,14 +3,16 @@
 The store is one in memory without services. Waits are ended by events; no test looks at the machine's clock.
 """
 
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 import pytest
 
-from mqstore import Message, MessageStore
+from mqstore import Message, MessageStore, PutMessageResult, StoredMessage
 from mqstore.broker.broker import (
+    Broker,
     BrokerClosed,
     ConsumerData,
     MessageModel,
@@ -18,9 +20,11 @@ from mqstore.broker.broker import (
     PullAnswer,
     PullRequest,
     TopicRoute,
+    TransactionState,
 )
 from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.broker.queue_locks import LEASE_S
+from mqstore.broker.transaction_checks import TransactionSettings
 from mqstore.metadata.topics import Perm
 from mqstore.store.errors import (
     MessageIllegal,
@@ -35,6 +39,7 @@ from mqstore.store.errors import (
 )
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.status import GetMessageStatus, PutMessageStatus
+from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
 from support.stores.small_store import SmallStore, bodies_of, messages_of
 
@@ -42,6 +47,7 @@ GROUP, ME, OTHER = "billing", "me", "other"
 RETRY, DEAD = "%RETRY%billing", "%DLQ%billing"
 DATA = ConsumerData(MessageModel.CLUSTERING, {"orders": "*"})
 QUEUE = MessageQueue("orders", "broker-a", 0)
+HALF = PutMessageResult(PutMessageStatus.PUT_OK, "RMQ_SYS_TRANS_HALF_TOPIC", 0, 0, 0, 100, 0, 0, b"")
 
 
 @pytest.fixture
@@ -50,10 +56,15 @@ def broker(store: MessageStore, seconds: ManualSeconds) -> Iterator[EmbeddedBrok
         yield broker
 
 
+def own_threads() -> set[str]:
+    """The names of the threads of brokers."""
+    return {thread.name for thread in threading.enumerate()} & {"mqstore broker", "mqstore transactions"}
+
+
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     yield
-    assert "mqstore broker" not in [thread.name for thread in threading.enumerate()]
+    assert own_threads() == set()
 
 
 def request(
@@ -234,6 +245,58 @@ def test_a_send_back_that_stores_nothing_is_an_error(broker: EmbeddedBroker, sto
         broker.send_message_back(GROUP, failed, delay_level=0, max_reconsume_times=16, timeout_ms=5_000)
 
 
+# -- transactions ---------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_pulled_once_it_is_committed(broker: EmbeddedBroker) -> None:
+    """Its consumer may have waited for it all the time."""
+    waiting, _ = pulled_later(broker, request())
+    half = broker.send_half(Message("orders", b"x"), "payments", timeout_ms=3_000)
+    assert not waiting.done()
+    broker.end_transaction(half, "payments", TransactionState.COMMIT_MESSAGE)
+    answer = waiting.result(60)
+    assert isinstance(answer, PullAnswer)
+    assert [message.body for message in answer.messages] == [b"x"]
+
+
+def test_a_producer_is_asked_by_a_thread_of_the_broker(small: SmallStore, clock: ManualClock) -> None:
+    """Also about what it sent before a restart; one that has left is asked no more."""
+    settings = TransactionSettings(transaction_timeout=0, transaction_check_interval=1)
+    with small.open() as store, EmbeddedBroker(store) as broker:
+        broker.send_half(Message("orders", b"x"), "payments", timeout_ms=3_000)
+        assert own_threads() == {"mqstore transactions"}
+    clock.advance(1)
+    with small.open() as store, EmbeddedBroker(store, transaction_settings=settings) as broker:
+        asked: Future[tuple[str, str]] = Future()
+
+        def check(message: StoredMessage, half: PutMessageResult) -> None:
+            broker.unregister_producer("payments", ME)
+            broker.end_transaction(half, "payments", TransactionState.COMMIT_MESSAGE)
+            asked.set_result((message.topic, threading.current_thread().name))
+
+        broker.register_producer("payments", ME, check)
+        assert asked.result(60) == ("orders", "mqstore transactions")
+        assert bodies_of(store, "orders") == [b"x"]
+
+
+def test_a_retry_is_no_transaction(broker: EmbeddedBroker) -> None:
+    """It has been one."""
+    with pytest.raises(MessageIllegal, match="a transaction goes to '%RETRY%billing', a retry topic"):
+        broker.send_half(retry(1), "payments", timeout_ms=3_000)
+
+
+def test_the_end_of_the_store_ends_the_checks(small: SmallStore) -> None:
+    """No thread waits for 30 s."""
+    store = small.open()
+    broker = EmbeddedBroker(store)
+    broker.register_producer("payments", ME, lambda message, half: None)
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "mqstore transactions")
+    store.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    broker.close()
+
+
 # -- pulling --------------------------------------------------------------------------------------
 
 S = GetMessageStatus
@@ -283,7 +346,7 @@ def test_what_is_there_is_answered_at_once(broker: EmbeddedBroker) -> None:
         assert isinstance(answer, PullAnswer)
         assert answer.status is broker.pull(asked).status
         cancel()
-    assert "mqstore broker" not in [thread.name for thread in threading.enumerate()]
+    assert own_threads() == set()
 
 
 def test_an_error_goes_to_the_callback(broker: EmbeddedBroker) -> None:
@@ -434,6 +497,17 @@ def test_queues_of_other_brokers_are_not_locked_here(broker: EmbeddedBroker) -> 
 # -- the broker as a whole ------------------------------------------------------------------------
 
 
+def test_it_is_a_broker(broker: EmbeddedBroker) -> None:
+    """Each method of the interface, with the same arguments and no others."""
+    for name, wanted in vars(Broker).items():
+        if inspect.isfunction(wanted) and not name.startswith("_"):
+            asked = inspect.signature(wanted).parameters.values()
+            given = inspect.signature(getattr(EmbeddedBroker, name)).parameters.values()
+            assert [(one.name, one.kind) for one in given] == [(one.name, one.kind) for one in asked], name
+    clients_see: Broker = broker
+    assert clients_see.name == "broker-a"
+
+
 def test_closing_ends_all_waits(store: MessageStore) -> None:
     """With an error that says so; the store hears nothing more of the broker, and stays open."""
     broker = EmbeddedBroker(store, "broker-b")
@@ -452,6 +526,9 @@ def test_closing_ends_all_waits(store: MessageStore) -> None:
         lambda broker: broker.send(Message("orders", b"x"), timeout_ms=1),
         lambda broker: broker.send_all([], timeout_ms=1),
         lambda broker: broker.send_async(Message("orders", b"x")),
+        lambda broker: broker.send_half(Message("orders", b"x"), "payments", timeout_ms=1),
+        lambda broker: broker.end_transaction(HALF, "payments", TransactionState.COMMIT_MESSAGE),
+        lambda broker: broker.register_producer("payments", ME, lambda message, half: None),
         lambda broker: broker.pull(request()),
         lambda broker: broker.topic_route("orders"),
         lambda broker: broker.max_offset("orders", 0),
@@ -475,6 +552,7 @@ def test_a_closed_broker_refuses(broker: EmbeddedBroker, call: Callable[[Embedde
     cancel()
     broker.unlock_queues(GROUP, ME, [QUEUE])
     broker.unregister_consumer(GROUP, ME)
+    broker.unregister_producer("payments", ME)
 
 
 def test_the_end_of_the_store_ends_all_waits(small: SmallStore) -> None:

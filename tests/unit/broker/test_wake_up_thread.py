@@ -48,19 +48,19 @@ def no_thread_is_left() -> Iterator[None]:
 
 def test_each_event_is_one_step_of_one_thread(work: Work) -> None:
     """However often it is started; the thread is a daemon, which keeps no program alive."""
-    thread = WakeUpThread(work)
-    assert repr(thread) == "WakeUpThread(not started)"
+    thread = WakeUpThread("mqstore broker", work)
+    assert repr(thread) == "WakeUpThread('mqstore broker', not started)"
     for _ in range(3):
         thread.start()
         work.event.set()
         assert work.step.acquire(timeout=60)
     running = [thread for thread in threading.enumerate() if thread.name == "mqstore broker"]
     assert [thread.daemon for thread in running] == [True]
-    assert repr(thread) == "WakeUpThread(running)"
+    assert repr(thread) == "WakeUpThread('mqstore broker', running)"
     thread.close()
     assert work.end_count == 1
     assert set(work.thread_names) == {"mqstore broker"}
-    assert repr(thread) == "WakeUpThread(closing)"
+    assert repr(thread) == "WakeUpThread('mqstore broker', closing)"
 
 
 def test_a_step_is_taken_when_its_time_has_come(work: Work) -> None:
@@ -71,7 +71,7 @@ def test_a_step_is_taken_when_its_time_has_come(work: Work) -> None:
         work.due_s = math.inf
 
     work.during = wait_no_more
-    thread = WakeUpThread(work)
+    thread = WakeUpThread("mqstore broker", work)
     thread.start()
     assert work.step.acquire(timeout=60)
     thread.close()
@@ -80,7 +80,7 @@ def test_a_step_is_taken_when_its_time_has_come(work: Work) -> None:
 
 def test_many_that_start_it_at_once_get_one_thread(work: Work) -> None:
     """All of them pull for the first time."""
-    wake_up = WakeUpThread(work)
+    wake_up = WakeUpThread("mqstore broker", work)
     barrier = threading.Barrier(8)
 
     def start() -> None:
@@ -99,7 +99,7 @@ def test_many_that_start_it_at_once_get_one_thread(work: Work) -> None:
 
 def test_it_ends_with_its_work(work: Work) -> None:
     """And does not start again: closing finds nothing to do."""
-    thread = WakeUpThread(work)
+    thread = WakeUpThread("mqstore broker", work)
     thread.start()
     ended = next(thread for thread in threading.enumerate() if thread.name == "mqstore broker")
     work.is_done = True
@@ -112,7 +112,7 @@ def test_it_ends_with_its_work(work: Work) -> None:
 
 def test_a_close_without_a_start_ends_the_work(work: Work) -> None:
     """In the thread that closes; there will be no other."""
-    thread = WakeUpThread(work)
+    thread = WakeUpThread("mqstore broker", work)
     thread.close()
     thread.start()
     thread.close()
@@ -121,7 +121,7 @@ def test_a_close_without_a_start_ends_the_work(work: Work) -> None:
 
 def test_a_step_may_close_it(work: Work) -> None:
     """A client that stops in a callback: the thread does not wait for itself."""
-    thread = WakeUpThread(work)
+    thread = WakeUpThread("mqstore broker", work)
     closed = threading.Event()
 
     def close() -> None:
@@ -139,8 +139,8 @@ def test_a_step_may_close_it(work: Work) -> None:
 def test_a_want_of_threads_is_an_error(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pull that would have waited is refused; the next one may be luckier."""
     monkeypatch.setattr(wake_up_thread_module, "start_thread", lambda thread: False)
-    thread = WakeUpThread(work)
-    with pytest.raises(RuntimeError, match="no thread can be started for the pulls that wait"):
+    thread = WakeUpThread("mqstore broker", work)
+    with pytest.raises(RuntimeError, match="the thread 'mqstore broker' cannot be started"):
         thread.start()
     monkeypatch.undo()
     thread.start()
@@ -156,7 +156,7 @@ def test_ctrl_c_leaves_one_thread_or_none() -> None:
     while was_interrupted:
         place += 1
         work = Work()
-        thread = WakeUpThread(work)
+        thread = WakeUpThread("mqstore broker", work)
         was_interrupted = interrupted_at(place, modules, thread.start)
         thread.start()
         work.event.set()
@@ -173,7 +173,7 @@ def test_a_close_that_was_interrupted_can_be_called_again() -> None:
     while was_interrupted:
         place += 1
         work = Work()
-        thread = WakeUpThread(work)
+        thread = WakeUpThread("mqstore broker", work)
         thread.start()
         work.event.set()
         assert work.step.acquire(timeout=60), place

@@ -108,6 +108,7 @@ def test_a_bad_message_is_refused_and_leaves_nothing(
             lambda: store.put_messages([good, message]),
             lambda: store.put_messages([message, good]),
             lambda: store.put_message_async(message),
+            lambda: store.check_message(message),
         ):
             with pytest.raises(kind, match=words):
                 put()
@@ -161,16 +162,27 @@ def test_an_async_put_without_waiting_is_done_at_once(small: SmallStore) -> None
         assert future.result(0).queue_offset == 1
 
 
+def test_a_message_may_be_checked_without_being_put(small: SmallStore) -> None:
+    """It gets a queue to write to, and its topic is there then; nothing is stored."""
+    with small.open() as store:
+        message = Message("orders", b"x", queue_id=5, delay_level=3)
+        assert store.check_message(message) is message
+        assert "orders" in store.topics
+        store.topics.create("orders", read_queue_nums=8, write_queue_nums=1)
+        assert store.check_message(Message("orders", b"x", queue_id=-1)) == Message("orders", b"x")
+        assert store.max_offset == 0
+
+
 def test_the_stores_own_messages_pass_where_a_producers_do_not(small: SmallStore) -> None:
     """To a system topic, which is created with enough queues; all or none."""
     with small.open() as store:
         own = Message("SCHEDULE_TOPIC_XXXX", b"x", queue_id=17)
         with pytest.raises(NoPermission):
             store.put_message(own)
-        (put,) = store._puts.put_internal([own])
+        (put,) = store.put_own([own])
         assert (put.topic, put.queue_id, put.queue_offset) == ("SCHEDULE_TOPIC_XXXX", 17, 0)
         with pytest.raises(MessageIllegal):
-            store._puts.put_internal([own, Message("SCHEDULE_TOPIC_XXXX", None)])  # type: ignore[arg-type]
+            store.put_own([own, Message("SCHEDULE_TOPIC_XXXX", None)])  # type: ignore[arg-type]
         assert store.commit_log.next_queue_offset("SCHEDULE_TOPIC_XXXX", 17) == 1
 
 

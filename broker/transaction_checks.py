@@ -1,0 +1,213 @@
+"""The checks of transactions: asks producers what became of those that nobody has ended, every 30 s.
+
+A half that is open for too long is put anew, with one check more counted, and its producer is asked. One that
+was asked about often enough, or is as old as retention allows, is given up: it goes to
+TRANS_CHECK_MAX_TIME_TOPIC, and the log warns. While a producer group has no client, nobody is asked and
+nothing is counted; RocketMQ gives such halves up after some eight minutes.
+
+A check that fails is logged, and the next one tries again. The first comes 30 s after the first use of a
+transaction, in the thread "mqstore transactions" (wake_up_thread.py).
+Threads: `check` and `run_once` by one at a time; producers are asked in the same thread.
+Durability: a half that is put anew waits for the disk, like any put, before its producer is asked.
+Source: docs/spec/remoting.md section 9; TransactionalMessageServiceImpl#check,
+TransactionalMessageCheckService, DefaultTransactionalMessageCheckListener.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from mqstore.broker.half_message import HalfMessage, given_up, op_of, renewed
+from mqstore.broker.open_halves import OpenHalf
+from mqstore.broker.producer_groups import ProducerGroups
+from mqstore.broker.transactions import Transactions
+from mqstore.message_store import MessageStore
+from mqstore.put.arrivals import Arrival
+from mqstore.store.errors import MessageNotFound, StoreClosed
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
+from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
+
+__all__ = ["TransactionChecks", "TransactionSettings"]
+
+_logger = logging.getLogger(__name__)
+
+# Halves that are put anew in one step: whoever ends one of them waits as long.
+_CHUNK: Final = 32
+# What is added to the properties with each check at most, and the record's CRC.
+_ADDED_BYTES: Final = 64
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransactionSettings:
+    """RocketMQ's names and defaults; times in ms."""
+
+    transaction_timeout: int = 6_000
+    """Up to this age of a half nobody is asked; its property CHECK_IMMUNITY_TIME_IN_SECONDS overrides it."""
+    transaction_check_max: int = 15
+    """How often a producer is asked before its half is given up."""
+    transaction_check_interval: int = 30_000
+    """How often halves are looked at."""
+
+
+class TransactionChecks:
+    """Checks the transactions of one broker.
+
+    event: set when there is something to do. is_done: whether the store was closed.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        transactions: Transactions,
+        producers: ProducerGroups,
+        settings: TransactionSettings | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """now_s: in seconds, a clock that only goes forward."""
+        self.event = AutoResetEvent()
+        self.is_done = False
+        # When the next check is due; at once for the first step, which only begins.
+        self.due_s = -math.inf
+        self._store = store
+        self._transactions = transactions
+        self._open_halves = transactions.open_halves
+        self._producers = producers
+        self._settings = settings or TransactionSettings()
+        self._now_s = now_s
+
+    # -- in the thread ----------------------------------------------------------------------------
+
+    def run_once(self) -> None:
+        """Check, if it is time to."""
+        now_s = self._now_s()
+        if now_s < self.due_s:
+            return
+        if self.due_s == -math.inf:
+            self._store.add_arrival_listener(self._ignore, queues=(), on_close=self._on_close)
+        else:
+            self._check()
+        self.due_s = now_s + self._settings.transaction_check_interval / 1000
+
+    def _check(self) -> None:
+        try:
+            self.check()
+        except StoreClosed:
+            self.is_done = True
+        except Exception:
+            _logger.exception("the check of transactions failed")
+
+    def end(self) -> None:
+        """Hear no more of the store."""
+        self._store.remove_arrival_listener(self._ignore)
+
+    def _ignore(self, arrival: Arrival) -> None:
+        """It hears of no queue."""
+
+    def _on_close(self) -> None:
+        self.is_done = True
+        self.event.set()
+
+    # -- one round --------------------------------------------------------------------------------
+
+    def check(self) -> int:
+        """Ask the producers of all halves that are open for too long; returns how many were asked."""
+        self._transactions.load()
+        asked = 0
+        remaining = iter(self._open_halves.in_order())
+        while chunk := list(islice(remaining, _CHUNK)):
+            asked += self._check_chunk(chunk)
+        self._transactions.save_progress()
+        return asked
+
+    def _check_chunk(self, queue_offsets: list[int]) -> int:
+        overdue: dict[int, HalfMessage] = {}
+        hopeless: dict[int, HalfMessage] = {}
+        for queue_offset in queue_offsets:
+            half = self._half_of(queue_offset)
+            if half is not None and self._is_hopeless(half):
+                hopeless[queue_offset] = half
+            elif half is not None and self._is_overdue(half):
+                overdue[queue_offset] = half
+        if not overdue and not hopeless:
+            return 0
+        with self._open_halves.checking([*overdue, *hopeless]) as left:
+            renewals = self._put(
+                {at: half for at, half in overdue.items() if at in left},
+                {at: half for at, half in hopeless.items() if at in left},
+            )
+        for put in renewals:
+            self._ask(put)
+        return len(renewals)
+
+    def _half_of(self, queue_offset: int) -> HalfMessage | None:
+        """None if it was ended meanwhile, or if retention took its record."""
+        opened = self._open_halves.get(queue_offset)
+        if opened is None:
+            return None
+        try:
+            return self._transactions.half_at(opened.physical_offset)
+        except MessageNotFound as gone:
+            _logger.warning("a transaction has expired before it was ended: %s", gone)
+            self._open_halves.forget_lost(queue_offset)
+            return None
+
+    def _is_hopeless(self, half: HalfMessage) -> bool:
+        age_ms = self._store.clock.now_ms() - half.born_timestamp
+        return (
+            half.check_times >= self._settings.transaction_check_max
+            or age_ms > self._store.config.file_reserved_time * _HOUR_MS
+            or not half.is_sound
+            # There is no room to count a check.
+            or len(half.properties_view) + _ADDED_BYTES > MAX_PROPERTIES_BYTES
+        )
+
+    def _is_overdue(self, half: HalfMessage) -> bool:
+        now_ms, timeout_ms = self._store.clock.now_ms(), self._settings.transaction_timeout
+        return half.producer_group in self._producers and not half.is_too_young(now_ms, timeout_ms)
+
+    def _put(
+        self, overdue: dict[int, HalfMessage], hopeless: dict[int, HalfMessage]
+    ) -> list[PutMessageResult]:
+        """Put the overdue anew, and the hopeless where they are kept; returns the new halves."""
+        closed = [*overdue, *hopeless]
+        if not closed:
+            return []
+        if hopeless:
+            self._store.topics.ensure(TRANS_CHECK_MAX_TIME_TOPIC, 1)
+            for half in hopeless.values():
+                _logger.warning("%r of group %s is given up: nobody ended it", half, half.producer_group)
+        names = {queue_offset: self._names_of(queue_offset) for queue_offset in closed}
+        op = op_of([name for known in names.values() for name in known], self._store.clock.now_ms())
+        anew, kept = map(renewed, overdue.values()), map(given_up, hopeless.values())
+        puts = self._store.put_own([*anew, *kept, op])
+        opened = {
+            put.queue_offset: OpenHalf(put.physical_offset, (*names[queue_offset], put.queue_offset))
+            for queue_offset, put in zip(overdue, puts, strict=False)
+        }
+        self._open_halves.replace(closed, puts[-1].queue_offset, opened)
+        return puts[: len(overdue)]
+
+    def _names_of(self, queue_offset: int) -> tuple[int, ...]:
+        opened = self._open_halves.get(queue_offset)
+        assert opened is not None, queue_offset
+        return opened.names
+
+    def _ask(self, put: PutMessageResult) -> None:
+        half = self._transactions.half_at(put.physical_offset)
+        check = self._producers.choose(half.producer_group)
+        if check is None:
+            return
+        try:
+            check(half, put)
+        except Exception:
+            _logger.exception("producer group %s failed to answer for %r", half.producer_group, half)
+
+    def __repr__(self) -> str:
+        return f"TransactionChecks({self._transactions!r})"

@@ -1,0 +1,199 @@
+"""The transactions: messages that nobody sees until their producer commits them.
+
+    send_half -> half, open -> end: final and op, or op alone            -> closed
+                            -> check: half anew and op, its producer is asked -> open, at another queue offset
+                                      after 15 times: given up, and op   -> closed
+
+A half is open until an op names it (half_message.py says how they look on disk). An op is put in one step
+with what it makes good: with the final, with the half anew, or with what is given up. It comes last. So a
+crash may repeat a message, and never loses one. The offsets of the group CID_RMQ_SYS_TRANS only say where
+reading begins after a restart: below them everything is closed.
+
+Differences from RocketMQ's broker, which reads such a directory and continues:
+- Ops are put at once, not collected for 3 s: after a crash nobody is asked about what was ended.
+- A half that is put anew or given up is named by an op as well. A half with CHECK_IMMUNITY_TIME_IN_SECONDS
+  stays where it is until its time; RocketMQ puts it anew with each check.
+- Whoever ends a transaction first has ended it, by whichever half. RocketMQ delivers the message twice if its
+  producer commits after it was asked, and refuses an end after the immunity time to prevent that.
+- A producer group without a client is not counted as asked (transaction_checks.py).
+
+Threads: any. Durability: in SYNC_FLUSH what these methods have done is durable when they return.
+Source: docs/spec/remoting.md section 9; TransactionalMessageServiceImpl, EndTransactionProcessor.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from mqstore.broker.broker import TransactionState
+from mqstore.broker.half_message import HALF_QUEUE_ID, HalfMessage, ended_offsets, final_of, half_of, op_of
+from mqstore.broker.open_halves import OpenHalf, OpenHalves
+from mqstore.message_store import MessageStore
+from mqstore.store.errors import MessageNotFound, StoreError
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import (
+    TRANS_GROUP,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    check_group,
+)
+
+__all__ = ["TransactionIllegal", "Transactions"]
+
+_logger = logging.getLogger(__name__)
+
+# Unique key, born time, body CRC, check times: a half that was asked about once more replaces the one before.
+_Identity: TypeAlias = tuple[str | None, int, int, int]
+
+
+class TransactionIllegal(StoreError):
+    """There is no such half message of this producer group, so it cannot be ended."""
+
+    def __init__(self, half: PutMessageResult, producer_group: str, reason: str) -> None:
+        super().__init__(
+            f"producer group {producer_group!r} cannot end the transaction at physical offset "
+            f"{half.physical_offset}, queue offset {half.queue_offset}: {reason}"
+        )
+        self.half = half
+        self.producer_group = producer_group
+
+
+class Transactions:
+    """The transactions of one store. open_halves: those that are not ended; `load` reads them."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.open_halves = OpenHalves()
+        self._store = store
+        self._is_loaded = False
+        self._load_lock = threading.Lock()
+
+    def send_half(self, message: Message, producer_group: str) -> PutMessageResult:
+        """Store the half of `message`. Raises as `put_message`, and GroupIllegal."""
+        check_group(producer_group)
+        self.load()
+        half = half_of(self._store.check_message(message), producer_group)
+        floor = self._store.get_max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        with self.open_halves.arriving(floor):
+            (put,) = self._store.put_own([half])
+            self.open_halves.add(put.queue_offset, OpenHalf(put.physical_offset, (put.queue_offset,)))
+        return put
+
+    def end(self, half: PutMessageResult, producer_group: str, state: TransactionState) -> None:
+        """Commit or roll back, unless it was ended before; UNKNOW does nothing.
+
+        Raises TransactionIllegal, MessageNotFound, and as `put_message`: it is as open as before then.
+        """
+        if state is TransactionState.UNKNOW:
+            return
+        self.load()
+        record = self.half_at(half.physical_offset)
+        _refuse_wrong(record, half, producer_group)
+        queue_offset = self.open_halves.claim(half.queue_offset)
+        if queue_offset is None:
+            _logger.info("%r of producer group %s was ended before", record, producer_group)
+            return
+        try:
+            op = self._put_end(queue_offset, state)
+        except BaseException:
+            self.open_halves.release(queue_offset)
+            raise
+        self.open_halves.close([queue_offset], op.queue_offset)
+
+    def _put_end(self, queue_offset: int, state: TransactionState) -> PutMessageResult:
+        opened = self.open_halves.get(queue_offset)
+        assert opened is not None, queue_offset
+        messages = [op_of(opened.names, self._store.clock.now_ms())]
+        if state is TransactionState.COMMIT_MESSAGE:
+            messages.insert(0, final_of(self.half_at(opened.physical_offset)))
+        return self._store.put_own(messages)[-1]
+
+    def half_at(self, physical_offset: int) -> HalfMessage:
+        """The record there, as a half. Raises MessageNotFound."""
+        record = self._store.look_message_by_offset(physical_offset)
+        if record is None:
+            raise MessageNotFound(physical_offset, self._store.min_offset, self._store.max_offset)
+        return HalfMessage.of(record.record)
+
+    # -- across restarts --------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read which halves are open; does nothing the second time. Raises CorruptRecord, StoreClosed."""
+        if self._is_loaded:
+            return
+        with self._load_lock:
+            if not self._is_loaded:
+                for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+                    self._store.topics.ensure(topic, 1)
+                self._read()
+                self._is_loaded = True
+
+    def _read(self) -> None:
+        closed: set[int] = set()
+        ops: dict[int, int] = {}
+        op_progress = self._first_offset(TRANS_OP_HALF_TOPIC)
+        for op in self._messages(TRANS_OP_HALF_TOPIC, op_progress):
+            ended = ended_offsets(op)
+            closed.update(ended)
+            ops[op.queue_offset] = max(ended, default=-1)
+        halves: dict[int, OpenHalf] = {}
+        # The names of the newest half of each transaction.
+        newest: dict[_Identity, tuple[int, ...]] = {}
+        for message in self._messages(TRANS_HALF_TOPIC, self._first_offset(TRANS_HALF_TOPIC)):
+            half = HalfMessage.of(message.record)
+            known = half.first_queue_offset
+            names = (half.queue_offset,) if known is None else (known, half.queue_offset)
+            if not closed.isdisjoint(names):
+                continue
+            if half.unique_key:
+                # A crash may have kept a half that was put anew, and not the op for the one before it.
+                before = newest.pop(_identity(half, half.check_times - 1), ())
+                if before:
+                    del halves[before[-1]]
+                names = (*before, *names)
+                newest[_identity(half, half.check_times)] = names
+            halves[half.queue_offset] = OpenHalf(half.physical_offset, names)
+        self.open_halves.load(halves, ops, op_progress)
+
+    def _first_offset(self, topic: str) -> int:
+        committed = self._store.consumer_offsets.query(TRANS_GROUP, topic, HALF_QUEUE_ID)
+        return max(committed, self._store.get_min_offset_in_queue(topic, HALF_QUEUE_ID))
+
+    def _messages(self, topic: str, offset: int) -> Iterator[StoredMessage]:
+        while True:
+            found = self._store.get_message(TRANS_GROUP, topic, HALF_QUEUE_ID, offset)
+            yield from found.messages
+            if found.next_begin_offset <= offset:
+                return
+            offset = found.next_begin_offset
+
+    def save_progress(self) -> None:
+        """Commit up to where everything is closed. Raises StoreClosed."""
+        end = self._store.get_max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        progress = self.open_halves.progress(end)
+        offsets = self._store.consumer_offsets
+        for topic, offset in zip((TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC), progress, strict=True):
+            if offsets.query(TRANS_GROUP, topic, HALF_QUEUE_ID) != offset:
+                offsets.commit(TRANS_GROUP, topic, HALF_QUEUE_ID, offset)
+
+    def __repr__(self) -> str:
+        return f"Transactions({len(self.open_halves)} open)"
+
+
+def _identity(half: HalfMessage, check_times: int) -> _Identity:
+    return half.unique_key, half.born_timestamp, half.body_crc, check_times
+
+
+def _refuse_wrong(record: HalfMessage, half: PutMessageResult, producer_group: str) -> None:
+    """EndTransactionProcessor#checkPrepareMessage."""
+    if record.stored_topic != TRANS_HALF_TOPIC or not record.is_sound:
+        reason = f"there is {record!r}, which is no half message"
+    elif record.queue_offset != half.queue_offset:
+        reason = f"the half message there has queue offset {record.queue_offset}"
+    elif record.producer_group != producer_group:
+        reason = f"it is of producer group {record.producer_group!r}"
+    else:
+        return
+    raise TransactionIllegal(half, producer_group, reason)
