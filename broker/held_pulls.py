@@ -28,7 +28,7 @@ from typing import Protocol, TypeAlias
 from mqstore.broker.broker import PullAnswer, PullRequest
 from mqstore.index.pull.tag_filter import parse_subscription
 from mqstore.put.arrivals import Arrival, ArrivalListener
-from mqstore.store.errors import StoreClosed
+from mqstore.store.errors import StoreError
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
 
 __all__ = ["Announcements", "HeldPulls", "PullCallback"]
@@ -217,7 +217,8 @@ class HeldPulls:
                 self._look_soon(held)
 
         self._due.update(dict.fromkeys(new))
-        with suppress(StoreClosed):
+        # An error shows when they are looked at, unless it is another's: theirs is then found in time.
+        with suppress(StoreError):
             self._store.when_visible(look_again)
 
     def _look(self, held: _HeldPull, *, is_last: bool) -> None:

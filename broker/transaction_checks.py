@@ -75,6 +75,7 @@ class TransactionChecks:
         self.is_done = False
         # When the next check is due; at once for the first step, which only begins.
         self.due_s = -math.inf
+        self._is_listening = False
         self._store = store
         self._transactions = transactions
         self._open_halves = transactions.open_halves
@@ -89,7 +90,8 @@ class TransactionChecks:
         now_s = self._now_s()
         if now_s < self.due_s:
             return
-        if self.due_s == -math.inf:
+        if not self._is_listening:
+            self._is_listening = True
             self._store.add_arrival_listener(self._ignore, queues=(), on_close=self._on_close)
         else:
             self._check()
@@ -105,7 +107,8 @@ class TransactionChecks:
 
     def end(self) -> None:
         """Hear no more of the store."""
-        self._store.remove_arrival_listener(self._ignore)
+        if self._is_listening:
+            self._store.remove_arrival_listener(self._ignore)
 
     def _ignore(self, arrival: Arrival) -> None:
         """It hears of no queue."""

@@ -4,6 +4,7 @@ The store is one in memory without services. Waits are ended by events; no test 
 """
 
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -32,6 +33,7 @@ from mqstore.store.errors import (
     NoPermission,
     StoreClosed,
     StoreError,
+    StoreForked,
     StoreReadOnly,
     SubscriptionGroupNotExist,
     SubscriptionIllegal,
@@ -584,6 +586,20 @@ def test_a_client_may_close_the_broker_in_its_callback(store: MessageStore) -> N
     store.put_message(Message("orders", b"x"))
     assert closed.wait(60)
     broker.close()
+
+
+def test_a_forked_child_leaves_the_broker_to_its_parent(broker: EmbeddedBroker, store: MessageStore) -> None:
+    """It closes it without waiting for threads that it does not have; the parent's waits go on."""
+    answered, _ = pulled_later(broker, request())
+    child = os.fork()
+    if child == 0:
+        answers: list[PullAnswer | Exception] = []
+        broker.pull_later(request(), answers.append)
+        broker.close()
+        os._exit(0 if type(answers[0]) is StoreForked else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    store.put_message(Message("orders", b"x"))
+    assert isinstance(answered.result(60), PullAnswer)
 
 
 def test_a_store_that_is_read_only_has_no_broker(small: SmallStore) -> None:
