@@ -18,6 +18,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "index": ("queue", "pull", "arrow", "lmdb_files", "keys", "index_file"),
     "schedule": ("delay", "delivery", "retry"),
     "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),
+    "client": ("producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "tools": ("ingest", "spark", "demo", "cli"),
     "tools/cli": ("messages", "administration", "maintenance", "demo"),
     "tools/spark": ("read", "jobs"),
