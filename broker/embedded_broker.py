@@ -273,11 +273,18 @@ class EmbeddedBroker:
     def close(self) -> None:
         """End the waits with BrokerClosed, and the threads. Safe to call twice; the store stays open.
 
-        Afterwards every method raises BrokerClosed, but for those by which clients leave.
+        A callback of the broker may call it, and then does not wait for the threads. Afterwards every method
+        raises BrokerClosed, but for those by which clients leave.
         """
         self._is_closed = True
-        self._pull_thread.close()
-        self._check_thread.close()
+        threads = (self._pull_thread, self._check_thread)
+        for thread in threads:
+            thread.end_soon()
+        if any(thread.is_current for thread in threads):
+            # A callback of the other thread may be waiting here too.
+            return
+        for thread in threads:
+            thread.close()
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -41,7 +41,7 @@ class Work(Protocol):
         ...
 
     def end(self) -> None:
-        """Do the last of it; nothing is asked of it afterwards."""
+        """Do the last of it; nothing is asked of it afterwards. Called again if an interrupt has struck."""
         ...
 
 
@@ -60,6 +60,7 @@ class WakeUpThread:
         self._threads: list[threading.Thread] = []
         # Taken by the thread that works, for good.
         self._turn = threading.Lock()
+        self._has_ended = False
 
     def start(self) -> None:
         """Start the thread unless it runs, or is to end. Raises RuntimeError if none can be started."""
@@ -75,17 +76,28 @@ class WakeUpThread:
                 self._threads.remove(thread)
                 raise RuntimeError(f"the thread {self._name!r} cannot be started: end other threads")
 
-    def close(self) -> None:
-        """End the thread and wait for it; a callback that runs in the thread itself need not wait."""
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this thread, as a callback does."""
+        return threading.current_thread() in self._threads
+
+    def end_soon(self) -> None:
+        """Have the thread end, without waiting for it. Where none has ever run, none will: the work ends here."""
         self._is_closing = True
         self._work.event.set()
+        self._run()
+
+    def close(self) -> None:
+        """End the thread and wait for it; a callback that runs in the thread itself need not wait."""
+        self.end_soon()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 # Raised for a thread whose start was interrupted. It may yet run, and find no turn left.
                 with suppress(RuntimeError):
                     thread.join()
-        # Where no thread has ever run: now none will.
-        self._run()
+        if not (self._has_ended or self.is_current):
+            # An interrupt has struck when an earlier call was about to end it.
+            self._end()
 
     def _run(self) -> None:
         if not self._turn.acquire(blocking=False):
@@ -96,7 +108,11 @@ class WakeUpThread:
                 self._work.event.wait(self._sleep_s())
                 self._work.run_once()
         finally:
-            self._work.end()
+            self._end()
+
+    def _end(self) -> None:
+        self._work.end()
+        self._has_ended = True
 
     def _sleep_s(self) -> float:
         return max(0.0, min(self._work.due_s - self._now_s(), threading.TIMEOUT_MAX))

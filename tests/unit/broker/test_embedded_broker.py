@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 
 import pytest
 
@@ -585,6 +586,31 @@ def test_a_client_may_close_the_broker_in_its_callback(store: MessageStore) -> N
     broker.pull_later(request(), close)
     store.put_message(Message("orders", b"x"))
     assert closed.wait(60)
+    broker.close()
+
+
+def test_callbacks_of_both_threads_may_close_the_broker_at_once(
+    store: MessageStore, clock: ManualClock
+) -> None:
+    """Neither waits for the other."""
+    settings = TransactionSettings(transaction_timeout=0, transaction_check_interval=1)
+    broker = EmbeddedBroker(store, transaction_settings=settings)
+    barrier = threading.Barrier(2)
+    closed = threading.Semaphore(0)
+
+    def close(*answer: object) -> None:
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(60)
+        broker.close()
+        closed.release()
+
+    broker.register_producer("payments", ME, close)
+    broker.send_half(Message("orders", b"x"), "payments", timeout_ms=3_000)
+    clock.advance(1)
+    broker.pull_later(request(), close)
+    store.put_message(Message("orders", b"x"))
+    assert closed.acquire(timeout=60)
+    assert closed.acquire(timeout=60)
     broker.close()
 
 

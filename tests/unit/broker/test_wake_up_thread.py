@@ -181,3 +181,33 @@ def test_a_close_that_was_interrupted_can_be_called_again() -> None:
         thread.close()
         assert work.end_count == 1, place
     assert place > 1
+
+
+def test_an_interrupted_close_without_a_start_ends_the_work_later() -> None:
+    """Whoever waits for it is answered by the second close at the latest."""
+    place, was_interrupted = 0, True
+    while was_interrupted:
+        place += 1
+        work = Work()
+        thread = WakeUpThread("mqstore broker", work)
+        was_interrupted = interrupted_at(place, (wake_up_thread_module,), thread.close)
+        thread.close()
+        assert work.end_count >= 1, place
+    assert place > 1
+
+
+def test_an_end_in_its_own_step_is_not_waited_for(work: Work) -> None:
+    """The thread knows that it is the one that asks."""
+    thread = WakeUpThread("mqstore broker", work)
+    seen: list[bool] = []
+
+    def end_soon() -> None:
+        seen.append(thread.is_current)
+        thread.end_soon()
+
+    work.during = end_soon
+    thread.start()
+    work.event.set()
+    assert work.step.acquire(timeout=60)
+    thread.close()
+    assert (seen, thread.is_current, work.end_count) == ([True], False, 1)
