@@ -13,6 +13,7 @@ Source: docs/spec/client_consume.md, docs/spec/client_produce.md section 10, doc
 PullMessageProcessor, SendMessageProcessor, ConsumerManageProcessor, ClientManageProcessor.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -84,6 +85,7 @@ class EmbeddedBroker:
         self._name = name
         self._memory_bytes = physical_memory_bytes() if memory_bytes is None else memory_bytes
         self._is_closed = False
+        self._process_id = os.getpid()
         self._groups = ConsumerGroups()
         self._queue_locks = QueueLocks(now_s)
         self._held_pulls = HeldPulls(store, self.pull, now_s)
@@ -191,6 +193,8 @@ class EmbeddedBroker:
         self._check_thread.start()
 
     def unregister_producer(self, group: str, client_id: str) -> None:
+        if self._has_forked():
+            return
         self._producers.unregister(group, client_id)
 
     # -- pulling ----------------------------------------------------------------------------------
@@ -245,12 +249,14 @@ class EmbeddedBroker:
     ) -> None:
         self._check_open()
         settings = self._store.subscription_groups.find(group)
-        notifies = settings.notify_consumer_ids_changed_enable
-        self._groups.register(group, client_id, data, on_change, notifies=notifies)
         if settings.retry_queue_nums > 0:
             self._store.topics.ensure(retry_topic(group), settings.retry_queue_nums)
+        notifies = settings.notify_consumer_ids_changed_enable
+        self._groups.register(group, client_id, data, on_change, notifies=notifies)
 
     def unregister_consumer(self, group: str, client_id: str) -> None:
+        if self._has_forked():
+            return
         settings = self._store.subscription_groups.get(group)
         notifies = settings is None or settings.notify_consumer_ids_changed_enable
         self._queue_locks.unlock_all(group, client_id)
@@ -266,6 +272,8 @@ class EmbeddedBroker:
         return self._queue_locks.lock(group, client_id, ours)
 
     def unlock_queues(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        if self._has_forked():
+            return
         self._queue_locks.unlock(group, client_id, queues)
 
     # -- the broker as a whole --------------------------------------------------------------------
@@ -277,6 +285,8 @@ class EmbeddedBroker:
         raises BrokerClosed, but for those by which clients leave.
         """
         self._is_closed = True
+        if self._has_forked():
+            return
         threads = (self._pull_thread, self._check_thread)
         for thread in threads:
             thread.end_soon()
@@ -285,6 +295,10 @@ class EmbeddedBroker:
             return
         for thread in threads:
             thread.close()
+
+    def _has_forked(self) -> bool:
+        """Whether this is a forked child: the clients are its parent's, and a lock may be held for ever."""
+        return os.getpid() != self._process_id
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -5,6 +5,7 @@ The store is one in memory without services. Waits are ended by events; no test 
 
 import inspect
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -35,6 +36,7 @@ from mqstore.store.errors import (
     StoreClosed,
     StoreError,
     StoreForked,
+    StoreFull,
     StoreReadOnly,
     SubscriptionGroupNotExist,
     SubscriptionIllegal,
@@ -458,6 +460,20 @@ def test_a_group_gets_its_retry_topic_with_its_first_member(
     assert broker.topic_route("%RETRY%mailing") is None
 
 
+def test_a_member_whose_retry_topic_cannot_be_made_is_none(
+    broker: EmbeddedBroker, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: it gets the error, and no share of the queues."""
+
+    def fail(topic: str, queue_nums: int) -> None:
+        raise StoreFull(store.path, 1, "full")
+
+    monkeypatch.setattr(store.topics, "ensure", fail)
+    with pytest.raises(StoreFull):
+        broker.register_consumer(GROUP, ME, DATA, do_nothing)
+    assert broker.consumer_ids(GROUP) == []
+
+
 def test_members_come_and_go(broker: EmbeddedBroker, store: MessageStore) -> None:
     """The others are told, unless the group's settings say no."""
     told: list[str] = []
@@ -626,6 +642,27 @@ def test_a_forked_child_leaves_the_broker_to_its_parent(broker: EmbeddedBroker, 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     store.put_message(Message("orders", b"x"))
     assert isinstance(answered.result(60), PullAnswer)
+
+
+def test_clients_in_a_forked_child_leave_without_a_lock(broker: EmbeddedBroker) -> None:
+    """A thread of the parent may have held it at the fork; the members are the parent's, and hear nothing."""
+    told: list[str] = []
+    for member in (ME, OTHER):
+        broker.register_consumer(GROUP, member, DATA, lambda: told.append("changed"))
+    broker.register_producer("payments", ME, lambda message, half: None)
+    told.clear()
+    with broker._groups._lock, broker._queue_locks._lock, broker._producers._lock:
+        child = os.fork()
+        if child == 0:
+            # The system ends it if it waits for ever.
+            signal.alarm(60)
+            broker.unlock_queues(GROUP, ME, [QUEUE])
+            broker.unregister_consumer(GROUP, ME)
+            broker.unregister_producer("payments", ME)
+            broker.close()
+            os._exit(len(told))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert broker.consumer_ids(GROUP) == [ME, OTHER]
 
 
 def test_a_store_that_is_read_only_has_no_broker(small: SmallStore) -> None:
