@@ -129,10 +129,15 @@ class EmbeddedBroker:
     # -- sending ----------------------------------------------------------------------------------
 
     def send(self, message: Message, *, timeout_ms: int) -> PutMessageResult:
-        self._check_open()
-        group = _group_of_retry(message)
-        if group is None:
+        # Written out, since nearly all messages take this way.
+        try:
+            is_retry = message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX)
+        except (AttributeError, TypeError):
+            is_retry = False  # the put says what is wrong
+        if not is_retry and not self._is_closed:
             return self._store.put_message(message)
+        self._check_open()
+        group = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         return self._store.put_retry(message, is_in_order=self._queue_locks.are_held(group))
 
     def send_all(self, messages: Sequence[Message], *, timeout_ms: int) -> Sequence[PutMessageResult]:

@@ -1,1 +1,1 @@
-"""Producers: which queue a message goes to, what is tried again, transactions."""
+"""Producers: sends and what is tried again, asynchronous sends, batches, transactions, requests."""

@@ -28,12 +28,13 @@ from mqstore.store.record.properties_format import (
     KEYS,
     MAX_PROPERTIES_BYTES,
     TAGS,
+    UNIQ_KEY,
     WAIT,
     encode_properties,
     refuse_separators,
 )
 from mqstore.store.record.record_format import CRC_NAME, CRC_PROPERTY_BYTES, encode_topic
-from mqstore.store.record.record_template import RecordTemplate, record_template
+from mqstore.store.record.record_template import RecordTemplate, record_template, without_ending
 from mqstore.store.record.sys_flag import (
     BORN_HOST_V6,
     INNER_BATCH,
@@ -68,6 +69,7 @@ class EncodedMessage(msgspec.Struct, gc=False):
 
     size_bytes: of the whole record. body_crc: all 32 bits. born_timestamp: None for the store time.
     takes_queue_offset: whether its queue grows. waits: whether the put waits for the disk in SYNC_FLUSH.
+    own_ending: what its properties have that the template, shared by many, does not.
     """
 
     topic: str
@@ -79,6 +81,7 @@ class EncodedMessage(msgspec.Struct, gc=False):
     born_timestamp: int | None
     takes_queue_offset: bool
     waits: bool
+    own_ending: bytes = b""
 
 
 class MessageEncoder:
@@ -94,6 +97,8 @@ class MessageEncoder:
         self._topics: dict[str, tuple[bytes, int]] = {}
         # Of messages that have nothing but a topic, a body and perhaps tags.
         self._ordinary: dict[tuple[str, str | None], RecordTemplate] = {}
+        # Of those that have a UNIQ_KEY of this length too, as all that producers send; and what follows it.
+        self._identified: dict[tuple[str, str | None, int], tuple[RecordTemplate, bytes]] = {}
 
     def encode(self, message: Message, *, is_own: bool = False) -> EncodedMessage:
         """Check a message and encode what can be encoded before its place in the log is known.
@@ -108,7 +113,6 @@ class MessageEncoder:
             and len(body) <= self._max_body_bytes
             and type(queue_id) is int
             and not queue_id >> 31  # as 0 <= queue_id < 2**31, at half its time
-            and message.properties is NO_PROPERTIES
             and not message.keys
             # Compared by identity: False and 0.0 equal 0, but the thorough checks must decide about them.
             and message.flag is message.sys_flag is message.reconsume_times is _ZERO
@@ -117,9 +121,22 @@ class MessageEncoder:
             and message.born_host is None
             and message.wait_store_msg_ok
         ):
-            template = self._ordinary.get((topic, message.tags)) or self._add_ordinary(topic, message.tags)
-            size_bytes = template.fixed_bytes + len(body)
-            return EncodedMessage(topic, queue_id, template, size_bytes, body, crc32(body), None, True, True)
+            tags, properties = message.tags, message.properties
+            if properties is NO_PROPERTIES:
+                template = self._ordinary.get((topic, tags)) or self._add_ordinary(topic, tags)
+                size = template.fixed_bytes + len(body)
+                return EncodedMessage(topic, queue_id, template, size, body, crc32(body), None, True, True)
+            if len(properties) == 1 and type(key := properties.get(UNIQ_KEY)) is str:
+                ending = key.encode("ascii", "replace")
+                if ending.isalnum():  # neither separators nor what is not ASCII, for which there is a "?"
+                    length = len(ending)
+                    template, rest = self._identified.get((topic, tags, length)) or self._add_identified(
+                        topic, tags, length
+                    )
+                    size, ending = template.fixed_bytes + len(body), ending + rest
+                    return EncodedMessage(
+                        topic, queue_id, template, size, body, crc32(body), None, True, True, ending
+                    )
         return self._encode_thoroughly(message, is_own=is_own)
 
     def _encode_thoroughly(self, message: Message, *, is_own: bool) -> EncodedMessage:
@@ -178,18 +195,31 @@ class MessageEncoder:
         )
 
     def _add_ordinary(self, topic: str, tags: str | None) -> RecordTemplate:
-        topic_field, magic = self._topics.get(topic) or self._encode_topic(topic)
-        properties = checked_properties({TAGS: tags}) if tags else b""
-        self._check_size(properties)
-        host = self._store_host
-        sys_flag = self._store_host_bit | self._born_host_bit
-        template = record_template(
-            magic, topic_field, properties, 0, sys_flag, host, host, 0, 0, self._append_crc
-        )
+        template = self._template(topic, checked_properties({TAGS: tags}) if tags else b"")
         if len(self._ordinary) >= _CACHE_ENTRIES:
             self._ordinary.clear()
         self._ordinary[topic, tags] = template
         return template
+
+    def _add_identified(self, topic: str, tags: str | None, length: int) -> tuple[RecordTemplate, bytes]:
+        """The template for a UNIQ_KEY of this length, up to that key, and the bytes behind the key."""
+        first = encode_properties({UNIQ_KEY: "-" * length})
+        properties = checked_properties({UNIQ_KEY: "-" * length, TAGS: tags}) if tags else first
+        rest = properties[len(first) - 1 :]
+        template = without_ending(self._template(topic, properties), length + len(rest))
+        if len(self._identified) >= _CACHE_ENTRIES:
+            self._identified.clear()
+        self._identified[topic, tags, length] = found = template, rest
+        return found
+
+    def _template(self, topic: str, properties: bytes) -> RecordTemplate:
+        topic_field, magic = self._topics.get(topic) or self._encode_topic(topic)
+        self._check_size(properties)
+        host = self._store_host
+        sys_flag = self._store_host_bit | self._born_host_bit
+        return record_template(
+            magic, topic_field, properties, 0, sys_flag, host, host, 0, 0, self._append_crc
+        )
 
     def _check_size(self, properties: bytes) -> None:
         size = len(properties) + self._crc_bytes

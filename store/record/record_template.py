@@ -13,7 +13,14 @@ import msgspec
 from mqstore.store.checksum.crc32 import HELD_BYTES, crc32, crc32_combine
 from mqstore.store.record.record_format import CRC_MASK, CRC_NAME, CRC_PROPERTY_BYTES, HEADER_BYTES, HEADERS
 
-__all__ = ["RecordTemplate", "encode_from", "encode_record", "header_template", "record_template"]
+__all__ = [
+    "RecordTemplate",
+    "encode_from",
+    "encode_record",
+    "header_template",
+    "record_template",
+    "without_ending",
+]
 
 # As HEADERS, but flag, sys flag and the fields between store time and body length are bytes.
 _PACK_HEADER = tuple(
@@ -95,6 +102,15 @@ def record_template(
     )
 
 
+def without_ending(template: RecordTemplate, length: int) -> RecordTemplate:
+    """The template without the last `length` bytes of its ending, which each record has of its own.
+
+    Its `fixed_bytes` count them all the same.
+    """
+    ending = template.ending[:-length]
+    return msgspec.structs.replace(template, ending=ending, ending_and_name=ending + CRC_NAME)
+
+
 def encode_from(
     template: RecordTemplate,
     size_bytes: int,
@@ -105,8 +121,12 @@ def encode_from(
     physical_offset: int,
     born_timestamp: int,
     store_timestamp: int,
+    own_ending: bytes = b"",
 ) -> bytes:
-    """A whole record. size_bytes: template.fixed_bytes plus the body's length. body_crc: all 32 bits."""
+    """A whole record. size_bytes: of all of it. body_crc: all 32 bits.
+
+    own_ending: what this record has behind `template.ending`, which that counts in the length of properties.
+    """
     body_bytes = len(body)
     header = template.pack_header(
         size_bytes,
@@ -123,16 +143,21 @@ def encode_from(
         template.behind_store_time,
         body_bytes,
     )
+    if own_ending:
+        ending = template.ending + own_ending
+        ending_and_name = ending + CRC_NAME
+    else:
+        ending, ending_and_name = template.ending, template.ending_and_name
     if not template.has_crc:
-        return _join((header, body, template.ending))
+        return _join((header, body, ending))
     if body_bytes <= HELD_BYTES:
         crc = crc32(body, crc32(header))
     else:
         # Faster; and crc32 would release the GIL: other threads would run and find the append lock taken.
         crc = crc32_combine(crc32(header), body_crc, body_bytes)
-    crc = crc32(template.ending, crc) & CRC_MASK
+    crc = crc32(ending, crc) & CRC_MASK
     first, second, last = _FOUR_DIGITS[crc % 10_000], _FOUR_DIGITS[crc // 10_000 % 10_000], crc // 100_000_000
-    return _join((header, body, template.ending_and_name, first, second, _CLOSING_DIGITS[last]))
+    return _join((header, body, ending_and_name, first, second, _CLOSING_DIGITS[last]))
 
 
 def encode_record(

@@ -64,7 +64,11 @@ SEAMS = (
     ),
     Seam(
         ("zlib", "lz4", "backports", "compression.zstd"),
-        ("store/checksum/crc32.py", "store/message/compressed_body.py"),
+        (
+            "store/checksum/crc32.py",
+            "store/message/compressed_body.py",
+            "client/producer/message/body_compression.py",
+        ),
         "take crc32 from store/checksum/crc32.py, and decompress bodies by store/message/compressed_body.py",
     ),
     Seam(

@@ -97,6 +97,37 @@ def test_what_was_put_comes_back(
     assert (b"__CRC32#" in bytes(found.properties_view)) == append_crc
 
 
+@pytest.mark.parametrize("append_crc", [True, False])
+@pytest.mark.parametrize("tags", [None, "", "TagA", "标签"])
+@pytest.mark.parametrize("key", ["7F000001535222C40DBC55D0B0C50017", "7", "id-7", "é", "n" * 300])
+def test_a_message_with_a_unique_key_alone_has_the_same_record(
+    key: str, tags: str | None, append_crc: bool
+) -> None:
+    """The quick way of what producers send, and the way of all others, make the same bytes."""
+    quick = Message("orders", b"body", tags=tags, properties={"UNIQ_KEY": key})
+    slow = Message("orders", b"body", tags=tags, properties={"UNIQ_KEY": key}, born_timestamp=1_000)
+    found = stored(quick, enabled_append_prop_crc=append_crc)
+    assert found.unique_key == key
+    assert found.record == stored(slow, enabled_append_prop_crc=append_crc).record
+
+
+@pytest.mark.parametrize("key", ["", "a\x01b", "a\x02b", "\ud800", 7, b"7", "n" * 32_760])
+def test_a_bad_unique_key_is_refused(key: Any) -> None:
+    """As any other property is, whichever way it takes."""
+    for born_timestamp in (None, 1_000):
+        message = Message("orders", b"", properties={"UNIQ_KEY": key}, born_timestamp=born_timestamp)
+        with pytest.raises((PropertiesIllegal, TypeError)):
+            encoder().encode(message)
+
+
+def test_templates_of_unique_keys_do_not_fill_the_memory() -> None:
+    """Beyond so many kinds the cache begins anew."""
+    subject = encoder()
+    for number in range(16_385):
+        subject.encode(Message("orders", b"", tags=str(number), properties={"UNIQ_KEY": "7"}))
+    assert len(subject._identified) == 1
+
+
 def test_born_time_and_host_are_the_stores_own_where_not_given() -> None:
     """Now, and the configured store host."""
     found = stored(Message("orders", b""), store_host=Host.parse("[2001:db8::2]:10911"))

@@ -1,0 +1,106 @@
+"""What a send hands to a broker: one message, a batch, or the half of a transaction, ready to be stored.
+
+It is made once for a send, so all attempts carry the same UNIQ_KEY: a message that is stored twice can be
+told by it. The message that the caller gave is never changed.
+Threads: any. Durability: as the broker says in its result.
+Source: docs/spec/client_produce.md sections 2 and 5; DefaultMQProducerImpl#sendKernelImpl of Apache RocketMQ.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+import msgspec
+
+from mqstore.broker.broker import Broker, MessageQueue
+from mqstore.client.producer.message.body_compression import BodyCompression
+from mqstore.client.producer.message.unique_id import UniqueIds
+from mqstore.client.producer.send_result import BatchSendResult, SendResult
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import refuse_mistyped
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.record.properties_format import UNIQ_KEY
+
+__all__ = ["Outgoing", "OutgoingBatch", "OutgoingHalf", "OutgoingMessage", "prepare", "with_unique_key"]
+
+
+class Outgoing(Protocol):
+    """Something to send to a queue."""
+
+    @property
+    def message(self) -> Message:
+        """As it is sent, but for the queue; of a batch, the first message."""
+        ...
+
+    def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        """Have the broker store it, and wait for its answer."""
+        ...
+
+
+def with_unique_key(message: Message, ids: UniqueIds) -> tuple[Message, str]:
+    """The message with a UNIQ_KEY, new unless it has one, and that key."""
+    unique_key = message.properties.get(UNIQ_KEY)
+    if unique_key is not None:
+        return message, unique_key
+    unique_key = ids.create()
+    properties = {**message.properties, UNIQ_KEY: unique_key}
+    return msgspec.structs.replace(message, properties=properties), unique_key
+
+
+def prepare(message: Message, ids: UniqueIds, compression: BodyCompression) -> tuple[Message, str]:
+    """The message as it is sent, and its UNIQ_KEY. Raises MessageIllegal for fields of a wrong type."""
+    try:
+        message, unique_key = with_unique_key(message, ids)
+    except (TypeError, AttributeError):
+        refuse_mistyped(message)
+        raise
+    body, sys_flag = compression.compress(message.body, message.sys_flag)
+    if body is not message.body:
+        message = msgspec.structs.replace(message, body=body, sys_flag=sys_flag)
+    return message, unique_key
+
+
+class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
+    """One message."""
+
+    message: Message
+    unique_key: str
+
+    def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        put = broker.send(self._to(queue), timeout_ms=timeout_ms)
+        return SendResult(self.unique_key, queue, put)
+
+    def send_async(self, broker: Broker, queue: MessageQueue) -> "Future[PutMessageResult]":
+        """As `send`, without waiting for the disk."""
+        return broker.send_async(self._to(queue))
+
+    def _to(self, queue: MessageQueue) -> Message:
+        return msgspec.structs.replace(self.message, queue_id=queue.queue_id)
+
+
+class OutgoingHalf(OutgoingMessage, frozen=True, gc=False):
+    """The half of a transaction of a producer group."""
+
+    producer_group: str
+
+    def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        put = broker.send_half(self._to(queue), self.producer_group, timeout_ms=timeout_ms)
+        return SendResult(self.unique_key, queue, put)
+
+
+class OutgoingBatch(msgspec.Struct, frozen=True, gc=False):
+    """Several messages of one topic, which one queue gets all or none of."""
+
+    messages: Sequence[Message]
+    unique_keys: Sequence[str]
+
+    @property
+    def message(self) -> Message:
+        return self.messages[0]
+
+    def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> BatchSendResult:
+        queue_id = queue.queue_id
+        replace = msgspec.structs.replace
+        sent = [replace(message, queue_id=queue_id) for message in self.messages]
+        puts = broker.send_all(sent, timeout_ms=timeout_ms)
+        return BatchSendResult(",".join(self.unique_keys), queue, puts[0], puts)

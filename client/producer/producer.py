@@ -1,0 +1,218 @@
+"""The producer: sends the messages of an application to the brokers it is given.
+
+Between several brokers it chooses in turn, and a send that fails at one is tried at another, so one disk that
+is full refuses nothing (send_retry.py). With one broker the queues of a topic are used in turn.
+
+It does not know how a broker stores a message (broker/), nor is anything of it durable by itself.
+Threads: any thread may call any method. Threads of its own: those of asynchronous sends, while there are
+any, and the detector's; `close` ends them.
+Durability: as the `SendResult` says: that of a put of the store.
+Source: docs/spec/client_produce.md sections 2 to 6; DefaultMQProducer, DefaultMQProducerImpl of Apache
+RocketMQ.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from mqstore.broker.broker import Broker, MessageQueue
+from mqstore.client.errors import ClientNotRunning, NoBroker
+from mqstore.client.producer.message.body_compression import BodyCompression
+from mqstore.client.producer.message.unique_id import UniqueIds
+from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.queues.latency_faults import LatencyFaults
+from mqstore.client.producer.queues.publish_routes import PublishRoutes
+from mqstore.client.producer.queues.queue_selector import MessageQueueSelector, QueueSelector
+from mqstore.client.producer.send_hooks import SendHooks, SendMessageHook
+from mqstore.client.producer.send_kernel import SendKernel
+from mqstore.client.producer.send_parts import SendParts
+from mqstore.client.producer.send_result import SendResult
+from mqstore.client.producer.send_retry import SendRetry
+from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.errors import GroupIllegal
+from mqstore.store.message.message import Message
+from mqstore.store.message.topic_names import check_group
+
+__all__ = ["Producer"]
+
+DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
+
+
+class Producer:
+    """Sends for the producer group `group` to one broker or several.
+
+    clock: for unique ids. timer: seconds of a clock that only goes forward, for time-outs. choice: of the
+    queue to begin with.
+
+    >>> import tempfile
+    >>> from mqstore import Message, MessageStore
+    >>> from mqstore.broker.embedded_broker import EmbeddedBroker
+    >>> with MessageStore.open(tempfile.mkdtemp()) as store, EmbeddedBroker(store) as broker:
+    ...     with Producer(broker, "billing-producers") as producer:
+    ...         producer.send(Message("orders", b"first")).send_status.name
+    'SEND_OK'
+    """
+
+    def __init__(
+        self,
+        brokers: Broker | Sequence[Broker],
+        group: str,
+        config: ProducerConfig | None = None,
+        *,
+        clock: Clock | None = None,
+        timer: Callable[[], float] = time.monotonic,
+        choice: random.Random | None = None,
+    ) -> None:
+        """Raises GroupIllegal, NoBroker, ConfigIllegal; ValueError for two brokers of one name."""
+        self.group = _checked_group(group)
+        self.config = config = config or ProducerConfig()
+        self.brokers = _by_name(brokers, repr(self))
+        self._state = "CREATE_JUST"
+        choice = choice or random.Random()
+        self._routes = PublishRoutes(self.brokers, config, choice)
+        self._faults = LatencyFaults(config, self.brokers.__contains__, self._ask, timer, choice)
+        self._hooks = SendHooks(group)
+        self._parts = SendParts(
+            config,
+            self.brokers,
+            self._routes,
+            QueueSelector(self._faults),
+            self._faults,
+            self._hooks,
+            UniqueIds(clock or SystemClock(), timer),
+            BodyCompression(
+                config.compress_type, config.compress_level, config.compress_msg_body_over_howmuch
+            ),
+            timer,
+        )
+        self._kernel = SendKernel(self._parts)
+        self._retry = SendRetry(self._parts, self._kernel)
+        self._timeout_ms = config.send_msg_timeout
+        # What `send` calls: raises while the producer is not running.
+        self._send: Callable[[Message, int], SendResult] = self._refuse
+
+    # -- life -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Let it send. Raises ClientNotRunning if it was started before: a closed one stays closed."""
+        if self._state != "CREATE_JUST":
+            raise ClientNotRunning(repr(self), self._state)
+        self._faults.start()
+        self._state = "RUNNING"
+        self._send = self._way_to_send()
+
+    def close(self) -> None:
+        """End its threads. Sends raise ClientNotRunning from then on. Safe to call twice."""
+        if self._state == "RUNNING":
+            self._state = "SHUTDOWN_ALREADY"
+            self._send = self._refuse
+            self._faults.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: Any = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send one message and wait until a broker has stored it.
+
+        queue: where to; its own `queue_id` does not count. selector: chooses the queue, from all of the
+        topic, the message and `arg`. Without either the queues are used in turn, and a failed attempt is
+        followed by others, elsewhere if there is an elsewhere. timeout_ms: instead of `send_msg_timeout`.
+
+        Raises MessageIllegal and its leaves, NoPermission, TopicRouteNotFound; SendFailed when every attempt
+        failed, SendTimedOut when the time was over; with a queue or a selector what the broker raises, and
+        QueueNotSelected. Nothing is stored then, unless an attempt failed with BrokerTimedOut or
+        StorePoisoned.
+        """
+        if queue is None and selector is None and timeout_ms is None:
+            return self._send(message, self._timeout_ms)
+        timeout_ms = self._timeout(timeout_ms)
+        if queue is None and selector is None:
+            return self._send(message, timeout_ms)
+        self._check_running()
+        begin_s = self._parts.timer()
+        self._parts.check(message)
+        chosen = self._kernel.chosen_queue(message, queue, selector, arg, begin_s)
+        assert chosen is not None
+        return self._kernel.send_to(self._parts.outgoing(message), chosen, begin_s, timeout_ms)
+
+    def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that messages of `topic` are sent to. Raises TopicRouteNotFound."""
+        self._check_running()
+        return list(self._routes.find(topic, self._parts.timer()).queues)
+
+    def register_send_message_hook(self, hook: SendMessageHook) -> None:
+        """Call `hook` before and after each attempt from now on (send_hooks.py)."""
+        self._hooks.register(hook)
+        if self._state == "RUNNING":
+            self._send = self._way_to_send()
+
+    # -- inside ---------------------------------------------------------------------------------------
+
+    def _timeout(self, timeout_ms: int | None) -> int:
+        if timeout_ms is None:
+            return self._timeout_ms
+        if timeout_ms < 0:
+            raise ValueError(f"timeout_ms is {timeout_ms}, but must be 0 or more")
+        return timeout_ms
+
+    def _check_running(self) -> None:
+        if self._state != "RUNNING":
+            raise ClientNotRunning(repr(self), self._state)
+
+    def _way_to_send(self) -> Callable[[Message, int], SendResult]:
+        is_plain = (
+            not self._hooks.registered
+            and not self._faults.is_enabled
+            and self.config.send_msg_max_timeout_per_request < 0
+        )
+        return self._retry.send_plainly if is_plain else self._retry.send
+
+    def _refuse(self, message: Message, timeout_ms: int) -> SendResult:
+        raise ClientNotRunning(repr(self), self._state)
+
+    def _ask(self, broker_name: str) -> object:
+        """Ask a broker about any known topic, for the detector. Raises if it does not answer."""
+        topic = next(iter(self._routes.table))
+        return self.brokers[broker_name].max_offset(topic, 0)
+
+    def __repr__(self) -> str:
+        return f"Producer({self.group!r})"
+
+
+def _checked_group(group: str) -> str:
+    check_group(group)
+    if group == DEFAULT_PRODUCER_GROUP:
+        raise GroupIllegal(
+            f"the producer group may not be {group!r}, which stands for none: give it a name of its own",
+            value=group,
+        )
+    return group
+
+
+def _by_name(brokers: Broker | Sequence[Broker], client: str) -> Mapping[str, Broker]:
+    listed = list(brokers) if isinstance(brokers, Sequence) else [brokers]
+    if not listed:
+        raise NoBroker(client)
+    by_name = {broker.name: broker for broker in listed}
+    if len(by_name) < len(listed):
+        names = sorted(broker.name for broker in listed)
+        raise ValueError(f"brokers must have different names, but these have {names}")
+    return by_name

@@ -1,0 +1,108 @@
+"""The send hooks: callables of the application that see each attempt of a send, before and after.
+
+They are for tracing and metrics. What a hook raises is logged and dropped; it cannot stop a send.
+Threads: a hook is called by the thread that sends, and after an asynchronous send by the one that completes
+it.
+Source: SendMessageHook, SendMessageContext of Apache RocketMQ.
+"""
+
+import enum
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from mqstore.broker.broker import MessageQueue
+from mqstore.client.producer.send_result import SendResult
+from mqstore.store.message.message import Message
+
+__all__ = ["CommunicationMode", "SendHooks", "SendMessageContext", "SendMessageHook"]
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class CommunicationMode(enum.Enum):
+    """How a message is sent: SYNC waits for the answer, ASYNC gets it later, ONEWAY does not want it."""
+
+    SYNC = "SYNC"
+    ASYNC = "ASYNC"
+    ONEWAY = "ONEWAY"
+
+
+@dataclass(slots=True)
+class SendMessageContext:
+    """One attempt, as hooks see it; `send_result` or `exception` are there after it.
+
+    A ONEWAY send has neither. message: as it is sent, of a batch the first. mq_trace_context, props: for
+    hooks to keep what they need from before to after.
+    """
+
+    producer_group: str
+    message: Message
+    message_queue: MessageQueue
+    communication_mode: CommunicationMode
+    send_result: SendResult | None = None
+    exception: Exception | None = None
+    mq_trace_context: Any = None
+    props: dict[str, str] = field(default_factory=dict)
+
+
+class SendMessageHook(Protocol):
+    """What an application registers."""
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        """Called before a broker is asked."""
+        ...
+
+    def send_message_after(self, context: SendMessageContext) -> None:
+        """Called after it has answered, or has not."""
+        ...
+
+
+class SendHooks:
+    """The hooks of one producer."""
+
+    def __init__(self, producer_group: str) -> None:
+        self._producer_group = producer_group
+        # Replaced as a whole, and read without a lock.
+        self.registered: tuple[SendMessageHook, ...] = ()
+
+    def register(self, hook: SendMessageHook) -> None:
+        """Call `hook` from now on, after those that are there."""
+        self.registered = (*self.registered, hook)
+
+    def before(
+        self, message: Message, queue: MessageQueue, mode: CommunicationMode
+    ) -> SendMessageContext | None:
+        """Call the hooks before an attempt; what to hand to `after`."""
+        hooks = self.registered
+        if not hooks:
+            return None
+        context = SendMessageContext(self._producer_group, message, queue, mode)
+        for hook in hooks:
+            _call(hook.send_message_before, context)
+        return context
+
+    def after(
+        self,
+        context: SendMessageContext | None,
+        send_result: SendResult | None = None,
+        exception: Exception | None = None,
+    ) -> None:
+        """Call the hooks after the attempt of `context`; without one there were no hooks before it."""
+        if context is None:
+            return
+        context.send_result = send_result
+        context.exception = exception
+        for hook in self.registered:
+            _call(hook.send_message_after, context)
+
+    def __repr__(self) -> str:
+        return f"SendHooks({list(self.registered)})"
+
+
+def _call(method: Callable[[SendMessageContext], None], context: SendMessageContext) -> None:
+    try:
+        method(context)
+    except Exception:
+        _LOGGER.warning("a send hook failed on %s", context.message, exc_info=True)
