@@ -55,7 +55,7 @@ class LatencyFaults:
         self.is_detecting = config.start_detector_enable
         self._items: dict[str, _FaultItem] = {}
         self._detect_interval_s = config.detect_interval / 1000
-        self._detect_timeout_s = config.detect_timeout / 1000
+        self._detect_timeout_ms = config.detect_timeout
         self._is_known = is_known
         self._answers = answers
         self._timer = timer
@@ -117,7 +117,7 @@ class LatencyFaults:
             self._answers(broker_name)
         except Exception:  # noqa: BLE001 - whatever it is, the broker did not answer
             return False
-        return self._timer() - asked_s <= self._detect_timeout_s
+        return round((self._timer() - asked_s) * 1000) <= self._detect_timeout_ms
 
     def __repr__(self) -> str:
         return f"LatencyFaults(is_enabled={self.is_enabled}, {self._items})"

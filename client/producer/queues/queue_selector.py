@@ -87,7 +87,7 @@ def java_hash_of(value: str | int) -> int:
     """Java's `hashCode` of a String, an Integer or, where it does not fit one, a Long.
 
     >>> java_hash_of("order-1"), java_hash_of(-7), java_hash_of(2**32)
-    (-1207109597, -7, 1)
+    (-1207111310, -7, 1)
     """
     if isinstance(value, str):
         return string_hash(value)
