@@ -1,0 +1,154 @@
+"""A producer over three stores, of which one has a full disk and one is poisoned.
+
+No message is refused while one store is sound, and none that was acknowledged is lost: not when the process
+is killed, and not when the power is cut. Method: three real stores in SYNC_FLUSH on simulated disks, two of
+which begin to fail in the midst of it; then each directory is opened again on what its disk holds.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mqstore import Message, MessageStore
+from mqstore.broker.embedded_broker import EmbeddedBroker
+from mqstore.client.errors import SendFailed
+from mqstore.client.producer.producer import Producer
+from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.send_result import SendResult, SendStatus
+from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned
+from mqstore.store.files.file_system import FileSystem
+from support.disks.medium import Medium
+from support.disks.simulated_disk import SimulatedDisk
+from support.manual_clock import ManualClock
+from support.stores.small_store import SmallStore, kill, messages_of
+
+PATH = Path("/store")
+SETTINGS = {"flush_disk_type": "SYNC_FLUSH", "key_index_enable": False}
+
+
+class Shard:
+    """A store on a disk of its own."""
+
+    def __init__(self, name: str, clock: ManualClock) -> None:
+        self.name = name
+        self.clock = clock
+        self.disk = SimulatedDisk(clock=clock)
+        self.store = self.opened(self.disk)
+        self.store.topics.create("orders", 2)
+        self.broker = EmbeddedBroker(self.store, name)
+
+    def opened(self, disk: FileSystem) -> MessageStore:
+        return SmallStore(disk, PATH, clock=self.clock).open(**SETTINGS)
+
+    def fill_up(self) -> None:
+        """There is no room for the next window of any file, and none for a new one."""
+
+        def before(what: str, path: Path) -> None:
+            if what in ("reserve", "create"):
+                raise StoreFull(path, 1, "No space left on device")
+
+        self.disk.before = before
+
+    def break_down(self) -> None:
+        """Syncs of the log fail."""
+
+        def before(what: str, path: Path) -> None:
+            if what == "sync" and path.parent.name == "commitlog":
+                raise OSError(5, "Input/output error", str(path))
+
+        self.disk.before = before
+
+    def after_kill(self) -> MessageStore:
+        """The store again, after the process was killed."""
+        kill(self.store)
+        self.disk.kill()
+        return self.opened(self.disk)
+
+    def after_power_cut(self) -> MessageStore:
+        """The store again, on a disk that lost all that it may lose."""
+        kill(self.store)
+        medium = Medium(self.disk)
+        for step in self.disk.steps:
+            medium.apply(step)
+        units = medium.units()
+        return self.opened(SimulatedDisk(medium.image(units, [0] * len(units)), clock=self.clock))
+
+
+@pytest.fixture
+def shards(clock: ManualClock) -> Iterator[list[Shard]]:
+    made = [Shard(name, clock) for name in ("full", "poisoned", "sound")]
+    yield made
+    for shard in made:
+        shard.broker.close()
+        kill(shard.store)
+
+
+def producer_over(shards: list[Shard], **settings: int) -> Producer:
+    return Producer([shard.broker for shard in shards], "billing", ProducerConfig(**settings))
+
+
+def send_all(producer: Producer, numbers: range) -> dict[bytes, SendResult]:
+    """Messages of 3,000 bytes, which soon fill a window."""
+    bodies = [b"%04d" % number + bytes(2_996) for number in numbers]
+    return {body: producer.send(Message("orders", body)) for body in bodies}
+
+
+def found_in(store: MessageStore) -> dict[str, tuple[int, int, bytes]]:
+    """By UNIQ_KEY, where each message is, and what."""
+    return {
+        message.unique_key or "": (queue_id, message.queue_offset, message.body)
+        for queue_id in range(2)
+        for message in messages_of(store, "orders", queue_id)
+    }
+
+
+@pytest.mark.parametrize("reopen", [Shard.after_kill, Shard.after_power_cut], ids=["kill", "power cut"])
+def test_nothing_is_refused_and_nothing_is_lost(
+    shards: list[Shard], reopen: Callable[[Shard], MessageStore]
+) -> None:
+    """Every send is answered SEND_OK, and its message is where the answer says."""
+    full, poisoned, _ = shards
+    with producer_over(shards) as producer:
+        sent = send_all(producer, range(60))
+        assert {result.message_queue.broker_name for result in sent.values()} == {"full", "poisoned", "sound"}
+        full.fill_up()
+        poisoned.break_down()
+        sent |= send_all(producer, range(60, 260))
+    with pytest.raises(StoreFull):
+        full.store.put_messages([Message("orders", bytes(3_000))] * 40)
+    with pytest.raises(StorePoisoned):
+        poisoned.store.put_message(Message("orders", b"x"))
+    assert {result.send_status for result in sent.values()} == {SendStatus.SEND_OK}
+    kept = {shard.name: found_in(reopen(shard)) for shard in shards}
+    for body, result in sent.items():
+        _, broker_name, queue_id = result.message_queue
+        assert kept[broker_name][result.msg_id] == (queue_id, result.queue_offset, body)
+    late = [result.message_queue.broker_name for result in list(sent.values())[160:]]
+    assert set(late) == {"sound"}, "a disk that fails is full, or poisoned, for good here"
+
+
+def test_room_that_comes_back_is_used(shards: list[Shard]) -> None:
+    """A store whose disk was full takes messages again; nobody needs to start anything anew."""
+    full = shards[0]
+    with producer_over(shards) as producer:
+        full.fill_up()
+        send_all(producer, range(200))
+        full.disk.before = lambda what, path: None
+        again = send_all(producer, range(200, 260)).values()
+    assert "full" in {result.message_queue.broker_name for result in again}
+
+
+def test_when_all_have_failed_the_send_says_why(shards: list[Shard]) -> None:
+    """One full, one poisoned, one closed: the errors of all three, in one."""
+    full, poisoned, sound = shards
+    full.fill_up()
+    poisoned.break_down()
+    sound.store.close()
+    with (
+        producer_over(shards, retry_times_when_send_failed=20) as producer,
+        pytest.raises(SendFailed) as caught,
+    ):
+        send_all(producer, range(60))
+    assert {type(error) for error in caught.value.errors} == {StoreFull, StorePoisoned, StoreClosed}
+    assert set(caught.value.brokers_sent) == {"full", "poisoned", "sound"}
