@@ -13,22 +13,21 @@ RocketMQ.
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
 from mqstore.broker.broker import Broker, MessageQueue
-from mqstore.client.errors import ClientNotRunning, NoBroker
-from mqstore.client.producer.message.body_compression import BodyCompression
-from mqstore.client.producer.message.unique_id import UniqueIds
+from mqstore.client.errors import ClientNotRunning
+from mqstore.client.producer.async_send import SendFuture
+from mqstore.client.producer.async_sends import AsyncSends
+from mqstore.client.producer.message.message_batch import make_batch
 from mqstore.client.producer.producer_config import ProducerConfig
-from mqstore.client.producer.queues.latency_faults import LatencyFaults
-from mqstore.client.producer.queues.publish_routes import PublishRoutes
-from mqstore.client.producer.queues.queue_selector import MessageQueueSelector, QueueSelector
-from mqstore.client.producer.send_hooks import SendHooks, SendMessageHook
-from mqstore.client.producer.send_kernel import SendKernel
+from mqstore.client.producer.queues.queue_selector import MessageQueueSelector
+from mqstore.client.producer.send_hooks import SendMessageHook
+from mqstore.client.producer.send_kernel import Begun, Destination, SendKernel
 from mqstore.client.producer.send_parts import SendParts
-from mqstore.client.producer.send_result import SendResult
+from mqstore.client.producer.send_result import BatchSendResult, SendResult
 from mqstore.client.producer.send_retry import SendRetry
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.errors import GroupIllegal
@@ -68,27 +67,19 @@ class Producer:
         """Raises GroupIllegal, NoBroker, ConfigIllegal; ValueError for two brokers of one name."""
         self.group = _checked_group(group)
         self.config = config = config or ProducerConfig()
-        self.brokers = _by_name(brokers, repr(self))
-        self._state = "CREATE_JUST"
-        choice = choice or random.Random()
-        self._routes = PublishRoutes(self.brokers, config, choice)
-        self._faults = LatencyFaults(config, self.brokers.__contains__, self._ask, timer, choice)
-        self._hooks = SendHooks(group)
-        self._parts = SendParts(
+        self._parts = SendParts.of(
+            brokers,
+            repr(self),
+            group,
             config,
-            self.brokers,
-            self._routes,
-            QueueSelector(self._faults),
-            self._faults,
-            self._hooks,
-            UniqueIds(clock or SystemClock(), timer),
-            BodyCompression(
-                config.compress_type, config.compress_level, config.compress_msg_body_over_howmuch
-            ),
+            clock or SystemClock(),
             timer,
+            choice or random.Random(),
         )
+        self._state = "CREATE_JUST"
         self._kernel = SendKernel(self._parts)
         self._retry = SendRetry(self._parts, self._kernel)
+        self._async_sends = AsyncSends(self._parts, self._kernel)
         self._timeout_ms = config.send_msg_timeout
         # What `send` calls: raises while the producer is not running.
         self._send: Callable[[Message, int], SendResult] = self._refuse
@@ -99,7 +90,7 @@ class Producer:
         """Let it send. Raises ClientNotRunning if it was started before: a closed one stays closed."""
         if self._state != "CREATE_JUST":
             raise ClientNotRunning(repr(self), self._state)
-        self._faults.start()
+        self._parts.faults.start()
         self._state = "RUNNING"
         self._send = self._way_to_send()
 
@@ -108,7 +99,8 @@ class Producer:
         if self._state == "RUNNING":
             self._state = "SHUTDOWN_ALREADY"
             self._send = self._refuse
-            self._faults.stop()
+            self._async_sends.close()
+            self._parts.faults.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -148,19 +140,102 @@ class Producer:
             return self._send(message, timeout_ms)
         self._check_running()
         begin_s = self._parts.timer()
-        self._parts.check(message)
-        chosen = self._kernel.chosen_queue(message, queue, selector, arg, begin_s)
-        assert chosen is not None
-        return self._kernel.send_to(self._parts.outgoing(message), chosen, begin_s, timeout_ms)
+        begun = self._kernel.begin(message, Destination.of(queue, selector, arg), begin_s)
+        return self._kernel.send_to(begun.outgoing, begun.queue, begin_s, timeout_ms)
+
+    def send_async(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: Any = None,
+        timeout_ms: int | None = None,
+    ) -> SendFuture[SendResult]:
+        """Send one message without waiting: `future.result()`, or `await producer.send_async(message)`.
+
+        As `send`; what it would raise is raised by the future, and after `retry_times_when_send_async_failed`
+        more attempts that is the last error itself. Callbacks of the future run in a thread of the producer.
+        Raises SendRejected, ClientNotRunning. With back pressure it waits while too much is under way.
+        """
+        timeout_ms = self._timeout(timeout_ms)
+        self._check_running()
+        destination = Destination.of(queue, selector, arg)
+
+        def begin(begin_s: float) -> Begun:
+            return self._kernel.begin(message, destination, begin_s)
+
+        return self._async_sends.send(_topic_of(message), _body_bytes_of(message), begin, timeout_ms)
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: Any = None,
+    ) -> None:
+        """Send one message and do not ask what becomes of it: one attempt, no wait for the disk.
+
+        Raises what is wrong with the message or its route; a broker that refuses it is not heard.
+        """
+        self._check_running()
+        begin_s = self._parts.timer()
+        begun = self._kernel.begin(message, Destination.of(queue, selector, arg), begin_s)
+        remaining_ms = self._kernel.remaining_ms(begun.queue.topic, begin_s, self._timeout_ms)
+        self._kernel.send_oneway(begun.outgoing, begun.queue, remaining_ms)
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> BatchSendResult:
+        """Send messages of one topic to one queue, which stores all of them or none.
+
+        They wait for the disk once. The result has the ids of all. Attempts as in `send`. Raises as `send`,
+        and BatchIllegal.
+        """
+        timeout_ms = self._timeout(timeout_ms)
+        self._check_running()
+        begin_s = self._parts.timer()
+        batch = make_batch(messages, self.config.max_message_size, self._parts.ids)
+        if queue is None:
+            result = self._retry.send_outgoing(batch, begin_s, timeout_ms)
+        else:
+            self._kernel.begin(batch.message, Destination(queue), begin_s, batch)
+            result = self._kernel.send_to(batch, queue, begin_s, timeout_ms)
+        assert isinstance(result, BatchSendResult)
+        return result
+
+    def send_batch_async(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendFuture[BatchSendResult]:
+        """As `send_batch`, without waiting; see `send_async`."""
+        timeout_ms = self._timeout(timeout_ms)
+        self._check_running()
+
+        def begin(begin_s: float) -> Begun:
+            batch = make_batch(messages, self.config.max_message_size, self._parts.ids)
+            return self._kernel.begin(batch.message, Destination(queue), begin_s, batch)
+
+        topic = _topic_of(messages[0]) if messages else ""
+        size_bytes = sum([_body_bytes_of(message) for message in messages])
+        return self._async_sends.send(topic, size_bytes, begin, timeout_ms)
 
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages of `topic` are sent to. Raises TopicRouteNotFound."""
         self._check_running()
-        return list(self._routes.find(topic, self._parts.timer()).queues)
+        return list(self._parts.routes.find(topic, self._parts.timer()).queues)
 
     def register_send_message_hook(self, hook: SendMessageHook) -> None:
         """Call `hook` before and after each attempt from now on (send_hooks.py)."""
-        self._hooks.register(hook)
+        self._parts.hooks.register(hook)
         if self._state == "RUNNING":
             self._send = self._way_to_send()
 
@@ -179,8 +254,8 @@ class Producer:
 
     def _way_to_send(self) -> Callable[[Message, int], SendResult]:
         is_plain = (
-            not self._hooks.registered
-            and not self._faults.is_enabled
+            not self._parts.hooks.registered
+            and not self._parts.faults.is_enabled
             and self.config.send_msg_max_timeout_per_request < 0
         )
         return self._retry.send_plainly if is_plain else self._retry.send
@@ -188,13 +263,18 @@ class Producer:
     def _refuse(self, message: Message, timeout_ms: int) -> SendResult:
         raise ClientNotRunning(repr(self), self._state)
 
-    def _ask(self, broker_name: str) -> object:
-        """Ask a broker about any known topic, for the detector. Raises if it does not answer."""
-        topic = next(iter(self._routes.table))
-        return self.brokers[broker_name].max_offset(topic, 0)
-
     def __repr__(self) -> str:
         return f"Producer({self.group!r})"
+
+
+def _topic_of(message: Message) -> str:
+    """For errors; what is no message is refused later."""
+    return str(getattr(message, "topic", ""))
+
+
+def _body_bytes_of(message: Message) -> int:
+    body = getattr(message, "body", b"")
+    return len(body) if hasattr(body, "__len__") else 1
 
 
 def _checked_group(group: str) -> str:
@@ -205,14 +285,3 @@ def _checked_group(group: str) -> str:
             value=group,
         )
     return group
-
-
-def _by_name(brokers: Broker | Sequence[Broker], client: str) -> Mapping[str, Broker]:
-    listed = list(brokers) if isinstance(brokers, Sequence) else [brokers]
-    if not listed:
-        raise NoBroker(client)
-    by_name = {broker.name: broker for broker in listed}
-    if len(by_name) < len(listed):
-        names = sorted(broker.name for broker in listed)
-        raise ValueError(f"brokers must have different names, but these have {names}")
-    return by_name

@@ -6,23 +6,52 @@ Threads: any.
 Source: docs/spec/client_produce.md sections 1 and 2; DefaultMQProducerImpl#sendKernelImpl, #sendSelectImpl.
 """
 
-from typing import Any
+import logging
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from mqstore.broker.broker import Broker, MessageQueue
-from mqstore.client.errors import BrokerNotExist, QueueNotSelected, SendTimedOut
+from mqstore.client.errors import BrokerNotExist, ClientError, QueueNotSelected, SendTimedOut
 from mqstore.client.producer.message.outgoing import Outgoing
+from mqstore.client.producer.queues.publish_routes import PublishRoute
 from mqstore.client.producer.queues.queue_selector import MessageQueueSelector
 from mqstore.client.producer.send_hooks import CommunicationMode
 from mqstore.client.producer.send_parts import SendParts
 from mqstore.client.producer.send_result import SendResult
-from mqstore.store.errors import QueueIllegal
+from mqstore.store.errors import QueueIllegal, StoreError
 from mqstore.store.message.message import Message
 
-__all__ = ["SendKernel"]
+__all__ = ["IN_TURN", "Begun", "Destination", "SendKernel"]
 
+_LOGGER = logging.getLogger(__name__)
 _SYNC = CommunicationMode.SYNC
+
+
+class Destination(NamedTuple):
+    """Where the caller of a send wants a message to go: a queue, what a selector chooses, or in turn."""
+
+    queue: MessageQueue | None = None
+    selector: MessageQueueSelector | None = None
+    arg: Any = None
+
+    @classmethod
+    def of(cls, queue: MessageQueue | None, selector: MessageQueueSelector | None, arg: Any) -> "Destination":
+        """The destination of a call. Raises ValueError for a queue and a selector."""
+        if queue is not None and selector is not None:
+            raise ValueError("give a queue or a selector, not both")
+        return cls(queue, selector, arg)
+
+
+IN_TURN: Final = Destination()
+
+
+class Begun(NamedTuple):
+    """A send that can be handed over: what, where to, and the route if another queue of it would do."""
+
+    outgoing: Outgoing
+    queue: MessageQueue
+    route: PublishRoute | None
 
 
 class SendKernel:
@@ -61,6 +90,50 @@ class SendKernel:
         self._hooks.after(context, result)
         return result
 
+    def begin(
+        self,
+        message: Message,
+        destination: Destination,
+        begin_s: float,
+        outgoing: Outgoing | None = None,
+    ) -> Begun:
+        """Check and prepare a message for one pass.
+
+        outgoing: a batch that is prepared already, of which `message` is the first.
+        """
+        parts = self._parts
+        if outgoing is None:
+            parts.check(message)
+        chosen = self.chosen_queue(message, destination, begin_s)
+        outgoing = outgoing or parts.outgoing(message)
+        if chosen is not None:
+            return Begun(outgoing, chosen, None)
+        route = parts.routes.find(message.topic, begin_s)
+        return Begun(outgoing, parts.selector.select(route), route)
+
+    def send_oneway(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> None:
+        """One pass without an answer. Raises only what says that the broker was not asked."""
+        broker = self.broker_of(queue)
+        begin_s = self._parts.timer()
+        context = self._hooks.before(outgoing.message, queue, CommunicationMode.ONEWAY)
+        error: Exception | None = None
+        try:
+            outgoing.send_async(broker, queue, timeout_ms)
+        except ClientError as known:
+            error = known
+            raise
+        except StoreError:
+            # A broker's answer, which nobody wants.
+            _LOGGER.debug("a one-way message to %s was refused", queue, exc_info=True)
+        finally:
+            self._hooks.after(context, exception=error)
+            self._parts.faults.update(
+                queue.broker_name,
+                self._parts.cost_ms(begin_s),
+                is_isolated=error is not None,
+                is_reachable=error is None,
+            )
+
     def send_to(self, outgoing: Outgoing, queue: MessageQueue, begin_s: float, timeout_ms: int) -> SendResult:
         """The only attempt of a send that began at `begin_s`."""
         return self.attempt(outgoing, queue, self.remaining_ms(queue.topic, begin_s, timeout_ms))
@@ -72,21 +145,13 @@ class SendKernel:
             raise SendTimedOut(topic, timeout_ms, cost_ms)
         return timeout_ms - cost_ms
 
-    def chosen_queue(
-        self,
-        message: Message,
-        queue: MessageQueue | None,
-        selector: MessageQueueSelector | None,
-        arg: Any,
-        begin_s: float,
-    ) -> MessageQueue | None:
+    def chosen_queue(self, message: Message, destination: Destination, begin_s: float) -> MessageQueue | None:
         """The queue that the caller of a send names or lets a selector choose; None for one in turn.
 
         Raises QueueIllegal for a queue of another topic, QueueNotSelected, TopicRouteNotFound.
         """
+        queue, selector, arg = destination
         if selector is not None:
-            if queue is not None:
-                raise ValueError("give a queue or a selector, not both")
             queue = self._select(message, selector, arg, begin_s)
         if queue is not None and queue.topic != message.topic:
             raise QueueIllegal(

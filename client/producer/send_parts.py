@@ -3,10 +3,13 @@
 Threads: any; each part says what it lets several threads do.
 """
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from mqstore.broker.broker import Broker
+from mqstore.client.errors import NoBroker
 from mqstore.client.producer.message.body_compression import BodyCompression
 from mqstore.client.producer.message.message_check import check_message
 from mqstore.client.producer.message.outgoing import OutgoingMessage, prepare
@@ -16,6 +19,8 @@ from mqstore.client.producer.queues.latency_faults import LatencyFaults
 from mqstore.client.producer.queues.publish_routes import PublishRoutes
 from mqstore.client.producer.queues.queue_selector import QueueSelector
 from mqstore.client.producer.send_hooks import SendHooks
+from mqstore.store.clock import Clock
+from mqstore.store.errors import QueueIllegal, TopicNotExist
 from mqstore.store.message.message import Message
 
 __all__ = ["SendParts"]
@@ -35,6 +40,43 @@ class SendParts:
     compression: BodyCompression
     timer: Callable[[], float]
 
+    @classmethod
+    def of(
+        cls,
+        brokers: Broker | Sequence[Broker],
+        client: str,
+        group: str,
+        config: ProducerConfig,
+        clock: Clock,
+        timer: Callable[[], float],
+        choice: random.Random,
+    ) -> Self:
+        """The parts of a new producer. client: its name in errors.
+
+        Raises NoBroker, ConfigIllegal; ValueError for two brokers of one name.
+        """
+        by_name = _by_name(brokers, client)
+        routes = PublishRoutes(by_name, config, choice)
+
+        def ask(broker_name: str) -> object:
+            """About any known topic, for the detector."""
+            return by_name[broker_name].max_offset(next(iter(routes.table)), 0)
+
+        faults = LatencyFaults(config, by_name.__contains__, ask, timer, choice)
+        return cls(
+            config,
+            by_name,
+            routes,
+            QueueSelector(faults),
+            faults,
+            SendHooks(group),
+            UniqueIds(clock, timer),
+            BodyCompression(
+                config.compress_type, config.compress_level, config.compress_msg_body_over_howmuch
+            ),
+            timer,
+        )
+
     def check(self, message: Message) -> None:
         """Raise for a message that no broker would take (message_check.py)."""
         check_message(message, self.config.max_message_size)
@@ -43,6 +85,22 @@ class SendParts:
         """The message ready to be sent, with its UNIQ_KEY, compressed."""
         return OutgoingMessage(*prepare(message, self.ids, self.compression))
 
+    def heed(self, topic: str, error: Exception) -> None:
+        """Look the topic up again before the next send, if a broker says that its queues are others."""
+        if isinstance(error, QueueIllegal | TopicNotExist):
+            self.routes.forget(topic)
+
     def cost_ms(self, begin_s: float) -> int:
         """Milliseconds that have passed since then."""
         return round((self.timer() - begin_s) * 1000)
+
+
+def _by_name(brokers: Broker | Sequence[Broker], client: str) -> Mapping[str, Broker]:
+    listed = list(brokers) if isinstance(brokers, Sequence) else [brokers]
+    if not listed:
+        raise NoBroker(client)
+    by_name = {broker.name: broker for broker in listed}
+    if len(by_name) < len(listed):
+        names = sorted(broker.name for broker in listed)
+        raise ValueError(f"brokers must have different names, but these have {names}")
+    return by_name

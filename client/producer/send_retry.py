@@ -28,7 +28,7 @@ from mqstore.client.producer.queues.publish_routes import PublishRoute
 from mqstore.client.producer.send_kernel import SendKernel
 from mqstore.client.producer.send_parts import SendParts
 from mqstore.client.producer.send_result import SendResult, SendStatus
-from mqstore.store.errors import MessageIllegal, QueueIllegal, StoreError, TopicNotExist
+from mqstore.store.errors import MessageIllegal, StoreError
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.record.properties_format import UNIQ_KEY
 from mqstore.store.status import PutMessageStatus
@@ -195,8 +195,7 @@ class _Attempts:
         """Note an attempt that failed. Raises `error` if no other may follow and none has stored it."""
         self._brokers_sent.append(queue.broker_name)
         self._errors.append(error)
-        if isinstance(error, QueueIllegal | TopicNotExist):
-            self._parts.routes.forget(queue.topic)
+        self._parts.heed(queue.topic, error)
         if self._may_try_again(error):
             return None
         if self._result is None:

@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 from mqstore.store.errors import MessageIllegal
 
-__all__ = ["BatchElement", "decode_batch", "encode_batch"]
+__all__ = ["ELEMENT_BYTES", "BatchElement", "decode_batch", "encode_batch"]
 
 _FIXED = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH = struct.Struct(">h")
-_LEAST_BYTES = _FIXED.size + _PROPERTIES_LENGTH.size
+ELEMENT_BYTES = _FIXED.size + _PROPERTIES_LENGTH.size
+"""What an element takes beside its body and its properties."""
 assert _FIXED.size == 20
 
 
@@ -45,7 +46,7 @@ def encode_batch(elements: Iterable[BatchElement]) -> bytes:
 
 
 def _encode_element(body: bytes, properties: bytes, flag: int) -> bytes:
-    size = _LEAST_BYTES + len(body) + len(properties)
+    size = ELEMENT_BYTES + len(body) + len(properties)
     fixed = _FIXED.pack(size, 0, 0, flag, len(body))
     return b"".join((fixed, body, _PROPERTIES_LENGTH.pack(len(properties)), properties))
 
@@ -63,13 +64,13 @@ def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
 
 def _decode_element(data: bytes | memoryview, at: int) -> tuple[BatchElement, int]:
     rest = len(data) - at
-    if rest < _LEAST_BYTES:
-        raise _illegal(at, f"at least {_LEAST_BYTES} bytes", rest)
+    if rest < ELEMENT_BYTES:
+        raise _illegal(at, f"at least {ELEMENT_BYTES} bytes", rest)
     size, _, _, flag, body_length = _FIXED.unpack_from(data, at)
-    if not _LEAST_BYTES <= size <= rest:
-        raise _illegal(at, f"a size from {_LEAST_BYTES} to {rest}", size)
-    if not 0 <= body_length <= size - _LEAST_BYTES:
-        raise _illegal(at, f"a body of 0 to {size - _LEAST_BYTES} bytes", body_length)
+    if not ELEMENT_BYTES <= size <= rest:
+        raise _illegal(at, f"a size from {ELEMENT_BYTES} to {rest}", size)
+    if not 0 <= body_length <= size - ELEMENT_BYTES:
+        raise _illegal(at, f"a body of 0 to {size - ELEMENT_BYTES} bytes", body_length)
     body_at = at + _FIXED.size
     properties_at = body_at + body_length + _PROPERTIES_LENGTH.size
     (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_at + body_length)

@@ -5,6 +5,7 @@ is killed, and not when the power is cut. Method: three real stores in SYNC_FLUS
 which begin to fail in the midst of it; then each directory is opened again on what its disk holds.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from mqstore.client.errors import SendFailed
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.producer_config import ProducerConfig
 from mqstore.client.producer.send_result import SendResult, SendStatus
-from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned
+from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StorePoisoned
 from mqstore.store.files.file_system import FileSystem
 from support.disks.medium import Medium
 from support.disks.simulated_disk import SimulatedDisk
@@ -88,10 +89,37 @@ def producer_over(shards: list[Shard], **settings: int) -> Producer:
     return Producer([shard.broker for shard in shards], "billing", ProducerConfig(**settings))
 
 
-def send_all(producer: Producer, numbers: range) -> dict[bytes, SendResult]:
-    """Messages of 3,000 bytes, which soon fill a window."""
-    bodies = [b"%04d" % number + bytes(2_996) for number in numbers]
-    return {body: producer.send(Message("orders", body)) for body in bodies}
+def message(number: int) -> Message:
+    """A message of 3,000 bytes: some of them fill a window."""
+    return Message("orders", b"%04d" % number + bytes(2_996))
+
+
+Send = Callable[[Producer, list[Shard], range], dict[bytes, SendResult]]
+
+
+def send_all(producer: Producer, shards: list[Shard], numbers: range) -> dict[bytes, SendResult]:
+    """By body, what a SYNC send answers."""
+    return {bytes(message(number).body): producer.send(message(number)) for number in numbers}
+
+
+def send_all_async(producer: Producer, shards: list[Shard], numbers: range) -> dict[bytes, SendResult]:
+    """As `send_all`, all of them under way at once. The stores have no services: they sync here."""
+    futures = {bytes(message(number).body): producer.send_async(message(number)) for number in numbers}
+    while not all(future.done() for future in futures.values()):
+        for shard in shards:
+            with contextlib.suppress(StoreError):
+                shard.store.flush()
+    return {body: future.result(60) for body, future in futures.items()}
+
+
+def send_all_in_batches(producer: Producer, shards: list[Shard], numbers: range) -> dict[bytes, SendResult]:
+    """As `send_all`, five at a time."""
+    sent: dict[bytes, SendResult] = {}
+    for start in numbers[::5]:
+        messages = [message(number) for number in range(start, start + 5)]
+        results = producer.send_batch(messages).each
+        sent |= {bytes(each.body): result for each, result in zip(messages, results, strict=True)}
+    return sent
 
 
 def found_in(store: MessageStore) -> dict[str, tuple[int, int, bytes]]:
@@ -104,17 +132,20 @@ def found_in(store: MessageStore) -> dict[str, tuple[int, int, bytes]]:
 
 
 @pytest.mark.parametrize("reopen", [Shard.after_kill, Shard.after_power_cut], ids=["kill", "power cut"])
+@pytest.mark.parametrize("send", [send_all, send_all_async, send_all_in_batches])
 def test_nothing_is_refused_and_nothing_is_lost(
-    shards: list[Shard], reopen: Callable[[Shard], MessageStore]
+    shards: list[Shard],
+    send: Send,
+    reopen: Callable[[Shard], MessageStore],
 ) -> None:
     """Every send is answered SEND_OK, and its message is where the answer says."""
     full, poisoned, _ = shards
     with producer_over(shards) as producer:
-        sent = send_all(producer, range(60))
+        sent = send(producer, shards, range(60))
         assert {result.message_queue.broker_name for result in sent.values()} == {"full", "poisoned", "sound"}
         full.fill_up()
         poisoned.break_down()
-        sent |= send_all(producer, range(60, 260))
+        sent |= send(producer, shards, range(60, 260))
     with pytest.raises(StoreFull):
         full.store.put_messages([Message("orders", bytes(3_000))] * 40)
     with pytest.raises(StorePoisoned):
@@ -133,9 +164,9 @@ def test_room_that_comes_back_is_used(shards: list[Shard]) -> None:
     full = shards[0]
     with producer_over(shards) as producer:
         full.fill_up()
-        send_all(producer, range(200))
+        send_all(producer, shards, range(200))
         full.disk.before = lambda what, path: None
-        again = send_all(producer, range(200, 260)).values()
+        again = send_all(producer, shards, range(200, 260)).values()
     assert "full" in {result.message_queue.broker_name for result in again}
 
 
@@ -149,6 +180,6 @@ def test_when_all_have_failed_the_send_says_why(shards: list[Shard]) -> None:
         producer_over(shards, retry_times_when_send_failed=20) as producer,
         pytest.raises(SendFailed) as caught,
     ):
-        send_all(producer, range(60))
+        send_all(producer, shards, range(60))
     assert {type(error) for error in caught.value.errors} == {StoreFull, StorePoisoned, StoreClosed}
     assert set(caught.value.brokers_sent) == {"full", "poisoned", "sound"}

@@ -5,6 +5,7 @@ stored. An answer is a status, an exception, or a callable that gives one of the
 test's seconds.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple, TypeAlias
@@ -16,9 +17,9 @@ from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.status import PutMessageStatus
 from support.manual_seconds import ManualSeconds
 
-__all__ = ["Answer", "ScriptedBroker", "StoreErrorWith", "Took", "as_broker"]
+__all__ = ["Answer", "Gate", "ScriptedBroker", "StoreErrorWith", "Took", "as_broker"]
 
-Outcome: TypeAlias = PutMessageStatus | BaseException
+Outcome: TypeAlias = PutMessageStatus | Exception | KeyboardInterrupt
 _HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
 
 
@@ -38,6 +39,19 @@ class StoreErrorWith(StoreError):
     def __init__(self, code: int) -> None:
         super().__init__(f"the broker answered {code}")
         self.response_code = code  # type: ignore[assignment,misc]
+
+
+class Gate:
+    """Where an answer waits: `begun` is set when it is asked for, and it comes once `opens` is set."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.opens = threading.Event()
+
+    def __call__(self) -> PutMessageStatus:
+        self.begun.set()
+        assert self.opens.wait(60)
+        return PutMessageStatus.PUT_OK
 
 
 class ScriptedBroker:
@@ -65,6 +79,18 @@ class ScriptedBroker:
         self.futures: list[Future[PutMessageResult]] = []
         # Whether `send_async` leaves its futures to the test.
         self.is_slow = False
+        self._asked_later = threading.Condition()
+
+    def hold(self) -> Gate:
+        """Have the next answer wait."""
+        gate = Gate()
+        self.answers.insert(0, gate)
+        return gate
+
+    def wait_for_futures(self, count: int) -> None:
+        """Wait until so many messages were sent with `send_async`."""
+        with self._asked_later:
+            assert self._asked_later.wait_for(lambda: len(self.futures) >= count, 60)
 
     def topic_route(self, topic: str) -> TopicRoute | None:
         self.asked_routes.append(topic)
@@ -91,9 +117,11 @@ class ScriptedBroker:
     def send_async(self, message: Message) -> "Future[PutMessageResult]":
         self.sent.append(message)
         future: Future[PutMessageResult] = Future()
-        self.futures.append(future)
         if not self.is_slow:
             future.set_result(self._put(message))
+        with self._asked_later:
+            self.futures.append(future)
+            self._asked_later.notify_all()
         return future
 
     def store_late(self, number: int, status: PutMessageStatus = PutMessageStatus.PUT_OK) -> None:

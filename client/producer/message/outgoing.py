@@ -8,7 +8,7 @@ Source: docs/spec/client_produce.md sections 2 and 5; DefaultMQProducerImpl#send
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -34,6 +34,14 @@ class Outgoing(Protocol):
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
         """Have the broker store it, and wait for its answer."""
+        ...
+
+    def send_async(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> "Future[Any]":
+        """As `send`; the caller need not wait. Raises what the broker knows at once."""
+        ...
+
+    def result_of(self, queue: MessageQueue, answer: Any) -> SendResult:
+        """What a send returns, from what the future of `send_async` gave."""
         ...
 
 
@@ -67,12 +75,13 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     unique_key: str
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        put = broker.send(self._to(queue), timeout_ms=timeout_ms)
-        return SendResult(self.unique_key, queue, put)
+        return self.result_of(queue, broker.send(self._to(queue), timeout_ms=timeout_ms))
 
-    def send_async(self, broker: Broker, queue: MessageQueue) -> "Future[PutMessageResult]":
-        """As `send`, without waiting for the disk."""
+    def send_async(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> "Future[PutMessageResult]":
         return broker.send_async(self._to(queue))
+
+    def result_of(self, queue: MessageQueue, answer: PutMessageResult) -> SendResult:
+        return SendResult(self.unique_key, queue, answer)
 
     def _to(self, queue: MessageQueue) -> Message:
         return msgspec.structs.replace(self.message, queue_id=queue.queue_id)
@@ -84,8 +93,8 @@ class OutgoingHalf(OutgoingMessage, frozen=True, gc=False):
     producer_group: str
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        put = broker.send_half(self._to(queue), self.producer_group, timeout_ms=timeout_ms)
-        return SendResult(self.unique_key, queue, put)
+        half = broker.send_half(self._to(queue), self.producer_group, timeout_ms=timeout_ms)
+        return self.result_of(queue, half)
 
 
 class OutgoingBatch(msgspec.Struct, frozen=True, gc=False):
@@ -99,8 +108,20 @@ class OutgoingBatch(msgspec.Struct, frozen=True, gc=False):
         return self.messages[0]
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> BatchSendResult:
-        queue_id = queue.queue_id
-        replace = msgspec.structs.replace
+        return self.result_of(queue, self._puts(broker, queue, timeout_ms))
+
+    def send_async(
+        self, broker: Broker, queue: MessageQueue, timeout_ms: int
+    ) -> "Future[Sequence[PutMessageResult]]":
+        """Waits for the disk all the same: a broker has no other way for a batch."""
+        done: Future[Sequence[PutMessageResult]] = Future()
+        done.set_result(self._puts(broker, queue, timeout_ms))
+        return done
+
+    def result_of(self, queue: MessageQueue, answer: Sequence[PutMessageResult]) -> BatchSendResult:
+        return BatchSendResult(",".join(self.unique_keys), queue, answer[0], answer)
+
+    def _puts(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> Sequence[PutMessageResult]:
+        queue_id, replace = queue.queue_id, msgspec.structs.replace
         sent = [replace(message, queue_id=queue_id) for message in self.messages]
-        puts = broker.send_all(sent, timeout_ms=timeout_ms)
-        return BatchSendResult(",".join(self.unique_keys), queue, puts[0], puts)
+        return broker.send_all(sent, timeout_ms=timeout_ms)

@@ -208,7 +208,7 @@ def test_each_attempt_tells_the_fault_strategy(
     else:
         with pytest.raises((StoreError, KeyboardInterrupt)):
             producer.send(ORDER)
-    faults = producer._faults
+    faults = producer._parts.faults
     assert faults.is_available("broker-a") is not is_isolated
     assert faults.is_reachable("broker-a") is is_reachable
 
@@ -235,9 +235,9 @@ def test_the_detector_asks_about_a_known_topic(producer_of: MakeProducer) -> Non
     producer = producer_of(broker, send_latency_enable=True, retry_times_when_send_failed=0)
     with pytest.raises(SendFailed):
         producer.send(ORDER)
-    assert not producer._faults.is_reachable("broker-a")
-    producer._faults.detect_once()
-    assert producer._faults.is_reachable("broker-a")
+    assert not producer._parts.faults.is_reachable("broker-a")
+    producer._parts.faults.detect_once()
+    assert producer._parts.faults.is_reachable("broker-a")
 
 
 def test_the_same_seed_sends_to_the_same_queues(small: SmallStore) -> None:

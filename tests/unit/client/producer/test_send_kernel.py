@@ -12,6 +12,7 @@ import pytest
 from mqstore import Message
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.errors import (
+    BrokerNotConnected,
     BrokerNotExist,
     ClientErrorCode,
     QueueNotSelected,
@@ -21,6 +22,7 @@ from mqstore.client.errors import (
 )
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.queues.queue_selector import select_message_queue_by_hash
+from mqstore.client.producer.send_hooks import CommunicationMode, SendMessageContext
 from mqstore.client.producer.send_result import SendStatus
 from mqstore.store.errors import MessageIllegal, QueueIllegal, StoreFull
 from mqstore.store.status import PutMessageStatus
@@ -165,3 +167,57 @@ def test_the_time_of_a_named_queue(producer_of: MakeProducer, seconds: ManualSec
     broker = ScriptedBroker("broker-a", Took(5), seconds=seconds)
     producer_of(broker).send(ORDER, queue=QUEUE, timeout_ms=77)
     assert broker.timeouts == [77]
+
+
+# -- one way ------------------------------------------------------------------------------------------
+
+
+def test_one_way_is_one_pass(producer_of: MakeProducer) -> None:
+    """Row ONEWAY: one pass, no answer read; the result is null."""
+    broker = ScriptedBroker("broker-a", FULL)
+    broker.is_slow = True
+    producer = producer_of(broker)
+    assert producer.send_oneway(ORDER) is None  # type: ignore[func-returns-value]
+    producer.send_oneway(ORDER, queue=QUEUE)
+    producer.send_oneway(ORDER, selector=select_last)
+    assert [message.queue_id for message in broker.sent[1:]] == [3, 3]
+    assert all("UNIQ_KEY" in message.properties for message in broker.sent)
+
+
+def test_one_way_hears_no_answer(producer_of: MakeProducer) -> None:
+    """Row ONEWAY: a broker that refuses is not heard, and not asked again."""
+    broker = ScriptedBroker("broker-a", FULL, QueueIllegal("none"))
+    producer = producer_of(broker)
+    producer.send_oneway(ORDER)
+    producer.send_oneway(ORDER)
+    assert len(broker.sent) == 2
+
+
+def test_one_way_says_what_is_wrong_before(producer_of: MakeProducer) -> None:
+    """With the message, its route, and the way to the broker."""
+    broker = ScriptedBroker("broker-a", BrokerNotConnected("broker-a", "refused"))
+    producer = producer_of(broker, send_latency_enable=True)
+    with pytest.raises(MessageIllegal):
+        producer.send_oneway(Message("orders", b""))
+    with pytest.raises(TopicRouteNotFound):
+        producer.send_oneway(Message("invoices", b"x"))
+    with pytest.raises(BrokerNotConnected):
+        producer.send_oneway(ORDER)
+    assert not producer._parts.faults.is_available("broker-a")
+
+
+def test_one_way_has_hooks(producer_of: MakeProducer) -> None:
+    """Before and after; there is no result to see."""
+    producer = producer_of(ScriptedBroker())
+    seen: list[object] = []
+
+    class Hook:
+        def send_message_before(self, context: SendMessageContext) -> None:
+            seen.append(context.communication_mode)
+
+        def send_message_after(self, context: SendMessageContext) -> None:
+            seen.append((context.send_result, context.exception))
+
+    producer.register_send_message_hook(Hook())
+    producer.send_oneway(ORDER)
+    assert seen == [CommunicationMode.ONEWAY, (None, None)]

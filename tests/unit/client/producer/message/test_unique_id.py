@@ -16,6 +16,12 @@ from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
 
 
+@pytest.fixture(autouse=True)
+def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no id had been made yet, with whatever clock."""
+    monkeypatch.setattr(unique_id, "_process", None)
+
+
 def milliseconds_of(made: str) -> int:
     return int(made[20:28], 16)
 

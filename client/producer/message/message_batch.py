@@ -1,0 +1,89 @@
+"""The batch: messages that are sent together to one queue, which gets all or none of them.
+
+A broker stores each as a message of its own. Together they count against `max_message_size` of the producer,
+as they would be encoded for the wire (store/record/batch_format.py), and none is compressed.
+Pure functions: any thread.
+Source: docs/spec/client_produce.md section 5; MessageBatch, DefaultMQProducer#batch of Apache RocketMQ.
+"""
+
+from collections.abc import Sequence
+
+from mqstore.client.errors import BatchIllegal
+from mqstore.client.producer.message.message_check import check_body_size, check_message
+from mqstore.client.producer.message.outgoing import OutgoingBatch, with_unique_key
+from mqstore.client.producer.message.unique_id import UniqueIds
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import checked_properties, join_keys, refuse_mistyped
+from mqstore.store.message.topic_names import is_retry_topic
+from mqstore.store.record.batch_format import ELEMENT_BYTES
+from mqstore.store.record.properties_format import DELAY, KEYS, TAGS, TIMER_REQUESTS, WAIT
+
+__all__ = ["is_delayed", "make_batch"]
+
+
+def make_batch(messages: Sequence[Message], max_message_size: int, ids: UniqueIds) -> OutgoingBatch:
+    """Check messages and make one batch of them, each with its UNIQ_KEY.
+
+    Raises BatchIllegal, and for a single message what a send of it alone would raise.
+    """
+    messages = list(messages)
+    if not messages:
+        raise BatchIllegal("the batch is empty: send at least one message")
+    for message in messages:
+        check_message(message, max_message_size)
+    try:
+        _check_together(messages)
+        prepared = [with_unique_key(message, ids) for message in messages]
+        size = sum([_encoded_bytes(message) for message, _ in prepared])
+    except (TypeError, AttributeError):
+        for message in messages:
+            refuse_mistyped(message)
+        raise
+    check_body_size("the batch", size, max_message_size)
+    return OutgoingBatch([message for message, _ in prepared], [key for _, key in prepared])
+
+
+def _check_together(messages: Sequence[Message]) -> None:
+    first = messages[0]
+    for message in messages:
+        if is_delayed(message):
+            raise BatchIllegal("a message of the batch asks for a delay: send it alone", value=message)
+        if is_retry_topic(message.topic):
+            raise BatchIllegal(
+                f"a message of the batch goes to {message.topic!r}, a retry topic: send it alone",
+                value=message,
+            )
+        if message.topic != first.topic:
+            raise BatchIllegal(
+                f"the batch has messages to {first.topic!r} and to {message.topic!r}: send one batch a topic",
+                value=message.topic,
+                limit=first.topic,
+            )
+        if message.wait_store_msg_ok is not first.wait_store_msg_ok:
+            raise BatchIllegal(
+                "some messages of the batch have wait_store_msg_ok, others have not: send two batches",
+                value=message.wait_store_msg_ok,
+                limit=first.wait_store_msg_ok,
+            )
+
+
+def is_delayed(message: Message) -> bool:
+    """Whether a message asks for a delay, by level or by time."""
+    level = message.properties.get(DELAY, "")
+    return (
+        message.delay_level > 0
+        or (level.isdigit() and int(level) > 0)
+        or any(name in message.properties for name in TIMER_REQUESTS)
+    )
+
+
+def _encoded_bytes(message: Message) -> int:
+    """What a message takes in the body of a batch."""
+    properties = dict(message.properties)
+    if message.keys:
+        properties[KEYS] = message.keys if isinstance(message.keys, str) else join_keys(tuple(message.keys))
+    if message.tags:
+        properties[TAGS] = message.tags
+    if not message.wait_store_msg_ok:
+        properties[WAIT] = "false"
+    return ELEMENT_BYTES + len(message.body) + len(checked_properties(properties))
