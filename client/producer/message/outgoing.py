@@ -16,7 +16,7 @@ from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.producer.message.body_compression import BodyCompression
 from mqstore.client.producer.message.unique_id import UniqueIds
 from mqstore.client.producer.send_result import BatchSendResult, SendResult
-from mqstore.store.message.message import Message
+from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.message.message_encoder import refuse_mistyped
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.record.properties_format import UNIQ_KEY
@@ -47,9 +47,12 @@ class Outgoing(Protocol):
 
 def with_unique_key(message: Message, ids: UniqueIds) -> tuple[Message, str]:
     """The message with a UNIQ_KEY, new unless it has one, and that key."""
-    unique_key = message.properties.get(UNIQ_KEY)
-    if unique_key is not None:
-        return message, unique_key
+    if message.properties is NO_PROPERTIES:
+        unique_key = ids.create()
+        return msgspec.structs.replace(message, properties={UNIQ_KEY: unique_key}), unique_key
+    known = message.properties.get(UNIQ_KEY)
+    if known is not None:
+        return message, known
     unique_key = ids.create()
     properties = {**message.properties, UNIQ_KEY: unique_key}
     return msgspec.structs.replace(message, properties=properties), unique_key

@@ -104,6 +104,16 @@ def test_the_encoded_body_counts() -> None:
         make_batch(messages, size - 1, IDS)
 
 
+def test_texts_that_take_more_bytes_than_characters_count_in_full() -> None:
+    """The quick estimate is never below what the batch takes."""
+    message = Message("orders", b"x", tags="🛫" * 30, properties={"UNIQ_KEY": "é" * 50})
+    size = len(encode_batch([BatchElement(b"x", ("UNIQ_KEY\x01" + "é" * 50 + "\x02").encode())]))
+    size += len(("TAGS\x01" + "🛫" * 30 + "\x02").encode())
+    assert make_batch([message], size, IDS).messages == [message]
+    with pytest.raises(MessageTooLarge):
+        make_batch([message], size - 1, IDS)
+
+
 def test_a_batch_is_stored_in_one_queue() -> None:
     """The broker stores each as a message of its own; the result has the ids of all."""
     small = SmallStore(MemoryFileSystem(), Path("/store"))
