@@ -19,16 +19,17 @@ from typing import Any, Final, Self
 
 from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.errors import ClientNotRunning
-from mqstore.client.producer.async_send import SendFuture
-from mqstore.client.producer.async_sends import AsyncSends
-from mqstore.client.producer.message.message_batch import make_batch
+from mqstore.client.producer.message_accumulator import MessageAccumulator
 from mqstore.client.producer.producer_config import ProducerConfig
 from mqstore.client.producer.queues.queue_selector import MessageQueueSelector
-from mqstore.client.producer.send_hooks import SendMessageHook
-from mqstore.client.producer.send_kernel import Begun, Destination, SendKernel
-from mqstore.client.producer.send_parts import SendParts
 from mqstore.client.producer.send_result import BatchSendResult, SendResult
-from mqstore.client.producer.send_retry import SendRetry
+from mqstore.client.producer.sends.async_send import SendFuture
+from mqstore.client.producer.sends.async_sends import AsyncSends, body_bytes_of, topic_of
+from mqstore.client.producer.sends.batch_sends import BatchSends
+from mqstore.client.producer.sends.send_hooks import SendMessageHook
+from mqstore.client.producer.sends.send_kernel import IN_TURN, Begun, Destination, SendKernel
+from mqstore.client.producer.sends.send_parts import SendParts
+from mqstore.client.producer.sends.send_retry import SendRetry
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.errors import GroupIllegal
 from mqstore.store.message.message import Message
@@ -80,7 +81,15 @@ class Producer:
         self._kernel = SendKernel(self._parts)
         self._retry = SendRetry(self._parts, self._kernel)
         self._async_sends = AsyncSends(self._parts, self._kernel)
-        self._timeout_ms = config.send_msg_timeout
+        self._batches = BatchSends(self._parts, self._kernel, self._retry, self._async_sends)
+        self._timeout_ms = timeout_ms = config.send_msg_timeout
+        self._accumulator: MessageAccumulator | None = None
+        if config.auto_batch:
+            self._accumulator = MessageAccumulator(
+                self._parts,
+                lambda messages, queue: self._batches.send(messages, queue, timeout_ms),
+                lambda messages, queue: self._batches.send_async(messages, queue, timeout_ms),
+            )
         # What `send` calls: raises while the producer is not running.
         self._send: Callable[[Message, int], SendResult] = self._refuse
 
@@ -92,11 +101,13 @@ class Producer:
             raise ClientNotRunning(repr(self), self._state)
         self._parts.faults.start()
         self._state = "RUNNING"
-        self._send = self._way_to_send()
+        self._send = self._usual_send()
 
     def close(self) -> None:
         """End its threads. Sends raise ClientNotRunning from then on. Safe to call twice."""
         if self._state == "RUNNING":
+            if self._accumulator is not None:
+                self._accumulator.close()
             self._state = "SHUTDOWN_ALREADY"
             self._send = self._refuse
             self._async_sends.close()
@@ -135,13 +146,7 @@ class Producer:
         """
         if queue is None and selector is None and timeout_ms is None:
             return self._send(message, self._timeout_ms)
-        timeout_ms = self._timeout(timeout_ms)
-        if queue is None and selector is None:
-            return self._send(message, timeout_ms)
-        self._check_running()
-        begin_s = self._parts.timer()
-        begun = self._kernel.begin(message, Destination.of(queue, selector, arg), begin_s)
-        return self._kernel.send_to(begun.outgoing, begun.queue, begin_s, timeout_ms)
+        return self._send_to(message, Destination.of(queue, selector, arg), timeout_ms)
 
     def send_async(
         self,
@@ -158,14 +163,18 @@ class Producer:
         more attempts that is the last error itself. Callbacks of the future run in a thread of the producer.
         Raises SendRejected, ClientNotRunning. With back pressure it waits while too much is under way.
         """
-        timeout_ms = self._timeout(timeout_ms)
         self._check_running()
         destination = Destination.of(queue, selector, arg)
+        if self._accumulator is not None and selector is None and timeout_ms is None:
+            future = self._accumulator.send_async(message, queue)
+            if future is not None:
+                return future
+        timeout_ms = self._timeout(timeout_ms)
 
         def begin(begin_s: float) -> Begun:
             return self._kernel.begin(message, destination, begin_s)
 
-        return self._async_sends.send(_topic_of(message), _body_bytes_of(message), begin, timeout_ms)
+        return self._async_sends.send(topic_of(message), body_bytes_of(message), begin, timeout_ms)
 
     def send_oneway(
         self,
@@ -197,17 +206,8 @@ class Producer:
         They wait for the disk once. The result has the ids of all. Attempts as in `send`. Raises as `send`,
         and BatchIllegal.
         """
-        timeout_ms = self._timeout(timeout_ms)
         self._check_running()
-        begin_s = self._parts.timer()
-        batch = make_batch(messages, self.config.max_message_size, self._parts.ids)
-        if queue is None:
-            result = self._retry.send_outgoing(batch, begin_s, timeout_ms)
-        else:
-            self._kernel.begin(batch.message, Destination(queue), begin_s, batch)
-            result = self._kernel.send_to(batch, queue, begin_s, timeout_ms)
-        assert isinstance(result, BatchSendResult)
-        return result
+        return self._batches.send(messages, queue, self._timeout(timeout_ms))
 
     def send_batch_async(
         self,
@@ -217,16 +217,8 @@ class Producer:
         timeout_ms: int | None = None,
     ) -> SendFuture[BatchSendResult]:
         """As `send_batch`, without waiting; see `send_async`."""
-        timeout_ms = self._timeout(timeout_ms)
         self._check_running()
-
-        def begin(begin_s: float) -> Begun:
-            batch = make_batch(messages, self.config.max_message_size, self._parts.ids)
-            return self._kernel.begin(batch.message, Destination(queue), begin_s, batch)
-
-        topic = _topic_of(messages[0]) if messages else ""
-        size_bytes = sum([_body_bytes_of(message) for message in messages])
-        return self._async_sends.send(topic, size_bytes, begin, timeout_ms)
+        return self._batches.send_async(messages, queue, self._timeout(timeout_ms))
 
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages of `topic` are sent to. Raises TopicRouteNotFound."""
@@ -237,9 +229,24 @@ class Producer:
         """Call `hook` before and after each attempt from now on (send_hooks.py)."""
         self._parts.hooks.register(hook)
         if self._state == "RUNNING":
-            self._send = self._way_to_send()
+            self._send = self._usual_send()
 
     # -- inside ---------------------------------------------------------------------------------------
+
+    def _send_to(self, message: Message, destination: Destination, timeout_ms: int | None) -> SendResult:
+        """A send that is not the most usual one."""
+        self._check_running()
+        queue, selector, _ = destination
+        if self._accumulator is not None and selector is None and timeout_ms is None:
+            result = self._accumulator.send(message, queue)
+            if result is not None:
+                return result
+        timeout_ms = self._timeout(timeout_ms)
+        if queue is None and selector is None:
+            return self._way_to_send()(message, timeout_ms)
+        begin_s = self._parts.timer()
+        begun = self._kernel.begin(message, destination, begin_s)
+        return self._kernel.send_to(begun.outgoing, begun.queue, begin_s, timeout_ms)
 
     def _timeout(self, timeout_ms: int | None) -> int:
         if timeout_ms is None:
@@ -252,7 +259,13 @@ class Producer:
         if self._state != "RUNNING":
             raise ClientNotRunning(repr(self), self._state)
 
+    def _usual_send(self) -> Callable[[Message, int], SendResult]:
+        if self._accumulator is not None:
+            return lambda message, timeout_ms: self._send_to(message, IN_TURN, None)
+        return self._way_to_send()
+
     def _way_to_send(self) -> Callable[[Message, int], SendResult]:
+        """How a message is sent that goes alone, to a queue in turn."""
         is_plain = (
             not self._parts.hooks.registered
             and not self._parts.faults.is_enabled
@@ -265,16 +278,6 @@ class Producer:
 
     def __repr__(self) -> str:
         return f"Producer({self.group!r})"
-
-
-def _topic_of(message: Message) -> str:
-    """For errors; what is no message is refused later."""
-    return str(getattr(message, "topic", ""))
-
-
-def _body_bytes_of(message: Message) -> int:
-    body = getattr(message, "body", b"")
-    return len(body) if hasattr(body, "__len__") else 1
 
 
 def _checked_group(group: str) -> str:

@@ -18,7 +18,7 @@ from mqstore.client.producer.producer_config import ProducerConfig
 from mqstore.client.producer.queues.latency_faults import LatencyFaults
 from mqstore.client.producer.queues.publish_routes import PublishRoutes
 from mqstore.client.producer.queues.queue_selector import QueueSelector
-from mqstore.client.producer.send_hooks import SendHooks
+from mqstore.client.producer.sends.send_hooks import SendHooks
 from mqstore.store.clock import Clock
 from mqstore.store.errors import QueueIllegal, TopicNotExist
 from mqstore.store.message.message import Message

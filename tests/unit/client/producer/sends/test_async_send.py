@@ -19,8 +19,8 @@ from mqstore.client.errors import (
     TopicRouteNotFound,
 )
 from mqstore.client.producer.producer import Producer
-from mqstore.client.producer.send_hooks import CommunicationMode, SendMessageContext
 from mqstore.client.producer.send_result import SendStatus
+from mqstore.client.producer.sends.send_hooks import CommunicationMode, SendMessageContext
 from mqstore.store.errors import (
     MessageIllegal,
     QueueIllegal,

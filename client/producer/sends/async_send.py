@@ -16,10 +16,10 @@ from mqstore.broker.broker import MessageQueue
 from mqstore.client.errors import BrokerNotConnected, BrokerTimedOut, ClientError, SendTimedOut
 from mqstore.client.producer.message.outgoing import Outgoing
 from mqstore.client.producer.queues.publish_routes import PublishRoute
-from mqstore.client.producer.send_hooks import CommunicationMode, SendMessageContext
-from mqstore.client.producer.send_kernel import Begun, SendKernel
-from mqstore.client.producer.send_parts import SendParts
 from mqstore.client.producer.send_result import SendResult
+from mqstore.client.producer.sends.send_hooks import CommunicationMode, SendMessageContext
+from mqstore.client.producer.sends.send_kernel import Begun, SendKernel
+from mqstore.client.producer.sends.send_parts import SendParts
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StorePoisoned
 
 __all__ = ["AsyncSend", "Begin", "SendFuture"]

@@ -20,14 +20,15 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from mqstore.client.errors import SendRejected, SendTimedOut
-from mqstore.client.producer.async_send import AsyncSend, Begin, SendFuture
-from mqstore.client.producer.send_kernel import SendKernel
-from mqstore.client.producer.send_parts import SendParts
+from mqstore.client.producer.sends.async_send import AsyncSend, Begin, SendFuture
+from mqstore.client.producer.sends.send_kernel import SendKernel
+from mqstore.client.producer.sends.send_parts import SendParts
+from mqstore.store.message.message import Message
 from mqstore.store.threads.bounded_executor import BoundedExecutor
 from mqstore.store.threads.fair_permits import FairPermits
 from mqstore.store.threads.service import Service
 
-__all__ = ["AsyncSends"]
+__all__ = ["AsyncSends", "body_bytes_of", "topic_of"]
 
 _EXPIRY_PERIOD_MS: Final = 1_000
 _LEAST_UNDER_WAY: Final = 10
@@ -132,3 +133,14 @@ def _runs_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def topic_of(message: Message) -> str:
+    """For errors; what is no message is refused when it is sent."""
+    return str(getattr(message, "topic", ""))
+
+
+def body_bytes_of(message: Message) -> int:
+    """What a message counts for back pressure."""
+    body = getattr(message, "body", b"")
+    return len(body) if hasattr(body, "__len__") else 1

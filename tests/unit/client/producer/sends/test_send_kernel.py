@@ -22,8 +22,8 @@ from mqstore.client.errors import (
 )
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.queues.queue_selector import select_message_queue_by_hash
-from mqstore.client.producer.send_hooks import CommunicationMode, SendMessageContext
 from mqstore.client.producer.send_result import SendStatus
+from mqstore.client.producer.sends.send_hooks import CommunicationMode, SendMessageContext
 from mqstore.store.errors import MessageIllegal, QueueIllegal, StoreFull
 from mqstore.store.status import PutMessageStatus
 from support.manual_seconds import ManualSeconds

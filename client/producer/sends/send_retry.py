@@ -25,9 +25,9 @@ from mqstore.client.errors import (
 )
 from mqstore.client.producer.message.outgoing import Outgoing, OutgoingMessage
 from mqstore.client.producer.queues.publish_routes import PublishRoute
-from mqstore.client.producer.send_kernel import SendKernel
-from mqstore.client.producer.send_parts import SendParts
 from mqstore.client.producer.send_result import SendResult, SendStatus
+from mqstore.client.producer.sends.send_kernel import SendKernel
+from mqstore.client.producer.sends.send_parts import SendParts
 from mqstore.store.errors import MessageIllegal, StoreError
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.record.properties_format import UNIQ_KEY

@@ -16,9 +16,9 @@ from mqstore.client.errors import BrokerNotExist, ClientError, QueueNotSelected,
 from mqstore.client.producer.message.outgoing import Outgoing
 from mqstore.client.producer.queues.publish_routes import PublishRoute
 from mqstore.client.producer.queues.queue_selector import MessageQueueSelector
-from mqstore.client.producer.send_hooks import CommunicationMode
-from mqstore.client.producer.send_parts import SendParts
 from mqstore.client.producer.send_result import SendResult
+from mqstore.client.producer.sends.send_hooks import CommunicationMode
+from mqstore.client.producer.sends.send_parts import SendParts
 from mqstore.store.errors import QueueIllegal, StoreError
 from mqstore.store.message.message import Message
 

@@ -15,10 +15,10 @@ import pytest
 from mqstore import Message, MessageStore
 from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.errors import ClientNotRunning, SendRejected, SendTimedOut
-from mqstore.client.producer.async_sends import AsyncSends
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.producer_config import ProducerConfig
 from mqstore.client.producer.send_result import SendResult, SendStatus
+from mqstore.client.producer.sends.async_sends import AsyncSends
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.status import PutMessageStatus
 from support.manual_clock import ManualClock

@@ -9,7 +9,7 @@ from mqstore import Message
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.errors import SendFailed, SendTimedOut
 from mqstore.client.producer.producer import Producer
-from mqstore.client.producer.send_hooks import CommunicationMode, SendMessageContext
+from mqstore.client.producer.sends.send_hooks import CommunicationMode, SendMessageContext
 from mqstore.store.errors import StoreFull
 from support.manual_seconds import ManualSeconds
 from support.scripted_broker import ScriptedBroker
