@@ -82,19 +82,19 @@ class MessageAccumulator:
     """The groups of one producer that wait."""
 
     def __init__(self, parts: SendParts, send_batch: SendBatch, send_batch_async: SendBatchAsync) -> None:
-        config = parts.config
+        settings = parts.settings
         self._parts = parts
         self._send_batch = send_batch
         self._send_batch_async = send_batch_async
-        self._max_delay_s = config.batch_max_delay_ms / 1000
-        self._max_bytes = config.batch_max_bytes
-        self._total_max_bytes = config.total_batch_max_bytes
+        self._max_delay_s = settings.batch_max_delay_ms / 1000
+        self._max_bytes = settings.batch_max_bytes
+        self._total_max_bytes = settings.total_batch_max_bytes
         self._lock = threading.Lock()
         # Bytes of bodies that wait or are being sent.
         self._total_bytes = 0
         self._groups: dict[_Key, _Group] = {}
         self._async_groups: dict[_Key, _Group] = {}
-        period_ms = max(1, config.batch_max_delay_ms // 2)
+        period_ms = max(1, settings.batch_max_delay_ms // 2)
         self._service = Service("producer-accumulator", period_ms, self.send_old)
         self._has_thread = False
         self._is_closed = False

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.errors import ClientNotRunning
 from mqstore.client.producer.message_accumulator import MessageAccumulator
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.queues.queue_selector import MessageQueueSelector
 from mqstore.client.producer.send_result import BatchSendResult, SendResult
 from mqstore.client.producer.sends.async_send import SendFuture
@@ -59,7 +59,7 @@ class Producer:
         self,
         brokers: Broker | Sequence[Broker],
         group: str,
-        config: ProducerConfig | None = None,
+        settings: ProducerSettings | None = None,
         *,
         clock: Clock | None = None,
         timer: Callable[[], float] = time.monotonic,
@@ -67,12 +67,12 @@ class Producer:
     ) -> None:
         """Raises GroupIllegal, NoBroker, ConfigIllegal; ValueError for two brokers of one name."""
         self.group = _checked_group(group)
-        self.config = config = config or ProducerConfig()
+        self.settings = settings = settings or ProducerSettings()
         self._parts = SendParts.of(
             brokers,
             repr(self),
             group,
-            config,
+            settings,
             clock or SystemClock(),
             timer,
             choice or random.Random(),
@@ -82,9 +82,9 @@ class Producer:
         self._retry = SendRetry(self._parts, self._kernel)
         self._async_sends = AsyncSends(self._parts, self._kernel)
         self._batches = BatchSends(self._parts, self._kernel, self._retry, self._async_sends)
-        self._timeout_ms = timeout_ms = config.send_msg_timeout
+        self._timeout_ms = timeout_ms = settings.send_msg_timeout
         self._accumulator: MessageAccumulator | None = None
-        if config.auto_batch:
+        if settings.auto_batch:
             self._accumulator = MessageAccumulator(
                 self._parts,
                 lambda messages, queue: self._batches.send(messages, queue, timeout_ms),
@@ -269,7 +269,7 @@ class Producer:
         is_plain = (
             not self._parts.hooks.registered
             and not self._parts.faults.is_enabled
-            and self.config.send_msg_max_timeout_per_request < 0
+            and self.settings.send_msg_max_timeout_per_request < 0
         )
         return self._retry.send_plainly if is_plain else self._retry.send
 

@@ -19,6 +19,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "schedule": ("delay", "delivery", "retry"),
     "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),
     "client": ("producer", "offsets", "rebalance", "consumer", "dead_letters"),
+    "client/producer": ("message", "queues", "sends"),
     "tools": ("ingest", "spark", "demo", "cli"),
     "tools/cli": ("messages", "administration", "maintenance", "demo"),
     "tools/spark": ("read", "jobs"),

@@ -15,7 +15,7 @@ from mqstore import Message, MessageStore
 from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.errors import SendFailed
 from mqstore.client.producer.producer import Producer
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.send_result import SendResult, SendStatus
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StorePoisoned
 from mqstore.store.files.file_system import FileSystem
@@ -86,7 +86,7 @@ def shards(clock: ManualClock) -> Iterator[list[Shard]]:
 
 
 def producer_over(shards: list[Shard], **settings: int) -> Producer:
-    return Producer([shard.broker for shard in shards], "billing", ProducerConfig(**settings))
+    return Producer([shard.broker for shard in shards], "billing", ProducerSettings(**settings))
 
 
 def message(number: int) -> Message:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.store.threads.service import Service
 
 __all__ = ["LATENCY_MAX_MS", "NOT_AVAILABLE_MS", "LatencyFaults"]
@@ -45,17 +45,17 @@ class LatencyFaults:
 
     def __init__(
         self,
-        config: ProducerConfig,
+        settings: ProducerSettings,
         is_known: Callable[[str], bool],
         answers: Callable[[str], object],
         timer: Callable[[], float],
         choice: random.Random,
     ) -> None:
-        self.is_enabled = config.send_latency_enable
-        self.is_detecting = config.start_detector_enable
+        self.is_enabled = settings.send_latency_enable
+        self.is_detecting = settings.start_detector_enable
         self._items: dict[str, _FaultItem] = {}
-        self._detect_interval_s = config.detect_interval / 1000
-        self._detect_timeout_ms = config.detect_timeout
+        self._detect_interval_s = settings.detect_interval / 1000
+        self._detect_timeout_ms = settings.detect_timeout
         self._is_known = is_known
         self._answers = answers
         self._timer = timer

@@ -19,7 +19,7 @@ import msgspec
 
 from mqstore.broker.broker import Broker, MessageQueue, TopicRoute
 from mqstore.client.errors import TopicRouteNotFound
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.store.errors import ConfigIllegal, StoreError
 
 __all__ = ["PublishRoute", "PublishRoutes", "QueueTurns"]
@@ -59,7 +59,9 @@ class PublishRoute(msgspec.Struct, frozen=True, gc=False):
 class PublishRoutes:
     """The routes of one producer. `table` has what is known, by topic; `find` looks up what is not."""
 
-    def __init__(self, brokers: Mapping[str, Broker], config: ProducerConfig, choice: random.Random) -> None:
+    def __init__(
+        self, brokers: Mapping[str, Broker], settings: ProducerSettings, choice: random.Random
+    ) -> None:
         """brokers: by name. choice: of the queue to begin with.
 
         Raises ConfigIllegal when an order configuration cannot be read.
@@ -67,10 +69,12 @@ class PublishRoutes:
         self.table: dict[str, PublishRoute] = {}
         self._brokers = [brokers[name] for name in sorted(brokers)]
         self._choice = choice
-        self._kept_s = config.poll_name_server_interval / 1000
-        self._default_topic = config.create_topic_key
-        self._default_queue_nums = config.default_topic_queue_nums
-        self._ordered = {topic: _parse_order(topic, conf) for topic, conf in config.order_topic_conf.items()}
+        self._kept_s = settings.poll_name_server_interval / 1000
+        self._default_topic = settings.create_topic_key
+        self._default_queue_nums = settings.default_topic_queue_nums
+        self._ordered = {
+            topic: _parse_order(topic, conf) for topic, conf in settings.order_topic_conf.items()
+        }
 
     def find(self, topic: str, now_s: float) -> PublishRoute:
         """The route of a topic, looked up if it is not known or too old. Raises TopicRouteNotFound."""

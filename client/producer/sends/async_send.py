@@ -191,7 +191,7 @@ class AsyncSend:
         """The queue for another attempt; None if there is none, and the send has failed with `error`."""
         self._times += 1
         self._sends.parts.heed(self.topic, error)
-        most = self._sends.parts.config.retry_times_when_send_async_failed
+        most = self._sends.parts.settings.retry_times_when_send_async_failed
         if not _may_try_again(error) or self._times > most or self.remaining_ms() <= 0:
             self.fail(error)
             return None

@@ -41,14 +41,14 @@ class AsyncSends:
     def __init__(self, parts: SendParts, kernel: SendKernel) -> None:
         self.parts = parts
         self.kernel = kernel
-        config = parts.config
+        settings = parts.settings
         self._senders = BoundedExecutor(
-            "producer-sender", config.async_sender_threads, config.async_sender_queue_capacity
+            "producer-sender", settings.async_sender_threads, settings.async_sender_queue_capacity
         )
-        self.callbacks = BoundedExecutor("producer-callback", config.async_sender_threads)
-        self._has_back_pressure = config.enable_backpressure_for_async_mode
-        self._number = FairPermits(max(config.back_pressure_for_async_send_num, _LEAST_UNDER_WAY))
-        self._bytes = FairPermits(max(config.back_pressure_for_async_send_size, _LEAST_BYTES_UNDER_WAY))
+        self.callbacks = BoundedExecutor("producer-callback", settings.async_sender_threads)
+        self._has_back_pressure = settings.enable_backpressure_for_async_mode
+        self._number = FairPermits(max(settings.back_pressure_for_async_send_num, _LEAST_UNDER_WAY))
+        self._bytes = FairPermits(max(settings.back_pressure_for_async_send_size, _LEAST_BYTES_UNDER_WAY))
         # Sends whose broker has not answered. Whoever takes one out goes on with it.
         self._unanswered: dict[AsyncSend, None] = {}
         self._expiry = Service("producer-expiry", _EXPIRY_PERIOD_MS, self.expire_once)

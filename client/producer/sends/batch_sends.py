@@ -60,7 +60,7 @@ class BatchSends:
         )
 
     def _batch(self, messages: Sequence[Message]) -> OutgoingBatch:
-        return make_batch(messages, self._parts.config.max_message_size, self._parts.ids)
+        return make_batch(messages, self._parts.settings.max_message_size, self._parts.ids)
 
     def _begin(self, batch: OutgoingBatch, queue: MessageQueue | None, begin_s: float) -> Begun:
         return self._kernel.begin(batch.message, Destination(queue), begin_s, batch)

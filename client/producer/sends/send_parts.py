@@ -14,7 +14,7 @@ from mqstore.client.producer.message.body_compression import BodyCompression
 from mqstore.client.producer.message.message_check import check_message
 from mqstore.client.producer.message.outgoing import OutgoingMessage, prepare
 from mqstore.client.producer.message.unique_id import UniqueIds
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.queues.latency_faults import LatencyFaults
 from mqstore.client.producer.queues.publish_routes import PublishRoutes
 from mqstore.client.producer.queues.queue_selector import QueueSelector
@@ -30,7 +30,7 @@ __all__ = ["SendParts"]
 class SendParts:
     """The parts of one producer. timer: seconds of a clock that only goes forward."""
 
-    config: ProducerConfig
+    settings: ProducerSettings
     brokers: Mapping[str, Broker]
     routes: PublishRoutes
     selector: QueueSelector
@@ -46,7 +46,7 @@ class SendParts:
         brokers: Broker | Sequence[Broker],
         client: str,
         group: str,
-        config: ProducerConfig,
+        settings: ProducerSettings,
         clock: Clock,
         timer: Callable[[], float],
         choice: random.Random,
@@ -56,15 +56,15 @@ class SendParts:
         Raises NoBroker, ConfigIllegal; ValueError for two brokers of one name.
         """
         by_name = _by_name(brokers, client)
-        routes = PublishRoutes(by_name, config, choice)
+        routes = PublishRoutes(by_name, settings, choice)
 
         def ask(broker_name: str) -> object:
             """About any known topic, for the detector."""
             return by_name[broker_name].max_offset(next(iter(routes.table)), 0)
 
-        faults = LatencyFaults(config, by_name.__contains__, ask, timer, choice)
+        faults = LatencyFaults(settings, by_name.__contains__, ask, timer, choice)
         return cls(
-            config,
+            settings,
             by_name,
             routes,
             QueueSelector(faults),
@@ -72,14 +72,14 @@ class SendParts:
             SendHooks(group),
             UniqueIds(clock, timer),
             BodyCompression(
-                config.compress_type, config.compress_level, config.compress_msg_body_over_howmuch
+                settings.compress_type, settings.compress_level, settings.compress_msg_body_over_howmuch
             ),
             timer,
         )
 
     def check(self, message: Message) -> None:
         """Raise for a message that no broker would take (message_check.py)."""
-        check_message(message, self.config.max_message_size)
+        check_message(message, self.settings.max_message_size)
 
     def outgoing(self, message: Message) -> OutgoingMessage:
         """The message ready to be sent, with its UNIQ_KEY, compressed."""

@@ -48,12 +48,12 @@ class SendRetry:
     def __init__(self, parts: SendParts, kernel: SendKernel) -> None:
         self._parts = parts
         self._kernel = kernel
-        config = parts.config
+        settings = parts.settings
         # Bodies from here on need more than the plain kind.
-        self._plain_below = min(config.compress_msg_body_over_howmuch, config.max_message_size + 1)
+        self._plain_below = min(settings.compress_msg_body_over_howmuch, settings.max_message_size + 1)
         self._routes = parts.routes.table
         self._brokers = parts.brokers
-        self._wants_all_ok = config.retry_another_broker_when_not_store_ok
+        self._wants_all_ok = settings.retry_another_broker_when_not_store_ok
         self._ids = parts.ids
         self._timer = parts.timer
 
@@ -137,7 +137,7 @@ class _Attempts:
     def run(self, outgoing: Outgoing) -> SendResult:
         """Try until it is stored. Raises what is final, SendTimedOut, SendFailed."""
         parts, topic = self._parts, self._route.topic
-        total = 1 + parts.config.retry_times_when_send_failed
+        total = 1 + parts.settings.retry_times_when_send_failed
         timed_out: SendTimedOut | None = None
         while len(self._brokers_sent) < total:
             last = self._brokers_sent[-1] if self._brokers_sent else None
@@ -161,7 +161,7 @@ class _Attempts:
     def _time_for_one(self, cost_ms: int, total: int) -> int:
         """Milliseconds for the next attempt. The last one has all that is left."""
         remaining_ms = self._timeout_ms - cost_ms
-        most_ms = self._parts.config.send_msg_max_timeout_per_request
+        most_ms = self._parts.settings.send_msg_max_timeout_per_request
         is_last = len(self._brokers_sent) + 1 >= total
         return remaining_ms if most_ms < 0 or is_last else min(most_ms, remaining_ms)
 
@@ -188,7 +188,7 @@ class _Attempts:
         """Note an attempt that stored the message; its result, or None if another attempt shall follow."""
         self._brokers_sent.append(queue.broker_name)
         self._result = result
-        wants_another = self._parts.config.retry_another_broker_when_not_store_ok
+        wants_another = self._parts.settings.retry_another_broker_when_not_store_ok
         return None if wants_another and result.send_status is not SendStatus.SEND_OK else result
 
     def failed(self, queue: MessageQueue, error: StoreError) -> SendResult | None:
@@ -208,7 +208,7 @@ class _Attempts:
         # Some of these have a code that says otherwise, but no broker takes such a message.
         if isinstance(error, MessageIllegal):
             return False
-        return error.response_code in self._parts.config.retry_response_codes
+        return error.response_code in self._parts.settings.retry_response_codes
 
 
 def fault_of(error: StoreError, *, is_detecting: bool) -> tuple[bool, bool]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mqstore.client.producer.producer import Producer
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
+from support.clients.answering_broker import AnsweringBroker
 from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
-from support.scripted_broker import ScriptedBroker
 
 MakeProducer = Callable[..., Producer]
 
@@ -25,13 +25,13 @@ def producer_of(clock: ManualClock, seconds: ManualSeconds) -> Iterator[MakeProd
     """Makes started producers of brokers and settings; they are closed at the end."""
     made: list[Producer] = []
 
-    def make(*brokers: ScriptedBroker, kind: type[Producer] = Producer, **settings: Any) -> Producer:
+    def make(*brokers: AnsweringBroker, kind: type[Producer] = Producer, **settings: Any) -> Producer:
         options = {name: settings.pop(name) for name in ("listener",) if name in settings}
-        config = ProducerConfig(**settings)
+        settings = ProducerSettings(**settings)
         producer = kind(
             brokers,  # type: ignore[arg-type]
             "billing",
-            config,
+            settings,
             clock=clock,
             timer=seconds,
             choice=random.Random(1),

@@ -18,8 +18,8 @@ from mqstore.client.errors import ClientError
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.send_result import SendResult
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, QueueIllegal, StoreFull
+from support.clients.answering_broker import AnsweringBroker
 from support.manual_seconds import ManualSeconds
-from support.scripted_broker import ScriptedBroker
 
 MakeProducer = Callable[..., Producer]
 FULL = StoreFull(Path("/full"), 1, "no room")
@@ -67,7 +67,7 @@ def send_together(producer: Producer, *messages: Message, **options: Any) -> lis
 def test_a_group_is_sent_when_it_is_full(producer_of: MakeProducer) -> None:
     """Sends when over 32 KiB (here 100 bytes); each SYNC caller waits, and gets its own part of the
     result."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     results = send_together(producer_of(broker, **LONG), *[order() for _ in range(4)])
     assert len(broker.timeouts) == 1
     assert [message.properties["UNIQ_KEY"] for message in broker.sent] == [each.msg_id for each in results]
@@ -77,7 +77,7 @@ def test_a_group_is_sent_when_it_is_full(producer_of: MakeProducer) -> None:
 
 def test_a_group_is_sent_when_it_is_full_and_not_before(producer_of: MakeProducer) -> None:
     """Exactly the limit is not over it."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, **LONG)
     futures = [producer.send_async(order(50)) for _ in range(2)]
     assert (waiting(producer), broker.sent) == (2, [])
@@ -87,7 +87,7 @@ def test_a_group_is_sent_when_it_is_full_and_not_before(producer_of: MakeProduce
 
 def test_a_group_is_sent_when_it_is_old(producer_of: MakeProducer) -> None:
     """10 ms old (here 1), by the SYNC caller that began it."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, auto_batch=True, batch_max_delay_ms=1)
     assert producer.send(order()).msg_id == broker.sent[0].properties["UNIQ_KEY"]
     assert waiting(producer) == 0
@@ -97,7 +97,7 @@ def test_an_asynchronous_group_is_sent_when_it_is_old(
     producer_of: MakeProducer, seconds: ManualSeconds
 ) -> None:
     """10 ms old, by a thread that looks every half of that."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, **LONG)
     accumulator = producer._accumulator
     assert accumulator is not None
@@ -115,7 +115,7 @@ def test_an_asynchronous_group_is_sent_when_it_is_old(
 
 def test_the_thread_sends_what_is_old(producer_of: MakeProducer, seconds: ManualSeconds) -> None:
     """It is started by the first asynchronous send, and ended by the close."""
-    producer = producer_of(ScriptedBroker(), **LONG)
+    producer = producer_of(AnsweringBroker(), **LONG)
     accumulator = producer._accumulator
     assert accumulator is not None
     assert accumulator._service._thread is None
@@ -141,7 +141,7 @@ def test_the_thread_sends_what_is_old(producer_of: MakeProducer, seconds: Manual
 )
 def test_what_is_grouped(producer_of: MakeProducer, other: dict[str, Any]) -> None:
     """Groups by topic, queue, wait flag, tags."""
-    broker = ScriptedBroker(topics={"orders": 4, "invoices": 4})
+    broker = AnsweringBroker(topics={"orders": 4, "invoices": 4})
     producer = producer_of(broker, **LONG)
     queue = other.pop("queue", None)
     same = [producer.send_async(order(40, tags="a")) for _ in range(2)]
@@ -169,7 +169,7 @@ def test_what_is_grouped(producer_of: MakeProducer, other: dict[str, Any]) -> No
 )
 def test_what_goes_alone(producer_of: MakeProducer, message: Message) -> None:
     """Alone: any delay, a retry topic, the property PGROUP; and what would fill a batch by itself."""
-    broker = ScriptedBroker(topics={"orders": 4, "%RETRY%billing": 1})
+    broker = AnsweringBroker(topics={"orders": 4, "%RETRY%billing": 1})
     producer = producer_of(broker, **LONG)
     assert producer.send(message).put
     assert producer.send_async(message).result(60).put
@@ -178,7 +178,7 @@ def test_what_goes_alone(producer_of: MakeProducer, message: Message) -> None:
 
 def test_all_groups_together_have_a_limit(producer_of: MakeProducer) -> None:
     """All groups together hold at most 32 MiB (here 90 bytes), beyond that a message goes alone."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, **LONG, total_batch_max_bytes=90)
     grouped = [producer.send_async(order(45, tags=tag)) for tag in "ab"]
     assert producer.send_async(order(tags="c")).result(60)
@@ -191,7 +191,7 @@ def test_all_groups_together_have_a_limit(producer_of: MakeProducer) -> None:
 
 def test_a_send_with_a_time_or_a_selector_goes_alone(producer_of: MakeProducer) -> None:
     """As in RocketMQ: these ways know no accumulator."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, **LONG)
     producer.send(order(), timeout_ms=7)
     producer.send(order(), selector=lambda queues, message, arg: queues[0])
@@ -200,7 +200,7 @@ def test_a_send_with_a_time_or_a_selector_goes_alone(producer_of: MakeProducer) 
 
 def test_a_named_queue_is_kept(producer_of: MakeProducer) -> None:
     """A group to a queue goes to it."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, auto_batch=True, batch_max_delay_ms=1)
     assert producer.send(order(), queue=QUEUE).message_queue == QUEUE
     with pytest.raises(QueueIllegal):
@@ -209,7 +209,7 @@ def test_a_named_queue_is_kept(producer_of: MakeProducer) -> None:
 
 def test_every_caller_gets_the_error(producer_of: MakeProducer) -> None:
     """SYNC and asynchronous: what the send of the group raises; then nothing waits any more."""
-    broker = ScriptedBroker("broker-a", *[FULL] * 9)
+    broker = AnsweringBroker("broker-a", *[FULL] * 9)
     producer = producer_of(broker, **LONG)
     results = send_together(producer, *[order(40) for _ in range(3)], queue=QUEUE)
     assert results == [FULL] * 3
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_one_disturbs_no_other(
     producer_of: MakeProducer, message: Any, error: type[Exception]
 ) -> None:
     """It is found before the message joins a group."""
-    producer = producer_of(ScriptedBroker(), **LONG, max_message_size=101)
+    producer = producer_of(AnsweringBroker(), **LONG, max_message_size=101)
     future = producer.send_async(order())
     with pytest.raises(error):
         producer.send(message)
@@ -237,7 +237,7 @@ def test_what_is_wrong_with_one_disturbs_no_other(
 
 def test_an_interrupt_of_the_sender_ends_the_others(producer_of: MakeProducer) -> None:
     """It is raised where it came; the others get an error instead of waiting for ever."""
-    broker = ScriptedBroker("broker-a", KeyboardInterrupt())
+    broker = AnsweringBroker("broker-a", KeyboardInterrupt())
     producer = producer_of(broker, **LONG)
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(producer.send, order(60))
@@ -249,7 +249,7 @@ def test_an_interrupt_of_the_sender_ends_the_others(producer_of: MakeProducer) -
 
 def test_the_close_sends_what_waits(producer_of: MakeProducer) -> None:
     """And then a send is refused, as without an accumulator."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, **LONG)
     future = producer.send_async(order())
     producer.close()

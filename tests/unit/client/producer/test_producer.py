@@ -22,12 +22,12 @@ from mqstore.client.errors import (
     SendFailed,
 )
 from mqstore.client.producer.producer import Producer
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.store.errors import GroupIllegal, QueueIllegal, StoreError, StoreFull
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from support.clients.answering_broker import AnsweringBroker
 from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
-from support.scripted_broker import ScriptedBroker
 from support.stores.small_store import SmallStore, messages_of
 
 MakeProducer = Callable[..., Producer]
@@ -96,7 +96,7 @@ def test_a_retry_topic_takes_its_counts_from_properties(small: SmallStore) -> No
 
 def test_it_sends_only_while_it_runs() -> None:
     """Before the start, and after the close, for ever: a typed error that says what to do."""
-    producer = Producer(ScriptedBroker(), "billing")  # type: ignore[arg-type]
+    producer = Producer(AnsweringBroker(), "billing")  # type: ignore[arg-type]
     calls: list[Callable[[], object]] = [
         lambda: producer.send(ORDER),
         lambda: producer.send(ORDER, timeout_ms=1),
@@ -119,7 +119,7 @@ def test_it_sends_only_while_it_runs() -> None:
 
 def test_it_is_started_once() -> None:
     """A second start is refused, as in RocketMQ."""
-    with Producer(ScriptedBroker(), "billing") as producer, pytest.raises(ClientNotRunning):  # type: ignore[arg-type]
+    with Producer(AnsweringBroker(), "billing") as producer, pytest.raises(ClientNotRunning):  # type: ignore[arg-type]
         producer.start()
 
 
@@ -149,7 +149,7 @@ def test_a_store_that_is_closed_is_an_error_of_a_send(small: SmallStore) -> None
 def test_a_bad_group_is_refused(group: str, words: str) -> None:
     """Row topic / group length; and the name that stands for none."""
     with pytest.raises(GroupIllegal, match=words):
-        Producer(ScriptedBroker(), group)  # type: ignore[arg-type]
+        Producer(AnsweringBroker(), group)  # type: ignore[arg-type]
 
 
 def test_no_broker_is_refused() -> None:
@@ -162,12 +162,12 @@ def test_no_broker_is_refused() -> None:
 def test_brokers_of_one_name_are_refused() -> None:
     """A queue names its broker, so names must differ."""
     with pytest.raises(ValueError, match="different names"):
-        Producer([ScriptedBroker(), ScriptedBroker()], "billing")  # type: ignore[list-item]
+        Producer([AnsweringBroker(), AnsweringBroker()], "billing")  # type: ignore[list-item]
 
 
 def test_fetch_publish_message_queues(producer_of: MakeProducer) -> None:
     """The queues that a topic is sent to."""
-    queues = producer_of(ScriptedBroker(topics={"orders": 2})).fetch_publish_message_queues("orders")
+    queues = producer_of(AnsweringBroker(topics={"orders": 2})).fetch_publish_message_queues("orders")
     assert queues == [MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)]
 
 
@@ -196,7 +196,7 @@ def test_each_attempt_tells_the_fault_strategy(
 ) -> None:
     """Row result: ok (no, yes); client (no, yes); remoting (yes, yes), detecting (yes, no); broker (yes, no);
     interrupt (no, yes)."""
-    broker = ScriptedBroker("broker-a", *([error] if error else []))
+    broker = AnsweringBroker("broker-a", *([error] if error else []))
     producer = producer_of(
         broker,
         send_latency_enable=True,
@@ -215,7 +215,7 @@ def test_each_attempt_tells_the_fault_strategy(
 
 def test_a_broker_that_failed_is_avoided(producer_of: MakeProducer, seconds: ManualSeconds) -> None:
     """Sends go elsewhere for the 10 s that it is isolated, then to both again."""
-    a, b = ScriptedBroker("a", FULL, seconds=seconds), ScriptedBroker("b", seconds=seconds)
+    a, b = AnsweringBroker("a", FULL, seconds=seconds), AnsweringBroker("b", seconds=seconds)
     producer = producer_of(a, b, send_latency_enable=True)
     while a.answers:
         producer.send(ORDER)
@@ -231,7 +231,7 @@ def test_a_broker_that_failed_is_avoided(producer_of: MakeProducer, seconds: Man
 
 def test_the_detector_asks_about_a_known_topic(producer_of: MakeProducer) -> None:
     """Row detector: an answer to a question about any topic that was sent to makes it reachable."""
-    broker = ScriptedBroker("broker-a", FULL)
+    broker = AnsweringBroker("broker-a", FULL)
     producer = producer_of(broker, send_latency_enable=True, retry_times_when_send_failed=0)
     with pytest.raises(SendFailed):
         producer.send(ORDER)
@@ -245,7 +245,7 @@ def test_the_same_seed_sends_to_the_same_queues(small: SmallStore) -> None:
 
     def queues_of(store: MessageStore, seed: int) -> list[Any]:
         with EmbeddedBroker(store) as broker:
-            producer = Producer(broker, "billing", ProducerConfig(), choice=random.Random(seed))
+            producer = Producer(broker, "billing", ProducerSettings(), choice=random.Random(seed))
             with producer:
                 return [producer.send(ORDER).message_queue for _ in range(5)]
 

@@ -18,9 +18,9 @@ from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIlle
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.message.message_encoder import MessageEncoder
 from mqstore.store.record.batch_format import BatchElement, encode_batch
+from support.clients.answering_broker import AnsweringBroker
 from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
-from support.scripted_broker import ScriptedBroker
 from support.stores.small_log import small_config
 from support.stores.small_store import SmallStore, bodies_of
 
@@ -131,14 +131,14 @@ def test_a_batch_is_stored_in_one_queue() -> None:
 
 def test_a_batch_is_not_compressed(producer_of: MakeProducer) -> None:
     """Row compression: not for a batch."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer_of(broker).send_batch([Message("orders", bytes(9_000))])
     assert (len(broker.sent[0].body), broker.sent[0].sys_flag) == (9_000, 0)
 
 
 def test_a_batch_is_tried_again_as_a_whole(producer_of: MakeProducer) -> None:
     """As a SYNC send of one message; with the same ids, in the queue of the attempt."""
-    broker = ScriptedBroker("broker-a", FULL)
+    broker = AnsweringBroker("broker-a", FULL)
     result = producer_of(broker).send_batch([ORDER, ORDER])
     assert len(broker.sent) == 4
     assert [message.properties for message in broker.sent[:2]] == [
@@ -150,7 +150,7 @@ def test_a_batch_is_tried_again_as_a_whole(producer_of: MakeProducer) -> None:
 
 def test_a_batch_to_a_named_queue_is_tried_once(producer_of: MakeProducer) -> None:
     """And the queue must be of its topic."""
-    broker = ScriptedBroker("broker-a", FULL)
+    broker = AnsweringBroker("broker-a", FULL)
     producer = producer_of(broker)
     with pytest.raises(StoreFull):
         producer.send_batch([ORDER], queue=QUEUE)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.queues.latency_faults import LatencyFaults
 from support.manual_seconds import ManualSeconds
 
@@ -18,8 +18,8 @@ def faults(
     answers: Callable[[str], object] = lambda name: None,
     **settings: bool,
 ) -> LatencyFaults:
-    config = ProducerConfig(**{"send_latency_enable": True, **settings})  # type: ignore[arg-type]
-    return LatencyFaults(config, is_known, answers, seconds, random.Random(1))
+    settings = ProducerSettings(**{"send_latency_enable": True, **settings})  # type: ignore[arg-type]
+    return LatencyFaults(settings, is_known, answers, seconds, random.Random(1))
 
 
 def told(kept: LatencyFaults, latency_ms: int = 0, *, isolated: bool = False, reachable: bool = True) -> None:
@@ -92,7 +92,7 @@ def test_reachable_is_as_told_last(seconds: ManualSeconds) -> None:
 
 def test_nothing_is_kept_while_it_is_off(seconds: ManualSeconds) -> None:
     """Off by default (sendLatencyEnable)."""
-    assert not LatencyFaults(ProducerConfig(), bool, bool, seconds, random.Random(1)).is_enabled
+    assert not LatencyFaults(ProducerSettings(), bool, bool, seconds, random.Random(1)).is_enabled
     kept = faults(seconds, send_latency_enable=False)
     told(kept, 15_000, isolated=True, reachable=False)
     assert (kept.is_available("a"), kept.is_reachable("a")) == (True, True)

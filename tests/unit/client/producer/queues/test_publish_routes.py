@@ -13,15 +13,15 @@ import pytest
 
 from mqstore.broker.broker import MessageQueue, TopicRoute
 from mqstore.client.errors import TopicRouteNotFound
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.queues.publish_routes import PublishRoutes, QueueTurns
 from mqstore.store.errors import ConfigIllegal, StoreClosed
-from support.scripted_broker import ScriptedBroker
+from support.clients.answering_broker import AnsweringBroker
 
 
-def routes_of(*brokers: ScriptedBroker, **settings: Any) -> PublishRoutes:
+def routes_of(*brokers: AnsweringBroker, **settings: Any) -> PublishRoutes:
     by_name: Any = {broker.name: broker for broker in brokers}
-    return PublishRoutes(by_name, ProducerConfig(**settings), random.Random(1))
+    return PublishRoutes(by_name, ProducerSettings(**settings), random.Random(1))
 
 
 def queues(*of_brokers: tuple[str, int], topic: str = "orders") -> tuple[MessageQueue, ...]:
@@ -32,13 +32,13 @@ def queues(*of_brokers: tuple[str, int], topic: str = "orders") -> tuple[Message
 
 def test_queues_come_by_broker_and_id() -> None:
     """Row "Queues of a topic for sending": by the names of brokers, ids from 0 to writeQueueNums - 1."""
-    b, a = ScriptedBroker("b", topics={"orders": 1}), ScriptedBroker("a", topics={"orders": 2})
+    b, a = AnsweringBroker("b", topics={"orders": 1}), AnsweringBroker("a", topics={"orders": 2})
     assert routes_of(b, a).find("orders", 0.0).queues == queues(("a", 2), ("b", 1))
 
 
 def test_only_those_that_may_be_written_to_count() -> None:
     """The same row: those with write permission; the write queues, not the read queues."""
-    a, b = ScriptedBroker("a"), ScriptedBroker("b")
+    a, b = AnsweringBroker("a"), AnsweringBroker("b")
     a.routes["orders"] = TopicRoute(8, 3, is_readable=False, is_writable=True)
     b.routes["orders"] = TopicRoute(8, 3, is_readable=True, is_writable=False)
     assert routes_of(a, b).find("orders", 0.0).queues == queues(("a", 3))
@@ -46,7 +46,7 @@ def test_only_those_that_may_be_written_to_count() -> None:
 
 def test_an_order_configuration_is_followed() -> None:
     """The same row: with `a:8;b:4` exactly those."""
-    routes = routes_of(ScriptedBroker("a"), order_topic_conf={"orders": "b:1;a:2"})
+    routes = routes_of(AnsweringBroker("a"), order_topic_conf={"orders": "b:1;a:2"})
     assert routes.find("orders", 0.0).queues == queues(("b", 1), ("a", 2))
 
 
@@ -54,21 +54,21 @@ def test_an_order_configuration_is_followed() -> None:
 def test_an_order_configuration_that_means_nothing_is_refused(conf: str) -> None:
     """When the producer is made, with the value and an example."""
     with pytest.raises(ConfigIllegal, match="must be like broker-a:8;broker-b:4") as caught:
-        routes_of(ScriptedBroker(), order_topic_conf={"orders": conf})
+        routes_of(AnsweringBroker(), order_topic_conf={"orders": conf})
     assert caught.value.value == conf
 
 
 @pytest.mark.parametrize(("template_queues", "count"), [(8, 4), (3, 3)])
 def test_a_missing_topic_has_the_queues_of_the_template(template_queues: int, count: int) -> None:
     """Row route: none: that of TBW102, `min(defaultTopicQueueNums 4, its queues)`."""
-    broker = ScriptedBroker("a", topics={"TBW102": template_queues})
+    broker = AnsweringBroker("a", topics={"TBW102": template_queues})
     assert routes_of(broker).find("orders", 0.0).queues == queues(("a", count))
     assert broker.asked_routes == ["orders", "TBW102"]
 
 
 def test_no_topic_and_no_template() -> None:
     """Row route: none at all is an error, which names the brokers; what one of them raised is its cause."""
-    a, b = ScriptedBroker("a", topics={}), ScriptedBroker("b", topics={})
+    a, b = AnsweringBroker("a", topics={}), AnsweringBroker("b", topics={})
     closed = StoreClosed(Path("/b"))
     b.routes["orders"] = closed
     with pytest.raises(TopicRouteNotFound, match="no broker of 'a', 'b'") as caught:
@@ -79,14 +79,14 @@ def test_no_topic_and_no_template() -> None:
 
 def test_a_broker_that_raises_is_left_out() -> None:
     """The others have a route all the same."""
-    a, b = ScriptedBroker("a"), ScriptedBroker("b", topics={"orders": 1})
+    a, b = AnsweringBroker("a"), AnsweringBroker("b", topics={"orders": 1})
     a.routes["orders"] = StoreClosed(Path("/a"))
     assert routes_of(a, b).find("orders", 0.0).queues == queues(("b", 1))
 
 
 def test_a_route_is_kept_for_a_while() -> None:
     """Row route: table in memory; asked anew after pollNameServerInterval, and when it was forgotten."""
-    broker = ScriptedBroker("a")
+    broker = AnsweringBroker("a")
     routes = routes_of(broker, poll_name_server_interval=10_000)
     first = routes.find("orders", 0.0)
     assert routes.find("orders", 9.9) is first
@@ -100,7 +100,7 @@ def test_a_route_is_kept_for_a_while() -> None:
 
 def test_a_route_that_is_gone_is_not_believed() -> None:
     """A topic that was deleted is an error at once, not for ever the old route."""
-    broker = ScriptedBroker("a")
+    broker = AnsweringBroker("a")
     routes = routes_of(broker)
     routes.find("orders", 0.0)
     broker.routes.clear()
@@ -111,7 +111,7 @@ def test_a_route_that_is_gone_is_not_believed() -> None:
 
 def test_turns_go_on_when_the_queues_are_the_same() -> None:
     """A route that is asked anew and has not changed does not begin at a random queue again."""
-    broker = ScriptedBroker("a")
+    broker = AnsweringBroker("a")
     routes = routes_of(broker)
     first = routes.find("orders", 0.0)
     assert routes.look_up("orders", 1.0).turns is first.turns

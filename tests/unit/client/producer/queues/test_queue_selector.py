@@ -11,7 +11,7 @@ import pytest
 
 from mqstore import Message
 from mqstore.broker.broker import MessageQueue
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.queues.latency_faults import LatencyFaults
 from mqstore.client.producer.queues.publish_routes import PublishRoute, QueueTurns
 from mqstore.client.producer.queues.queue_selector import (
@@ -35,9 +35,9 @@ def route_of(*brokers: str) -> PublishRoute:
 
 
 def faults(*, is_enabled: bool, seconds: ManualSeconds | None = None) -> LatencyFaults:
-    config = ProducerConfig(send_latency_enable=is_enabled)
+    settings = ProducerSettings(send_latency_enable=is_enabled)
     return LatencyFaults(
-        config, lambda name: True, lambda name: None, seconds or ManualSeconds(), random.Random(1)
+        settings, lambda name: True, lambda name: None, seconds or ManualSeconds(), random.Random(1)
     )
 
 

@@ -31,8 +31,8 @@ from mqstore.store.errors import (
     TopicNotExist,
 )
 from mqstore.store.status import PutMessageStatus
+from support.clients.answering_broker import AnsweringBroker, StoreErrorWith, Took
 from support.manual_seconds import ManualSeconds
-from support.scripted_broker import ScriptedBroker, StoreErrorWith, Took
 
 MakeProducer = Callable[..., Producer]
 FULL = StoreFull(Path("/full"), 1, "no room")
@@ -54,13 +54,13 @@ ANSWERS = [
 ]
 
 
-def unique_keys(broker: ScriptedBroker) -> list[str]:
+def unique_keys(broker: AnsweringBroker) -> list[str]:
     return [message.properties["UNIQ_KEY"] for message in broker.sent]
 
 
 def test_the_result_of_a_send(producer_of: MakeProducer) -> None:
     """Row callbacks, onSuccess: the same result as of a SYNC send."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     result = producer_of(broker).send_async(ORDER).result(60)
     assert (result.send_status, result.msg_id) == (SendStatus.SEND_OK, *unique_keys(broker))
     assert result.message_queue == ("orders", "broker-a", broker.sent[0].queue_id)
@@ -69,7 +69,7 @@ def test_the_result_of_a_send(producer_of: MakeProducer) -> None:
 @pytest.mark.parametrize("status", [PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT])
 def test_an_answer_that_comes_later(producer_of: MakeProducer, status: PutMessageStatus) -> None:
     """Row not retried: an answer of 0, 10, 11, 12 is a result."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     broker.is_slow = True
     future = producer_of(broker, retry_another_broker_when_not_store_ok=True).send_async(ORDER)
     broker.wait_for_futures(1)
@@ -85,7 +85,7 @@ def test_what_could_not_be_sent_is_tried_again(
 ) -> None:
     """Row retried: could not send, no response, unknown, an exception while handing over: while attempts <=
     2."""
-    broker = ScriptedBroker("broker-a", *([] if is_slow else [error] * 3))
+    broker = AnsweringBroker("broker-a", *([] if is_slow else [error] * 3))
     broker.is_slow = is_slow
     future = producer_of(broker).send_async(ORDER)
     if is_slow:
@@ -101,7 +101,7 @@ def test_what_could_not_be_sent_is_tried_again(
 @pytest.mark.parametrize("is_slow", [False, True], ids=["at hand-over", "later"])
 def test_an_answer_is_final(producer_of: MakeProducer, error: StoreError, is_slow: bool) -> None:
     """Row not retried: any answer of the broker other than 0, 10, 11, 12; too-much-request."""
-    broker = ScriptedBroker("broker-a", *([] if is_slow else [error]))
+    broker = AnsweringBroker("broker-a", *([] if is_slow else [error]))
     broker.is_slow = is_slow
     future = producer_of(broker).send_async(ORDER)
     if is_slow:
@@ -114,7 +114,7 @@ def test_an_answer_is_final(producer_of: MakeProducer, error: StoreError, is_slo
 @pytest.mark.parametrize("retries", [0, 1, 4])
 def test_the_number_of_attempts(producer_of: MakeProducer, retries: int) -> None:
     """Row retried: while attempts <= retryTimesWhenSendAsyncFailed."""
-    broker = ScriptedBroker("broker-a", *[FULL] * 9)
+    broker = AnsweringBroker("broker-a", *[FULL] * 9)
     future = producer_of(broker, retry_times_when_send_async_failed=retries).send_async(ORDER)
     assert future.exception(60) is FULL
     assert len(broker.sent) == retries + 1
@@ -122,14 +122,14 @@ def test_the_number_of_attempts(producer_of: MakeProducer, retries: int) -> None
 
 def test_no_attempt_without_time(producer_of: MakeProducer, seconds: ManualSeconds) -> None:
     """Row retried: and time is left (timeout - what it has cost)."""
-    broker = ScriptedBroker("broker-a", Took(2_999, FULL), Took(1, FULL), seconds=seconds)
+    broker = AnsweringBroker("broker-a", Took(2_999, FULL), Took(1, FULL), seconds=seconds)
     assert producer_of(broker).send_async(ORDER).exception(60) is FULL
     assert len(broker.sent) == 2
 
 
 def test_another_broker_is_chosen_and_the_queue_id_stays(producer_of: MakeProducer) -> None:
     """Row other broker: one choice away from the last broker; the request (queue id too) stays the same."""
-    a, b = ScriptedBroker("a"), ScriptedBroker("b")
+    a, b = AnsweringBroker("a"), AnsweringBroker("b")
     producer = producer_of(a, b)
     for _ in range(16):
         before = len(a.sent), len(b.sent)
@@ -141,7 +141,7 @@ def test_another_broker_is_chosen_and_the_queue_id_stays(producer_of: MakeProduc
 
 def test_a_broker_without_that_queue_gets_one_it_has(producer_of: MakeProducer) -> None:
     """Row other broker: where topics differ from broker to broker, the queue of the choice."""
-    a, b = ScriptedBroker("a", *[FULL] * 3, topics={"orders": 9}), ScriptedBroker("b", topics={"orders": 1})
+    a, b = AnsweringBroker("a", *[FULL] * 3, topics={"orders": 9}), AnsweringBroker("b", topics={"orders": 1})
     producer = producer_of(a, b)
     for _ in range(3):
         assert producer.send_async(ORDER).result(60).message_queue == ("orders", "b", 0)
@@ -149,7 +149,7 @@ def test_a_broker_without_that_queue_gets_one_it_has(producer_of: MakeProducer) 
 
 def test_a_chosen_queue_is_tried_again_at_the_same_broker(producer_of: MakeProducer) -> None:
     """Section 1, "ASYNC does retry there": up to the limit, always on the same broker."""
-    a, b = ScriptedBroker("broker-a", FULL, FULL), ScriptedBroker("broker-b")
+    a, b = AnsweringBroker("broker-a", FULL, FULL), AnsweringBroker("broker-b")
     for way in ({"queue": QUEUE}, {"selector": lambda queues, message, arg: queues[arg], "arg": 3}):
         a.answers = [FULL, FULL]
         assert producer_of(a, b).send_async(ORDER, **way).result(60).message_queue == QUEUE  # type: ignore[arg-type]
@@ -168,7 +168,7 @@ def test_its_own_errors_are_in_the_future(
     producer_of: MakeProducer, message: Message, error: type[StoreError]
 ) -> None:
     """Row loop: one pass of section 2; its own exceptions go to onException, and none is tried again."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     with pytest.raises(error):
         producer_of(broker).send_async(message).result(60)
     assert not broker.sent
@@ -176,13 +176,13 @@ def test_its_own_errors_are_in_the_future(
 
 def test_a_broker_that_is_not_there(producer_of: MakeProducer) -> None:
     """Row loop: "broker not exist" of section 2."""
-    future = producer_of(ScriptedBroker()).send_async(ORDER, queue=MessageQueue("orders", "x", 0))
+    future = producer_of(AnsweringBroker()).send_async(ORDER, queue=MessageQueue("orders", "x", 0))
     assert isinstance(future.exception(60), BrokerNotExist)
 
 
 def test_waiting_for_a_thread_counts(producer_of: MakeProducer, seconds: ManualSeconds) -> None:
     """Row waiting time in the queue: over the timeout: onException with a too-much-request error."""
-    broker = ScriptedBroker(seconds=seconds)
+    broker = AnsweringBroker(seconds=seconds)
     producer = producer_of(broker, async_sender_threads=1)
     gate = broker.hold()
     first = producer.send_async(ORDER)
@@ -198,7 +198,7 @@ def test_waiting_for_a_thread_counts(producer_of: MakeProducer, seconds: ManualS
 def test_a_broker_that_does_not_answer(producer_of: MakeProducer, seconds: ManualSeconds) -> None:
     """Row retried, response timed out: all of the time is used up, so it is the end; a late answer is not
     heard."""
-    broker = ScriptedBroker(seconds=seconds)
+    broker = AnsweringBroker(seconds=seconds)
     broker.is_slow = True
     producer = producer_of(broker)
     future = producer.send_async(ORDER)
@@ -215,7 +215,7 @@ def test_a_broker_that_does_not_answer(producer_of: MakeProducer, seconds: Manua
 
 def test_hooks_run_before_the_future_is_done(producer_of: MakeProducer) -> None:
     """Row callbacks: send hooks run before them; once for all attempts, with what came of the last."""
-    broker = ScriptedBroker("broker-a", FULL)
+    broker = AnsweringBroker("broker-a", FULL)
     producer = producer_of(broker)
     seen: list[object] = []
 
@@ -241,7 +241,7 @@ def test_what_a_callback_raises_is_dropped(
     producer_of: MakeProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row callbacks: what they throw is dropped; the next send is not disturbed."""
-    producer = producer_of(ScriptedBroker(), async_sender_threads=1)
+    producer = producer_of(AnsweringBroker(), async_sender_threads=1)
     gate_future = producer.send_async(ORDER)
     gate_future.add_done_callback(lambda done: 1 // 0)
     gate_future.result(60)
@@ -262,7 +262,7 @@ def test_attempts_tell_the_fault_strategy(
     producer_of: MakeProducer, error: StoreError | None, is_slow: bool, is_isolated: bool, is_reachable: bool
 ) -> None:
     """MQClientAPIImpl#sendMessageAsync: ok (no, yes); an answer (yes, yes); while handing over (yes, no)."""
-    broker = ScriptedBroker("broker-a", *([error] if error and not is_slow else []))
+    broker = AnsweringBroker("broker-a", *([error] if error and not is_slow else []))
     broker.is_slow = is_slow
     producer = producer_of(broker, send_latency_enable=True, retry_times_when_send_async_failed=0)
     future = producer.send_async(ORDER)
@@ -277,7 +277,7 @@ def test_attempts_tell_the_fault_strategy(
 
 def test_a_queue_that_is_gone_is_forgotten(producer_of: MakeProducer) -> None:
     """As after a SYNC send."""
-    broker = ScriptedBroker("broker-a", QueueIllegal("none"))
+    broker = AnsweringBroker("broker-a", QueueIllegal("none"))
     producer = producer_of(broker)
     producer.send_async(ORDER).exception(60)
     producer.send_async(ORDER).result(60)
@@ -286,7 +286,7 @@ def test_a_queue_that_is_gone_is_forgotten(producer_of: MakeProducer) -> None:
 
 def test_a_batch_without_waiting(producer_of: MakeProducer) -> None:
     """The same result as of `send_batch`; tried again like a single message; its own errors in the future."""
-    broker = ScriptedBroker("broker-a", FULL)
+    broker = AnsweringBroker("broker-a", FULL)
     producer = producer_of(broker)
     result = producer.send_batch_async([ORDER, ORDER]).result(60)
     assert result.msg_id == ",".join(unique_keys(broker)[2:])

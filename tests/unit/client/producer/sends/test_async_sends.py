@@ -16,14 +16,14 @@ from mqstore import Message, MessageStore
 from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.errors import ClientNotRunning, SendRejected, SendTimedOut
 from mqstore.client.producer.producer import Producer
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.send_result import SendResult, SendStatus
 from mqstore.client.producer.sends.async_sends import AsyncSends
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.status import PutMessageStatus
+from support.clients.answering_broker import AnsweringBroker
 from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
-from support.scripted_broker import ScriptedBroker
 from support.stores.small_store import SmallStore, messages_of
 
 MakeProducer = Callable[..., Producer]
@@ -43,13 +43,13 @@ def store(clock: ManualClock) -> Any:
 
 def test_as_many_threads_as_processors() -> None:
     """Row executor: as many threads as processors, queue of 50,000."""
-    config = ProducerConfig()
-    assert (config.async_sender_threads, config.async_sender_queue_capacity) == (os.cpu_count(), 50_000)
+    settings = ProducerSettings()
+    assert (settings.async_sender_threads, settings.async_sender_queue_capacity) == (os.cpu_count(), 50_000)
 
 
 def test_beyond_the_queue_a_send_is_rejected(producer_of: MakeProducer) -> None:
     """Row executor: full: MQClientException "executor rejected"."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, async_sender_threads=1, async_sender_queue_capacity=2)
     gate = broker.hold()
     futures = [producer.send_async(ORDER)]
@@ -65,7 +65,7 @@ def test_beyond_the_queue_a_send_is_rejected(producer_of: MakeProducer) -> None:
 
 def test_a_send_can_be_cancelled_until_it_begins(producer_of: MakeProducer) -> None:
     """It is not sent then; later `cancel` says no."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, async_sender_threads=1)
     gate = broker.hold()
     first = producer.send_async(ORDER)
@@ -80,7 +80,7 @@ def test_a_send_can_be_cancelled_until_it_begins(producer_of: MakeProducer) -> N
 
 def test_sends_that_wait_are_done_before_the_close_ends(producer_of: MakeProducer) -> None:
     """`close` hands over what was accepted, ends the threads, and then none is accepted."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, async_sender_threads=1)
     futures = [producer.send_async(ORDER) for _ in range(50)]
     producer.close()
@@ -92,7 +92,7 @@ def test_sends_that_wait_are_done_before_the_close_ends(producer_of: MakeProduce
 
 def test_an_answer_after_the_close_is_heard(producer_of: MakeProducer) -> None:
     """The future ends, although the producer has no thread any more."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     broker.is_slow = True
     producer = producer_of(broker)
     future = producer.send_async(ORDER)
@@ -104,7 +104,7 @@ def test_an_answer_after_the_close_is_heard(producer_of: MakeProducer) -> None:
 
 def test_no_thread_before_the_first_send(producer_of: MakeProducer) -> None:
     """A producer that sends only in SYNC has none."""
-    producer = producer_of(ScriptedBroker())
+    producer = producer_of(AnsweringBroker())
     producer.send(ORDER)
     assert not [thread for thread in threading.enumerate() if "producer-" in thread.name]
 
@@ -127,14 +127,14 @@ def test_the_least_that_may_be_under_way(
 ) -> None:
     """Row back pressure: at most 1,024 messages and 100 MiB in flight (least 10 and 1 MiB)."""
     producer = producer_of(
-        ScriptedBroker(), back_pressure_for_async_send_num=number, back_pressure_for_async_send_size=size
+        AnsweringBroker(), back_pressure_for_async_send_num=number, back_pressure_for_async_send_size=size
     )
     assert under_way(producer) == least
 
 
 def test_what_is_under_way_is_given_back(producer_of: MakeProducer) -> None:
     """After a result, an error, and a cancellation."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, back_pressure_for_async_send_num=20, **BACK_PRESSURE)
     before = under_way(producer)
     gate = broker.hold()
@@ -152,7 +152,7 @@ def test_what_is_under_way_is_given_back(producer_of: MakeProducer) -> None:
 @pytest.mark.parametrize("limit", ["number", "bytes"])
 def test_waiting_for_permits_counts(producer_of: MakeProducer, limit: str) -> None:
     """Row back pressure: waiting for it counts against the timeout; over it, the future has the error."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     broker.is_slow = True
     producer = producer_of(
         broker, back_pressure_for_async_send_num=10, back_pressure_for_async_send_size=1, **BACK_PRESSURE
@@ -172,7 +172,7 @@ def test_waiting_for_permits_counts(producer_of: MakeProducer, limit: str) -> No
 
 def test_a_full_queue_runs_in_the_caller(producer_of: MakeProducer) -> None:
     """Row executor: full, with back pressure on: run in the caller."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, async_sender_queue_capacity=1, **BACK_PRESSURE)
     gate = broker.hold()
     futures = [producer.send_async(ORDER)]
@@ -206,7 +206,7 @@ def test_an_error_can_be_awaited(producer_of: MakeProducer) -> None:
     """As `result()` would raise it."""
 
     async def send() -> None:
-        await producer_of(ScriptedBroker()).send_async(Message("two words", b"x"))
+        await producer_of(AnsweringBroker()).send_async(Message("two words", b"x"))
 
     with pytest.raises(Exception, match="only the characters"):
         asyncio.run(send())
@@ -214,7 +214,7 @@ def test_an_error_can_be_awaited(producer_of: MakeProducer) -> None:
 
 def test_a_loop_never_asks_a_broker(producer_of: MakeProducer) -> None:
     """What a broker does, as waiting for a disk, is done in other threads: also where the queue is full."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     asked_in: list[threading.Thread] = []
 
     def answer() -> Any:
@@ -234,7 +234,7 @@ def test_a_loop_never_asks_a_broker(producer_of: MakeProducer) -> None:
 
 def test_a_loop_never_waits_for_permits(producer_of: MakeProducer) -> None:
     """With back pressure on, a sender thread waits for them; a full queue is an error then."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     broker.is_slow = True
     producer = producer_of(
         broker, back_pressure_for_async_send_num=10, async_sender_queue_capacity=2, **BACK_PRESSURE
@@ -278,7 +278,7 @@ def test_callbacks_do_not_run_where_a_disk_is_synced(store: MessageStore) -> Non
 
 def test_futures_are_expired_by_a_thread(producer_of: MakeProducer, seconds: ManualSeconds) -> None:
     """One that is started when the first broker does not answer at once, and ended by the close."""
-    broker = ScriptedBroker(seconds=seconds)
+    broker = AnsweringBroker(seconds=seconds)
     broker.is_slow = True
     producer = producer_of(broker)
     assert producer._async_sends._expiry._thread is None

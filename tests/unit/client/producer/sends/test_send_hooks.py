@@ -11,8 +11,8 @@ from mqstore.client.errors import SendFailed, SendTimedOut
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.sends.send_hooks import CommunicationMode, SendMessageContext
 from mqstore.store.errors import StoreFull
+from support.clients.answering_broker import AnsweringBroker
 from support.manual_seconds import ManualSeconds
-from support.scripted_broker import ScriptedBroker
 
 MakeProducer = Callable[..., Producer]
 ORDER = Message("orders", b"body")
@@ -43,7 +43,7 @@ class Notes:
 
 def test_a_hook_sees_each_attempt(producer_of: MakeProducer) -> None:
     """Before and after, with the queue, the message as it is sent, the result or the error."""
-    broker = ScriptedBroker("broker-a", FULL)
+    broker = AnsweringBroker("broker-a", FULL)
     producer = producer_of(broker)
     hook = Notes()
     producer.register_send_message_hook(hook)
@@ -57,7 +57,7 @@ def test_a_hook_sees_each_attempt(producer_of: MakeProducer) -> None:
 
 def test_hooks_are_called_in_order(producer_of: MakeProducer) -> None:
     """That in which they were registered; also for a send to a named queue."""
-    producer = producer_of(ScriptedBroker())
+    producer = producer_of(AnsweringBroker())
     first, second = Notes(), Notes()
     producer.register_send_message_hook(first)
     producer.register_send_message_hook(second)
@@ -67,7 +67,7 @@ def test_hooks_are_called_in_order(producer_of: MakeProducer) -> None:
 
 def test_a_hook_cannot_stop_a_send(producer_of: MakeProducer, caplog: pytest.LogCaptureFixture) -> None:
     """What it raises is logged and dropped."""
-    producer = producer_of(ScriptedBroker())
+    producer = producer_of(AnsweringBroker())
     hook = Notes(ValueError("a bug"))
     producer.register_send_message_hook(hook)
     producer.send(ORDER)
@@ -77,7 +77,7 @@ def test_a_hook_cannot_stop_a_send(producer_of: MakeProducer, caplog: pytest.Log
 
 def test_the_time_of_hooks_counts(producer_of: MakeProducer, seconds: ManualSeconds) -> None:
     """A hook that takes all the time leaves none for the broker."""
-    broker = ScriptedBroker(seconds=seconds)
+    broker = AnsweringBroker(seconds=seconds)
     producer = producer_of(broker)
 
     class Slow(Notes):
@@ -96,7 +96,7 @@ def test_the_time_of_hooks_counts(producer_of: MakeProducer, seconds: ManualSeco
 
 def test_the_last_error_is_seen_too(producer_of: MakeProducer) -> None:
     """A send that fails for good has an error after each attempt."""
-    producer = producer_of(ScriptedBroker("broker-a", FULL, FULL), retry_times_when_send_failed=1)
+    producer = producer_of(AnsweringBroker("broker-a", FULL, FULL), retry_times_when_send_failed=1)
     hook = Notes()
     producer.register_send_message_hook(hook)
     with pytest.raises(SendFailed):

@@ -36,8 +36,8 @@ from mqstore.store.errors import (
     TopicNotExist,
 )
 from mqstore.store.status import PutMessageStatus, ResponseCode
+from support.clients.answering_broker import AnsweringBroker, StoreErrorWith, Took
 from support.manual_seconds import ManualSeconds
-from support.scripted_broker import ScriptedBroker, StoreErrorWith, Took
 
 MakeProducer = Callable[..., Producer]
 FULL = StoreFull(Path("/full"), 1, "no room")
@@ -49,7 +49,7 @@ DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
 both_ways = pytest.mark.parametrize("message", [ORDER, TAGGED], ids=["plain", "with properties"])
 
 
-def unique_keys(broker: ScriptedBroker) -> list[str]:
+def unique_keys(broker: AnsweringBroker) -> list[str]:
     return [message.properties["UNIQ_KEY"] for message in broker.sent]
 
 
@@ -82,7 +82,7 @@ def test_what_no_broker_would_take_is_not_sent(
     producer_of: MakeProducer, message: Any, error: type[StoreError], words: str
 ) -> None:
     """Row "checked first": null, empty, too long, a topic's name, a topic that only a broker writes."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     producer = producer_of(broker, max_message_size=100)
     with pytest.raises(error, match=words):
         producer.send(message)
@@ -95,7 +95,7 @@ def test_what_no_broker_would_take_is_not_sent(
 @both_ways
 def test_the_result_of_a_send(producer_of: MakeProducer, message: Message) -> None:
     """Row SEND_OK: returned; it has the message's id, its queue and its place."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     result = producer_of(broker).send(message)
     (sent,) = broker.sent
     assert result.send_status is SendStatus.SEND_OK
@@ -126,7 +126,7 @@ def test_the_result_of_a_send(producer_of: MakeProducer, message: Message) -> No
 def test_another_broker_is_tried(producer_of: MakeProducer, message: Message, error: StoreError) -> None:
     """Rows MQClientException, RemotingException, MQBrokerException of the set: the next attempt,
     elsewhere."""
-    brokers = ScriptedBroker("broker-a", error, error), ScriptedBroker("broker-b", error, error)
+    brokers = AnsweringBroker("broker-a", error, error), AnsweringBroker("broker-b", error, error)
     producer = producer_of(*brokers, retry_times_when_send_failed=2)
     with pytest.raises(SendFailed):
         producer.send(message)
@@ -148,7 +148,7 @@ def test_another_broker_is_tried(producer_of: MakeProducer, message: Message, er
 )
 def test_other_answers_are_raised(producer_of: MakeProducer, message: Message, error: StoreError) -> None:
     """Row MQBrokerException, not of the set: thrown as it is, after one attempt."""
-    broker = ScriptedBroker("broker-a", error)
+    broker = AnsweringBroker("broker-a", error)
     with pytest.raises(type(error)) as caught:
         producer_of(broker).send(message)
     assert caught.value is error
@@ -157,7 +157,7 @@ def test_other_answers_are_raised(producer_of: MakeProducer, message: Message, e
 
 def test_retry_codes_may_be_set(producer_of: MakeProducer) -> None:
     """Setting retry_response_codes: others than RocketMQ's."""
-    broker = ScriptedBroker("broker-a", StoreErrorWith(215))
+    broker = AnsweringBroker("broker-a", StoreErrorWith(215))
     assert producer_of(broker, retry_response_codes=frozenset({215})).send(ORDER).queue_offset == 2
 
 
@@ -165,7 +165,7 @@ def test_retry_codes_may_be_set(producer_of: MakeProducer) -> None:
 @pytest.mark.parametrize("retries", [0, 1, 2, 5])
 def test_the_number_of_attempts(producer_of: MakeProducer, message: Message, retries: int) -> None:
     """Row attempts: 1 + retryTimesWhenSendFailed. Row at the end: "Send [n] times, still failed"."""
-    broker = ScriptedBroker("broker-a", *[FULL] * 9)
+    broker = AnsweringBroker("broker-a", *[FULL] * 9)
     producer = producer_of(broker, retry_times_when_send_failed=retries)
     with pytest.raises(SendFailed, match=f"sent {retries + 1} times to topic 'orders'") as caught:
         producer.send(message)
@@ -178,14 +178,14 @@ def test_the_number_of_attempts(producer_of: MakeProducer, message: Message, ret
 @both_ways
 def test_all_attempts_carry_one_unique_key(producer_of: MakeProducer, message: Message) -> None:
     """Row UNIQ_KEY: set at the first attempt, kept by the others."""
-    broker = ScriptedBroker("broker-a", FULL, FULL)
+    broker = AnsweringBroker("broker-a", FULL, FULL)
     result = producer_of(broker).send(message)
     assert unique_keys(broker) == [result.msg_id] * 3
 
 
 def test_a_unique_key_that_is_there_is_kept(producer_of: MakeProducer) -> None:
     """Row UNIQ_KEY: set if missing."""
-    broker = ScriptedBroker()
+    broker = AnsweringBroker()
     result = producer_of(broker).send(Message("orders", b"x", properties={"UNIQ_KEY": "mine"}))
     assert (result.msg_id, unique_keys(broker)) == ("mine", ["mine"])
 
@@ -193,9 +193,9 @@ def test_a_unique_key_that_is_there_is_kept(producer_of: MakeProducer) -> None:
 @both_ways
 def test_a_result_that_is_not_ok(producer_of: MakeProducer, message: Message) -> None:
     """Row other SendStatus: returned; with retryAnotherBrokerWhenNotStoreOK the next attempt."""
-    broker = ScriptedBroker("broker-a", DISK_TIMEOUT)
+    broker = AnsweringBroker("broker-a", DISK_TIMEOUT)
     assert producer_of(broker).send(message).send_status is SendStatus.FLUSH_DISK_TIMEOUT
-    broker = ScriptedBroker("broker-a", DISK_TIMEOUT)
+    broker = AnsweringBroker("broker-a", DISK_TIMEOUT)
     producer = producer_of(broker, retry_another_broker_when_not_store_ok=True)
     assert producer.send(message).send_status is SendStatus.SEND_OK
     assert len(set(unique_keys(broker))) == 1
@@ -210,7 +210,7 @@ def test_an_earlier_result_wins(
 ) -> None:
     """Row at the end: an earlier SendResult beats an error that is final, exhausted attempts and a
     time-out."""
-    broker = ScriptedBroker("broker-a", DISK_TIMEOUT, *later, seconds=seconds)
+    broker = AnsweringBroker("broker-a", DISK_TIMEOUT, *later, seconds=seconds)
     producer = producer_of(broker, retry_another_broker_when_not_store_ok=True)
     assert producer.send(message).send_status is SendStatus.FLUSH_DISK_TIMEOUT
 
@@ -218,7 +218,7 @@ def test_an_earlier_result_wins(
 @both_ways
 def test_an_interrupt_is_raised_at_once(producer_of: MakeProducer, message: Message) -> None:
     """Row InterruptedException: throw."""
-    broker = ScriptedBroker("broker-a", KeyboardInterrupt())
+    broker = AnsweringBroker("broker-a", KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         producer_of(broker).send(message)
     assert len(broker.sent) == 1
@@ -230,7 +230,7 @@ def test_an_interrupt_is_raised_at_once(producer_of: MakeProducer, message: Mess
 @both_ways
 def test_the_budget_is_shared(producer_of: MakeProducer, seconds: ManualSeconds, message: Message) -> None:
     """Row time for it: timeout - cost, so each attempt has what the ones before have left."""
-    broker = ScriptedBroker("broker-a", Took(1_000, FULL), Took(500, FULL), seconds=seconds)
+    broker = AnsweringBroker("broker-a", Took(1_000, FULL), Took(500, FULL), seconds=seconds)
     producer_of(broker).send(message)
     assert broker.timeouts == [3_000, 2_000, 1_500]
 
@@ -241,7 +241,7 @@ def test_one_attempt_that_times_out_leaves_none(
 ) -> None:
     """Row cost > timeout: stop, time-out error; it beats the earlier exception, which is its cause."""
     error = BrokerTimedOut("broker-a", 3_000)
-    broker = ScriptedBroker("broker-a", Took(3_001, error), seconds=seconds)
+    broker = AnsweringBroker("broker-a", Took(3_001, error), seconds=seconds)
     with pytest.raises(SendTimedOut, match="had 3000 ms, and after 3001 ms") as caught:
         producer_of(broker).send(message)
     assert caught.value.__cause__ is error
@@ -253,7 +253,7 @@ def test_the_budget_is_over_only_when_it_is_exceeded(
     producer_of: MakeProducer, seconds: ManualSeconds
 ) -> None:
     """Row cost > timeout: at equality there is one more attempt, with no time."""
-    broker = ScriptedBroker("broker-a", Took(3_000, FULL), seconds=seconds)
+    broker = AnsweringBroker("broker-a", Took(3_000, FULL), seconds=seconds)
     producer_of(broker).send(ORDER)
     assert broker.timeouts == [3_000, 0]
 
@@ -264,7 +264,7 @@ def test_most_time_for_one_attempt(
 ) -> None:
     """Row sendMsgMaxTimeoutPerRequest: at most that while another attempt is left; the last has all the
     rest."""
-    broker = ScriptedBroker("broker-a", Took(800, FULL), Took(100, FULL), seconds=seconds)
+    broker = AnsweringBroker("broker-a", Took(800, FULL), Took(100, FULL), seconds=seconds)
     producer = producer_of(broker, send_msg_max_timeout_per_request=800)
     producer.send(message)
     assert broker.timeouts == [800, 800, 2_100]
@@ -275,7 +275,7 @@ def test_the_time_may_be_given_with_the_send(
     producer_of: MakeProducer, seconds: ManualSeconds, message: Message
 ) -> None:
     """Setting sendMsgTimeout, and `timeout_ms` instead of it; a negative one is a mistake."""
-    broker = ScriptedBroker("broker-a", Took(60, FULL), seconds=seconds)
+    broker = AnsweringBroker("broker-a", Took(60, FULL), seconds=seconds)
     producer = producer_of(broker, send_msg_timeout=100)
     producer.send(message)
     producer.send(message, timeout_ms=7)
@@ -287,7 +287,7 @@ def test_the_time_may_be_given_with_the_send(
 def test_the_look_up_of_the_route_counts(producer_of: MakeProducer, seconds: ManualSeconds) -> None:
     """Row t0: taken before the route is looked up."""
 
-    class Slow(ScriptedBroker):
+    class Slow(AnsweringBroker):
         def topic_route(self, topic: str) -> Any:
             seconds.advance(1)
             return super().topic_route(topic)
@@ -303,7 +303,7 @@ def test_the_time_of_preparing_counts(
     producer_of: MakeProducer, seconds: ManualSeconds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row within it: over the time already is a time-out, and no broker is asked."""
-    broker = ScriptedBroker("broker-a", seconds=seconds)
+    broker = AnsweringBroker("broker-a", seconds=seconds)
     producer = producer_of(broker)
     compress = producer._parts.compression._compress
 
@@ -335,7 +335,7 @@ def test_the_time_of_preparing_counts(
 )
 def test_the_code_of_the_last_error(producer_of: MakeProducer, error: StoreError, code: int | None) -> None:
     """Row at the end: the code of the broker's answer, 10001 no connection, 10002 time-out, 10003 other."""
-    broker = ScriptedBroker("broker-a", FULL, FULL, error)
+    broker = AnsweringBroker("broker-a", FULL, FULL, error)
     with pytest.raises(SendFailed) as caught:
         producer_of(broker).send(ORDER)
     assert caught.value.code == code
@@ -345,7 +345,7 @@ def test_the_code_of_the_last_error(producer_of: MakeProducer, error: StoreError
 def test_no_route_at_all(producer_of: MakeProducer, message: Message) -> None:
     """Row route: none at all is code 10005."""
     with pytest.raises(TopicRouteNotFound, match="no broker of 'broker-a' takes messages") as caught:
-        producer_of(ScriptedBroker(topics={})).send(message)
+        producer_of(AnsweringBroker(topics={})).send(message)
     assert caught.value.code == ClientErrorCode.NOT_FOUND_TOPIC_EXCEPTION
 
 
@@ -368,7 +368,7 @@ def test_the_codes_of_the_client(name: str, number: int) -> None:
 
 def test_a_queue_that_is_gone_is_forgotten(producer_of: MakeProducer) -> None:
     """An answer that the route is wrong: the next send asks for it anew."""
-    broker = ScriptedBroker("broker-a", QueueIllegal("none"))
+    broker = AnsweringBroker("broker-a", QueueIllegal("none"))
     producer = producer_of(broker)
     with pytest.raises(QueueIllegal):
         producer.send(ORDER)

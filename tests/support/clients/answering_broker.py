@@ -17,7 +17,7 @@ from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.status import PutMessageStatus
 from support.manual_seconds import ManualSeconds
 
-__all__ = ["Answer", "Gate", "ScriptedBroker", "StoreErrorWith", "Took", "as_broker"]
+__all__ = ["Answer", "AnsweringBroker", "Gate", "StoreErrorWith", "Took", "as_broker"]
 
 Outcome: TypeAlias = PutMessageStatus | Exception | KeyboardInterrupt
 _HOST = bytes((127, 0, 0, 1, 0, 0, 42, 159))
@@ -54,7 +54,7 @@ class Gate:
         return PutMessageStatus.PUT_OK
 
 
-class ScriptedBroker:
+class AnsweringBroker:
     """sent: the messages it was asked to store, in order. timeouts: the milliseconds it was given for
     each."""
 
@@ -149,6 +149,6 @@ class ScriptedBroker:
         return answer
 
 
-def as_broker(broker: ScriptedBroker) -> Broker:
+def as_broker(broker: AnsweringBroker) -> Broker:
     """The same, for a type checker: it has only what producers use."""
     return broker  # type: ignore[return-value]

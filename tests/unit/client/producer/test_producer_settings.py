@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.client.producer.producer_config import ProducerConfig
+from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.store.errors import ConfigIllegal
 
 
@@ -45,7 +45,7 @@ from mqstore.store.errors import ConfigIllegal
 )
 def test_a_default_is_rocketmqs(name: str, default: Any) -> None:
     """Each row of the tables."""
-    assert getattr(ProducerConfig(), name) == default
+    assert getattr(ProducerSettings(), name) == default
 
 
 @pytest.mark.parametrize(
@@ -66,18 +66,18 @@ def test_a_default_is_rocketmqs(name: str, default: Any) -> None:
 def test_a_number_out_of_bounds_is_refused(name: str, value: Any) -> None:
     """With its name, the value and the bounds."""
     with pytest.raises(ConfigIllegal, match=f"{name} is {value}, but must be a whole number from") as caught:
-        ProducerConfig(**{name: value})
+        ProducerSettings(**{name: value})
     assert (caught.value.key, caught.value.value) == (name, value)
 
 
 def test_an_unknown_compression_is_refused() -> None:
     """With those that there are."""
     with pytest.raises(ConfigIllegal, match="must be one of LZ4, ZSTD, ZLIB"):
-        ProducerConfig(compress_type="GZIP")  # type: ignore[arg-type]
+        ProducerSettings(compress_type="GZIP")  # type: ignore[arg-type]
 
 
 def test_a_variant_is_checked_too() -> None:
     """`dataclasses.replace` makes a new value."""
-    assert dataclasses.replace(ProducerConfig(), send_msg_timeout=5).send_msg_timeout == 5
+    assert dataclasses.replace(ProducerSettings(), send_msg_timeout=5).send_msg_timeout == 5
     with pytest.raises(ConfigIllegal):
-        dataclasses.replace(ProducerConfig(), send_msg_timeout=-5)
+        dataclasses.replace(ProducerSettings(), send_msg_timeout=-5)

@@ -1,7 +1,7 @@
 """All settings of a producer, in one immutable value that is read once, when the producer is made.
 
 Names are RocketMQ's (DefaultMQProducer, ClientConfig) in snake_case, with its defaults. Derive a variant with
-`dataclasses.replace(config, send_msg_timeout=500)`.
+`dataclasses.replace(settings, send_msg_timeout=500)`.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from mqstore.store.errors import ConfigIllegal
 from mqstore.store.message.topic_names import AUTO_CREATE_TOPIC_KEY_TOPIC
 from mqstore.store.status import ResponseCode
 
-__all__ = ["RETRY_RESPONSE_CODES", "ProducerConfig"]
+__all__ = ["RETRY_RESPONSE_CODES", "ProducerSettings"]
 
 RETRY_RESPONSE_CODES = frozenset(
     {
@@ -57,10 +57,10 @@ COMPRESS_TYPES = ("LZ4", "ZSTD", "ZLIB")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProducerConfig:
+class ProducerSettings:
     """Settings of a `Producer`. Raises ConfigIllegal for a value out of bounds.
 
-    >>> ProducerConfig(retry_times_when_send_failed=5).send_msg_timeout
+    >>> ProducerSettings(retry_times_when_send_failed=5).send_msg_timeout
     3000
     """
 

@@ -1,0 +1,1 @@
+"""What tests of producers and consumers share: a broker told what to answer, a timer moved by hand."""
