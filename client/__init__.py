@@ -1,16 +1,32 @@
-"""Producers and consumers with RocketMQ's behaviour, for programs that hold a MessageStore."""
+"""Producers and consumers with RocketMQ's behaviour, over a `Broker`: an embedded one, say."""
 
-from mqstore.client.consumer.consume_from_where import ConsumeFromWhere
-from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
-from mqstore.client.consumer.push_consumer import MessageListener, PushConsumer, SendBackRefused
+from mqstore.client.consumer.consume_hooks import ConsumeMessageContext, ConsumeMessageHook, ConsumeReturnType
+from mqstore.client.consumer.consumer_settings import ConsumerSettings
+from mqstore.client.consumer.listener import (
+    ConsumeConcurrentlyContext,
+    ConsumeConcurrentlyStatus,
+    MessageListener,
+    MessageListenerConcurrently,
+)
+from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer_errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal
+from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
 
 __all__ = [
-    "ConsumeContext",
+    "ConsumeConcurrentlyContext",
+    "ConsumeConcurrentlyStatus",
     "ConsumeFromWhere",
-    "ConsumeStatus",
+    "ConsumeMessageContext",
+    "ConsumeMessageHook",
+    "ConsumeReturnType",
+    "ConsumerClosed",
+    "ConsumerNotReady",
+    "ConsumerSettings",
+    "ConsumerStarted",
+    "ListenerIllegal",
     "MessageListener",
+    "MessageListenerConcurrently",
     "PushConsumer",
     "ReceivedMessage",
-    "SendBackRefused",
 ]

@@ -1,38 +1,152 @@
 """What a listener answers for a batch of messages, and the context that it may set before it answers.
 
-Names are RocketMQ's (ConsumeConcurrentlyStatus, ConsumeConcurrentlyContext).
-Threads: a context belongs to one call of the listener.
+Two ways to register one differ in what None means:
+
+    @consumer.listener                  a plain function: None is success, an exception brings them again
+    register_message_listener           RocketMQ's way: None counts as RECONSUME_LATER
+
+Names are RocketMQ's (ConsumeConcurrentlyStatus, ConsumeConcurrentlyContext, MessageListenerConcurrently).
+Threads: a context belongs to one call of the listener; a listener is called by many threads at a time.
 """
 
 import enum
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
-__all__ = ["ConsumeContext", "ConsumeStatus"]
+from mqstore.broker.broker import MessageQueue
+from mqstore.client.consumer_errors import AnswerIllegal, ListenerIllegal
+from mqstore.store.message.stored_message import StoredMessage
+
+__all__ = [
+    "ALL_ACKNOWLEDGED",
+    "ConsumeConcurrentlyContext",
+    "ConsumeConcurrentlyStatus",
+    "MessageListener",
+    "MessageListenerConcurrently",
+    "RegisteredListener",
+]
 
 ALL_ACKNOWLEDGED = 2**31 - 1
 
 
-class ConsumeStatus(enum.Enum):
+class ConsumeConcurrentlyStatus(enum.Enum):
     """CONSUME_SUCCESS: done with them. RECONSUME_LATER: hand them out again after a delay."""
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
 
 
-@dataclass(slots=True)
-class ConsumeContext:
-    """Where one batch comes from, and the two things a listener may set about its answer."""
+class ConsumeConcurrentlyContext:
+    """Where one batch comes from, and the two things that a listener may set about its answer.
 
-    topic: str
-    """The topic that was pulled: `%RETRY%group` for messages that come back."""
-    queue_id: int
-    ack_index: int = ALL_ACKNOWLEDGED
-    """With CONSUME_SUCCESS: the last message that succeeded; those after it are sent back."""
-    delay_level_when_next_consume: int = 0
-    """0: 3 + reconsume times. 1 and more: that delay level. Negative: a dead letter at once."""
+    message_queue: the queue that was pulled, of `%RETRY%group` for messages that come back. min_offset,
+    max_offset: of that queue when it was pulled (RocketMQ's properties MIN_OFFSET and MAX_OFFSET).
+    ack_index: with CONSUME_SUCCESS, the last message that succeeded; those after it are sent back.
+    delay_level_when_next_consume: 0 for 3 + reconsume times; 1 and more for that delay level; negative for a
+    dead letter at once.
+    """
 
-    def acknowledged_count(self, status: ConsumeStatus, batch_size: int) -> int:
+    __slots__ = ("ack_index", "delay_level_when_next_consume", "max_offset", "message_queue", "min_offset")
+
+    def __init__(self, message_queue: MessageQueue, min_offset: int = 0, max_offset: int = 0) -> None:
+        self.message_queue = message_queue
+        self.min_offset = min_offset
+        self.max_offset = max_offset
+        self.ack_index = ALL_ACKNOWLEDGED
+        self.delay_level_when_next_consume = 0
+
+    @property
+    def topic(self) -> str:
+        """The topic that was pulled: `%RETRY%group` for messages that come back."""
+        return self.message_queue.topic
+
+    @property
+    def queue_id(self) -> int:
+        """The queue that was pulled."""
+        return self.message_queue.queue_id
+
+    def acknowledged_count(self, status: ConsumeConcurrentlyStatus, batch_size: int) -> int:
         """Number of leading messages of the batch that need not be sent back."""
-        if status is not ConsumeStatus.CONSUME_SUCCESS:
+        if status is not ConsumeConcurrentlyStatus.CONSUME_SUCCESS:
             return 0
         return max(0, min(self.ack_index + 1, batch_size))
+
+    def __repr__(self) -> str:
+        return (
+            f"ConsumeConcurrentlyContext({self.topic!r}, queue_id={self.queue_id}, "
+            f"ack_index={self.ack_index}, "
+            f"delay_level_when_next_consume={self.delay_level_when_next_consume})"
+        )
+
+
+MessageListener: TypeAlias = Callable[
+    [Sequence[StoredMessage], ConsumeConcurrentlyContext], ConsumeConcurrentlyStatus | None
+]
+"""Consumes a batch. RECONSUME_LATER and an exception send it back."""
+
+
+class MessageListenerConcurrently(Protocol):
+    """A listener as an object, as RocketMQ has it."""
+
+    def consume_message(
+        self, messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext
+    ) -> ConsumeConcurrentlyStatus | None:
+        """Consume a batch. None counts as RECONSUME_LATER."""
+        ...
+
+
+class RegisteredListener:
+    """A listener that was checked, and what None from it means: a status, or None for no answer."""
+
+    def __init__(
+        self,
+        listener: MessageListener | MessageListenerConcurrently,
+        none_means: ConsumeConcurrentlyStatus | None,
+    ) -> None:
+        """Raises ListenerIllegal."""
+        self.function = _function_of(listener)
+        self._none_means = none_means
+
+    def __call__(
+        self, messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext
+    ) -> ConsumeConcurrentlyStatus | None:
+        """Call the listener; None: it gave no answer. Raises what it raises, and AnswerIllegal."""
+        answer = self.function(messages, context)
+        if answer is None:
+            answer = self._none_means
+        elif type(answer) is not ConsumeConcurrentlyStatus:
+            raise AnswerIllegal(
+                self.function, "answered", answer, "return None or a ConsumeConcurrentlyStatus"
+            )
+        for name in ("ack_index", "delay_level_when_next_consume"):
+            value = getattr(context, name)
+            if type(value) is not int:
+                raise AnswerIllegal(self.function, f"set context.{name} to", value, "set a whole number")
+        return answer
+
+    def __repr__(self) -> str:
+        return f"RegisteredListener({self.function!r})"
+
+
+def _function_of(listener: MessageListener | MessageListenerConcurrently) -> MessageListener:
+    function = getattr(listener, "consume_message", listener)
+    if isinstance(function, type) or not callable(function):
+        raise ListenerIllegal(listener, "is no function")
+    for is_illegal, reason in (
+        (inspect.iscoroutinefunction, "is a coroutine function, which nobody would await"),
+        (inspect.isasyncgenfunction, "is an asynchronous generator, which nobody would run"),
+        (inspect.isgeneratorfunction, "is a generator function, which nobody would run"),
+    ):
+        if is_illegal(function) or is_illegal(type(function).__call__):
+            raise ListenerIllegal(listener, reason)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        # Some built-in functions have none.
+        return function
+    try:
+        signature.bind([], None)
+    except TypeError as error:
+        raise ListenerIllegal(listener, f"takes {signature}") from error
+    return function

@@ -1,287 +1,287 @@
-"""The push consumer: hands the messages of its topics to a listener and sends back what failed.
+"""The push consumer: hands the messages of its topics to a listener, and has come again what failed.
 
-It is RocketMQ's clustering concurrent consumer, embedded: no network, the store is called directly.
-Besides its topics it always consumes `%RETRY%group`, where messages that it sent back arrive again. One pull
-takes one step through a queue:
+    subscribe, listener, start -> which queues are mine          client/rebalance/rebalance_service.py
+                               -> pulls                          pull_service.py
+                               -> listener, send-back, offset    consume_service.py
+                               -> offsets persisted every 5 s    client/offsets/
 
-    get_message -> listener, batch by batch -> send back what failed -> commit the offset
+It is RocketMQ's DefaultMQPushConsumer with a concurrent listener, over any `Broker`. In CLUSTERING the
+members of a group share the queues, and `%RETRY%group` is always consumed, where failed messages come again.
+A message is done only when the listener has succeeded or its copy for the retry is stored; the offset never
+passes a message that is not done. So a crash repeats messages and loses none.
 
-A message is done only when the listener succeeded or its copy for the retry is stored. The offset is
-committed after that, never before, so a crash repeats messages and loses none. A send-back that fails
-stops the queue there; the next pull begins with that message again.
-
-It does not decide how late a retry comes or when a message is dead (schedule/retry/send_back.py), nor which
-records match a subscription (index/pull/message_reader.py).
-
-Threads: `run_once` by one thread at a time. `start` makes a thread that calls it; `stop` ends it after
-the current batch.
-Durability: offsets are as durable as `store.consumer_offsets` makes them.
-Source: docs/spec/client_consume.md; DefaultMQPushConsumerImpl, ConsumeMessageConcurrentlyService.
+Threads: any thread may call any method. The consumer has one thread that pulls, one for what is due at a
+time, and up to consume_thread_min for the listener, all daemons; `close` ends them. In a forked child they
+are not there, and `close` does nothing.
+Durability: offsets are as durable as where they are kept (client/offsets/).
+Source: docs/spec/client_consume.md; DefaultMQPushConsumer, DefaultMQPushConsumerImpl.
 """
 
-import logging
+import itertools
+import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
 
-from mqstore.client.consumer.consume_from_where import ConsumeFromWhere, first_offset
-from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
-from mqstore.client.consumer.received_message import ReceivedMessage
-from mqstore.index.pull.tag_filter import parse_subscription
-from mqstore.message_store import MessageStore
-from mqstore.metadata.topics import MAX_QUEUE_NUMS
-from mqstore.store.errors import StoreClosed, StoreError
-from mqstore.store.message import topic_names
-from mqstore.store.status import GetMessageStatus, ResponseCode
-from mqstore.store.threads.auto_reset_event import AutoResetEvent
-
-__all__ = ["DEFAULT_MAX_RECONSUME_TIMES", "MessageListener", "PushConsumer", "SendBackRefused"]
-
-DEFAULT_MAX_RECONSUME_TIMES = 16
-"""Sent by a classic client with each send-back; it overrides `retry_max_times` of the group."""
-
-_LOGGER = logging.getLogger(__name__)
-
-_PAUSE_AFTER_ERROR_SECONDS = 3.0
-_PAUSE_WHEN_IDLE_SECONDS = 0.02
-
-MessageListener = Callable[[Sequence[ReceivedMessage], ConsumeContext], ConsumeStatus | None]
-"""Consumes a batch. RECONSUME_LATER, None and an exception all send it back."""
-
-# A broker answers these with PULL_OFFSET_MOVED: the offset is not in the queue; continue at the one given.
-_OFFSET_MOVED = frozenset(
-    {
-        GetMessageStatus.OFFSET_TOO_SMALL,
-        GetMessageStatus.OFFSET_OVERFLOW_BADLY,
-        GetMessageStatus.NO_MESSAGE_IN_QUEUE,
-        GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
-    }
+from mqstore.broker.broker import Broker, ConsumerData, MessageModel, MessageQueue
+from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageHook
+from mqstore.client.consumer.consumer_settings import ConsumerSettings
+from mqstore.client.consumer.listener import (
+    ConsumeConcurrentlyStatus,
+    MessageListener,
+    MessageListenerConcurrently,
+    RegisteredListener,
 )
+from mqstore.client.consumer.running_consumer import RunningConsumer
+from mqstore.client.consumer_errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted
+from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
+from mqstore.client.offsets.local_file_offset_store import LocalFileOffsetStore
+from mqstore.client.offsets.offset_store import OffsetStore
+from mqstore.client.rebalance.rebalance_service import Allocation, first_member_has_all
+from mqstore.index.pull.tag_filter import ALL_TAGS, parse_subscription
+from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.errors import SubscriptionIllegal
+from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.message.topic_names import check_group, check_topic, retry_topic
+from mqstore.store.threads.run_in_thread import run_in_thread
 
+__all__ = ["PushConsumer"]
 
-class SendBackRefused(StoreError):
-    """The store did not take a failed message back; it will be handed out again."""
+_numbers = itertools.count()
+"""Tells two consumers of this process apart."""
 
-    def __init__(self, group: str, physical_offset: int, code: ResponseCode) -> None:
-        super().__init__(
-            f"group {group!r} could not send back the message at physical offset {physical_offset}: "
-            f"{code.name} ({code.value})"
-        )
-        self.group = group
-        self.physical_offset = physical_offset
-        self.code = code
-
-
-class QueueKey(NamedTuple):
-    """One queue of one topic."""
-
-    topic: str
-    queue_id: int
+ListenerFunction = TypeVar("ListenerFunction", bound=MessageListener)
 
 
 class PushConsumer:
-    """Consumes for `group` what `subscriptions` name: topic -> tags, `*` or `TagA || TagB`.
+    """Consumes for `group` from `broker`. client_id: by which the group knows this member.
 
-    A listener that raises is logged, as a warning of this module's logger, and its batch sent back.
-
-    max_reconsume_times: retries before a message is a dead letter. consume_message_batch_max_size:
-    messages in one call of the listener, which fail or succeed together. pull_batch_size: messages in
-    one pull. consume_from_where, consume_timestamp_ms: where a new group begins (consume_from_where.py).
+    >>> import tempfile, threading
+    >>> from mqstore import Message, MessageStore
+    >>> from mqstore.broker.embedded_broker import EmbeddedBroker
+    >>> charged = threading.Event()
+    >>> with MessageStore.open(tempfile.mkdtemp()) as store, EmbeddedBroker(store) as broker:
+    ...     put = store.put_message(Message("orders", b"42.00"))
+    ...     with PushConsumer(broker, "billing") as consumer:
+    ...         consumer.subscribe("orders")
+    ...         @consumer.listener
+    ...         def charge(messages, context):
+    ...             charged.set()
+    ...         consumer.start()
+    ...         charged.wait(10)
+    True
     """
 
     def __init__(
         self,
-        store: MessageStore,
+        broker: Broker,
         group: str,
-        subscriptions: Mapping[str, str],
-        listener: MessageListener,
+        settings: ConsumerSettings | None = None,
         *,
-        max_reconsume_times: int = DEFAULT_MAX_RECONSUME_TIMES,
-        consume_message_batch_max_size: int = 1,
-        pull_batch_size: int = 32,
-        consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-        consume_timestamp_ms: int = 0,
+        allocate: Allocation = first_member_has_all,
+        clock: Clock | None = None,
+        file_system: FileSystem | None = None,
     ) -> None:
-        """Raises GroupIllegal, SubscriptionGroupNotExist, SubscriptionIllegal.
+        """allocate: how members share queues. file_system: for the offsets of BROADCASTING.
 
-        ValueError: a size is below 1.
+        Raises GroupIllegal.
         """
-        if consume_message_batch_max_size < 1 or pull_batch_size < 1:
-            raise ValueError("consume_message_batch_max_size and pull_batch_size must be at least 1")
-        for expression in subscriptions.values():
-            parse_subscription(expression)
-        store.subscription_groups.find(group)
+        check_group(group)
         self.group = group
-        self._store = store
-        self._subscriptions = {**subscriptions, topic_names.retry_topic(group): "*"}
-        self._listener = listener
-        self._max_reconsume_times = max_reconsume_times
-        self._batch_size = consume_message_batch_max_size
-        self._pull_batch_size = pull_batch_size
-        self._consume_from_where = consume_from_where
-        self._consume_timestamp_ms = consume_timestamp_ms
-        # Written by the thread in run_once.
-        self._next_offsets: dict[QueueKey, int] = {}
-        # Written by `stop`; the event ends a pause.
-        self._is_stopping = False
-        self._event = AutoResetEvent()
-        self._thread: threading.Thread | None = None
-        self.last_error: Exception | None = None
-        """The error for which the thread of `start` pauses or has ended; None without one."""
+        self.settings = settings = settings or ConsumerSettings()
+        self.client_id = _client_id(settings)
+        self._broker = broker
+        self._allocate = allocate
+        self._clock = clock or SystemClock()
+        self._is_clustering = settings.message_model is MessageModel.CLUSTERING
+        self._offsets: OffsetStore
+        if self._is_clustering:
+            self._offsets = BrokerOffsetStore(broker, group)
+        else:
+            directory = Path(settings.local_offset_store_dir).expanduser().absolute()
+            files = file_system or OsFileSystem()
+            self._offsets = LocalFileOffsetStore(files, directory, self.client_id, group)
+        # Replaced, never changed: read without a lock.
+        self._subscriptions = {retry_topic(group): ALL_TAGS} if self._is_clustering else {}
+        self._listener: RegisteredListener | None = None
+        self._hooks = ConsumeHooks()
+        self._running: RunningConsumer | None = None
+        self._is_closed = False
+        self._process_id = os.getpid()
+        # Held by `start`, `subscribe` and `close`.
+        self._lock = threading.RLock()
 
-    def __repr__(self) -> str:
-        return f"<PushConsumer of {self.group!r} on {sorted(self._subscriptions)}>"
+    # -- before the start -------------------------------------------------------------------------
 
-    # -- one round --------------------------------------------------------------------------------
+    def subscribe(self, topic: str, expression: str = ALL_TAGS) -> None:
+        """Consume `topic`: all of it, or messages with one of the tags `TagA || TagB`. Also after `start`.
 
-    def run_once(self) -> int:
-        """Pull once from every queue; the number of messages handed to the listener.
-
-        Raises StoreError when the store refuses a pull or a send-back: the first error, after all
-        queues were tried. Then, and when the listener raises a BaseException that is no Exception
-        (KeyboardInterrupt), everything finished before is committed.
+        A second subscription of a topic takes the place of the first; what was pulled before may still come.
+        All members of a group must subscribe to the same. Raises TopicIllegal, SubscriptionIllegal.
         """
-        handed_out = 0
-        first_error: Exception | None = None
-        for key in self._queues():
-            if self._is_stopping:
-                break
-            try:
-                handed_out += self.pull_once(key.topic, key.queue_id)
-            except Exception as error:  # noqa: BLE001 - an error in one queue must not stop the others
-                first_error = first_error or error
-        if first_error is not None:
-            raise first_error
-        return handed_out
+        check_topic(topic)
+        if not isinstance(expression, str):
+            raise SubscriptionIllegal(expression)
+        parse_subscription(expression)
+        self._replace_subscriptions("subscribe", self._subscriptions | {topic: expression or ALL_TAGS})
 
-    def _queues(self) -> list[QueueKey]:
-        """The queues that exist by now: the retry topic is created by the first send-back."""
-        found = ((topic, self._store.topics.get(topic)) for topic in self._subscriptions)
-        return [
-            QueueKey(topic, queue_id)
-            for topic, config in found
-            if config is not None and config.is_readable
-            for queue_id in range(min(config.read_queue_nums, MAX_QUEUE_NUMS))
-        ]
+    def unsubscribe(self, topic: str) -> None:
+        """Consume `topic` no more."""
+        others = {known: tags for known, tags in self._subscriptions.items() if known != topic}
+        self._replace_subscriptions("unsubscribe", others)
 
-    def pull_once(self, topic: str, queue_id: int) -> int:
-        """One step through one queue; the number of messages handed to the listener. Raises as run_once."""
-        key = QueueKey(topic, queue_id)
-        offset = self._offset(key)
-        result = self._store.get_message(
-            self.group, topic, queue_id, offset, self._pull_batch_size, self._subscriptions[topic]
-        )
-        messages = [ReceivedMessage.of(message.record) for message in result.messages]
-        handed_out = self._consume(key, messages) if messages else 0
-        if handed_out == len(messages):
-            # Filtered, removed or missing entries lie between the last message and here; nothing is cached.
-            self._advance(key, result.next_begin_offset, may_go_back=result.status in _OFFSET_MOVED)
-        return handed_out
+    def listener(self, function: ListenerFunction) -> ListenerFunction:
+        """Have `function(messages, context)` called with each batch, by several threads at a time.
 
-    def _offset(self, key: QueueKey) -> int:
-        """Where to pull: an operator's reset, this consumer's place, the committed one, or the first."""
-        reset = self._store.consumer_offsets.take_reset(self.group, *key)
-        if reset is not None:
-            self._next_offsets[key] = reset
-        elif key not in self._next_offsets:
-            self._next_offsets[key] = self._begin(key)
-        return self._next_offsets[key]
-
-    def _begin(self, key: QueueKey) -> int:
-        committed = self._store.consumer_offsets.query(self.group, *key)
-        if committed >= 0:
-            return committed
-        begin = first_offset(self._store, *key, self._consume_from_where, self._consume_timestamp_ms)
-        # Committed at once, so that a restart does not begin at a later end of the queue.
-        self._store.consumer_offsets.commit(self.group, *key, begin)
-        return begin
-
-    def _advance(self, key: QueueKey, offset: int, *, may_go_back: bool = False) -> None:
-        """Pull from `offset` next, and commit it; it moves back only if the queue ends before it."""
-        current = self._next_offsets[key]
-        if offset > current or (may_go_back and offset != current):
-            self._next_offsets[key] = offset
-            self._store.consumer_offsets.commit(self.group, *key, offset)
-
-    # -- a batch ----------------------------------------------------------------------------------
-
-    def _consume(self, key: QueueKey, messages: list[ReceivedMessage]) -> int:
-        """Hand out the messages batch by batch until `stop`; finished ones are committed in every case.
-
-        Returns how many were handed out.
+        None and CONSUME_SUCCESS: done. An exception and RECONSUME_LATER: they come again, each time later,
+        and become dead letters at last. Also a decorator. Raises ListenerIllegal, ConsumerStarted.
         """
-        done_offset, start = messages[0].queue_offset, 0
-        try:
-            while start < len(messages) and not self._is_stopping:
-                batch = messages[start : start + self._batch_size]
-                for message in self._finish_batch(key, batch):
-                    done_offset = message.queue_offset + 1
-                start += len(batch)
-        finally:
-            self._advance(key, done_offset)
-        return start
+        self._register(RegisteredListener(function, ConsumeConcurrentlyStatus.CONSUME_SUCCESS))
+        return function
 
-    def _finish_batch(self, key: QueueKey, batch: list[ReceivedMessage]) -> Iterator[ReceivedMessage]:
-        """Yield each message of the batch once it is acknowledged or stored for its retry."""
-        context = ConsumeContext(*key)
-        acknowledged = context.acknowledged_count(self._call_listener(batch, context), len(batch))
-        yield from batch[:acknowledged]
-        for message in batch[acknowledged:]:
-            self._send_back(message, context.delay_level_when_next_consume)
-            yield message
+    def register_message_listener(self, listener: MessageListener | MessageListenerConcurrently) -> None:
+        """As `listener`, but as in RocketMQ None counts as RECONSUME_LATER: say CONSUME_SUCCESS.
 
-    def _call_listener(self, batch: list[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
-        try:
-            return self._listener(batch, context) or ConsumeStatus.RECONSUME_LATER
-        except Exception:
-            _LOGGER.warning("the listener of group %s failed on %s", self.group, batch[0], exc_info=True)
-            return ConsumeStatus.RECONSUME_LATER
+        `listener` may also be an object with a method `consume_message(messages, context)`.
+        """
+        self._register(RegisteredListener(listener, None))
 
-    def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        result = self._store.consumer_send_msg_back(
-            self.group,
-            message.physical_offset,
-            delay_level,
-            max_reconsume_times=self._max_reconsume_times,
-        )
-        if result.response_code is not ResponseCode.SUCCESS:
-            raise SendBackRefused(self.group, message.physical_offset, result.response_code)
+    def add_hook(self, hook: ConsumeMessageHook) -> None:
+        """Have `hook` called around each call of the listener."""
+        self._check_open("add a hook")
+        self._hooks.add(hook)
 
-    # -- a thread of its own ----------------------------------------------------------------------
+    def _register(self, listener: RegisteredListener) -> None:
+        with self._lock:
+            self._check_open("register a listener")
+            if self._running is not None:
+                raise ConsumerStarted(self.group, "register its listener")
+            self._listener = listener
+
+    def _replace_subscriptions(self, operation: str, subscriptions: dict[str, str]) -> None:
+        with self._lock:
+            self._check_open(operation)
+            self._subscriptions = subscriptions
+            if self._running is not None:
+                self._join_group(self._running)
+                self._running.rebalance.soon()
+
+    # -- running ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Run in a thread until `stop`, or until the store is closed.
+        """Begin to consume; returns at once.
 
-        An error is kept in `last_error` and pauses the thread for 3 s.
+        Raises ConsumerNotReady without a subscription or a listener, ConsumerStarted, ConsumerClosed,
+        SubscriptionGroupNotExist, StateFileCorrupt (of BROADCASTING's offsets), StoreClosed; RuntimeError if
+        no thread can be started. Nothing runs then.
         """
-        if self._is_stopping:
-            self.stop()
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name=f"consumer-{self.group}", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread once its batch is done, and wait for it; a listener that calls this need not."""
-        self._is_stopping = True
-        self._event.set()
-        if self._thread is threading.current_thread():
-            return
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        self._is_stopping = False
-
-    def _run(self) -> None:
-        while not self._is_stopping:
+        with self._lock:
+            self._check_open("start")
+            if self._running is not None:
+                raise ConsumerStarted(self.group, "start it")
+            if self._listener is None:
+                raise ConsumerNotReady(self.group, "listener", "register one with @consumer.listener")
+            if not self._subscriptions.keys() - {retry_topic(self.group)}:
+                raise ConsumerNotReady(self.group, "subscription", "call consumer.subscribe(...)")
+            self._offsets.load()
+            running = RunningConsumer(
+                self._broker,
+                self.group,
+                self.client_id,
+                self.settings,
+                self._listener,
+                self._hooks,
+                self._offsets,
+                self._clock,
+                lambda: self._subscriptions,
+                self._allocate,
+            )
+            self._running = running
             try:
-                handed_out = self.run_once()
-                self.last_error = None
-            except StoreClosed as error:
-                self.last_error = error
-                return
-            except Exception as error:  # noqa: BLE001 - a round that fails must not end the thread
-                self.last_error = error
-                self._event.wait(_PAUSE_AFTER_ERROR_SECONDS)
-                continue
-            if not handed_out:
-                self._event.wait(_PAUSE_WHEN_IDLE_SECONDS)
+                self._join_group(running)
+                running.start()
+            except BaseException:
+                self._running = None
+                running.close()
+                raise
+
+    def _join_group(self, running: RunningConsumer) -> None:
+        data = ConsumerData(self.settings.message_model, self._subscriptions)
+        self._broker.register_consumer(self.group, self.client_id, data, running.rebalance.soon)
+
+    def suspend(self) -> None:
+        """Pull no more until `resume`. What was pulled is still consumed. Raises ConsumerClosed."""
+        self._set_suspended("suspend", is_suspended=True)
+
+    def resume(self) -> None:
+        """End a `suspend`. Raises ConsumerClosed."""
+        self._set_suspended("resume", is_suspended=False)
+
+    def _set_suspended(self, operation: str, *, is_suspended: bool) -> None:
+        self._check_open(operation)
+        running = self._running
+        if running is None:
+            raise ConsumerNotReady(self.group, "pulls", "start it")
+        running.suspend(is_suspended=is_suspended)
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are this member's now."""
+        return sorted(pulled.queue for pulled in self._running.assigned) if self._running else []
+
+    @property
+    def errors(self) -> dict[MessageQueue, BaseException]:
+        """Why queues cannot be pulled now, by queue; each is tried again."""
+        assigned = self._running.assigned if self._running else ()
+        return {pulled.queue: pulled.error for pulled in assigned if pulled.error is not None}
+
+    def close(self) -> None:
+        """Stop, and leave the group; safe to call twice, and again after an interrupt.
+
+        Listeners at work have `await_termination_millis_when_shutdown`; what has not begun comes again at
+        the next start. Which listener took longer is logged; its thread ends when it returns, and its answer
+        counts no more. A listener that closes its consumer does not wait: the close goes on in a thread.
+        """
+        if os.getpid() != self._process_id:
+            return
+        running = self._running
+        self._is_closed = True
+        if running is None:
+            return
+        if running.is_listener_thread:
+            run_in_thread(self._close)
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        with self._lock:
+            running = self._running
+            if running is not None:
+                running.close()
+                self._running = None
+
+    def _check_open(self, operation: str) -> None:
+        if self._is_closed:
+            raise ConsumerClosed(self.group, operation)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "running" if self._running else "not started"
+        return f"PushConsumer({self.group!r}, {state}, {sorted(self._subscriptions)})"
+
+
+def _client_id(settings: ConsumerSettings) -> str:
+    """`address@instance`; members of a group need ids of their own, and a file of offsets the same again."""
+    name = settings.instance_name
+    if name == "DEFAULT" and settings.message_model is MessageModel.CLUSTERING:
+        name = f"{os.getpid()}#{next(_numbers)}"
+    return f"{settings.client_ip}@{name}"

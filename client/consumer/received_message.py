@@ -1,8 +1,9 @@
-"""A message as a listener sees it: under the topic that it was first sent to.
+"""A message that comes back, as a listener sees it: under the topic that it was first sent to.
 
-A message that comes back lies in `%RETRY%group`; its property RETRY_TOPIC names the topic that the
-listener subscribed to, and that is what `topic` says here (DefaultMQPushConsumerImpl
-#resetRetryAndNamespace). Body and sys flag are as they were sent, everything else is as stored.
+It lies in `%RETRY%group`; its property RETRY_TOPIC names the topic that the listener subscribed to, and that
+is what `topic` says here (DefaultMQPushConsumerImpl#resetRetryAndNamespace). A message that could not be sent
+back comes again from memory, with a reconsume time more than its record has. Body and sys flag are as they
+were sent, everything else is as stored. Messages of other topics are handed out as they were pulled.
 """
 
 from mqstore.store.message import topic_names
@@ -13,7 +14,19 @@ __all__ = ["ReceivedMessage"]
 
 
 class ReceivedMessage(StoredMessage, eq=False, gc=False):
-    """A stored message whose `topic` is the original one; `stored_topic` is where it lies."""
+    """A stored message whose `topic` is the original one; `stored_topic` is where it lies.
+
+    local_reconsume_times: how often it has come again from memory.
+    """
+
+    local_reconsume_times: int = 0
+
+    @classmethod
+    def again(cls, message: StoredMessage) -> "ReceivedMessage":
+        """The message, with one more local reconsume time."""
+        received = cls.of(message.record)
+        received.local_reconsume_times = getattr(message, "local_reconsume_times", 0) + 1
+        return received
 
     @property
     def stored_topic(self) -> str:
@@ -27,3 +40,8 @@ class ReceivedMessage(StoredMessage, eq=False, gc=False):
         if not topic_names.is_retry_topic(stored_topic):
             return stored_topic
         return self.properties.get(RETRY_TOPIC, stored_topic)
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often its consumer group has failed on it, from memory too."""
+        return super().reconsume_times + self.local_reconsume_times

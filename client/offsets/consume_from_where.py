@@ -5,15 +5,15 @@
     FIRST_OFFSET       0 (the first pull corrects it)   0
     TIMESTAMP          first message at or after it     max offset
 
-A committed offset always wins over this table. A RocketMQ broker answers 0 instead of "never consumed"
-while a queue still begins at 0 and is in memory, so a new group there may begin at 0 despite
-LAST_OFFSET; here the table always holds.
+An offset that is kept always wins over this table. A broker answers 0 instead of "never consumed" for a young
+queue (broker/young_queue.py), so a new group there begins at 0 despite LAST_OFFSET; otherwise the first
+message of a topic that came to be after the consumer would never be seen.
 Source: docs/spec/client_consume.md section 6; RebalancePushImpl#computePullFromWhereWithException.
 """
 
 import enum
 
-from mqstore.message_store import MessageStore
+from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.store.message import topic_names
 
 __all__ = ["ConsumeFromWhere", "first_offset"]
@@ -28,14 +28,18 @@ class ConsumeFromWhere(enum.Enum):
 
 
 def first_offset(
-    store: MessageStore, topic: str, queue_id: int, where: ConsumeFromWhere, consume_timestamp_ms: int
+    broker: Broker, queue: MessageQueue, where: ConsumeFromWhere, consume_timestamp_ms: int
 ) -> int:
-    """The offset to begin at; `consume_timestamp_ms` is used for CONSUME_FROM_TIMESTAMP only."""
+    """The offset to begin at; `consume_timestamp_ms` is used for CONSUME_FROM_TIMESTAMP only.
+
+    Raises StoreError.
+    """
+    topic, _, queue_id = queue
     is_retry = topic_names.is_retry_topic(topic)
     if where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
         return 0
     if where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET:
-        return 0 if is_retry else store.get_max_offset_in_queue(topic, queue_id)
+        return 0 if is_retry else broker.max_offset(topic, queue_id)
     if is_retry:
-        return store.get_max_offset_in_queue(topic, queue_id)
-    return store.get_offset_in_queue_by_time(topic, queue_id, consume_timestamp_ms)
+        return broker.max_offset(topic, queue_id)
+    return broker.search_offset(topic, queue_id, consume_timestamp_ms)

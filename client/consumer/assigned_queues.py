@@ -1,0 +1,135 @@
+"""The assigned queues: those that this consumer works on now, and how they come and go.
+
+    given     its first offset is found, and its pulls begin
+    taken     its pulls end, its offset is persisted and forgotten; what listeners still have counts no more
+    moved     the offset was illegal or was reset: persisted as it shall be, then taken; the next rebalance
+              gives it again
+
+Which queues are this consumer's is decided by the rebalance (client/rebalance/), which calls `update` for
+each topic: that is the seam between the two.
+Threads: one at a time changes them, the timer's of the consumer; the table may be read by any.
+Source: RebalanceImpl#updateProcessQueueTableInRebalance, RebalancePushImpl of Apache RocketMQ.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+
+from mqstore.broker.broker import MessageQueue
+from mqstore.client.consumer.consumer_settings import ConsumerSettings
+from mqstore.client.consumer.pull_service import PullService
+from mqstore.client.consumer.pulled_queue import PulledQueue
+from mqstore.client.offsets.offset_store import OffsetStore
+from mqstore.store.errors import StoreError
+
+__all__ = ["AssignedQueues"]
+
+_logger = logging.getLogger(__name__)
+
+_MOST_IDLE_S = 120.0
+_MIB = 1 << 20
+
+
+class AssignedQueues:
+    """The queues of one consumer."""
+
+    def __init__(
+        self,
+        group: str,
+        settings: ConsumerSettings,
+        offsets: OffsetStore,
+        pulls: PullService,
+        begin: Callable[[MessageQueue], int],
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """begin: the first offset in a queue for which none is kept; it raises StoreError.
+
+        now_s: the clock of the pulls.
+        """
+        self._group = group
+        self._settings = settings
+        self._offsets = offsets
+        self._pulls = pulls
+        self._begin = begin
+        self._now_s = now_s
+        # Changed in single steps: read without a lock.
+        self._table: dict[MessageQueue, PulledQueue] = {}
+
+    def update(self, topic: str, subscription: str, queues: Collection[MessageQueue]) -> bool:
+        """Work on these queues of `topic`, and on no others of it; whether that is so now.
+
+        A queue whose first offset cannot be found is left out, which is logged. One that was not pulled for
+        120 s is begun again.
+        """
+        wanted = set(queues)
+        for pulled in self:
+            if pulled.queue.topic == topic:
+                if pulled.queue not in wanted or self._is_stuck(pulled):
+                    self.take(pulled)
+                pulled.subscription = subscription
+        for queue in queues:
+            if queue not in self._table:
+                self._give(queue, subscription)
+        self._share_thresholds()
+        return wanted <= self._table.keys()
+
+    def retain_topics(self, topics: Collection[str]) -> None:
+        """Take the queues of all other topics: they are not subscribed to any more."""
+        for pulled in self:
+            if pulled.queue.topic not in topics:
+                self.take(pulled)
+
+    def move(self, pulled: PulledQueue, offset: int) -> None:
+        """Take a queue so that it begins again at `offset`, whatever listeners still answer."""
+        if self._table.get(pulled.queue) is pulled:
+            self._offsets.update_and_freeze(pulled.queue, offset)
+            self.take(pulled)
+
+    def take(self, pulled: PulledQueue) -> None:
+        """Take a queue away. If its offset cannot be persisted that is logged, and messages come again."""
+        pulled.drop()
+        self._persist(pulled.queue)
+        self._offsets.remove(pulled.queue)
+        self._table.pop(pulled.queue, None)
+
+    def _give(self, queue: MessageQueue, subscription: str) -> None:
+        # What is there of an earlier time is not to be believed.
+        self._offsets.remove(queue)
+        try:
+            kept = self._offsets.read_kept(queue)
+            offset = kept if kept >= 0 else self._begin(queue)
+        except (StoreError, OSError) as error:
+            _logger.warning("group %s cannot begin with %s yet: %s", self._group, queue, error)
+            return
+        pulled = PulledQueue(queue, subscription, offset)
+        pulled.process_queue.last_pull_s = self._now_s()
+        self._table[queue] = pulled
+        self._pulls.ready(pulled)
+
+    def _is_stuck(self, pulled: PulledQueue) -> bool:
+        return self._now_s() - pulled.process_queue.last_pull_s > _MOST_IDLE_S
+
+    def _persist(self, queue: MessageQueue) -> None:
+        try:
+            self._offsets.persist(queue)
+        except (StoreError, OSError) as error:
+            _logger.warning("group %s cannot persist its offset in %s: %s", self._group, queue, error)
+
+    def _share_thresholds(self) -> None:
+        """Where a threshold is for a topic, a queue has its part of it, by the number of all queues."""
+        settings, count = self._settings, max(1, len(self._table))
+        if settings.pull_threshold_for_topic != -1:
+            self._pulls.threshold_for_queue = max(1, settings.pull_threshold_for_topic // count)
+        if settings.pull_threshold_size_for_topic != -1:
+            share = max(1, settings.pull_threshold_size_for_topic // count)
+            self._pulls.threshold_size_for_queue = share * _MIB
+
+    def __iter__(self) -> Iterator[PulledQueue]:
+        return iter(list(self._table.values()))
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __repr__(self) -> str:
+        return f"AssignedQueues({self._group!r}, {sorted(self._table)})"

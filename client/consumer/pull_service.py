@@ -1,0 +1,315 @@
+"""The pull service: one thread that pulls from all queues of a consumer.
+
+    ready -> may it be pulled now? -> Broker.pull_later -> cached and handed on -> ready again
+              |                        |
+              |                        `- nothing there: the broker keeps the pull until one comes, or 15 s
+              `- no: again after a pause
+
+The broker waits, not this thread: it sleeps until some pull is answered or some pause is over.
+
+    pause       because
+    for good    the queue was taken away; the store or the broker is closed
+    1000 ms     the consumer is suspended
+    50 ms       above pull_threshold_for_queue messages, or pull_threshold_size_for_queue MiB, in memory
+    as told     what consumes says so: 50 ms when offsets are too far apart
+    20 ms       the broker refuses for its load (code 215)
+    3000 ms     any other error of a pull
+
+A queue above a threshold is ready again as soon as half of it is worked off; the 50 ms are the longest wait.
+An error concerns its own queue only, and is logged when it changes. Before a pull the broker is asked whether
+an operator has reset the offset, and told how far the queue is consumed. RocketMQ's row "client state not ok"
+has no case here: pulls begin with the start and end with the close.
+
+Threads: `run_once` by one at a time, the thread of `start`; all else by any. Callbacks of the broker only
+leave their answer. Source: docs/spec/client_consume.md section 2; DefaultMQPushConsumerImpl#pullMessage,
+PullMessageService.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from mqstore.broker.broker import Broker, MessageModel, PullAnswer, PullRequest
+from mqstore.client.consumer.consumer_settings import ConsumerSettings
+from mqstore.client.consumer.process_queue import ProcessQueue
+from mqstore.client.consumer.pulled_queue import Consuming, PulledQueue
+from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.offsets.offset_store import OffsetStore
+from mqstore.store.errors import StoreClosed, StoreError
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.run_in_thread import start_thread
+from mqstore.store.threads.timer import Timer
+
+__all__ = ["PullService"]
+
+_logger = logging.getLogger(__name__)
+
+_SUSPEND_MS = 15_000
+_PAUSE_WHEN_SUSPENDED_MS = 1_000
+_PAUSE_ABOVE_THRESHOLD_MS = 50
+_PAUSE_AT_FLOW_CONTROL_MS = 20
+_PAUSE_AFTER_ERROR_MS = 3_000
+# For a broker that answers at once although it should wait: the thread must not turn round and round.
+_PAUSE_WITHOUT_PROGRESS_MS = 50
+_FLOW_CONTROL = 215
+_MIB = 1 << 20
+
+# So many pulls are handed on at a time. Each time costs a switch of threads, or two.
+_PULLS_OF_A_TURN = 16
+# Heals a wake-up that an interrupt (Ctrl-C) has prevented.
+_LONGEST_SLEEP_S = 5.0
+
+
+class PullService:
+    """Pulls for one consumer.
+
+    threshold_for_queue, threshold_size_for_queue: messages and bytes in memory above which a queue is not
+    pulled. suspended: whether none is.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        group: str,
+        settings: ConsumerSettings,
+        offsets: OffsetStore,
+        timer: Timer,
+        consuming: Consuming,
+        on_moved: Callable[[PulledQueue, int], None],
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """on_moved: the queue was dropped and is to go on at that offset. It must be quick.
+
+        now_s: a clock that only goes forward.
+        """
+        self.threshold_for_queue = settings.pull_threshold_for_queue
+        self.threshold_size_for_queue = settings.pull_threshold_size_for_queue * _MIB
+        self.suspended = False
+        self._broker = broker
+        self._group = group
+        self._batch_size = settings.pull_batch_size
+        self._interval_ms = settings.pull_interval
+        self._is_clustering = settings.message_model is MessageModel.CLUSTERING
+        self._offsets = offsets
+        self._timer = timer
+        self._consuming = consuming
+        self._on_moved = on_moved
+        self._now_s = now_s
+        self._event = AutoResetEvent()
+        # Appended to by any thread, taken by the one that pulls.
+        self._ready: deque[PulledQueue] = deque()
+        self._answered: deque[PulledQueue] = deque()
+        self._is_stopping = False
+        self._puller_ident = 0
+        self._thread = threading.Thread(target=self._loop, name=f"mqstore pull {group}", daemon=True)
+
+    # -- for other threads ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread. Raises RuntimeError if none can be started."""
+        if not start_thread(self._thread):
+            raise RuntimeError(f"the thread {self._thread.name!r} cannot be started: end other threads")
+
+    def stop(self, timeout_s: float) -> bool:
+        """End the thread after its step; False if that takes longer than `timeout_s`."""
+        self._is_stopping = True
+        self._event.set()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def ready(self, pulled: PulledQueue) -> None:
+        """Pull from the queue as soon as it may be pulled from."""
+        if not pulled.is_ready:
+            pulled.is_ready = True
+            self._ready.append(pulled)
+        self._event.set()
+
+    def has_room(self, pulled: PulledQueue) -> None:
+        """Messages of a queue that is held back were worked off: it is ready if that was half of them."""
+        queue = pulled.process_queue
+        is_half_empty = 2 * queue.message_count <= self.threshold_for_queue
+        if is_half_empty and 2 * queue.size_bytes <= self.threshold_size_for_queue:
+            pulled.is_held_back = False
+            self.ready(pulled)
+
+    # -- in the thread that pulls -----------------------------------------------------------------
+
+    def run_once(self) -> None:
+        """Pull until every queue waits: for the broker, for a pause, or for its messages to be worked off."""
+        self._puller_ident = threading.get_ident()
+        turns = 0
+        try:
+            while (self._answered or self._ready) and not self._is_stopping:
+                self._step()
+                turns += 1
+                if turns % _PULLS_OF_A_TURN == 0:
+                    self._consuming.wake()
+        finally:
+            self._consuming.wake()
+
+    def _step(self) -> None:
+        is_answered = bool(self._answered)
+        pulled = self._answered.popleft() if is_answered else self._ready.popleft()
+        try:
+            if is_answered:
+                self._take_answer(pulled)
+            else:
+                pulled.is_ready = False
+                if not pulled.is_pulling and self._may_pull(pulled):
+                    self._pull(pulled)
+        except BaseException as error:
+            # An error in one queue must not stop the others.
+            pulled.is_pulling = False
+            self._fail(pulled, error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _may_pull(self, pulled: PulledQueue) -> bool:
+        queue = pulled.process_queue
+        if queue.dropped:
+            return False
+        queue.last_pull_s = self._now_s()
+        if self.suspended:
+            self._again(pulled, _PAUSE_WHEN_SUSPENDED_MS)
+        elif self._is_above_threshold(queue):
+            pulled.is_held_back = True
+            self._again(pulled, _PAUSE_ABOVE_THRESHOLD_MS)
+        elif pause_ms := self._consuming.pause_ms(pulled):
+            self._again(pulled, pause_ms)
+        else:
+            return not self._is_clustering or not self._was_reset(pulled)
+        return False
+
+    def _is_above_threshold(self, queue: ProcessQueue) -> bool:
+        is_too_many = queue.message_count > self.threshold_for_queue
+        return is_too_many or queue.size_bytes > self.threshold_size_for_queue
+
+    def _was_reset(self, pulled: PulledQueue) -> bool:
+        """Tell the broker how far the queue is; whether an operator has moved it, so that it begins again."""
+        queue, offsets = pulled.queue, self._offsets
+        reset = self._broker.take_reset_offset(self._group, queue.topic, queue.queue_id)
+        if reset is not None:
+            self._move(pulled, reset)
+            return True
+        consumed = offsets.read(queue)
+        if consumed > 0 and consumed != pulled.committed_offset:
+            self._broker.update_consumer_offset(self._group, queue.topic, queue.queue_id, consumed)
+            pulled.committed_offset = consumed
+        return False
+
+    def _pull(self, pulled: PulledQueue) -> None:
+        topic, _, queue_id = pulled.queue
+        offset, subscription = pulled.next_offset, pulled.subscription
+        request = PullRequest(
+            self._group, topic, queue_id, offset, self._batch_size, subscription, _SUSPEND_MS
+        )
+        pulled.is_pulling, pulled.is_held_back = True, False
+        callback = pulled.callback
+        if callback is None:
+            pulled.callback = callback = self._callback_for(pulled)
+        pulled.cancel = self._broker.pull_later(request, callback)
+        if pulled.process_queue.dropped or self._is_stopping:
+            # Whoever did that may have come too early to cancel it.
+            pulled.cancel()
+        answer = pulled.answer
+        if isinstance(answer, PullAnswer) and _is_no_progress(answer, offset):
+            pulled.answer = None
+            pulled.is_pulling = False
+            self._again(pulled, _PAUSE_WITHOUT_PROGRESS_MS)
+        else:
+            # It is there already, if there was something to pull.
+            self._take_answer(pulled)
+
+    def _callback_for(self, pulled: PulledQueue) -> Callable[[PullAnswer | Exception], None]:
+        def leave(answer: PullAnswer | Exception) -> None:
+            pulled.answer = answer
+            if threading.get_ident() != self._puller_ident:
+                self._answered.append(pulled)
+                self._event.set()
+
+        return leave
+
+    def _take_answer(self, pulled: PulledQueue) -> None:
+        answer, pulled.answer = pulled.answer, None
+        if answer is None:
+            return
+        pulled.is_pulling = False
+        if isinstance(answer, Exception):
+            self._fail(pulled, answer)
+        elif not pulled.process_queue.dropped:
+            pulled.error = None
+            self._handle(pulled, answer)
+
+    def _handle(self, pulled: PulledQueue, answer: PullAnswer) -> None:
+        if answer.is_illegal:
+            self._move(pulled, answer.next_begin_offset)
+            return
+        if answer.messages:
+            self._cache(pulled, answer)
+            if self._interval_ms:
+                self._again(pulled, self._interval_ms)
+                return
+        else:
+            pulled.next_offset = answer.next_begin_offset
+            if not pulled.process_queue.message_count:
+                # Nothing is left of what matched before here: the rest need not be looked at again.
+                self._offsets.update(pulled.queue, pulled.next_offset, increase_only=True)
+        if not pulled.is_ready:
+            pulled.is_ready = True
+            self._ready.append(pulled)
+
+    def _cache(self, pulled: PulledQueue, answer: PullAnswer) -> None:
+        messages = answer.messages
+        if pulled.is_retry:
+            messages = [ReceivedMessage.of(message.record) for message in messages]
+        batch = pulled.process_queue.put(messages, answer.next_begin_offset)
+        # Last: if the batch cannot be read, the next pull gets it again.
+        pulled.next_offset = answer.next_begin_offset
+        self._consuming.submit(pulled, batch, answer)
+
+    def _move(self, pulled: PulledQueue, offset: int) -> None:
+        """The offset is not in the queue (OFFSET_ILLEGAL), or was reset: what is in memory counts no more."""
+        pulled.process_queue.dropped = True
+        self._on_moved(pulled, offset)
+
+    def _fail(self, pulled: PulledQueue, error: BaseException) -> None:
+        is_known = repr(error) == repr(pulled.error)
+        pulled.error = error
+        if isinstance(error, StoreClosed):
+            if not self._is_stopping:
+                _logger.warning("group %s pulls no more from %s: %s", self._group, pulled.queue, error)
+            return
+        if not is_known:
+            _logger.warning(
+                "group %s cannot pull from %s at offset %d and will try again: %s",
+                self._group,
+                pulled.queue,
+                pulled.next_offset,
+                error,
+                exc_info=None if isinstance(error, StoreError) else error,
+            )
+        is_flow_control = getattr(error, "response_code", None) == _FLOW_CONTROL
+        self._again(pulled, _PAUSE_AT_FLOW_CONTROL_MS if is_flow_control else _PAUSE_AFTER_ERROR_MS)
+
+    def _again(self, pulled: PulledQueue, pause_ms: int) -> None:
+        self._timer.call_later(pause_ms, lambda: self.ready(pulled))
+
+    def _loop(self) -> None:
+        while not self._is_stopping:
+            try:
+                self.run_once()
+            except BaseException:
+                _logger.exception("the thread that pulls for group %s goes on after an error", self._group)
+            if not self._answered and not self._ready:
+                self._event.wait(_LONGEST_SLEEP_S)
+
+    def __repr__(self) -> str:
+        return f"PullService({self._group!r}, suspended={self.suspended})"
+
+
+def _is_no_progress(answer: PullAnswer, offset: int) -> bool:
+    return not answer.messages and not answer.is_illegal and answer.next_begin_offset == offset

@@ -1,0 +1,120 @@
+"""The send-back of a client: a message that the listener failed on comes again later, by one of two ways.
+
+    1  the broker copies its record                     Broker.send_message_back
+    2  if that fails, the message is put by the client  Broker.send, to %RETRY%group
+
+If both fail the message stays with the consumer, which hands it out again itself (consume_service.py).
+The message of the second way, by docs/spec/client_consume.md section 4:
+
+    topic                 %RETRY%group, body and flag copied, and all properties but those below
+    ORIGIN_MESSAGE_ID     kept, or the message's id: its UNIQ_KEY, else its offset message id
+    RETRY_TOPIC           the topic that the listener saw
+    RECONSUME_TIME        reconsume times + 1
+    MAX_RECONSUME_TIMES   of this consumer
+    TRAN_MSG              removed
+    DELAY                 3 + reconsume times, whatever level was asked for
+
+When a message is dead is decided by the broker (schedule/retry/). Threads: any.
+Durability: a message that was sent back is as durable as a put. Source: DefaultMQPushConsumerImpl
+#sendMessageBack.
+"""
+
+import itertools
+import logging
+
+from mqstore.broker.broker import Broker
+from mqstore.store.message.message import Message
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.message.topic_names import retry_topic
+from mqstore.store.record.properties_format import (
+    DELAY,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+)
+from mqstore.store.record.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
+
+__all__ = ["SendBack", "retry_message"]
+
+_logger = logging.getLogger(__name__)
+
+_SEND_BACK_TIMEOUT_MS = 5_000
+_SEND_TIMEOUT_MS = 3_000
+_TRANSACTION_PREPARED = "TRAN_MSG"
+_FIRST_DELAY_LEVEL = 3
+
+
+class SendBack:
+    """Sends messages back for one consumer."""
+
+    def __init__(self, broker: Broker, group: str, max_reconsume_times: int) -> None:
+        """max_reconsume_times: of the consumer; it overrides what the group's settings say."""
+        self._broker = broker
+        self._group = group
+        self._max_reconsume_times = max_reconsume_times
+        self._turns = itertools.count()
+
+    def send_back(self, message: StoredMessage, delay_level: int) -> bool:
+        """Have a message come again; False if neither way has worked, which is logged.
+
+        delay_level: 0 for 3 + reconsume times; negative for a dead letter at once.
+        """
+        try:
+            self._broker.send_message_back(
+                self._group,
+                message,
+                delay_level=delay_level,
+                max_reconsume_times=self._max_reconsume_times,
+                timeout_ms=_SEND_BACK_TIMEOUT_MS,
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is a second way
+            return self._put(message, error)
+        return True
+
+    def _put(self, message: StoredMessage, first_error: Exception) -> bool:
+        try:
+            copy = retry_message(message, self._group, self._max_reconsume_times, self._queue_id())
+            # A disk that was slow, or a replica that was, is told of in the result: the message is stored.
+            self._broker.send(copy, timeout_ms=_SEND_TIMEOUT_MS)
+        except Exception as error:  # noqa: BLE001 - the caller keeps the message
+            _logger.warning(
+                "group %s can send back %s neither so (%s) nor so (%s): it comes again from memory",
+                self._group,
+                message,
+                first_error,
+                error,
+            )
+            return False
+        _logger.info("group %s has put %s itself, for: %s", self._group, message, first_error)
+        return True
+
+    def _queue_id(self) -> int:
+        route = self._broker.topic_route(retry_topic(self._group))
+        return 0 if route is None else next(self._turns) % max(1, route.write_queue_nums)
+
+    def __repr__(self) -> str:
+        return f"SendBack({self._group!r}, max_reconsume_times={self._max_reconsume_times})"
+
+
+def retry_message(message: StoredMessage, group: str, max_reconsume_times: int, queue_id: int) -> Message:
+    """The message to put for one that could not be sent back."""
+    properties = dict(message.properties)
+    for name in (_TRANSACTION_PREPARED, DELAY):
+        properties.pop(name, None)
+    if not properties.get(ORIGIN_MESSAGE_ID, "").strip():
+        properties[ORIGIN_MESSAGE_ID] = message.unique_key or message.msg_id
+    reconsume_times = message.reconsume_times + 1
+    properties[RETRY_TOPIC] = message.topic
+    properties[RECONSUME_TIME] = str(reconsume_times)
+    properties[MAX_RECONSUME_TIMES] = str(max_reconsume_times)
+    return Message(
+        retry_topic(group),
+        message.stored_body_view,
+        queue_id=queue_id,
+        delay_level=_FIRST_DELAY_LEVEL + message.reconsume_times,
+        properties=properties,
+        flag=message.flag,
+        sys_flag=message.stored_sys_flag & (COMPRESSED | COMPRESSION_TYPE_MASK),
+        reconsume_times=reconsume_times,
+    )
