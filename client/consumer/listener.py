@@ -131,7 +131,7 @@ class RegisteredListener:
 
 def _function_of(listener: MessageListener | MessageListenerConcurrently) -> MessageListener:
     function = getattr(listener, "consume_message", listener)
-    if isinstance(function, type) or not callable(function):
+    if isinstance(listener, type) or not callable(function):
         raise ListenerIllegal(listener, "is no function")
     for is_illegal, reason in (
         (inspect.iscoroutinefunction, "is a coroutine function, which nobody would await"),

@@ -103,7 +103,8 @@ class PullService:
         self._ready: deque[PulledQueue] = deque()
         self._answered: deque[PulledQueue] = deque()
         self._is_stopping = False
-        self._puller_ident = 0
+        # The queue that the broker is being asked about.
+        self._asked: PulledQueue | None = None
         self._thread = threading.Thread(target=self._loop, name=f"mqstore pull {group}", daemon=True)
 
     # -- for other threads ------------------------------------------------------------------------
@@ -140,7 +141,6 @@ class PullService:
 
     def run_once(self) -> None:
         """Pull until every queue waits: for the broker, for a pause, or for its messages to be worked off."""
-        self._puller_ident = threading.get_ident()
         turns = 0
         try:
             while (self._answered or self._ready) and not self._is_stopping:
@@ -211,7 +211,11 @@ class PullService:
         callback = pulled.callback
         if callback is None:
             pulled.callback = callback = self._callback_for(pulled)
-        pulled.cancel = self._broker.pull_later(request, callback)
+        self._asked = pulled
+        try:
+            pulled.cancel = self._broker.pull_later(request, callback)
+        finally:
+            self._asked = None
         if pulled.process_queue.dropped or self._is_stopping:
             # Whoever did that may have come too early to cancel it.
             pulled.cancel()
@@ -227,7 +231,8 @@ class PullService:
     def _callback_for(self, pulled: PulledQueue) -> Callable[[PullAnswer | Exception], None]:
         def leave(answer: PullAnswer | Exception) -> None:
             pulled.answer = answer
-            if threading.get_ident() != self._puller_ident:
+            # While the broker is asked, whoever asks looks at the answer next.
+            if self._asked is not pulled:
                 self._answered.append(pulled)
                 self._event.set()
 

@@ -19,22 +19,22 @@ Source: OffsetSerializeWrapper, MixAll#file2String of Apache RocketMQ.
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from mqstore.broker.broker import MessageQueue
 
 __all__ = ["decode", "encode"]
 
-_TABLE_BEGINS = re.compile(r'\{\s*"offsetTable"\s*:\s*\{')
-_TABLE_ENDS = re.compile(r"\s*\}\s*\}\s*")
-_COLON = re.compile(r"\s*:\s*")
-_COMMA = re.compile(r"\s*,")
-_SPACE = re.compile(r"\s*")
-_DECODER = json.JSONDecoder()
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_INTEGER = r"-?\d+"
+_FIELD = rf"\s*{_STRING}\s*:\s*(?:{_STRING}|{_INTEGER})\s*"
+_BEGIN = re.compile(r'\s*\{\s*"offsetTable"\s*:\s*\{\s*')
+_ENTRY = re.compile(rf"(\{{{_FIELD}(?:,{_FIELD})*\}})\s*:\s*({_INTEGER})\s*", re.DOTALL)
+_COMMA = re.compile(r",\s*")
+_END = re.compile(r"\}\s*\}\s*\Z")
 
 
 def encode(offsets: Mapping[MessageQueue, int]) -> bytes:
-    r"""The text of offsets, in the order of the mapping."""
+    """The text of offsets, in the order of the mapping."""
     entries = ",".join(f"{_key(queue)}:{offset}" for queue, offset in offsets.items())
     table = "{" + entries + "\n\t}" if entries else "{}"
     return ('{\n\t"offsetTable":' + table + "\n}").encode()
@@ -53,42 +53,28 @@ def decode(content: bytes) -> dict[MessageQueue, int]:
     {MessageQueue(topic='TopicTest', broker_name='broker-a', queue_id=0): 42}
     """
     text = content.decode()
-    at = _after(_TABLE_BEGINS, text, 0, 'the "offsetTable"')
+    at = _match(_BEGIN, text, 0, 'the "offsetTable"').end()
     offsets: dict[MessageQueue, int] = {}
-    while not (end := _TABLE_ENDS.match(text, at)):
+    while not _END.match(text, at):
         if offsets:
-            at = _after(_COMMA, text, at, "a comma")
-        key, at = _value(text, at)
-        offset, at = _value(text, _after(_COLON, text, at, "a colon"))
-        offsets[_queue(key)] = _whole_number(offset)
-    if end.end() != len(text):
-        raise ValueError(f"there is more behind the table, at character {end.end()}")
+            at = _match(_COMMA, text, at, "a comma").end()
+        entry = _match(_ENTRY, text, at, "a queue and its offset")
+        offsets[_queue(entry[1])] = int(entry[2])
+        at = entry.end()
     return offsets
 
 
-def _value(text: str, at: int) -> tuple[Any, int]:
-    try:
-        return _DECODER.raw_decode(text, _after(_SPACE, text, at, ""))
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-
-
-def _after(pattern: re.Pattern[str], text: str, at: int, what: str) -> int:
+def _match(pattern: re.Pattern[str], text: str, at: int, what: str) -> re.Match[str]:
     match = pattern.match(text, at)
     if match is None:
         raise ValueError(f"{what} is missing at character {at}")
-    return match.end()
+    return match
 
 
-def _queue(key: object) -> MessageQueue:
-    match key:
-        case {"topic": str(topic), "brokerName": str(broker_name), "queueId": queue_id}:
-            return MessageQueue(topic, broker_name, _whole_number(queue_id))
+def _queue(key: str) -> MessageQueue:
+    # Flat, as its pattern says: it cannot be nested too deep.
+    match json.loads(key):
+        case {"topic": str(topic), "brokerName": str(broker_name), "queueId": int(queue_id)}:
+            return MessageQueue(topic, broker_name, queue_id)
         case _:
-            raise ValueError(f"{key!r} names no queue")
-
-
-def _whole_number(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a whole number")
-    return value
+            raise ValueError(f"{key} names no queue")

@@ -1,1 +1,1 @@
-"""What tests of producers and consumers share: a broker told what to answer, a timer moved by hand."""
+"""What the tests of producers and consumers share: brokers that answer from a script, groups, listeners."""

@@ -1,16 +1,9 @@
-"""The topic that a listener sees, by what the record says."""
-
-from pathlib import Path
+"""What a listener sees of a message that comes back: its topic by what the record says, and local tries."""
 
 import pytest
 
 from mqstore.client.consumer.received_message import ReceivedMessage
-from mqstore.message_store import MessageStore
-from mqstore.store.config import StoreConfig
-from mqstore.store.files.memory_file_system import MemoryFileSystem
-from mqstore.store.message.message import Message
-
-SMALL = StoreConfig(mapped_file_size_commit_log=131_072, max_message_size=1_024)
+from support.clients.stored_messages import stored_message
 
 
 @pytest.mark.parametrize(
@@ -24,11 +17,16 @@ SMALL = StoreConfig(mapped_file_size_commit_log=131_072, max_message_size=1_024)
 )
 def test_the_original_topic(stored_topic: str, properties: dict[str, str], topic: str) -> None:
     """Only a message in a retry topic is shown under its RETRY_TOPIC; where it lies stays known."""
-    path = Path("/store")
-    with MessageStore.open(path, SMALL, file_system=MemoryFileSystem(), start=False) as store:
-        put = store.put_message(Message(stored_topic, b"x", properties=properties))
-        stored = store.look_message_by_offset(put.physical_offset)
-        assert stored is not None
-        received = ReceivedMessage.of(stored.record)
-        assert (received.topic, received.stored_topic) == (topic, stored_topic)
-        assert received.queue_offset == stored.queue_offset
+    stored = stored_message(7, topic=stored_topic, properties=properties)
+    received = ReceivedMessage.of(stored.record)
+    assert (received.topic, received.stored_topic) == (topic, stored_topic)
+    assert received.queue_offset == 7
+
+
+def test_local_reconsume_times() -> None:
+    """Each time that it comes again from memory counts one; all else is the record's."""
+    stored = stored_message(7, body=b"body", reconsume_times=2)
+    once = ReceivedMessage.again(stored)
+    twice = ReceivedMessage.again(once)
+    assert [message.reconsume_times for message in (stored, once, twice)] == [2, 3, 4]
+    assert (twice.body, twice.header.reconsume_times) == (b"body", 2)
