@@ -251,6 +251,7 @@ class PushConsumer:
         if running is None:
             return
         if running.is_listener_thread:
+            running.hand_out_nothing()
             run_in_thread(self._close)
         else:
             self._close()

@@ -1,7 +1,7 @@
 """A running consumer: the parts that exist from the start to the close, and the order in which they end.
 
-    close:  no rebalance, no pull begins -> listeners at work have their time -> the timer ends
-            -> offsets are persisted -> the group is left
+    close:  nothing more is handed out, no pull begins -> listeners at work have their time
+            -> the timer ends -> offsets are persisted -> the group is left
 
 Each step is done whatever becomes of the others, also after an interrupt (Ctrl-C), and waits for a bounded
 time. What does not end in time is logged by its thread and its work.
@@ -104,8 +104,13 @@ class RunningConsumer:
         """Whether the caller is called by the listener."""
         return self._consuming.is_listener_thread
 
+    def hand_out_nothing(self) -> None:
+        """Begin no more calls of the listener; the first step of the close."""
+        self.rebalance.stop()
+        self._consuming.stop(0)
+
     def close(self) -> None:
-        """The steps of the header. Interrupts come out when all are done."""
+        """All steps of the header. Interrupts come out when all are done."""
         with ExitStack() as steps:
             # The last one first.
             steps.callback(self._leave)
@@ -113,7 +118,7 @@ class RunningConsumer:
             steps.callback(self._stop_timer)
             steps.callback(self._stop_listeners)
             steps.callback(self._stop_pulls)
-            self.rebalance.stop()
+            self.hand_out_nothing()
 
     # -- steps of the close -----------------------------------------------------------------------
 

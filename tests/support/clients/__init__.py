@@ -1,1 +1,1 @@
-"""What the tests of producers and consumers share: brokers that answer from a script, groups, listeners."""
+"""What tests of producers and consumers share: brokers that are told what to answer, a timer moved by hand."""

@@ -1,4 +1,4 @@
-"""The concurrent service, row by row of section 4 of the spec: requests are run by hand, in the test's thread.
+"""The concurrent service, row by row of section 4 of the spec: requests are run by hand, without a thread.
 
 `Consuming` puts a batch into a process queue and submits it; `run` runs what waits. Offsets are in memory,
 send-backs go to a scripted broker, and the 5 s of what comes again are a timer moved by hand.
@@ -132,7 +132,7 @@ def test_requests_have_the_batch_size(count: int, pieces: list[int]) -> None:
     consuming.submit(*range(count))
     consuming.run()
     assert [len(call) for call in consuming.listener.seen] == pieces
-    assert sum(consuming.listener.offsets, []) == list(range(count))
+    assert [offset for call in consuming.listener.offsets for offset in call] == list(range(count))
     assert (consuming.committed, consuming.pulled.process_queue.message_count) == (count, 0)
 
 

@@ -1,35 +1,56 @@
-"""The push consumer against a real store in memory, with a clock that the tests move.
+"""The push consumer as a whole: threads, an embedded broker, a store in memory whose clock the tests move.
 
-Each test puts messages, runs rounds by hand, and looks at what the listener saw, what was committed and
-where the failed messages went. Statuses that a small store cannot produce come from a scripted one.
+Each test puts messages, waits until the listener has seen what it should, closes the consumer, and looks at
+what is committed and where failed messages went. Rules of single parts are tested beside them; here is what
+only the whole can show, and what a user can do wrong.
 """
 
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mqstore.client.consumer import push_consumer
-from mqstore.client.consumer.consume_from_where import ConsumeFromWhere
-from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
+from mqstore.broker.broker import MessageModel, MessageQueue
+from mqstore.broker.embedded_broker import EmbeddedBroker
+from mqstore.client.consumer.consume_hooks import ConsumeMessageContext
+from mqstore.client.consumer.consumer_settings import ConsumerSettings
+from mqstore.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from mqstore.client.consumer.push_consumer import PushConsumer
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer.running_consumer import RunningConsumer
+from mqstore.client.consumer_errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal
+from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
 from mqstore.index.pull.message_reader import GetMessageResult
 from mqstore.message_store import MessageStore
-from mqstore.metadata.topics import TopicConfig
+from mqstore.schedule.retry.send_back import SendBackResult
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import MessageNotFound, StoreClosed
+from mqstore.store.errors import (
+    CorruptRecord,
+    GroupIllegal,
+    MessageNotFound,
+    SubscriptionGroupNotExist,
+    SubscriptionIllegal,
+    TopicIllegal,
+)
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.message.message import Message
-from mqstore.store.status import GetMessageStatus
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.status import Disposition, ResponseCode
 from support.manual_clock import ManualClock
 
 GROUP = "billing"
 RETRY = "%RETRY%billing"
 DEAD = "%DLQ%billing"
-SUCCESS, LATER = ConsumeStatus.CONSUME_SUCCESS, ConsumeStatus.RECONSUME_LATER
+SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=262_144,
     mapped_file_size_consume_queue=4_000,
@@ -37,6 +58,8 @@ CONFIG = StoreConfig(
     message_delay_level="1s 1s 1s 1s 1s",
     default_topic_queue_nums=2,
 )
+MINUTE_MS = 60_000
+ORDERS = MessageQueue("orders", "broker-a", 0)
 
 
 @pytest.fixture
@@ -46,19 +69,60 @@ def store(clock: ManualClock) -> Iterator[MessageStore]:
         yield opened
 
 
-Answer = Callable[[ReceivedMessage], ConsumeStatus | None]
+@pytest.fixture
+def broker(store: MessageStore) -> Iterator[EmbeddedBroker]:
+    """To which no queue is young: a new group begins where its settings say."""
+    with EmbeddedBroker(store, memory_bytes=0) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """After each test: a consumer that is closed has no thread."""
+    yield
+    assert threads() == []
+
+
+def threads() -> list[threading.Thread]:
+    names = ("mqstore pull", "mqstore timer", "mqstore consume")
+    return [thread for thread in threading.enumerate() if thread.name.startswith(names)]
+
+
+Answer = Callable[[StoredMessage], ConsumeConcurrentlyStatus | None]
 
 
 class Listener:
-    """Answers what it is told for each message and notes what it saw."""
+    """Answers what it is told for the first message of a batch, and notes what it saw."""
 
     def __init__(self, answer: Answer = lambda message: SUCCESS) -> None:
         self.answer = answer
         self.seen: list[tuple[str, int, bytes]] = []
+        self.condition = threading.Condition()
 
-    def __call__(self, messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus | None:
-        self.seen.extend((message.topic, message.reconsume_times, message.body) for message in messages)
+    def __call__(
+        self, messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext
+    ) -> ConsumeConcurrentlyStatus | None:
+        with self.condition:
+            self.seen.extend((message.topic, message.reconsume_times, message.body) for message in messages)
+            self.condition.notify_all()
         return self.answer(messages[0])
+
+    def wait_for(self, count: int) -> None:
+        """Until it has seen so many messages."""
+        with self.condition:
+            assert self.condition.wait_for(lambda: len(self.seen) >= count, 10), self.seen
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return sorted(body for _, _, body in self.seen)
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what no event tells of."""
+    deadline_s = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline_s
+        threading.Event().wait(0.001)
 
 
 def put(store: MessageStore, *bodies: bytes, tags: str | None = None, queue_id: int = 0) -> None:
@@ -66,10 +130,31 @@ def put(store: MessageStore, *bodies: bytes, tags: str | None = None, queue_id: 
 
 
 def consumer(
-    store: MessageStore, listener: Listener, expression: str = "*", **options: object
+    broker: EmbeddedBroker,
+    listener: Listener,
+    expression: str = "*",
+    *,
+    clock: ManualClock | None = None,
+    **settings: Any,
 ) -> PushConsumer:
-    options.setdefault("consume_from_where", ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
-    return PushConsumer(store, GROUP, {"orders": expression}, listener, **options)  # type: ignore[arg-type]
+    """A consumer that is not started."""
+    settings.setdefault("consume_from_where", FIRST)
+    subject = PushConsumer(broker, GROUP, ConsumerSettings(**settings), clock=clock)
+    subject.subscribe("orders", expression)
+    subject.register_message_listener(listener)
+    return subject
+
+
+def consume(broker: EmbeddedBroker, listener: Listener, count: int, *arguments: Any, **settings: Any) -> None:
+    """Run a consumer until its listener has seen so many messages, and close it."""
+    with consumer(broker, listener, *arguments, **settings) as subject:
+        subject.start()
+        listener.wait_for(count)
+
+
+def running_of(subject: PushConsumer) -> RunningConsumer:
+    assert subject._running is not None
+    return subject._running
 
 
 def committed(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> int:
@@ -82,386 +167,604 @@ def deliver(store: MessageStore, clock: ManualClock) -> int:
     return store.deliver_due()
 
 
-def test_hands_out_every_queue_in_order_and_commits_its_end(store: MessageStore) -> None:
-    """All messages of all queues are handed out once, in order, and the offsets stand behind them."""
+# -- messages and offsets -------------------------------------------------------------------------
+
+
+def test_all_queues_are_consumed_and_committed(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """What is there before the start and what comes after it, once; a close commits the ends."""
     put(store, b"a", b"b")
-    put(store, b"c", queue_id=1)
     listener = Listener()
-    assert consumer(store, listener).run_once() == 3
-    assert [body for _, _, body in listener.seen] == [b"a", b"b", b"c"]
+    with consumer(broker, listener) as subject:
+        subject.start()
+        listener.wait_for(2)
+        put(store, b"c", queue_id=1)
+        listener.wait_for(3)
+    assert listener.bodies == [b"a", b"b", b"c"]
     assert (committed(store), committed(store, queue_id=1)) == (2, 1)
 
 
-def test_nothing_more_comes_when_all_is_consumed(store: MessageStore) -> None:
-    """A round without new messages hands out nothing and moves nothing."""
-    put(store, b"a")
-    subject = consumer(store, Listener())
-    assert [subject.run_once(), subject.run_once()] == [1, 0]
-    assert committed(store) == 1
-
-
-def test_a_failed_message_comes_back_under_its_own_topic(store: MessageStore, clock: ManualClock) -> None:
-    """RECONSUME_LATER brings the message back after the delay, one reconsume later, as topic `orders`."""
-    put(store, b"a", b"b")
-    listener = Listener(
-        lambda message: LATER if message.body == b"a" and not message.reconsume_times else SUCCESS
-    )
-    subject = consumer(store, listener)
-    subject.run_once()
-    assert subject.run_once() == 0, "before its delay"
-    assert deliver(store, clock) == 1
-    subject.run_once()
-    assert listener.seen == [("orders", 0, b"a"), ("orders", 0, b"b"), ("orders", 1, b"a")]
-    assert (committed(store), committed(store, RETRY)) == (2, 1)
-
-
-def test_a_message_that_always_fails_becomes_a_dead_letter(store: MessageStore, clock: ManualClock) -> None:
-    """After max_reconsume_times retries, and not before, it lies in the dead-letter topic."""
-    put(store, b"a")
-    listener = Listener(lambda message: LATER)
-    subject = consumer(store, listener, max_reconsume_times=2)
-    for _ in range(3):
-        subject.run_once()
-        deliver(store, clock)
-    assert [reconsume_times for _, reconsume_times, _ in listener.seen] == [0, 1, 2]
-    (dead,) = store.get_message("x", DEAD, 0, 0).messages
-    assert (dead.body, dead.reconsume_times) == (b"a", 3)
-
-
-def _raise(message: ReceivedMessage) -> ConsumeStatus:
-    raise ValueError(message)
-
-
-@pytest.mark.parametrize("answer", [_raise, lambda message: None], ids=["exception", "None"])
-def test_an_exception_and_no_answer_mean_later(store: MessageStore, answer: Answer) -> None:
-    """Both send the message back, as RocketMQ does, and the consumer goes on."""
-    put(store, b"a", b"b")
-    assert consumer(store, Listener(answer)).run_once() == 2
-    assert store.get_max_offset_in_queue("SCHEDULE_TOPIC_XXXX", 2) == 2
-    assert committed(store) == 2
-
-
-def test_a_batch_fails_as_a_whole(store: MessageStore) -> None:
-    """With a batch size of 3, one answer counts for three messages."""
-    put(store, b"a", b"b", b"c", b"d")
-    listener = Listener(lambda message: LATER if message.body == b"a" else SUCCESS)
-    consumer(store, listener, consume_message_batch_max_size=3).run_once()
-    assert store.get_max_offset_in_queue("SCHEDULE_TOPIC_XXXX", 2) == 3
-
-
-def test_messages_after_the_ack_index_are_sent_back(store: MessageStore) -> None:
-    """CONSUME_SUCCESS with ack_index 1 keeps two messages and sends the others back."""
-    put(store, b"a", b"b", b"c", b"d")
-
-    def listen(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
-        context.ack_index = 1
-        return SUCCESS
-
-    subject = PushConsumer(
-        store,
-        GROUP,
-        {"orders": "*"},
-        listen,
-        consume_message_batch_max_size=4,
-        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-    )
-    subject.run_once()
-    sent_back = store.get_message("x", "SCHEDULE_TOPIC_XXXX", 2, 0).messages
-    assert [message.body for message in sent_back] == [b"c", b"d"]
-
-
-def test_a_negative_delay_level_is_a_dead_letter_at_once(store: MessageStore) -> None:
-    """The context's delay level is handed to the send-back."""
-    put(store, b"a")
-
-    def listen(messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
-        context.delay_level_when_next_consume = -1
-        return LATER
-
-    PushConsumer(
-        store, GROUP, {"orders": "*"}, listen, consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-    ).run_once()
-    assert store.get_max_offset_in_queue(DEAD, 0) == 1
-
-
-def test_a_second_consumer_goes_on_where_the_first_ended(store: MessageStore) -> None:
+def test_another_consumer_goes_on_where_the_first_ended(store: MessageStore, broker: EmbeddedBroker) -> None:
     """A committed offset wins over consume_from_where; nothing is handed out twice."""
     put(store, b"a")
-    consumer(store, Listener()).run_once()
+    consume(broker, Listener(), 1)
     put(store, b"b")
     listener = Listener()
-    consumer(store, listener).run_once()
-    assert [body for _, _, body in listener.seen] == [b"b"]
+    consume(broker, listener, 1)
+    assert listener.bodies == [b"b"]
 
 
-def test_a_send_back_that_fails_holds_the_offset(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was done before is committed, the failed message is not, and it is handed out again."""
-    put(store, b"a", b"b", b"c")
-    listener = Listener(lambda message: LATER if message.body == b"b" else SUCCESS)
-    subject = consumer(store, listener)
-
-    def fail(*_: object, **__: object) -> None:
-        raise MessageNotFound(0, 0, 0)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(store, "consumer_send_msg_back", fail)
-        with pytest.raises(MessageNotFound):
-            subject.run_once()
-    assert committed(store) == 1
-    subject.run_once()
-    assert [body for _, _, body in listener.seen] == [b"a", b"b", b"b", b"c"]
-    assert committed(store) == 3
-
-
-def test_an_interrupt_in_the_listener_keeps_what_was_done(store: MessageStore) -> None:
-    """KeyboardInterrupt passes through, and the messages before it are committed."""
+def test_two_consumers_of_a_group_share_its_messages(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """Each message is handed out once, and no offset goes back; when one leaves, the other goes on."""
     put(store, b"a", b"b")
+    first, second = Listener(), Listener()
+    one, other = consumer(broker, first), consumer(broker, second)
+    with other:
+        with one:
+            one.start()
+            other.start()
+            first.wait_for(2)
+            put(store, b"c", b"d", queue_id=1)
+            first.wait_for(4)
+            assert second.seen == []
+        put(store, b"e")
+        second.wait_for(1)
+    assert (first.bodies, second.bodies) == ([b"a", b"b", b"c", b"d"], [b"e"])
+    assert (committed(store), committed(store, queue_id=1)) == (3, 2)
 
-    def interrupt(message: ReceivedMessage) -> ConsumeStatus:
-        if message.body == b"b":
-            raise KeyboardInterrupt
-        return SUCCESS
 
-    with pytest.raises(KeyboardInterrupt):
-        consumer(store, Listener(interrupt)).run_once()
-    assert committed(store) == 1
-
-
-def test_only_the_subscribed_tags_are_handed_out(store: MessageStore) -> None:
-    """The offset passes over what does not match."""
-    put(store, b"a", tags="created")
-    put(store, b"b", tags="paid")
-    put(store, b"c", tags="shipped")
+def test_the_first_message_of_a_topic_that_comes_to_be_later(store: MessageStore) -> None:
+    """The topic is made by that very message, and a new group begins at its end: it is seen all the same."""
     listener = Listener()
-    consumer(store, listener, "created || paid").run_once()
-    assert [body for _, _, body in listener.seen] == [b"a", b"b"]
-    assert committed(store) == 3
+    settings = {"consume_from_where": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}
+    with EmbeddedBroker(store) as broker, consumer(broker, listener, **settings) as subject:
+        subject.start()
+        put(store, b"first")
+        listener.wait_for(1)
+    assert listener.bodies == [b"first"]
 
 
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        (ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, [b"a", b"b", b"c"]),
+        (FIRST, [b"a", b"b", b"c"]),
         (ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, [b"c"]),
         (ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, [b"b", b"c"]),
     ],
     ids=lambda value: value.name if isinstance(value, ConsumeFromWhere) else "",
 )
-def test_a_new_group_begins_where_it_is_told(
-    store: MessageStore, clock: ManualClock, where: ConsumeFromWhere, expected: list[bytes]
+def test_where_a_new_group_begins(
+    store: MessageStore,
+    broker: EmbeddedBroker,
+    clock: ManualClock,
+    where: ConsumeFromWhere,
+    expected: list[bytes],
 ) -> None:
-    """First offset, last offset and time, and the begin is remembered from the first round on."""
+    """First offset, last offset, and time: half an hour before the start where none is given."""
     put(store, b"a")
-    clock.advance(10_000)
-    time_ms = clock.now_ms()
+    clock.advance(20 * MINUTE_MS)
     put(store, b"b")
+    clock.advance(15 * MINUTE_MS)
     listener = Listener()
-    subject = consumer(store, listener, consume_from_where=where, consume_timestamp_ms=time_ms)
-    subject.run_once()
-    assert committed(store) == 2
-    put(store, b"c")
-    subject.run_once()
-    assert [body for _, _, body in listener.seen] == expected
+    with consumer(broker, listener, clock=clock, consume_from_where=where) as subject:
+        subject.start()
+        listener.wait_for(len(expected) - 1)
+        until(lambda: subject.queues)
+        put(store, b"c")
+        listener.wait_for(len(expected))
+    assert listener.bodies == expected
 
 
-def test_an_operators_reset_moves_the_consumer(store: MessageStore) -> None:
-    """consumer_offsets.reset is followed by the next pull and ends with it."""
+def test_only_the_subscribed_tags_are_handed_out(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """The offset passes over what does not match."""
+    for body, tags in ((b"a", "created"), (b"b", "paid"), (b"c", "shipped")):
+        put(store, body, tags=tags)
+    listener = Listener()
+    consume(broker, listener, 2, "created || paid")
+    assert listener.bodies == [b"a", b"b"]
+
+
+def test_an_operators_reset_moves_the_consumer(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """It is followed by the next pull and ends with it; what was pulled with that one may come twice."""
     put(store, b"a", b"b")
     listener = Listener()
-    subject = consumer(store, listener)
-    subject.run_once()
-    store.consumer_offsets.reset(GROUP, "orders", 0, 1)
-    subject.run_once()
-    assert [body for _, _, body in listener.seen] == [b"a", b"b", b"b"]
+    with consumer(broker, listener) as subject:
+        subject.start()
+        listener.wait_for(2)
+        store.consumer_offsets.reset(GROUP, "orders", 0, 1)
+        put(store, b"c")
+        until(lambda: running_of(subject)._offsets.read(ORDERS) == 3)
+    assert listener.bodies[:3] == [b"a", b"b", b"b"]
+    assert set(listener.bodies[3:]) == {b"c"}
+    assert committed(store) == 3
+
+
+def test_an_offset_that_is_not_in_the_queue(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """OFFSET_ILLEGAL: the queue is begun again where the broker says, and that is committed."""
+    put(store, b"a")
+    store.consumer_offsets.commit(GROUP, "orders", 0, 9)
+    listener = Listener()
+    with consumer(broker, listener) as subject:
+        subject.start()
+        until(lambda: committed(store) == 1)
+        put(store, b"b")
+        listener.wait_for(1)
+    assert listener.bodies == [b"b"]
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+def test_a_failed_message_comes_back_under_its_own_topic(
+    store: MessageStore, broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    """RECONSUME_LATER brings the message back after the delay, one reconsume later, as topic `orders`."""
+    put(store, b"a", b"b")
+    listener = Listener(
+        lambda message: LATER if message.body == b"a" and not message.reconsume_times else SUCCESS
+    )
+    with consumer(broker, listener) as subject:
+        subject.start()
+        listener.wait_for(2)
+        until(lambda: deliver(store, clock))
+        listener.wait_for(3)
+    assert sorted(listener.seen) == [("orders", 0, b"a"), ("orders", 0, b"b"), ("orders", 1, b"a")]
+    assert (committed(store), committed(store, RETRY)) == (2, 1)
+
+
+def test_a_message_that_always_fails_becomes_a_dead_letter(
+    store: MessageStore, broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    """After max_reconsume_times retries, and not before, it lies in the dead-letter topic."""
+    put(store, b"a")
+    listener = Listener(lambda message: LATER)
+    with consumer(broker, listener, max_reconsume_times=2) as subject:
+        subject.start()
+        for attempt in (1, 2, 3):
+            listener.wait_for(attempt)
+            until(lambda attempt=attempt: attempt == 3 or deliver(store, clock))  # type: ignore[misc]
+    assert [reconsume_times for _, reconsume_times, _ in listener.seen] == [0, 1, 2]
+    (dead,) = store.get_message("x", DEAD, 0, 0).messages
+    assert (dead.body, dead.reconsume_times) == (b"a", 3)
+
+
+def test_the_first_failure_is_no_dead_letter(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """max_reconsume_times=-1, the default, means 16."""
+    put(store, b"a")
+    consume(broker, Listener(lambda message: LATER), 1)
+    assert store.get_max_offset_in_queue(DEAD, 0) == 0
+    assert store.get_max_offset_in_queue("SCHEDULE_TOPIC_XXXX", 2) == 1
+
+
+def test_a_refused_send_back_stops_nothing(
+    store: MessageStore, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queue goes on, and so do the others: the message is put by the client itself."""
+    put(store, b"a", b"b", b"c")
+    put(store, b"d", queue_id=1)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MessageNotFound(0, 0, 0)
+
+    monkeypatch.setattr(store, "consumer_send_msg_back", refuse)
+    listener = Listener(lambda message: LATER if message.body == b"a" else SUCCESS)
+    consume(broker, listener, 4)
+    assert listener.bodies == [b"a", b"b", b"c", b"d"]
+    assert (committed(store), committed(store, queue_id=1)) == (3, 1)
+    (waiting,) = store.get_message("x", "SCHEDULE_TOPIC_XXXX", 2, 0).messages
+    assert (waiting.body, waiting.reconsume_times, waiting.properties["RECONSUME_TIME"]) == (b"a", 1, "1")
+
+
+def test_a_message_that_cannot_be_sent_back_holds_the_offset(
+    store: MessageStore, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither way works: its offset is not passed, and the next start hands it out again. Others go on."""
+    put(store, b"a", b"b", b"c")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MessageNotFound(0, 0, 0)
+
+    listener = Listener(lambda message: LATER if message.body == b"b" else SUCCESS)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "consumer_send_msg_back", refuse)
+        patched.setattr(store, "put_retry", refuse)
+        consume(broker, listener, 3)
+    assert committed(store) == 1
+    consume(broker, listener, 5)
+    assert listener.bodies == [b"a", b"b", b"b", b"c", b"c"]
+
+
+def test_a_send_back_that_was_slow_is_not_sent_twice(
+    store: MessageStore, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FLUSH_DISK_TIMEOUT: the copy is in the log."""
+    put(store, b"a")
+    send_back = store.consumer_send_msg_back
+
+    def slow(*arguments: Any, **options: Any) -> SendBackResult:
+        result = send_back(*arguments, **options)
+        return SendBackResult(Disposition.RETRY, ResponseCode.SYSTEM_ERROR, result.put)
+
+    monkeypatch.setattr(store, "consumer_send_msg_back", slow)
+    consume(broker, Listener(lambda message: LATER), 1)
+    assert store.get_max_offset_in_queue("SCHEDULE_TOPIC_XXXX", 2) == 1
+
+
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, KeyboardInterrupt])
+def test_no_exception_of_a_listener_ends_a_thread(
+    store: MessageStore,
+    broker: EmbeddedBroker,
+    error: type[BaseException],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With one thread: the message after it is consumed, the failed one is sent back, and the log has it."""
+    put(store, b"a", b"b")
+
+    def fail(message: StoredMessage) -> ConsumeConcurrentlyStatus:
+        if message.body == b"a":
+            raise error
+        return SUCCESS
+
+    listener = Listener(fail)
+    consume(broker, listener, 2, consume_thread_min=1)
+    assert (listener.bodies, committed(store)) == ([b"a", b"b"], 2)
+    assert error.__name__ in caplog.text
+
+
+def test_damage_in_one_queue_does_not_slow_the_others(
+    store: MessageStore, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull of queue 0 fails each time; 200 messages of queue 1, one a pull, do not wait 3 s for each."""
+    put(store, b"damaged")
+    put(store, *(b"%d" % number for number in range(200)), queue_id=1)
+    get_message = store.get_message
+
+    def fail(group: str, topic: str, queue_id: int, *rest: Any) -> GetMessageResult:
+        if (topic, queue_id) == ("orders", 0):
+            raise CorruptRecord(Path("/store"), 0, "a record", "zeros")
+        return get_message(group, topic, queue_id, *rest)
+
+    monkeypatch.setattr(store, "get_message", fail)
+    listener = Listener()
+    with consumer(broker, listener, pull_batch_size=1) as subject:
+        subject.start()
+        listener.wait_for(200)
+        assert [type(error) for error in subject.errors.values()] == [CorruptRecord]
+    assert committed(store, queue_id=1) == 200
+    assert committed(store) == -1
+
+
+# -- what a user can do ---------------------------------------------------------------------------
+
+
+def test_a_plain_function_as_listener(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """The shape of the README: None is success, an exception brings the message again."""
+    put(store, b"good", b"bad")
+    seen = Listener()
+    with PushConsumer(broker, GROUP, ConsumerSettings(consume_from_where=FIRST)) as subject:
+        subject.subscribe("orders")
+
+        @subject.listener
+        def charge(messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext) -> None:
+            seen(messages, context)
+            if messages[0].body == b"bad":
+                raise ValueError("card expired")
+
+        subject.start()
+        seen.wait_for(2)
+    assert store.get_max_offset_in_queue("SCHEDULE_TOPIC_XXXX", 2) == 1
     assert committed(store) == 2
+    assert charge.__name__ == "charge", "the decorator gives the function back"
+
+
+def test_suspend_and_resume(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """While suspended nothing is pulled, but for a pull that waited already."""
+    listener = Listener()
+    with consumer(broker, listener) as subject:
+        put(store, b"a")
+        subject.start()
+        listener.wait_for(1)
+        subject.suspend()
+        put(store, b"b")
+        listener.wait_for(2)
+        put(store, b"c", b"d")
+        assert listener.bodies == [b"a", b"b"]
+        subject.resume()
+        listener.wait_for(4)
+
+
+def test_subscriptions_change_while_it_runs(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """A topic more, and one less."""
+    put(store, b"a")
+    listener = Listener()
+    with consumer(broker, listener) as subject:
+        subject.start()
+        listener.wait_for(1)
+        store.put_message(Message("refunds", b"r"))
+        subject.subscribe("refunds")
+        listener.wait_for(2)
+        subject.unsubscribe("orders")
+        until(lambda: ORDERS not in subject.queues)
+        put(store, b"b")
+    assert listener.bodies == [b"a", b"r"]
+
+
+def test_hooks_are_called(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """Around each call of the listener."""
+    seen: list[str] = []
+
+    class Hook:
+        def consume_message_before(self, context: ConsumeMessageContext) -> None:
+            seen.append("before")
+
+        def consume_message_after(self, context: ConsumeMessageContext) -> None:
+            assert context.return_type is not None
+            seen.append(context.return_type.name)
+
+    put(store, b"a")
+    listener = Listener()
+    with consumer(broker, listener) as subject:
+        subject.add_hook(Hook())
+        subject.start()
+        listener.wait_for(1)
+    assert seen == ["before", "SUCCESS"]
+
+
+def test_broadcasting(store: MessageStore, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Each member has all messages; offsets are in its own file, and the broker's stay as they are."""
+    put(store, b"a", b"b")
+    listeners = {name: Listener(lambda message: LATER) for name in ("one", "other")}
+    for name, listener in listeners.items():
+        settings: dict[str, Any] = {
+            "message_model": MessageModel.BROADCASTING,
+            "instance_name": name,
+            "local_offset_store_dir": str(tmp_path),
+        }
+        consume(broker, listener, 2, **settings)
+        put(store, name.encode())
+        consume(broker, listener, 3, **settings)
+    assert listeners["one"].bodies == [b"a", b"b", b"one"]
+    assert committed(store) == -1
+    assert store.get_max_offset_in_queue("SCHEDULE_TOPIC_XXXX", 2) == 0, "nothing comes again"
+    assert (tmp_path / "127.0.0.1@one" / GROUP / "offsets.json").exists()
+
+
+# -- what a user can do wrong ---------------------------------------------------------------------
+
+
+def test_a_start_without_all_that_it_needs(broker: EmbeddedBroker) -> None:
+    """A typed error that says what is missing, and how to give it."""
+    subject = PushConsumer(broker, GROUP)
+    with pytest.raises(ConsumerNotReady, match=r"no listener: register one with @consumer.listener"):
+        subject.start()
+    subject.listener(lambda messages, context: None)
+    with pytest.raises(ConsumerNotReady, match=r"no subscription: call consumer.subscribe"):
+        subject.start()
+    with pytest.raises(ConsumerNotReady, match="start it"):
+        subject.suspend()
 
 
 @pytest.mark.parametrize(
-    ("status", "next_offset"),
+    ("topic", "expression", "error"),
     [
-        (GetMessageStatus.NO_MATCHED_MESSAGE, 9),
-        (GetMessageStatus.MESSAGE_WAS_REMOVING, 9),
-        (GetMessageStatus.OFFSET_FOUND_NULL, 9),
-        (GetMessageStatus.OFFSET_TOO_SMALL, 9),
-        (GetMessageStatus.OFFSET_OVERFLOW_ONE, 5),
-        (GetMessageStatus.OFFSET_OVERFLOW_BADLY, 2),
-        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0),
-        (GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0),
+        ("orders", "||", SubscriptionIllegal),
+        ("orders", 7, SubscriptionIllegal),
+        ("or ders", "*", TopicIllegal),
+        ("", "*", TopicIllegal),
     ],
-    ids=lambda value: value.name if isinstance(value, GetMessageStatus) else str(value),
 )
-def test_every_status_leads_to_its_next_offset(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch, status: GetMessageStatus, next_offset: int
+def test_a_subscription_that_cannot_be(
+    broker: EmbeddedBroker, topic: str, expression: Any, error: type[Exception]
 ) -> None:
-    """Without messages the consumer goes where the answer says, back included, and commits that."""
-    put(store, b"a")
-    store.consumer_offsets.commit(GROUP, "orders", 0, 5)
-    answer = GetMessageResult(status, next_offset, 0, 0, [])
-    subject = consumer(store, Listener())
-    monkeypatch.setattr(store, "get_message", lambda *_: answer)
-    assert subject.pull_once("orders", 0) == 0
-    assert committed(store) == next_offset
+    """It is refused at once."""
+    with pytest.raises(error):
+        PushConsumer(broker, GROUP).subscribe(topic, expression)
 
 
-def test_a_retry_topic_that_comes_to_be_later_is_consumed(store: MessageStore, clock: ManualClock) -> None:
-    """The first failure creates the retry topic, and the same consumer takes it up."""
-    subject = consumer(store, Listener(lambda message: LATER if not message.reconsume_times else SUCCESS))
-    assert subject.run_once() == 0, "not even the topic exists"
-    put(store, b"a")
-    subject.run_once()
-    deliver(store, clock)
-    assert subject.run_once() == 1
+def test_a_group_that_cannot_be(broker: EmbeddedBroker) -> None:
+    """By its name when the consumer is made."""
+    with pytest.raises(GroupIllegal):
+        PushConsumer(broker, "bil ling")
 
 
-def test_start_and_stop_consume_in_a_thread(store: MessageStore) -> None:
-    """What is put while it runs is handed out, and stop ends it."""
-    arrived = threading.Event()
-
-    def note(message: ReceivedMessage) -> ConsumeStatus:
-        arrived.set()
-        return SUCCESS
-
-    subject = consumer(store, Listener(note))
-    subject.start()
-    try:
+def test_a_group_that_does_not_exist(clock: ManualClock) -> None:
+    """The start is refused where groups are not made by use, and leaves nothing; it can be repeated."""
+    config = StoreConfig(
+        mapped_file_size_commit_log=262_144, max_message_size=65_536, auto_create_subscription_group=False
+    )
+    files = MemoryFileSystem()
+    with (
+        MessageStore.open(Path("/store"), config, clock=clock, file_system=files, start=False) as store,
+        EmbeddedBroker(store) as broker,
+        consumer(broker, listener := Listener()) as subject,
+    ):
+        with pytest.raises(SubscriptionGroupNotExist):
+            subject.start()
+        assert threads() == []
+        store.subscription_groups.create(GROUP)
         put(store, b"a")
-        assert arrived.wait(10)
-    finally:
-        subject.stop()
+        subject.start()
+        listener.wait_for(1)
+
+
+def test_a_second_start(broker: EmbeddedBroker) -> None:
+    """It is refused, and so is another listener."""
+    with consumer(broker, Listener()) as subject:
+        subject.start()
+        with pytest.raises(ConsumerStarted):
+            subject.start()
+        with pytest.raises(ConsumerStarted):
+            subject.register_message_listener(Listener())
+
+
+def test_a_wrong_listener(broker: EmbeddedBroker) -> None:
+    """It is refused when it is registered."""
+    with pytest.raises(ListenerIllegal):
+        PushConsumer(broker, GROUP).listener(lambda messages: None)  # type: ignore[arg-type,misc]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda subject: subject.start(),
+        lambda subject: subject.subscribe("orders"),
+        lambda subject: subject.unsubscribe("orders"),
+        lambda subject: subject.listener(lambda messages, context: None),
+        lambda subject: subject.suspend(),
+        lambda subject: subject.resume(),
+        lambda subject: subject.add_hook(None),
+    ],
+)
+@pytest.mark.parametrize("is_started", [True, False])
+def test_use_after_close(
+    broker: EmbeddedBroker, is_started: bool, use: Callable[[PushConsumer], object]
+) -> None:
+    """ConsumerClosed; a second close does nothing."""
+    subject = consumer(broker, Listener())
+    if is_started:
+        subject.start()
+    subject.close()
+    subject.close()
+    with pytest.raises(ConsumerClosed, match="make another PushConsumer"):
+        use(subject)
+    assert (subject.queues, subject.errors) == ([], {})
+
+
+# -- the end --------------------------------------------------------------------------------------
+
+
+def test_a_close_leaves_nothing(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """No thread, no pull at the broker, no member of the group, nothing in memory of the queues."""
+    put(store, b"a")
+    listener = Listener()
+    with consumer(broker, listener) as subject:
+        subject.start()
+        listener.wait_for(1)
+    assert threads() == []
+    assert broker.consumer_ids(GROUP) == []
+    assert len(broker._held_pulls) == 0
+
+
+def test_an_exception_in_the_block(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """It passes, and the consumer is closed."""
+    put(store, b"a")
+    listener = Listener()
+
+    def fail() -> None:
+        with consumer(broker, listener) as subject:
+            subject.start()
+            listener.wait_for(1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert threads() == []
     assert committed(store) == 1
 
 
-def test_a_queue_that_fails_does_not_hold_up_the_others(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+def test_a_listener_that_hangs(
+    store: MessageStore, broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every queue has its turn in the round; then the first error is raised."""
-    put(store, b"a")
-    put(store, b"b", queue_id=1)
-    get_message = store.get_message
+    """The close waits its time and logs which thread hangs on what; an answer afterwards counts no more."""
+    put(store, b"a", b"b")
+    left = threading.Event()
 
-    def fail_on_queue_0(group: str, topic: str, queue_id: int, *rest: Any) -> GetMessageResult:
-        if queue_id == 0:
-            raise ValueError(f"{topic} is damaged")
-        return get_message(group, topic, queue_id, *rest)
-
-    monkeypatch.setattr(store, "get_message", fail_on_queue_0)
-    listener = Listener()
-    with pytest.raises(ValueError, match="orders is damaged"):
-        consumer(store, listener).run_once()
-    assert [body for _, _, body in listener.seen] == [b"b"]
-    assert (committed(store), committed(store, queue_id=1)) == (0, 1)
-
-
-def wait_for_end() -> None:
-    """Wait until the thread of `start` has ended by itself."""
-    for thread in threading.enumerate():
-        if thread.name == f"consumer-{GROUP}":
-            thread.join(10)
-            assert not thread.is_alive()
-
-
-def test_the_thread_ends_with_the_store_and_can_be_started_again(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """StoreClosed ends it and is kept; start makes a new thread."""
-    put(store, b"a")
-    arrived = threading.Event()
-
-    def note(message: ReceivedMessage) -> ConsumeStatus:
-        arrived.set()
-        return SUCCESS
-
-    def closed(*_: object) -> None:
-        raise StoreClosed(Path("/store"))
-
-    subject = consumer(store, Listener(note))
-    with monkeypatch.context() as patched:
-        patched.setattr(store, "get_message", closed)
-        subject.start()
-        wait_for_end()
-    assert isinstance(subject.last_error, StoreClosed)
-    subject.start()
-    try:
-        assert arrived.wait(10)
-    finally:
-        subject.stop()
-
-
-def test_stop_waits_for_one_batch_and_no_more(store: MessageStore) -> None:
-    """The rest of what was pulled, and the other queues, are left to the next start."""
-    put(store, b"a", b"b", b"c")
-    put(store, b"d", queue_id=1)
-    entered, left = threading.Event(), threading.Event()
-
-    def work(message: ReceivedMessage) -> ConsumeStatus:
-        entered.set()
+    def hang(message: StoredMessage) -> ConsumeConcurrentlyStatus:
         assert left.wait(10)
         return SUCCESS
 
-    subject = consumer(store, listener := Listener(work))
+    listener = Listener(hang)
+    subject = consumer(broker, listener, consume_thread_min=1, await_termination_millis_when_shutdown=10)
     subject.start()
-    assert entered.wait(10)
-    stopping = threading.Thread(target=subject.stop)
-    stopping.start()
-    while not subject._is_stopping:
-        pass
+    listener.wait_for(1)
+    subject.close()
+    (hanging,) = threads()
+    assert "has not returned in 0.01 s: thread 'mqstore consume billing-1' is at work on" in caplog.text
+    assert "queue_offset=0" in caplog.text
     left.set()
-    stopping.join(10)
-    assert [body for _, _, body in listener.seen] == [b"a"]
-    assert (committed(store), committed(store, queue_id=1)) == (1, -1)
-    assert subject.run_once() == 3, "by hand it goes on"
+    hanging.join(10)
+    assert (committed(store), listener.bodies) == (-1, [b"a"])
 
 
-def test_a_listener_may_stop_its_consumer(store: MessageStore) -> None:
-    """Its batch counts as it says; nothing more is handed out, and `start` goes on."""
-    put(store, b"a", b"b")
+def test_a_close_waits_for_listeners_at_work(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """What they finish is committed; what has not begun is left to the next start."""
+    put(store, b"a", b"b", b"c")
+    left = threading.Event()
 
-    def stop(message: ReceivedMessage) -> ConsumeStatus:
-        subject.stop()
+    def work(message: StoredMessage) -> ConsumeConcurrentlyStatus:
+        assert left.wait(10)
         return SUCCESS
 
-    subject = consumer(store, listener := Listener(stop))
-    for expected in ([b"a"], [b"a", b"b"]):
-        subject.start()
-        wait_for_end()
-        assert [body for _, _, body in listener.seen] == expected
-    assert committed(store) == 2
-    assert store.topics.get(RETRY) is None
-
-
-def test_an_error_of_any_kind_pauses_the_thread(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is kept in last_error, and the thread lives on until it is stopped."""
-    monkeypatch.setattr(push_consumer, "_PAUSE_AFTER_ERROR_SECONDS", 0.001)
-    put(store, b"a")
-    again = threading.Event()
-    failed: list[object] = []
-
-    def fail(*_: object) -> None:
-        failed.append(_)
-        if len(failed) > 10:
-            again.set()
-        raise TypeError("broken")
-
-    monkeypatch.setattr(store, "get_message", fail)
-    subject = consumer(store, Listener())
+    listener = Listener(work)
+    subject = consumer(broker, listener, consume_thread_min=1)
     subject.start()
+    listener.wait_for(1)
+    closing = threading.Thread(target=subject.close)
+    closing.start()
+    until(lambda: running_of(subject)._consuming._threads._is_stopping)
+    left.set()
+    closing.join(10)
+    assert (listener.bodies, committed(store)) == ([b"a"], 1)
+
+
+def test_a_listener_may_close_its_consumer(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """It does not wait for itself; its answer counts, and nothing more is handed out."""
+    put(store, b"a", b"b")
+
+    def close(message: StoredMessage) -> ConsumeConcurrentlyStatus:
+        subject.close()
+        return SUCCESS
+
+    listener = Listener(close)
+    with consumer(broker, listener, consume_thread_min=1) as subject:
+        subject.start()
+        listener.wait_for(1)
+    assert (listener.bodies, committed(store)) == ([b"a"], 1)
+
+
+def test_a_store_that_is_closed_first(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is pulled any more, and the close says that the offsets could not be persisted."""
+    caplog.set_level(logging.WARNING)
+    files = MemoryFileSystem()
+    with MessageStore.open(Path("/store"), CONFIG, clock=clock, file_system=files, start=False) as store:
+        broker = EmbeddedBroker(store)
+        put(store, b"a")
+        listener = Listener()
+        subject = consumer(broker, listener)
+        subject.start()
+        listener.wait_for(1)
+    subject.close()
+    broker.close()
+    assert "cannot persist its offsets" in caplog.text
+
+
+PROGRAM = """
+import os, sys, threading
+from mqstore import Message, MessageStore
+from mqstore.broker.embedded_broker import EmbeddedBroker
+from mqstore.client import ConsumerSettings, PushConsumer
+with MessageStore.open(sys.argv[1]) as store, EmbeddedBroker(store) as broker:
+    store.put_messages([Message("orders", b"x")] * 10)
     try:
-        assert again.wait(10)
-        assert isinstance(subject.last_error, TypeError)
-    finally:
-        subject.stop()
+        with PushConsumer(broker, "billing", ConsumerSettings(consume_message_batch_max_size=32)) as consumer:
+            consumer.subscribe("orders")
+            consumer.listener(lambda messages, context: print("ready", flush=True))
+            consumer.start()
+            threading.Event().wait(60)
+    except KeyboardInterrupt:
+        names = [thread.name for thread in threading.enumerate()]
+        assert not [name for name in names if name.startswith(("mqstore pull", "mqstore timer"))], names
+        assert not [name for name in names if name.startswith("mqstore consume")], names
+        print(store.consumer_offsets.query("billing", "orders", 0), flush=True)
+"""
 
 
-def test_a_topic_of_absurdly_many_queues_has_as_many_as_a_topic_may_have(store: MessageStore) -> None:
-    """Whatever topics.json says."""
-    config = TopicConfig(topic_name="orders", read_queue_nums=2**31 - 1)
-    store.topics.add("orders", config)
-    assert len(consumer(store, Listener())._queues()) == 65_536
-
-
-def test_sizes_below_one_are_refused(store: MessageStore) -> None:
-    """A batch of nothing would never end."""
-    with pytest.raises(ValueError, match="at least 1"):
-        consumer(store, Listener(), pull_batch_size=0)
+def test_an_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C in the block: the consumer is closed, its offset is kept, its threads are gone."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path / "data")], stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        os.kill(program.pid, signal.SIGINT)
+        assert program.stdout.readline() == "10\n"
+        assert program.wait(30) == 0

@@ -1,4 +1,4 @@
-"""The send-back of a client: which way is taken, and the message of the second way, row by row of the spec."""
+"""The send-back of a client: which way is taken, and the message of the second, row by row of the spec."""
 
 import zlib
 

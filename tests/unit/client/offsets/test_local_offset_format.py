@@ -1,4 +1,4 @@
-"""The text of offsets.json: the sample of section 6 of the spec byte by byte, and whatever is no such text."""
+"""The text of offsets.json: the sample of section 6 of the spec byte by byte, and what is no such text."""
 
 import pytest
 from hypothesis import given
@@ -71,7 +71,7 @@ def test_what_is_written_is_read(offsets: dict[MessageQueue, int]) -> None:
         '{"offsetTable":{{"topic":"a","brokerName":"b","queueId":0}:1.5}}',
         '{"offsetTable":{{"topic":"a","brokerName":"b","queueId":0}:true}}',
         '{"offsetTable":{{"topic":"a","brokerName":"b","queueId":0} 1}}',
-        '{"offsetTable":{{"topic":"a","brokerName":"b","queueId":0}:1 {"topic":"a","brokerName":"b","queueId":1}:1}}',
+        '{"offsetTable":{{"topic":"a","brokerName":"b","queueId":0}:1 {"topic":"b"}:1}}',
         '{"offsetTable":{}}}',
         '{"offsetTable":{' + "[" * 100_000,
         "\x00",
@@ -80,7 +80,7 @@ def test_what_is_written_is_read(offsets: dict[MessageQueue, int]) -> None:
 )
 def test_what_is_no_such_text(text: str) -> None:
     """ValueError, whatever it is."""
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"missing|names no queue"):
         decode(text.encode())
 
 
