@@ -1,5 +1,7 @@
 """Producers and consumers with RocketMQ's behaviour, over a `Broker`: an embedded one, say."""
 
+from mqstore.broker.broker import MessageModel, MessageQueue
+from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.consumer.consume_hooks import ConsumeMessageContext, ConsumeMessageHook, ConsumeReturnType
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import (
@@ -24,9 +26,12 @@ __all__ = [
     "ConsumerNotReady",
     "ConsumerSettings",
     "ConsumerStarted",
+    "EmbeddedBroker",
     "ListenerIllegal",
     "MessageListener",
     "MessageListenerConcurrently",
+    "MessageModel",
+    "MessageQueue",
     "PushConsumer",
     "ReceivedMessage",
 ]

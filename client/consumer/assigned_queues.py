@@ -7,7 +7,7 @@
 
 Which queues are this consumer's is decided by the rebalance (client/rebalance/), which calls `update` for
 each topic: that is the seam between the two.
-Threads: one at a time changes them, the timer's of the consumer; the table may be read by any.
+Threads: one at a time changes them, the timer's of the consumer; any may go through them, and `persist`.
 Source: RebalanceImpl#updateProcessQueueTableInRebalance, RebalancePushImpl of Apache RocketMQ.
 """
 
@@ -87,9 +87,9 @@ class AssignedQueues:
             self.take(pulled)
 
     def take(self, pulled: PulledQueue) -> None:
-        """Take a queue away. If its offset cannot be persisted that is logged, and messages come again."""
+        """Take a queue away."""
         pulled.drop()
-        self._persist(pulled.queue)
+        self.persist(pulled)
         self._offsets.remove(pulled.queue)
         self._table.pop(pulled.queue, None)
 
@@ -110,11 +110,12 @@ class AssignedQueues:
     def _is_stuck(self, pulled: PulledQueue) -> bool:
         return self._now_s() - pulled.process_queue.last_pull_s > _MOST_IDLE_S
 
-    def _persist(self, queue: MessageQueue) -> None:
+    def persist(self, pulled: PulledQueue) -> None:
+        """Persist the offset of a queue. If that fails it is logged, and messages may come again."""
         try:
-            self._offsets.persist(queue)
+            self._offsets.persist(pulled.queue)
         except (StoreError, OSError) as error:
-            _logger.warning("group %s cannot persist its offset in %s: %s", self._group, queue, error)
+            _logger.warning("group %s cannot persist its offset in %s: %s", self._group, pulled.queue, error)
 
     def _share_thresholds(self) -> None:
         """Where a threshold is for a topic, a queue has its part of it, by the number of all queues."""

@@ -12,7 +12,7 @@ passes a message that is not done. So a crash repeats messages and loses none.
 
 Threads: any thread may call any method. The consumer has one thread that pulls, one for what is due at a
 time, and up to consume_thread_min for the listener, all daemons; `close` ends them. In a forked child they
-are not there, and `close` does nothing.
+are not there: the consumer counts as closed.
 Durability: offsets are as durable as where they are kept (client/offsets/).
 Source: docs/spec/client_consume.md; DefaultMQPushConsumer, DefaultMQPushConsumerImpl.
 """
@@ -154,15 +154,15 @@ class PushConsumer:
         self._hooks.add(hook)
 
     def _register(self, listener: RegisteredListener) -> None:
+        self._check_open("register a listener")
         with self._lock:
-            self._check_open("register a listener")
             if self._running is not None:
                 raise ConsumerStarted(self.group, "register its listener")
             self._listener = listener
 
     def _replace_subscriptions(self, operation: str, subscriptions: dict[str, str]) -> None:
+        self._check_open(operation)
         with self._lock:
-            self._check_open(operation)
             self._subscriptions = subscriptions
             if self._running is not None:
                 self._join_group(self._running)
@@ -177,8 +177,8 @@ class PushConsumer:
         SubscriptionGroupNotExist, StateFileCorrupt (of BROADCASTING's offsets), StoreClosed; RuntimeError if
         no thread can be started. Nothing runs then.
         """
+        self._check_open("start")
         with self._lock:
-            self._check_open("start")
             if self._running is not None:
                 raise ConsumerStarted(self.group, "start it")
             if self._listener is None:
@@ -226,6 +226,15 @@ class PushConsumer:
             raise ConsumerNotReady(self.group, "pulls", "start it")
         running.suspend(is_suspended=is_suspended)
 
+    def persist_consumer_offset(self) -> None:
+        """Persist the offsets now; they are every 5 s, and at the close. Raises ConsumerClosed.
+
+        What fails is logged and tried again then.
+        """
+        self._check_open("persist its offsets")
+        if (running := self._running) is not None:
+            running.persist_now()
+
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that are this member's now."""
@@ -264,7 +273,8 @@ class PushConsumer:
                 self._running = None
 
     def _check_open(self, operation: str) -> None:
-        if self._is_closed:
+        # A forked child has none of the threads, and a lock may be held there for ever.
+        if self._is_closed or os.getpid() != self._process_id:
             raise ConsumerClosed(self.group, operation)
 
     def __enter__(self) -> Self:

@@ -99,6 +99,11 @@ class RunningConsumer:
                 self._pulls.ready(pulled)
             self.rebalance.soon()
 
+    def persist_now(self) -> None:
+        """Persist the offsets of all queues, from any thread."""
+        for pulled in self.assigned:
+            self.assigned.persist(pulled)
+
     @property
     def is_listener_thread(self) -> bool:
         """Whether the caller is called by the listener."""

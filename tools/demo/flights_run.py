@@ -23,10 +23,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mqstore.client.consumer.consume_from_where import ConsumeFromWhere
-from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
+from mqstore.broker.embedded_broker import EmbeddedBroker
+from mqstore.client.consumer.consumer_settings import ConsumerSettings
+from mqstore.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from mqstore.client.consumer.push_consumer import PushConsumer
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
 from mqstore.message_store import MessageStore
 from mqstore.store.config import StoreConfig
 from mqstore.store.message import topic_names
@@ -66,6 +67,12 @@ DEMO_CONFIG: Final = StoreConfig(
     message_delay_level="1s 1s 1s 1s 1s 1s",
 )
 
+_SETTINGS: Final = ConsumerSettings(
+    max_reconsume_times=MAX_RECONSUME_TIMES,
+    consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    # One after the other: a run that is interrupted then leaves nothing that the next one does again.
+    consume_thread_min=1,
+)
 _PUBLISH_BATCH = 1_000
 _PULL_BATCH = 32
 _PAUSE_SECONDS = 0.02
@@ -140,30 +147,23 @@ class Arrivals:
         """Attempts that failed and were sent back."""
         self.recognised = 0
         """Second copies of an attempt, after a run that was killed; they were not sent back again."""
-        self._consumer = PushConsumer(
-            store,
-            GROUP,
-            {FLIGHTS_TOPIC: "*"},
-            self._consume,
-            max_reconsume_times=MAX_RECONSUME_TIMES,
-            pull_batch_size=_PULL_BATCH,
-            consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-        )
 
-    def _consume(self, messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
-        """The listener: one flight a call."""
+    def _consume(
+        self, messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext
+    ) -> ConsumeConcurrentlyStatus:
+        """The listener: one flight a call, and one call at a time."""
         message = messages[0]
         flight = self._decoder.decode(message.body_view)
         if flight.arr_delay is not None:
             self.arrived += 1
-            return ConsumeStatus.CONSUME_SUCCESS
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
         attempt = flight.row, message.reconsume_times + 1
         # The same message again is no second copy: its send-back was refused.
         if self._sent_back.setdefault(attempt, message.physical_offset) != message.physical_offset:
             self.recognised += 1
-            return ConsumeStatus.CONSUME_SUCCESS
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
         self.failed += 1
-        return ConsumeStatus.RECONSUME_LATER
+        return ConsumeConcurrentlyStatus.RECONSUME_LATER
 
     def run(
         self,
@@ -173,10 +173,15 @@ class Arrivals:
     ) -> None:
         """Consume until every flight has arrived or is a dead letter. Raises DeliveryStuck, StoreError."""
         pause = threading.Event()
-        while not is_stopping():
-            handed_out = self._consumer.run_once()
-            on_progress(self.progress())
-            if not handed_out:
+        with EmbeddedBroker(self._store) as broker, PushConsumer(broker, GROUP, _SETTINGS) as consumer:
+            consumer.subscribe(FLIGHTS_TOPIC)
+            consumer.listener(self._consume)
+            consumer.start()
+            while not is_stopping():
+                for error in consumer.errors.values():
+                    raise error
+                consumer.persist_consumer_offset()
+                on_progress(self.progress())
                 if self._is_finished():
                     return
                 pause.wait(_PAUSE_SECONDS)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from mqstore import Message, MessageStore, StoreConfig
-from mqstore.client.consumer.consume_from_where import ConsumeFromWhere
-from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
-from mqstore.client.consumer.push_consumer import PushConsumer
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.broker.embedded_broker import EmbeddedBroker
+from mqstore.client.consumer.consumer_settings import ConsumerSettings
+from mqstore.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
+from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
 from mqstore.metadata.topics import TopicConfig
 from mqstore.schedule.retry.retry_policy import retry_or_dead_letter
 from mqstore.store.clock import SystemClock
@@ -25,6 +25,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, dead_letter_topic, retry_topic
 from mqstore.store.record.host import Host
 from mqstore.store.status import Disposition
+from support.clients.stepped_consumer import SteppedConsumer
 from support.interop.mqstore import encode_host
 from support.interop.stores import SETTINGS
 from support.manual_clock import ManualClock
@@ -168,33 +169,33 @@ class Consumption:
         self.clock = ManualClock(SystemClock().now_ms() if now_ms is None else now_ms)
         config = dataclasses.replace(_CONFIG, store_host=Host(b"\x7f\0\0\1", port))
         self.store = MessageStore.open(path, config, clock=self.clock, start=False)
-        self._consumer = PushConsumer(
-            self.store,
-            GROUP,
-            {TOPIC: TAGS},
-            self._listen,
+        self._broker = EmbeddedBroker(self.store)
+        settings = ConsumerSettings(
             max_reconsume_times=MAX_RECONSUME_TIMES,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
         )
+        self._consumer = SteppedConsumer(
+            self._broker, GROUP, {TOPIC: TAGS}, self._listen, settings, self.clock
+        )
 
-    def _listen(self, messages: Sequence[ReceivedMessage], context: ConsumeContext) -> ConsumeStatus:
+    def _listen(
+        self, messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext
+    ) -> ConsumeConcurrentlyStatus:
         (message,) = messages
         assert message.topic == TOPIC
         number, fails, level = (int(message.properties[name]) for name in ("number", "fails", "level"))
         self.seen.append((number, message.reconsume_times))
         context.delay_level_when_next_consume = level
         return (
-            ConsumeStatus.RECONSUME_LATER
+            ConsumeConcurrentlyStatus.RECONSUME_LATER
             if message.reconsume_times < fails
-            else ConsumeStatus.CONSUME_SUCCESS
+            else ConsumeConcurrentlyStatus.CONSUME_SUCCESS
         )
 
     def consume(self, *topics: str) -> None:
         """Take one step through each queue of these topics."""
         for topic in topics:
-            config = self.store.topics.get(topic)
-            for queue_id in range(config.read_queue_nums if config is not None else 0):
-                self._consumer.pull_once(topic, queue_id)
+            self._consumer.consume(topic)
 
     def deliver_after(self, duration_ms: int) -> int:
         """Let time pass, and deliver what is due by then; how many messages."""
@@ -216,6 +217,7 @@ class Consumption:
             self.run_out()
 
     def close(self) -> None:
+        self._broker.close()
         self.store.close()
 
 

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from mqstore import Message, MessageStore, StoreConfig
+from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.store.errors import StoreClosed, StoreForked, StoreLocked
 from mqstore.store.message.message_encoder import MessageEncoder
@@ -284,18 +285,24 @@ def test_a_fork_pool_works_beside_an_open_store(tmp_path: Path) -> None:
 
 
 def test_a_consumer_in_a_child_ends(tmp_path: Path) -> None:
-    """Its thread is not there; `stop` does not wait for it, and a round is refused."""
-    with MessageStore.open(tmp_path, SMALL) as store:
+    """Its threads are not there: `close` does not wait for them, and all else is refused."""
+    with (
+        MessageStore.open(tmp_path, SMALL) as store,
+        EmbeddedBroker(store) as broker,
+        PushConsumer(broker, "group") as consumer,
+    ):
         store.put_message(Message("a", b"first"))
-        consumer = PushConsumer(store, "group", {"a": "*"}, lambda batch, context: None)
+        consumed = threading.Event()
+        consumer.subscribe("a")
+        consumer.listener(lambda batch, context: consumed.set())
         consumer.start()
 
         def end() -> str:
-            consumer.stop()
-            return error_of(consumer.run_once)
+            consumer.close()
+            return error_of(lambda: consumer.subscribe("b"))
 
-        assert in_child(end).startswith("StoreForked")
-        consumer.stop()
+        assert in_child(end).startswith("ConsumerClosed")
+        assert consumed.wait(10)
 
 
 def test_a_program_that_forgets_it_forked_loses_nothing(tmp_path: Path) -> None:

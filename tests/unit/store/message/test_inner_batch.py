@@ -11,16 +11,19 @@ import msgspec
 import pytest
 
 from mqstore import Message, MessageStore
-from mqstore.client.consumer.listener import ConsumeContext, ConsumeStatus
-from mqstore.client.consumer.push_consumer import PushConsumer
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.broker.embedded_broker import EmbeddedBroker
+from mqstore.client.consumer.consumer_settings import ConsumerSettings
+from mqstore.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from mqstore.index.pull.tag_filter import TagFilter
+from mqstore.store.clock import SystemClock
 from mqstore.store.errors import MessageIllegal
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.message import message_encoder
+from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.batch_format import BatchElement, encode_batch
 from mqstore.store.record.properties_format import encode_properties
 from mqstore.store.record.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from support.clients.stepped_consumer import SteppedConsumer
 from support.stores.small_store import SmallStore
 
 ELEMENTS = [
@@ -97,14 +100,16 @@ def test_a_consumer_is_handed_each_once(store: MessageStore) -> None:
     """And its progress stands behind the batch."""
     handed_out: list[bytes] = []
 
-    def listen(messages: Sequence[ReceivedMessage], _: ConsumeContext) -> ConsumeStatus:
+    def listen(messages: Sequence[StoredMessage], _: ConsumeConcurrentlyContext) -> ConsumeConcurrentlyStatus:
         handed_out.extend(message.body for message in messages)
-        return ConsumeStatus.CONSUME_SUCCESS
+        return ConsumeConcurrentlyStatus.CONSUME_SUCCESS
 
-    consumer = PushConsumer(store, "billing", {"orders": "*"}, listen)
-    store.consumer_offsets.commit("billing", "orders", 0, 0)
-    consumer.run_once()
-    consumer.run_once()
+    with EmbeddedBroker(store) as broker:
+        consumer = SteppedConsumer(
+            broker, "billing", {"orders": "*"}, listen, ConsumerSettings(), SystemClock()
+        )
+        consumer.run_once()
+        consumer.run_once()
     assert handed_out[:4] == [b"before", b"one", b"", b"three"]
 
 
