@@ -170,7 +170,8 @@ class DeadLetters:
         try:
             for letter in chosen:
                 skipped = not again and self.is_resent(letter, topic)
-                message = None if skipped else self._copy(letter, topic, only_group=only_group)
+                target = "" if skipped else self.target_of(letter, topic)
+                message = None if skipped else resent_message(letter, target, only_group=only_group)
                 batch.append((letter, message))
                 if len(batch) == _BATCH:
                     full, batch = batch, []
@@ -180,12 +181,13 @@ class DeadLetters:
             raise
         return resent + self._put(batch)
 
-    def _copy(self, letter: DeadLetter, topic: str | None, *, only_group: bool) -> Message:
-        home = topic or letter.original_topic
+    def target_of(self, letter: DeadLetter, topic: str | None = None) -> str:
+        """Where it would be resent: to `topic`, else to its original one. Raises DeadLetterNotSendable."""
+        target = topic or letter.original_topic
         # A put would create a topic that an operator has deleted.
-        if home is None or home not in self._store.topics:
-            raise DeadLetterNotSendable(letter, home)
-        return resent_message(letter, home, only_group=only_group)
+        if target is None or target not in self._store.topics:
+            raise DeadLetterNotSendable(letter, target)
+        return target
 
     def _put(self, batch: Sequence[tuple[DeadLetter, Message | None]]) -> list[Resent]:
         messages = [message for _, message in batch if message is not None]

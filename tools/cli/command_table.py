@@ -16,6 +16,7 @@ from mqstore.tools.cli.administration.groups import groups
 from mqstore.tools.cli.administration.offsets import offsets
 from mqstore.tools.cli.administration.retain import retain
 from mqstore.tools.cli.administration.topics import topics
+from mqstore.tools.cli.dead_letters.dlq import dlq
 from mqstore.tools.cli.demo.demo import demo
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
 from mqstore.tools.cli.maintenance.dump import dump
@@ -78,3 +79,21 @@ _MAINTAINING = (backup, verify, repair, rebuild, retain)
 
 for command in (demo, put, ingest, *_READING, *_MAINTAINING):
     app.command()(command)
+
+for name, several in (("dlq", dlq),):
+    app.add_typer(several, name=name)
+
+# Names of RocketMQ's mqadmin for the same work. Arguments and options are ours.
+_ALIASES = {
+    "topicList": topics,
+    "deleteTopic": topics,
+    "consumerProgress": offsets,
+    "resetOffsetByTime": offsets,
+    "deleteSubGroup": groups,
+    "queryMsgById": query,
+    "queryMsgByKey": query,
+    "queryMsgByOffset": get,
+}
+
+for name, command in _ALIASES.items():
+    app.command(name, hidden=True)(command)

@@ -14,7 +14,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.tools.cli.output import Column, Row
 from mqstore.tools.cli.times import local_time
 
-__all__ = ["FOUND_COLUMNS", "MESSAGE_COLUMNS", "MessageRow", "message_row"]
+__all__ = ["FOUND_COLUMNS", "MESSAGE_COLUMNS", "MessageRow", "message_row", "shortened_body"]
 
 _SHOWN_BODY_LENGTH = 80
 
@@ -90,7 +90,8 @@ def _body_text(body: bytes) -> tuple[str, Literal["utf-8", "hex"]]:
         return body.hex(), "hex"
 
 
-def _shortened(row: MessageRow) -> str:
+def shortened_body(row: MessageRow) -> str:
+    """The body for a table."""
     body = row.body if row.body_encoding == "utf-8" else "0x" + row.body
     return body if len(body) <= _SHOWN_BODY_LENGTH else body[:_SHOWN_BODY_LENGTH] + "…"
 
@@ -102,7 +103,7 @@ MESSAGE_COLUMNS: Final = (
     Column[MessageRow]("tags", lambda row: row.tags),
     Column[MessageRow]("keys", lambda row: " ".join(row.keys)),
     Column[MessageRow]("retries", lambda row: row.reconsume_times, "right"),
-    Column[MessageRow]("body", _shortened),
+    Column[MessageRow]("body", shortened_body),
 )
 """For messages of one topic."""
 

@@ -1,0 +1,1 @@
+"""Commands about dead letters: list, show, resend, export, purge."""

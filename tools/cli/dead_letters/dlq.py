@@ -1,0 +1,171 @@
+"""`mqstore dlq`: the dead letters of a consumer group. What only reads is safe on a live store.
+
+    $ mqstore dlq list data billing
+    offset  died at                  from    failed  resent  tags     keys  body
+         0  2026-07-18 12:30:00.123  orders      17          created  o-1   {"id": 1}
+
+`list`, `show` and `export` are here; `resend` and `purge`, which act only with --apply, in files of their name.
+"""
+
+import itertools
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mqstore.client.dead_letters.dead_letter import Arrival, DeadLetter
+from mqstore.client.dead_letters.dead_letter_export import ByteStream
+from mqstore.client.dead_letters.dead_letters import DeadLetters
+from mqstore.tools.cli.dead_letters.dead_letter_options import (
+    GroupArgument,
+    KeyOption,
+    OriginOption,
+    SinceOption,
+    TagOption,
+    UntilOption,
+    wanted,
+)
+from mqstore.tools.cli.dead_letters.purge import purge
+from mqstore.tools.cli.dead_letters.resend import resend
+from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
+from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument
+from mqstore.tools.cli.output import Column, Output, json_text
+from mqstore.tools.cli.times import local_time
+
+__all__ = ["dlq"]
+
+dlq = typer.Typer(no_args_is_help=True)
+
+
+class DeadLetterRow(MessageRow):
+    """A message, and what its death left in it. `is_resent`: its copy is in the log."""
+
+    group: str
+    original_topic: str | None
+    origin_message_id: str | None
+    arrival: Arrival
+    resent_message_id: str | None
+    is_resent: bool
+
+
+_COLUMNS = (
+    Column[DeadLetterRow]("offset", lambda row: row.queue_offset, "right"),
+    Column[DeadLetterRow]("died at", lambda row: local_time(row.store_timestamp)),
+    Column[DeadLetterRow]("from", lambda row: row.original_topic),
+    Column[DeadLetterRow]("failed", lambda row: row.reconsume_times, "right"),
+    Column[DeadLetterRow]("resent", lambda row: row.is_resent),
+    Column[DeadLetterRow]("tags", lambda row: row.tags),
+    Column[DeadLetterRow]("keys", lambda row: " ".join(row.keys)),
+    Column[DeadLetterRow]("body", shortened_body),
+)
+
+
+@dlq.callback()
+def about() -> None:
+    """Dead letters: the messages that a consumer group gave up on."""
+
+
+@dlq.command("list")
+def list_letters(
+    store: StoreArgument,
+    group: GroupArgument,
+    from_topic: OriginOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tag: TagOption = None,
+    key: KeyOption = None,
+    offset: Annotated[int, typer.Option("--offset", help="From this queue offset on.")] = 0,
+    count: Annotated[int, typer.Option("--count", min=1, help="At most so many.")] = 100,
+    raw: RawOption = False,
+    json: JsonOption = False,
+) -> None:
+    """List the dead letters of a group, oldest first.
+
+    Example: mqstore dlq list data billing --from-topic orders --since 2026-07-18
+    """
+    output = Output(is_json=json)
+    chosen = wanted(from_topic, since, until, tag, key, begin_offset=offset)
+    with open_for_reading(store) as opened:
+        letters = DeadLetters(opened, group)
+        found = itertools.islice(letters.find(chosen), count + 1)
+        rows = (_row(letters, each, output, is_raw=raw) for each in itertools.islice(found, count))
+        if not output.listing(rows, _COLUMNS):
+            output.note(f"group {group} has no such dead letter")
+        elif next(found, None) is not None:
+            output.note(f"there are more than {count}: --count, or --offset")
+
+
+@dlq.command()
+def show(
+    store: StoreArgument,
+    group: GroupArgument,
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", help="Its queue offset, as `list` shows it.")],
+    queue: Annotated[int, typer.Option("--queue", help="Its queue; there is one by default.")] = 0,
+    raw: RawOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Show all of one dead letter: how often it failed, when it died, where it came from, what it holds.
+
+    Why it failed is in the log of its consumer, not in the store. Exit code 1: there is none.
+    Example: mqstore dlq show data billing 0
+    """
+    output = Output(is_json=json)
+    with open_for_reading(store) as opened:
+        letters = DeadLetters(opened, group)
+        output.facts(_row(letters, letters.get(offset, queue), output, is_raw=raw))
+
+
+@dlq.command()
+def export(
+    store: StoreArgument,
+    group: GroupArgument,
+    from_topic: OriginOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tag: TagOption = None,
+    key: KeyOption = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="A new file; otherwise standard output.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Write dead letters as JSON, one object a line, nothing shortened.
+
+    Exit code 1: the file exists. Example: mqstore dlq export data billing --to dead.jsonl
+    """
+    chosen = wanted(from_topic, since, until, tag, key)
+    with open_for_reading(store) as opened:
+        letters = DeadLetters(opened, group)
+        if to is None:
+            letters.export(_StandardOutput(), chosen)
+            sys.stdout.flush()
+            return
+        with to.open("xb") as file:
+            count = letters.export(file, chosen)
+    Output(is_json=json).note(f"wrote {count:,} dead letters to {to}")
+
+
+class _StandardOutput(ByteStream):
+    """Where nothing may reach a terminal as a control sequence."""
+
+    def write(self, data: bytes, /) -> None:
+        sys.stdout.write(json_text(data))
+
+
+def _row(letters: DeadLetters, letter: DeadLetter, output: Output, *, is_raw: bool) -> DeadLetterRow:
+    row = message_row(letter.message, is_raw=is_raw, note=output.note)
+    return DeadLetterRow(
+        **{name: getattr(row, name) for name in row.__struct_fields__},
+        group=letter.group,
+        original_topic=letter.original_topic,
+        origin_message_id=letter.origin_message_id,
+        arrival=letter.arrival,
+        resent_message_id=letter.resent_message_id,
+        is_resent=letters.is_resent(letter),
+    )
+
+
+dlq.command()(resend)
+dlq.command()(purge)

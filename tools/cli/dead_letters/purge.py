@@ -1,0 +1,55 @@
+"""`mqstore dlq purge`: a group's dead-letter topic is deleted, with --apply.
+
+    $ mqstore dlq purge data billing --apply
+    deleted topic %DLQ%billing: 12 dead letters, 2 of them not resent
+
+All of them go: a log is only appended to, so there is no purging of some. The records expire with the log.
+"""
+
+from mqstore.client.dead_letters.dead_letters import DeadLetters
+from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.dead_letters.dead_letter_options import GroupArgument
+from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.output import Output, Row
+
+__all__ = ["purge"]
+
+
+class PurgedRow(Row):
+    """What a purge takes."""
+
+    group: str
+    topic: str
+    messages: int
+    not_resent: int
+    is_applied: bool
+
+
+def purge(
+    store: StoreArgument,
+    group: GroupArgument,
+    apply: ApplyOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Delete all dead letters of a group, resent or not: its dead-letter topic, with the offsets in it.
+
+    Their records stay in the log until they expire. Exit code 1: not applied.
+    Example: mqstore dlq purge data billing --apply
+    """
+    output = Output(is_json=json)
+    with open_to_apply(store, output, apply=apply) as opened:
+        letters = DeadLetters(opened, group)
+        not_resent = sum(not letters.is_resent(letter) for letter in letters)
+        is_there = bool(len(letters)) or letters.topic in opened.topics
+        count = letters.purge() if apply and is_there else len(letters)
+    row = PurgedRow(
+        group=group, topic=letters.topic, messages=count, not_resent=not_resent, is_applied=apply and is_there
+    )
+    if output.is_json:
+        output.facts(row)
+    elif not is_there:
+        output.text(f"group {group} has no dead letters")
+    else:
+        done = "deleted" if apply else "would delete"
+        output.text(f"{done} topic {row.topic}: {count:,} dead letters, {not_resent:,} of them not resent")
+    end_of(output, apply=apply, is_needed=is_there)
