@@ -13,7 +13,7 @@ Source: DefaultMessageStore of Apache RocketMQ.
 
 import logging
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +38,7 @@ from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
 from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.schedule.delivery.due_block import DueBlocks
+from mqstore.schedule.delivery.waiting_message import WaitingMessage
 from mqstore.schedule.retry.send_back import SendBack, SendBackResult
 from mqstore.services import Services
 from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
@@ -499,6 +500,28 @@ class MessageStore:
         """Deliver the delayed messages that are due now; returns how many. A service does so periodically."""
         self._check_writable()
         return self._services.deliver()
+
+    def waiting_messages(self, level: int | None = None) -> Iterator[WaitingMessage]:
+        """The delayed messages still to be delivered, level by level; retries that wait are among them.
+
+        In a `read_only` store those that the writer has delivered since it last saved its progress, some ten
+        seconds ago, are shown, too.
+        """
+        self._catch_up()
+        return self.delivery.waiting(level)
+
+    def cancel_waiting_message(self, physical_offset: int) -> WaitingMessage:
+        """Let a delayed message not be delivered; durable on return, in ASYNC_FLUSH too.
+
+        physical_offset: of its record in SCHEDULE_TOPIC_XXXX, which the put returned. The record stays: what
+        is stored besides is a record that cancels it (schedule/delivery/cancelled_delays.py). A RocketMQ
+        broker that opens the directory does not know that and delivers the message. Whoever cancels a retry
+        lets its group never see the message again.
+        Raises MessageNotFound, DelayNotWaiting (it was delivered, say), and as `put_message`.
+        """
+        self._check_writable()
+        self._catch_up()
+        return self.delivery.cancel(physical_offset, self._flusher.flush)
 
     # -- administration -------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@
     |- ConsumeNotEnabled              let the group consume again
     |- SubscriptionIllegal (ValueError)  name a tag, or * for all
     |- MessageNotFound                the record is not (or no longer) in the log
+    |- DelayNotWaiting                nothing to cancel: it was delivered, or is cancelled, or never waited
     |- StoreClosed                    open the store again
     |  `- StoreForked                 this is a forked child: open the store in it
     |- StoreReadOnly                  open without read_only
@@ -45,7 +46,8 @@
     `- StateFileCorrupt               restore the file or its .bak, or delete both to start from scratch
 
 Further leaves stand where they are raised: QueueOffsetConflict, KeyIndexDamaged and KeyIndexUnusable in
-index/, BrokerClosed and TransactionIllegal in broker/, SendBackRefused in client/, and those of Spark.
+index/, BrokerClosed and TransactionIllegal in broker/, SendBackRefused, DeadLetterNotFound and
+DeadLetterNotSendable in client/, and those of Spark.
 
 Each carries its facts as attributes and builds its message from them, and tells a broker which
 `PutMessageStatus` and `ResponseCode` RocketMQ would answer. Foreign errors (OSError, lmdb.Error)
@@ -68,6 +70,7 @@ __all__ = [
     "CorruptBody",
     "CorruptRecord",
     "DelayLevelIllegal",
+    "DelayNotWaiting",
     "FileTooLong",
     "FilesVanished",
     "GroupIllegal",
@@ -306,6 +309,18 @@ class MessageNotFound(StoreError):
         self.physical_offset = physical_offset
         self.min_offset = min_offset
         self.max_offset = max_offset
+
+
+class DelayNotWaiting(StoreError):
+    """The record is no message that waits for its delivery; nothing was cancelled."""
+
+    def __init__(self, physical_offset: int, reason: str) -> None:
+        super().__init__(
+            f"the record at physical offset {physical_offset} cannot be cancelled: {reason}. "
+            "`waiting_messages` lists those that can"
+        )
+        self.physical_offset = physical_offset
+        self.reason = reason
 
 
 class StoreClosed(StoreError):

@@ -7,6 +7,8 @@ Never skipped: an entry that cannot be read, verified or put blocks its level, a
 level_delivery.py. Never early: due_entries.py. Not lost, at most doubled, by a power cut:
 delivery_progress.py.
 
+Cancelled messages are passed over; cancelled_delays.py says how the log remembers them.
+
 It does not rewrite (delayed_message.py), nor write delayOffset.json by itself: the owner calls `persist`
 after a flush of the log, and once more when all is stopped.
 
@@ -17,19 +19,26 @@ Source: docs/spec/schedule_and_retry.md section 4; ScheduleMessageService.
 """
 
 import threading
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
 from mqstore.schedule.delay.delayed_message import level_of_queue, queue_of_level
+from mqstore.schedule.delivery.cancelled_delays import CancelledDelay, CancelledDelays, cancelling
 from mqstore.schedule.delivery.due_block import DueBlocks
 from mqstore.schedule.delivery.level_delivery import LevelDelivery, PutBlock, PutRestored, Puts, clamped
 from mqstore.schedule.delivery.level_status import LevelStatus
+from mqstore.schedule.delivery.waiting_message import WaitingMessage
 from mqstore.store.clock import Clock
+from mqstore.store.errors import DelayNotWaiting, MessageNotFound
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 
 __all__ = ["DeliveryService"]
+
+_LISTED_AT_ONCE: Final = 256
 
 
 class DeliveryService:
@@ -54,6 +63,7 @@ class DeliveryService:
         self._delay_levels = delay_levels
         self._delay_offsets = delay_offsets
         self._clock = clock
+        self._cancelled = CancelledDelays(consume_queues, commit_log)
         # One delivery at a time; held through reads and puts.
         self._delivering = threading.Lock()
         self._levels: tuple[LevelDelivery, ...] = ()
@@ -78,10 +88,13 @@ class DeliveryService:
                 lowered[level] = nearest
             return nearest
 
+        self._cancelled.catch_up()
         self._delay_offsets.load(clamp)
         if lowered and not read_only:
             self._delay_offsets.persist(lowered)
         self._levels = tuple(self._level(level) for level in self._known_levels())
+        for known in self._levels:
+            self._cancelled.forget_below(known.level, self._delay_offsets.offset(known.level))
 
     def _known_levels(self) -> list[int]:
         """The table's levels, and those of existing queues, which a longer table or damage may have left."""
@@ -91,7 +104,13 @@ class DeliveryService:
     def _level(self, level: int) -> LevelDelivery:
         delay_ms = self._delay_levels.delay_ms(level) if level <= self._delay_levels.max_level else None
         return LevelDelivery(
-            level, delay_ms, self._consume_queues, self._commit_log, self._delay_offsets, self._puts
+            level,
+            delay_ms,
+            self._consume_queues,
+            self._commit_log,
+            self._delay_offsets,
+            self._puts,
+            self._cancelled,
         )
 
     def stop(self) -> None:
@@ -137,6 +156,29 @@ class DeliveryService:
                 raise ValueError(f"delay level {level} is not blocked: there is nothing to skip")
             return blocked.skip()
 
+    def cancel(self, physical_offset: int, sync: Callable[[], object]) -> WaitingMessage:
+        """Cancel the waiting message whose record begins there; it is durable when this returns.
+
+        `sync` makes the log durable. Raises MessageNotFound, DelayNotWaiting, and as a put and a sync do;
+        after an error of these the message may be delivered or not.
+        """
+        stored = self._commit_log.look_message_by_offset(physical_offset)
+        if stored is None:
+            raise MessageNotFound(physical_offset, self._commit_log.min_offset, self._commit_log.max_offset)
+        if stored.topic != SCHEDULE_TOPIC:
+            raise DelayNotWaiting(physical_offset, f"it is a message of topic {stored.topic!r}")
+        place = CancelledDelay(level_of_queue(stored.queue_id), stored.queue_offset, physical_offset)
+        with self._delivering:
+            found = next(self.waiting(place.level, place.queue_offset), None)
+            if found is None or found.message.physical_offset != physical_offset:
+                raise DelayNotWaiting(physical_offset, "it was delivered, or passed over")
+            if found.is_cancelled:
+                raise DelayNotWaiting(physical_offset, "it is cancelled already")
+            self._puts.put_messages((cancelling(place),))
+            sync()
+            self._cancelled.add(place)
+        return found._replace(is_cancelled=True)
+
     # -- questions ------------------------------------------------------------------------------------
 
     def status(self) -> tuple[LevelStatus, ...]:
@@ -148,6 +190,35 @@ class DeliveryService:
         """How many entries each level has still to put; levels with none are left out."""
         counts = {level.level: level.pending() for level in self._levels}
         return {level: count for level, count in counts.items() if count}
+
+    def waiting(self, level: int | None = None, begin_offset: int = 0) -> Iterator[WaitingMessage]:
+        """The messages still to be delivered, level by level, each level's in the order of delivery.
+
+        level: of this one only. begin_offset: from this entry of the level's queue on. Entries whose record
+        cannot be read are left out.
+        """
+        self._cancelled.catch_up()
+        for known in self._levels:
+            if level in (None, known.level):
+                yield from self._waiting_of(known, begin_offset)
+
+    def _waiting_of(self, level: LevelDelivery, offset: int) -> Iterator[WaitingMessage]:
+        queue = self._consume_queues.find(SCHEDULE_TOPIC, queue_of_level(level.level))
+        if queue is None:
+            return
+        offset = max(offset, clamped(queue, self._delay_offsets.offset(level.level)))
+        while len(entries := queue.entries_from(offset, _LISTED_AT_ONCE)):
+            for queue_offset, entry in enumerate(entries.tolist(), offset):
+                physical_offset, _, due_ms = entry
+                stored = self._commit_log.look_message_by_offset(physical_offset)
+                if stored is not None and (stored.topic, stored.queue_offset) == (
+                    SCHEDULE_TOPIC,
+                    queue_offset,
+                ):
+                    place = CancelledDelay(level.level, queue_offset, physical_offset)
+                    is_cancelled = self._cancelled.has(place)
+                    yield WaitingMessage(level.level, queue_offset, due_ms, stored, is_cancelled)
+            offset += len(entries)
 
     def min_undelivered_physical_offset(self) -> int:
         """The first byte of the log that delivery may still need, after a power cut too.

@@ -2,7 +2,7 @@
 
 One turn (`take_turn`): take the due entries, at most a batch; put them with one lock and one group commit;
 move the level's offset past them. A compiled loop makes the copies (due_block.py). What it leaves, because
-something is out of the ordinary, is restored message by message.
+something is out of the ordinary, is restored message by message. What is cancelled is passed over.
 
 Never skipped: an entry that cannot be read, verified or put blocks the level. The error stays in `status`
 with the time since when, is logged once, and the entry is tried again in every turn. To continue, repair
@@ -27,6 +27,7 @@ from mqstore.index.queue.consume_queue_format import BLANK_SIZE
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
 from mqstore.schedule.delay.delayed_message import is_half_message, queue_of_level, restore
+from mqstore.schedule.delivery.cancelled_delays import CancelledDelay, CancelledDelays
 from mqstore.schedule.delivery.delivery_progress import DeliveryProgress
 from mqstore.schedule.delivery.due_block import DueBlocks
 from mqstore.schedule.delivery.due_entries import DueEntries, Entries, leading
@@ -95,8 +96,12 @@ class LevelDelivery:
         commit_log: CommitLog,
         delay_offsets: DelayOffsets,
         puts: Puts,
+        cancelled: CancelledDelays,
     ) -> None:
-        """`delay_offsets` is loaded. `delay_ms` is None for a level that is no longer in the table."""
+        """`delay_offsets` and `cancelled` are loaded.
+
+        delay_ms: None for a level that is no longer in the table.
+        """
         self.level = level
         self.delivered = 0
         self.error: str | None = None
@@ -106,6 +111,7 @@ class LevelDelivery:
         self._commit_log = commit_log
         self._delay_offsets = delay_offsets
         self._puts = puts
+        self._cancelled = cancelled
         self._due = DueEntries(delay_ms, commit_log.store_timestamp_at)
         self._passed_over = 0
         self._blocked_since_ms: int | None = None
@@ -135,6 +141,14 @@ class LevelDelivery:
         if blanks := leading(entries["size"] == BLANK_SIZE):
             self._pass_over(entries[:blanks])
             return
+        if self._cancelled.has_any(self.level):
+            self._cancelled.forget_below(self.level, offset)
+            is_cancelled = self._which_are_cancelled(entries, offset)
+            if passed := leading(is_cancelled):
+                self._pass_over(entries[:passed])
+                self._cancelled.forget_below(self.level, offset + passed)
+                return
+            entries = entries[: leading(~is_cancelled)]
         if self._put_ordinary(entries, offset):
             return
         messages, trouble = self._restore_all(entries, offset)
@@ -142,6 +156,13 @@ class LevelDelivery:
             self._put(messages)
         if trouble is not None:
             raise trouble
+
+    def _which_are_cancelled(
+        self, entries: Entries, first_offset: int
+    ) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        places = enumerate(entries["physical_offset"].tolist(), first_offset)
+        found = (self._cancelled.has(CancelledDelay(self.level, *place)) for place in places)
+        return np.fromiter(found, np.bool_, len(entries))
 
     def _next_offset_in(self, queue: ConsumeQueue) -> int:
         """The next entry to deliver, after the queue has lost entries at either end."""

@@ -13,6 +13,7 @@ from mqstore.store.errors import GroupIllegal, TopicIllegal
 
 __all__ = [
     "AUTO_CREATE_TOPIC_KEY_TOPIC",
+    "CANCELLED_DELAYS_TOPIC",
     "DLQ_GROUP_TOPIC_PREFIX",
     "MAX_GROUP_LENGTH",
     "MAX_RETRY_TOPIC_LENGTH",
@@ -61,6 +62,8 @@ TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 """Which halves are ended."""
 TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Halves that nobody has ended, however often their producers were asked."""
+CANCELLED_DELAYS_TOPIC: Final = "rmq_sys_mqstore_cancelled_delays"
+"""Which delayed messages are not to be delivered: ours, see schedule/delivery/cancelled_delays.py."""
 TRANS_GROUP: Final = "CID_RMQ_SYS_TRANS"
 """The group whose offsets say which halves and ends have been dealt with."""
 
@@ -70,11 +73,12 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
         TRANS_HALF_TOPIC,
         TRANS_OP_HALF_TOPIC,
         TRANS_CHECK_MAX_TIME_TOPIC,
+        CANCELLED_DELAYS_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }
 )
-"""Topics that a broker writes itself and accepts from no client."""
+"""Topics that a broker, or this store, writes itself and accepts from no client."""
 
 SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
     AUTO_CREATE_TOPIC_KEY_TOPIC,

@@ -24,6 +24,7 @@ from mqstore.tools.cli.maintenance.rebuild import rebuild
 from mqstore.tools.cli.maintenance.repair import repair
 from mqstore.tools.cli.maintenance.stats import stats
 from mqstore.tools.cli.maintenance.verify import verify
+from mqstore.tools.cli.messages.delay import delay
 from mqstore.tools.cli.messages.get import get
 from mqstore.tools.cli.messages.ingest import ingest
 from mqstore.tools.cli.messages.put import put
@@ -80,7 +81,7 @@ _MAINTAINING = (backup, verify, repair, rebuild, retain)
 for command in (demo, put, ingest, *_READING, *_MAINTAINING):
     app.command()(command)
 
-for name, several in (("dlq", dlq),):
+for name, several in (("dlq", dlq), ("delay", delay)):
     app.add_typer(several, name=name)
 
 # Names of RocketMQ's mqadmin for the same work. Arguments and options are ours.

@@ -4,7 +4,7 @@
     offset  died at                  from    failed  resent  tags     keys  body
          0  2026-07-18 12:30:00.123  orders      17          created  o-1   {"id": 1}
 
-`list`, `show` and `export` are here; `resend` and `purge`, which act only with --apply, in files of their name.
+`list`, `show` and `export` are here; `resend` and `purge` are in files of their name.
 """
 
 import itertools

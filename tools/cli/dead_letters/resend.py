@@ -79,7 +79,7 @@ def resend(
 ) -> None:
     """Put dead letters again, to the topics that they came from. They stay among the dead letters.
 
-    Every group of the topic gets them, unless --only-group. Exit code 1: not applied, or one cannot be resent.
+    Every group of the topic gets them, unless --only-group. Exit code 1: not applied, or one cannot be sent.
     Example: mqstore dlq resend data billing --all --from-topic orders --apply
     """
     output = Output(is_json=json)
@@ -99,7 +99,7 @@ def resend(
     if not output.listing(rows, _COLUMNS):
         output.note(f"group {group} has no dead letter to resend")
     if skipped:
-        output.note(f"{skipped:,} were resent before: --again includes them")
+        output.note(f"resent before and left out: {skipped:,} (--again takes them, too)")
     end_of(output, apply=apply, is_needed=bool(rows))
 
 

@@ -10,6 +10,7 @@ import pytest
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_DTYPE
 from mqstore.schedule.delivery import level_delivery
+from mqstore.schedule.delivery.cancelled_delays import CancelledDelays
 from mqstore.schedule.delivery.level_delivery import LevelDelivery, Puts, clamped
 from mqstore.store.errors import MessageIllegal, StoreFull
 from mqstore.store.message.message import Message
@@ -22,7 +23,8 @@ def level_of(store: DelayedStore, level: int) -> LevelDelivery:
     """A level of its own over the store's log and queues; it restores message by message."""
     delay_ms = store.levels.delay_ms(level)
     puts = Puts(store.put_restored)
-    return LevelDelivery(level, delay_ms, store.queues, store.log, store.delay_offsets, puts)
+    cancelled = CancelledDelays(store.queues, store.log)
+    return LevelDelivery(level, delay_ms, store.queues, store.log, store.delay_offsets, puts, cancelled)
 
 
 def test_a_turn_says_whether_there_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
