@@ -14,6 +14,9 @@ from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.received_message import ReceivedMessage
 from mqstore.client.consumer_errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal
 from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
+from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotFound, DeadLetterNotSendable
+from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
+from mqstore.client.dead_letters.dead_letters import DeadLetters, Resent
 
 __all__ = [
     "ConsumeConcurrentlyContext",
@@ -22,10 +25,16 @@ __all__ = [
     "ConsumeMessageContext",
     "ConsumeMessageHook",
     "ConsumeReturnType",
+    "ConsumeStatus",
     "ConsumerClosed",
     "ConsumerNotReady",
     "ConsumerSettings",
     "ConsumerStarted",
+    "DeadLetter",
+    "DeadLetterFilter",
+    "DeadLetterNotFound",
+    "DeadLetterNotSendable",
+    "DeadLetters",
     "EmbeddedBroker",
     "ListenerIllegal",
     "MessageListener",
@@ -34,4 +43,6 @@ __all__ = [
     "MessageQueue",
     "PushConsumer",
     "ReceivedMessage",
+    "Resent",
+    "SendBackRefused",
 ]

@@ -12,8 +12,8 @@ class LevelStatus(NamedTuple):
     """How one level is doing since the store was opened. `delay_ms` is None when it left the table.
 
     pending: entries not yet put, cancelled ones among them. next_due_ms: when the first of them is due (epoch
-    ms); lateness_ms: how long ago that was. passed_over: entries that were no messages to deliver. A blocked level has its error here,
-    and since when.
+    ms); lateness_ms: how long ago that was. passed_over: entries that were no messages to deliver, or were
+    cancelled. A blocked level has its error here, and since when.
     """
 
     level: int

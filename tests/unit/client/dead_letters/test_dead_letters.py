@@ -1,0 +1,230 @@
+"""The dead letters of a group: reading, sending again without sending twice, purging.
+
+Method: stores in memory; a crash is a store that is dropped without being closed.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mqstore import Message, MessageStore
+from mqstore.client.dead_letters.dead_letter import DeadLetterNotFound, DeadLetterNotSendable
+from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
+from mqstore.client.dead_letters.dead_letters import RESEND_GROUP, DeadLetters
+from mqstore.metadata.topics import Perm
+from mqstore.store.errors import GroupIllegal, MessageTooLarge, StoreReadOnly
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from support.stores.small_store import SmallStore, bodies_of, messages_of
+
+DEAD = "%DLQ%billing"
+
+
+@pytest.fixture
+def small() -> SmallStore:
+    return SmallStore(MemoryFileSystem(), Path("/store"))
+
+
+@pytest.fixture
+def store(small: SmallStore) -> Iterator[MessageStore]:
+    with small.open() as opened:
+        opened.topics.create("orders", 1)
+        yield opened
+
+
+def kill_by_failing(
+    store: MessageStore, *bodies: bytes, group: str = "billing", topic: str = "orders"
+) -> None:
+    for body in bodies:
+        put = store.put_message(Message(topic, body, queue_id=0))
+        store.consumer_send_msg_back(group, put.physical_offset, delay_level=-1)
+
+
+def sent_again(store: MessageStore) -> list[bytes]:
+    """Bodies of the copies in the original topic."""
+    return [each.body for each in messages_of(store, "orders") if "RESENT_FROM" in each.properties]
+
+
+def test_they_are_read_in_the_order_of_their_deaths(store: MessageStore) -> None:
+    """Those of one group alone; one by its offset."""
+    kill_by_failing(store, b"0", b"1")
+    kill_by_failing(store, b"other", group="shipping")
+    letters = DeadLetters(store, "billing")
+    assert [letter.message.body for letter in letters] == [b"0", b"1"]
+    assert len(letters) == 2
+    assert letters.get(1).message.body == b"1"
+
+
+@pytest.mark.parametrize(("offset", "queue_id"), [(2, 0), (-1, 0), (0, 1)])
+def test_one_that_is_not_there_is_an_error(store: MessageStore, offset: int, queue_id: int) -> None:
+    """Which names the offsets that there are."""
+    kill_by_failing(store, b"0", b"1")
+    with pytest.raises(DeadLetterNotFound, match=r"holds offsets 0 up to"):
+        DeadLetters(store, "billing").get(offset, queue_id)
+
+
+def test_a_group_without_any_has_none(store: MessageStore) -> None:
+    """No topic is created; a name that no group can have is refused."""
+    letters = DeadLetters(store, "nobody")
+    assert (list(letters), len(letters), letters.resend(), letters.purge()) == ([], 0, [], 0)
+    assert "%DLQ%nobody" not in store.topics
+    with pytest.raises(GroupIllegal):
+        DeadLetters(store, "no body")
+
+
+def test_a_topic_that_may_not_be_read_is_read(store: MessageStore) -> None:
+    """Older brokers make dead-letter topics with permission to write alone."""
+    store.topics.create(DEAD, 1, perm=Perm.WRITE)
+    kill_by_failing(store, b"0")
+    assert [letter.message.body for letter in DeadLetters(store, "billing")] == [b"0"]
+
+
+def test_all_are_resent_once(store: MessageStore) -> None:
+    """Called again, nothing is; the letters stay; what dies later is resent by the next call."""
+    kill_by_failing(store, *(b"%d" % number for number in range(150)))
+    letters = DeadLetters(store, "billing")
+    first = letters.resend()
+    assert all(each.put is not None for each in first)
+    assert [each.queue_offset for each in first] == list(range(150))
+    assert all(each.put is None for each in letters.resend())
+    kill_by_failing(store, b"late")
+    letters.resend()
+    assert sent_again(store) == [*(b"%d" % number for number in range(150)), b"late"]
+    assert len(letters) == 151
+    assert store.consumer_offsets.query(RESEND_GROUP, DEAD, 0) == 151
+
+
+def test_one_that_was_resent_by_itself_is_not_among_all(store: MessageStore) -> None:
+    """The key index finds its copy, though the offset stands before it."""
+    kill_by_failing(store, b"0", b"1", b"2")
+    letters = DeadLetters(store, "billing")
+    letters.resend(letters.get(1))
+    assert store.consumer_offsets.query(RESEND_GROUP, DEAD, 0) == -1
+    assert [letters.is_resent(letter) for letter in letters] == [False, True, False]
+    assert [each.put is None for each in letters.resend()] == [False, True, False]
+    assert sent_again(store) == [b"1", b"0", b"2"]
+
+
+def test_again_means_again(store: MessageStore) -> None:
+    """When an operator says so."""
+    kill_by_failing(store, b"0")
+    letters = DeadLetters(store, "billing")
+    for _ in range(2):
+        letters.resend(again=True)
+    assert sent_again(store) == [b"0", b"0"]
+
+
+def test_after_a_crash_only_the_rest_is_resent(small: SmallStore) -> None:
+    """The offset had not been saved; the copies in the log say what was done."""
+    with small.open() as store:
+        store.topics.create("orders", 1)
+        kill_by_failing(store, b"0", b"1", b"2")
+    with small.killed() as store:
+        letters = DeadLetters(store, "billing")
+        letters.resend(letters.find(DeadLetterFilter(end_offset=2)))
+    with small.open() as store:
+        assert store.consumer_offsets.query(RESEND_GROUP, DEAD, 0) == -1
+        DeadLetters(store, "billing").resend()
+        assert sent_again(store) == [b"0", b"1", b"2"]
+
+
+def test_without_keys_the_offset_remembers(small: SmallStore) -> None:
+    """What it has passed is not resent; what was resent out of turn is."""
+    with small.open(key_index_enable=False) as store:
+        store.topics.create("orders", 1)
+        kill_by_failing(store, b"0", b"1", b"2")
+        letters = DeadLetters(store, "billing")
+        letters.resend(letters.get(0))
+        letters.resend(letters.get(2))
+        assert [each.put is None for each in letters.resend()] == [True, False, False]
+        assert all(each.put is None for each in letters.resend())
+
+
+def test_one_that_dies_again_is_another_letter(store: MessageStore) -> None:
+    """It names the letter that it was, and its first record; it can be resent like any."""
+    kill_by_failing(store, b"0")
+    letters = DeadLetters(store, "billing")
+    (resent,) = letters.resend()
+    assert resent.put is not None
+    store.consumer_send_msg_back("billing", resent.put.physical_offset, delay_level=-1)
+    first, second = letters
+    assert second.resent_message_id == first.message_id
+    assert second.origin_message_id == first.origin_message_id
+    assert [each.put is None for each in letters.resend()] == [True, False]
+
+
+def test_a_letter_without_a_topic_ends_the_call(store: MessageStore) -> None:
+    """Those before it are sent, it is named, and with a topic it goes; then the rest does."""
+    kill_by_failing(store, b"0")
+    store.put_message(Message(DEAD, b"from nowhere", queue_id=0))
+    kill_by_failing(store, b"2")
+    letters = DeadLetters(store, "billing")
+    with pytest.raises(DeadLetterNotSendable, match="does not say where it came from") as refused:
+        letters.resend()
+    assert refused.value.letter.queue_offset == 1
+    assert sent_again(store) == [b"0"]
+    letters.resend(letters.get(1), topic="orders")
+    letters.resend()
+    assert sent_again(store) == [b"0", b"from nowhere", b"2"]
+
+
+def test_a_topic_that_was_deleted_is_not_created(store: MessageStore) -> None:
+    """An operator has deleted it for a reason; another topic may be named."""
+    kill_by_failing(store, b"0", topic="old")
+    store.delete_topic("old")
+    letters = DeadLetters(store, "billing")
+    with pytest.raises(DeadLetterNotSendable, match="topic 'old' does not exist"):
+        letters.resend()
+    assert "old" not in store.topics
+    letters.resend(topic="orders")
+    assert sent_again(store) == [b"0"]
+    assert letters.is_resent(letters.get(0), "orders")
+
+
+def test_only_the_group_gets_it(store: MessageStore) -> None:
+    """It goes to the group's retry topic, and is remembered there."""
+    kill_by_failing(store, b"0")
+    letters = DeadLetters(store, "billing")
+    letters.resend(only_group=True)
+    assert (sent_again(store), bodies_of(store, "%RETRY%billing")) == ([], [b"0"])
+    store.consumer_offsets.delete(RESEND_GROUP)
+    assert letters.is_resent(letters.get(0))
+
+
+def test_an_illegal_letter_does_not_hold_back_those_before_it(small: SmallStore) -> None:
+    """A store that takes shorter messages now: the first letters go, then the error comes."""
+    with small.open() as store:
+        store.topics.create("orders", 1)
+        kill_by_failing(store, b"0", bytes(3_000), b"2")
+    with small.open(max_message_size=2_000) as store:
+        letters = DeadLetters(store, "billing")
+        with pytest.raises(MessageTooLarge):
+            letters.resend()
+        assert sent_again(store) == [b"0"]
+
+
+def test_a_store_for_reading_only_shows_them(small: SmallStore) -> None:
+    """And what was resent; it sends none."""
+    with small.open() as store:
+        store.topics.create("orders", 1)
+        kill_by_failing(store, b"0", b"1")
+        letters = DeadLetters(store, "billing")
+        letters.resend(letters.get(1))
+    with small.open(read_only=True) as store:
+        letters = DeadLetters(store, "billing")
+        assert [letters.is_resent(letter) for letter in letters] == [False, True]
+        with pytest.raises(StoreReadOnly):
+            letters.resend()
+        with pytest.raises(StoreReadOnly):
+            letters.purge()
+
+
+def test_a_purge_takes_all_and_the_next_death_begins_at_0(store: MessageStore) -> None:
+    """The topic, its offsets, and what was remembered of resending."""
+    kill_by_failing(store, b"0", b"1")
+    letters = DeadLetters(store, "billing")
+    letters.resend()
+    assert letters.purge() == 2
+    assert (list(letters), DEAD in store.topics) == ([], False)
+    kill_by_failing(store, b"new")
+    assert [(letter.queue_offset, letters.is_resent(letter)) for letter in letters] == [(0, False)]

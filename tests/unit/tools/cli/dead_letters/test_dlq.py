@@ -1,0 +1,95 @@
+"""mqstore dlq list, show, export as typed: they change nothing."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from support.command_line import json_lines, run
+
+
+def test_they_are_listed(dead: Path) -> None:
+    """For people in a table, as JSON with all there is."""
+    table = run("dlq", "list", dead, "billing").stdout
+    assert "o-0" in table
+    assert "orders" in table
+    rows = json_lines(run("dlq", "list", dead, "billing", "--json"))
+    assert [(row["queueOffset"], row["keys"], row["originalTopic"]) for row in rows] == [
+        (0, ["o-0"], "orders"),
+        (1, ["o-1"], "orders"),
+    ]
+    assert {row["isResent"] for row in rows} == {False}
+    assert {row["arrival"] for row in rows} == {"SENT_BACK"}
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        (("--key", "o-1"), [1]),
+        (("--tag", "created"), [0]),
+        (("--from-topic", "bills"), []),
+        (("--since", "2100-01-01"), []),
+        (("--until", "2000-01-01"), []),
+        (("--offset", "1"), [1]),
+        (("--count", "1"), [0]),
+    ],
+)
+def test_options_choose(dead: Path, options: tuple[str, ...], offsets: list[int]) -> None:
+    """Each alone."""
+    rows = json_lines(run("dlq", "list", dead, "billing", "--json", *options))
+    assert [row["queueOffset"] for row in rows] == offsets
+
+
+def test_what_is_left_out_is_said(dead: Path) -> None:
+    """More than --count, or none at all."""
+    assert "more than 1" in run("dlq", "list", dead, "billing", "--count", 1).stderr
+    result = run("dlq", "list", dead, "shipping")
+    assert (result.exit_code, "no such dead letter" in result.stderr) == (0, True)
+
+
+def test_one_is_shown_whole(dead: Path) -> None:
+    """By its offset; one that is not there is a problem."""
+    (row,) = json_lines(run("dlq", "show", dead, "billing", 1, "--json"))
+    assert (row["reconsumeTimes"], row["properties"]["RETRY_TOPIC"]) == (1, "orders")
+    assert "origin message id" in run("dlq", "show", dead, "billing", 1).stdout
+    result = run("dlq", "show", dead, "billing", 9)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "no dead letter at offset 9" in result.stderr
+
+
+def test_they_are_exported(dead: Path, tmp_path: Path) -> None:
+    """The same lines to standard output and to a file, which must be new."""
+    lines = run("dlq", "export", dead, "billing").stdout
+    assert [msgspec.json.decode(line)["keys"] for line in lines.splitlines()] == [["o-0"], ["o-1"]]
+    path = tmp_path / "dead.jsonl"
+    result = run("dlq", "export", dead, "billing", "--to", path)
+    assert (result.exit_code, path.read_text("utf-8")) == (0, lines)
+    assert "wrote 2 dead letters" in result.stderr
+    assert run("dlq", "export", dead, "billing", "--to", path, "--key", "o-1").exit_code == 1
+    assert path.read_text("utf-8") == lines
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list", "bad name"),
+        ("list", "billing", "--since", "yesterday"),
+        ("show", "billing"),
+        ("resend", "billing"),
+        ("resend", "billing", "0", "--all"),
+        ("resend", "billing", "--all", "--until", "soon"),
+        ("purge",),
+    ],
+)
+def test_wrong_usage_answers_2(dead: Path, command: tuple[str, ...]) -> None:
+    """A name, a time, or no word about which."""
+    name, *arguments = command
+    assert run("dlq", name, dead, *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["list", "show", "export", "resend", "purge"])
+def test_each_has_json_and_an_example(command: str) -> None:
+    """As all commands have."""
+    text = run("dlq", command, "--help").stdout
+    assert "--json" in text
+    assert "Example: mqstore dlq" in text

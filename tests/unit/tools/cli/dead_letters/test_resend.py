@@ -1,0 +1,61 @@
+"""mqstore dlq resend as typed: it acts with --apply, and sends nothing twice."""
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.verify.verification import verify
+from support.command_line import json_lines, run
+
+
+def sent_again(path: Path, topic: str = "orders") -> list[str]:
+    rows = json_lines(run("get", path, topic, "--json", "--count", 100))
+    return sorted(row["keys"][0] for row in rows if "RESENT_FROM" in row["properties"])
+
+
+@pytest.mark.parametrize("which", [("--all",), ("0", "1")])
+def test_nothing_is_sent_without_apply(dead: Path, which: tuple[str, ...]) -> None:
+    """It is shown, with exit code 1."""
+    result = run("dlq", "resend", dead, "billing", *which)
+    assert (result.exit_code, "--apply does it" in result.stderr) == (1, True)
+    assert result.stdout.count("orders") == 2
+    assert sent_again(dead) == []
+
+
+def test_all_are_sent_once(dead: Path) -> None:
+    """The second call finds nothing to do; --again does."""
+    rows = json_lines(run("dlq", "resend", dead, "billing", "--all", "--apply", "--json"))
+    assert [(row["queueOffset"], row["toTopic"], row["isApplied"]) for row in rows] == [
+        (0, "orders", True),
+        (1, "orders", True),
+    ]
+    second = run("dlq", "resend", dead, "billing", "--all", "--apply")
+    assert (second.exit_code, "resent before and left out: 2" in second.stderr) == (0, True)
+    assert run("dlq", "resend", dead, "billing", "--all").exit_code == 0
+    assert sent_again(dead) == ["o-0", "o-1"]
+    assert run("dlq", "resend", dead, "billing", 1, "--again", "--apply").exit_code == 0
+    assert sent_again(dead) == ["o-0", "o-1", "o-1"]
+    assert [row["isResent"] for row in json_lines(run("dlq", "list", dead, "billing", "--json"))] == [
+        True
+    ] * 2
+    assert verify(dead).is_sound
+
+
+@pytest.mark.parametrize(("options", "keys"), [(("1",), ["o-1"]), (("--all", "--tag", "created"), ["o-0"])])
+def test_some_are_sent(dead: Path, options: tuple[str, ...], keys: list[str]) -> None:
+    """By offset, or by what the options accept; then the rest by --all."""
+    assert run("dlq", "resend", dead, "billing", *options, "--apply").exit_code == 0
+    assert sent_again(dead) == keys
+    assert run("dlq", "resend", dead, "billing", "--all", "--apply").exit_code == 0
+    assert sent_again(dead) == ["o-0", "o-1"]
+
+
+def test_elsewhere(dead: Path) -> None:
+    """To the group alone, or to a topic that is named and must be there."""
+    assert run("dlq", "resend", dead, "billing", 0, "--only-group", "--apply").exit_code == 0
+    assert sent_again(dead, "%RETRY%billing") == ["o-0"]
+    for apply in ((), ("--apply",)):
+        result = run("dlq", "resend", dead, "billing", 1, "--to-topic", "missing", *apply)
+        assert result.exit_code == 1
+        assert "'missing' does not exist" in result.stderr
+    assert sent_again(dead) == []
