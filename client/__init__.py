@@ -1,4 +1,4 @@
-"""Producers and consumers with RocketMQ's behaviour, over a `Broker`: an embedded one, say."""
+"""Producers and consumers with RocketMQ's behaviour, over any `Broker`, such as the embedded one."""
 
 from mqstore.broker.broker import MessageModel, MessageQueue
 from mqstore.broker.embedded_broker import EmbeddedBroker
@@ -12,20 +12,31 @@ from mqstore.client.consumer.listener import (
 )
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.received_message import ReceivedMessage
-from mqstore.client.consumer_errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal
-from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
 from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotFound, DeadLetterNotSendable
 from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.client.dead_letters.dead_letters import DeadLetters, Resent
+from mqstore.client.errors import (
+    ClientError,
+    ConsumerClosed,
+    ConsumerNotReady,
+    ConsumerStarted,
+    ListenerIllegal,
+    SendFailed,
+    SendTimedOut,
+)
+from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
+from mqstore.client.producer.producer import Producer
+from mqstore.client.producer.producer_settings import ProducerSettings
+from mqstore.client.producer.send_result import SendResult, SendStatus
 
 __all__ = [
+    "ClientError",
     "ConsumeConcurrentlyContext",
     "ConsumeConcurrentlyStatus",
     "ConsumeFromWhere",
     "ConsumeMessageContext",
     "ConsumeMessageHook",
     "ConsumeReturnType",
-    "ConsumeStatus",
     "ConsumerClosed",
     "ConsumerNotReady",
     "ConsumerSettings",
@@ -41,8 +52,13 @@ __all__ = [
     "MessageListenerConcurrently",
     "MessageModel",
     "MessageQueue",
+    "Producer",
+    "ProducerSettings",
     "PushConsumer",
     "ReceivedMessage",
     "Resent",
-    "SendBackRefused",
+    "SendFailed",
+    "SendResult",
+    "SendStatus",
+    "SendTimedOut",
 ]

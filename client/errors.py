@@ -1,19 +1,26 @@
 """Errors of clients: what a producer or a consumer raises by itself, not a store.
 
     StoreError
-    |- ClientError                     catch this to catch all of these
-    |  |- ClientNotRunning             start it, or make another: a closed one stays closed
-    |  |- NoBroker (ValueError)        10004: give the client a broker
-    |  |- BrokerNotConnected           10001: the broker cannot be reached; nothing was sent
-    |  |- BrokerTimedOut               10002: the broker did not answer in time; it may have stored the
-    message |  |- BrokerNotExist               10003: the client was given no broker of this name |  |-
-    TopicRouteNotFound           10005: create the topic |  |- RequestTimedOut              10006: the
-    request was sent, and no reply came in time |  |- ReplyNotCreated              10007: only a request
-    that came through a broker can be replied to |  |- SendTimedOut                 the time for the send
-    was over before the broker was asked |  |- SendFailed                   all attempts failed; `errors`
-    says how |  |- SendRejected                 too many asynchronous sends wait: let some end |  `-
-    QueueNotSelected             the selector of queues raised, or chose none `- MessageIllegal
-       `- BatchIllegal                 these messages cannot be sent as one batch
+    |- ClientError                         catch this to catch all of these
+    |  |- ClientNotRunning                 start it, or make another: a closed one stays closed
+    |  |- NoBroker (ValueError)            10004: give the client a broker
+    |  |- BrokerNotConnected               10001: the broker cannot be reached; nothing was sent
+    |  |- BrokerTimedOut (TimeoutError)    10002: no answer came in time; the message may be stored
+    |  |- BrokerNotExist                   10003: the client was given no broker of this name
+    |  |- TopicRouteNotFound               10005: create the topic
+    |  |- RequestTimedOut (TimeoutError)   10006: the request was sent, and no reply came in time
+    |  |- ReplyNotCreated                  10007: only a request that came through a broker can be replied to
+    |  |- SendTimedOut (TimeoutError)      the time for the send was over before the broker was asked
+    |  |- SendFailed                       all attempts failed; `errors` says how
+    |  |- SendRejected                     too many asynchronous sends wait: let some end first
+    |  |- QueueNotSelected                 the selector of queues raised, or chose none
+    |  |- ConsumerNotReady                 register a listener, or subscribe to a topic, then start
+    |  |- ConsumerStarted                  do it before `start`
+    |  |- ConsumerClosed                   make another consumer
+    |  |- ListenerIllegal (TypeError)      give a plain function of (messages, context)
+    |  `- AnswerIllegal (TypeError)        return None or a ConsumeConcurrentlyStatus; only logged
+    `- MessageIllegal
+       `- BatchIllegal                     these messages cannot be sent as one batch
 
 Numbers are RocketMQ's (ClientErrorCode) and never change. What a broker answers stays the StoreError that it
 is: `TopicIllegal`, `StoreFull` and the others of store/errors.py.
@@ -27,6 +34,7 @@ from mqstore.store.errors import MessageIllegal, StoreError
 from mqstore.store.status import ResponseCode
 
 __all__ = [
+    "AnswerIllegal",
     "BatchIllegal",
     "BrokerNotConnected",
     "BrokerNotExist",
@@ -34,6 +42,10 @@ __all__ = [
     "ClientError",
     "ClientErrorCode",
     "ClientNotRunning",
+    "ConsumerClosed",
+    "ConsumerNotReady",
+    "ConsumerStarted",
+    "ListenerIllegal",
     "NoBroker",
     "QueueNotSelected",
     "ReplyNotCreated",
@@ -229,6 +241,53 @@ class QueueNotSelected(ClientError):
         super().__init__(f"no queue of topic {topic!r} was selected: the selector {reason}")
         self.topic = topic
         self.reason = reason
+
+
+class ConsumerNotReady(ClientError):
+    """The consumer cannot start. missing: what it lacks."""
+
+    def __init__(self, group: str, missing: str, way_out: str) -> None:
+        super().__init__(f"the consumer of group {group!r} has no {missing}: {way_out}")
+        self.group = group
+        self.missing = missing
+
+
+class ConsumerStarted(ClientError):
+    """The operation comes too late: the consumer was started."""
+
+    def __init__(self, group: str, operation: str) -> None:
+        super().__init__(f"the consumer of group {group!r} was started: {operation} before `start`, once")
+        self.group = group
+        self.operation = operation
+
+
+class ConsumerClosed(ClientError):
+    """The consumer was closed."""
+
+    def __init__(self, group: str, operation: str) -> None:
+        super().__init__(
+            f"the consumer of group {group!r} is closed and cannot {operation}: make another PushConsumer"
+        )
+        self.group = group
+        self.operation = operation
+
+
+class ListenerIllegal(ClientError, TypeError):
+    """The listener cannot be called with (messages, context), or its call would not consume anything."""
+
+    def __init__(self, listener: object, reason: str) -> None:
+        super().__init__(f"the listener {listener!r} {reason}: give a plain function of (messages, context)")
+        self.listener = listener
+        self.reason = reason
+
+
+class AnswerIllegal(ClientError, TypeError):
+    """The listener answered what is no status, or set something illegal on its context."""
+
+    def __init__(self, listener: object, what: str, answer: object, wanted: str) -> None:
+        super().__init__(f"the listener {listener!r} {what} {answer!r}: {wanted}")
+        self.listener = listener
+        self.answer = answer
 
 
 class BatchIllegal(MessageIllegal):

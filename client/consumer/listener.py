@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from mqstore.broker.broker import MessageQueue
-from mqstore.client.consumer_errors import AnswerIllegal, ListenerIllegal
+from mqstore.client.errors import AnswerIllegal, ListenerIllegal
 from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = [

@@ -34,7 +34,7 @@ from mqstore.client.consumer.listener import (
     RegisteredListener,
 )
 from mqstore.client.consumer.running_consumer import RunningConsumer
-from mqstore.client.consumer_errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted
+from mqstore.client.errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.client.offsets.local_file_offset_store import LocalFileOffsetStore
 from mqstore.client.offsets.offset_store import OffsetStore

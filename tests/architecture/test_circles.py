@@ -21,7 +21,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "client": ("producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
     "tools": ("ingest", "spark", "demo", "cli"),
-    "tools/cli": ("messages", "administration", "maintenance", "demo"),
+    "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "demo"),
     "tools/spark": ("read", "jobs"),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from mqstore.store.errors import StoreError
 from mqstore.tools.cli.administration.backup import backup
+from mqstore.tools.cli.administration.delay import delay
 from mqstore.tools.cli.administration.groups import groups
 from mqstore.tools.cli.administration.offsets import offsets
 from mqstore.tools.cli.administration.retain import retain
@@ -24,7 +25,6 @@ from mqstore.tools.cli.maintenance.rebuild import rebuild
 from mqstore.tools.cli.maintenance.repair import repair
 from mqstore.tools.cli.maintenance.stats import stats
 from mqstore.tools.cli.maintenance.verify import verify
-from mqstore.tools.cli.messages.delay import delay
 from mqstore.tools.cli.messages.get import get
 from mqstore.tools.cli.messages.ingest import ingest
 from mqstore.tools.cli.messages.put import put

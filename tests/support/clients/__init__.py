@@ -1,1 +1,1 @@
-"""What tests of producers and consumers share: brokers that are told what to answer, a timer moved by hand."""
+"""What tests of producers and consumers share: brokers told what to answer, a timer moved by hand."""

@@ -13,7 +13,7 @@ from mqstore.client.consumer.listener import (
     ConsumeConcurrentlyStatus,
     RegisteredListener,
 )
-from mqstore.client.consumer_errors import AnswerIllegal, ListenerIllegal
+from mqstore.client.errors import AnswerIllegal, ListenerIllegal
 
 SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
 

@@ -26,7 +26,7 @@ from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.running_consumer import RunningConsumer
-from mqstore.client.consumer_errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal
+from mqstore.client.errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal
 from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
 from mqstore.index.pull.message_reader import GetMessageResult
 from mqstore.message_store import MessageStore
