@@ -7,7 +7,7 @@ halves are checked, and only those who end one of just these wait for it.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -19,6 +19,13 @@ class OpenHalf(NamedTuple):
 
     physical_offset: int
     names: tuple[int, ...]
+
+
+class _Held(NamedTuple):
+    """Halves that one thread ends or checks. op_floor: the op that names them will not lie below it."""
+
+    queue_offsets: frozenset[int]
+    op_floor: int
 
 
 class OpenHalves:
@@ -33,13 +40,17 @@ class OpenHalves:
         self._open: dict[int, OpenHalf] = {}
         # From each name to the queue offset.
         self._newest: dict[int, int] = {}
-        self._ending: set[int] = set()
-        self._checking: set[int] = set()
+        # By the call that ends or checks them.
+        self._ending: dict[object, _Held] = {}
+        self._checking: dict[object, _Held] = {}
         # Of halves that are being put: no higher than the queue offset that each will get.
         self._arriving: dict[object, int] = {}
-        # For each op from _op_progress on: the highest queue offset that it names.
+        # Ops that name halves which a restart reads again: the highest name of each.
         self._ops: dict[int, int] = {}
-        self._op_progress = 0
+        # Where the next op will be, or a later one.
+        self._op_end = 0
+        # No half below is open, and none will be.
+        self._first = 0
 
     def load(self, halves: dict[int, OpenHalf], ops: dict[int, int], op_progress: int) -> None:
         """Begin with what was read: the halves by queue offset, and the ops from `op_progress` on."""
@@ -47,7 +58,7 @@ class OpenHalves:
             for queue_offset, half in halves.items():
                 self._add(queue_offset, half)
             self._ops = ops
-            self._op_progress = op_progress
+            self._op_end = max((op_progress, *(op_offset + 1 for op_offset in ops)))
 
     @contextmanager
     def arriving(self, floor: int) -> Iterator[None]:
@@ -70,27 +81,33 @@ class OpenHalves:
         """The open half with this queue offset; None if it was ended."""
         return self._open.get(queue_offset)
 
-    def claim(self, name: int) -> int | None:
-        """The queue offset of the open half of that name, for the caller to end; None if none is open.
+    @contextmanager
+    def ending(self, name: int) -> Iterator[int | None]:
+        """While the caller ends the open half of that name: its queue offset, or None if none is open.
 
-        The caller then calls `close` or `release`. Waits while the half is checked.
+        Unless the caller calls `close`, it is as open as before afterwards. Waits while the half is checked.
         """
+        claim = object()
+        try:
+            yield self._claim(name, claim)
+        finally:
+            with self._lock:
+                self._ending.pop(claim, None)
+
+    def _claim(self, name: int, claim: object) -> int | None:
         while True:
             with self._lock:
                 queue_offset = self._newest.get(name)
-                if queue_offset is None or queue_offset in self._ending:
+                if queue_offset is None or queue_offset not in self._open:
                     return None
-                if queue_offset not in self._checking:
-                    self._ending.add(queue_offset)
+                if _is_held(self._ending, queue_offset):
+                    return None
+                if not _is_held(self._checking, queue_offset):
+                    self._ending[claim] = _Held(frozenset([queue_offset]), self._op_end)
                     return queue_offset
             with self._check_lock:
                 # It has another queue offset now, or is given up.
                 pass
-
-    def release(self, queue_offset: int) -> None:
-        """It could not be ended, and is as open as before."""
-        with self._lock:
-            self._ending.discard(queue_offset)
 
     def close(self, queue_offsets: Iterable[int], op_offset: int | None) -> None:
         """They are ended. op_offset: of the op that names them; None for halves that the log has lost."""
@@ -100,24 +117,28 @@ class OpenHalves:
     def forget_lost(self, queue_offset: int) -> None:
         """The log has lost its record: nobody can end it any more."""
         with self._lock:
-            if queue_offset in self._open and queue_offset not in self._ending:
+            if queue_offset in self._open and not _is_held(self._ending, queue_offset):
                 self._close([queue_offset], None)
 
     @contextmanager
-    def checking(self, queue_offsets: Iterable[int]) -> Iterator[list[int]]:
+    def checking(self, queue_offsets: Iterable[int]) -> Iterator[frozenset[int]]:
         """While halves are checked, for those that nobody ends: ends of these wait."""
+        check = object()
         with self._check_lock:
             try:
                 with self._lock:
-                    left = [at for at in queue_offsets if at in self._open and at not in self._ending]
-                    self._checking.update(left)
+                    left = frozenset(self._open.keys() & set(queue_offsets)) - _all_of(self._ending)
+                    self._checking[check] = _Held(left, self._op_end)
                 yield left
             finally:
                 with self._lock:
-                    self._checking.clear()
+                    self._checking.pop(check, None)
 
-    def replace(self, closed: Iterable[int], op_offset: int, opened: dict[int, OpenHalf]) -> None:
-        """Close halves, and open those that stand for some of them, in one step."""
+    def replace(self, closed: Iterable[int], op_offset: int | None, opened: dict[int, OpenHalf]) -> None:
+        """Close halves and open those that stand for some of them, in one step.
+
+        op_offset: of the op that names the closed ones; None if a later one will.
+        """
         with self._lock:
             self._close(closed, op_offset)
             for queue_offset, half in opened.items():
@@ -126,7 +147,7 @@ class OpenHalves:
     def in_order(self) -> list[int]:
         """The queue offsets of all that nobody ends just now."""
         with self._lock:
-            return sorted(self._open.keys() - self._ending)
+            return sorted(self._open.keys() - _all_of(self._ending))
 
     def progress(self, end: int) -> tuple[int, int]:
         """From which half and from which op on a restart must read.
@@ -134,12 +155,11 @@ class OpenHalves:
         end: of the queue of halves, asked before this call. What lies below it is open, arriving or closed.
         """
         with self._lock:
-            first = min((end, *self._open, *self._arriving.values()))
-            # Ops in their order: one that has not been noted yet may name a half behind `first`.
-            while self._ops.get(self._op_progress, end) < first:
-                del self._ops[self._op_progress]
-                self._op_progress += 1
-            return first, self._op_progress
+            # Never back: a half that is arriving since the last call may have a floor below the end of then.
+            self._first = max(self._first, min((end, *self._open, *self._arriving.values())))
+            self._ops = {op: highest for op, highest in self._ops.items() if highest >= self._first}
+            held = (*self._ending.values(), *self._checking.values())
+            return self._first, min((self._op_end, *self._ops, *(each.op_floor for each in held)))
 
     def _add(self, queue_offset: int, half: OpenHalf) -> None:
         self._open[queue_offset] = half
@@ -148,15 +168,24 @@ class OpenHalves:
 
     def _close(self, queue_offsets: Iterable[int], op_offset: int | None) -> None:
         closed = list(queue_offsets)
+        if op_offset is not None:
+            # First: an interrupt may end this at any place, and a restart must read the op.
+            self._ops[op_offset] = max(closed)
+            self._op_end = max(self._op_end, op_offset + 1)
         for queue_offset in closed:
             for name in self._open.pop(queue_offset).names:
                 self._newest.pop(name, None)
-            self._ending.discard(queue_offset)
-        if op_offset is not None:
-            self._ops[op_offset] = max(closed)
 
     def __len__(self) -> int:
         return len(self._open)
 
     def __repr__(self) -> str:
         return f"OpenHalves({len(self)} open)"
+
+
+def _all_of(held: Mapping[object, _Held]) -> frozenset[int]:
+    return frozenset().union(*(each.queue_offsets for each in held.values()))
+
+
+def _is_held(held: Mapping[object, _Held], queue_offset: int) -> bool:
+    return any(queue_offset in each.queue_offsets for each in held.values())

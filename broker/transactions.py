@@ -91,16 +91,12 @@ class Transactions:
         self.load()
         record = self.half_at(half.physical_offset)
         _refuse_wrong(record, half, producer_group)
-        queue_offset = self.open_halves.claim(half.queue_offset)
-        if queue_offset is None:
-            _logger.info("%r of producer group %s was ended before", record, producer_group)
-            return
-        try:
-            op = self._put_end(queue_offset, state)
-        except BaseException:
-            self.open_halves.release(queue_offset)
-            raise
-        self.open_halves.close([queue_offset], op.queue_offset)
+        with self.open_halves.ending(half.queue_offset) as queue_offset:
+            if queue_offset is None:
+                _logger.info("%r of producer group %s was ended before", record, producer_group)
+            else:
+                op = self._put_end(queue_offset, state)
+                self.open_halves.close([queue_offset], op.queue_offset)
 
     def _put_end(self, queue_offset: int, state: TransactionState) -> PutMessageResult:
         opened = self.open_halves.get(queue_offset)

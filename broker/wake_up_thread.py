@@ -82,7 +82,10 @@ class WakeUpThread:
         return threading.current_thread() in self._threads
 
     def end_soon(self) -> None:
-        """Have the thread end, without waiting for it. If none has run, none will: the work ends here."""
+        """Have the thread end, without waiting for it.
+
+        Where none has ever run, none will: the work ends here.
+        """
         self._is_closing = True
         self._work.event.set()
         self._run()

@@ -18,14 +18,22 @@ def opened(*queue_offsets: int) -> OpenHalves:
     return halves
 
 
-def test_the_first_to_claim_a_half_ends_it() -> None:
+def ended(halves: OpenHalves, name: int, op_offset: int | None) -> int | None:
+    """End the half of that name; the queue offset of what was ended."""
+    with halves.ending(name) as queue_offset:
+        if queue_offset is not None and op_offset is not None:
+            halves.close([queue_offset], op_offset)
+    return queue_offset
+
+
+def test_the_first_ends_a_half() -> None:
     """Others find that it is being ended, or was."""
     halves = opened(5)
-    assert halves.claim(5) == 5
-    assert halves.claim(5) is None
-    assert halves.in_order() == []
-    halves.close([5], 0)
-    assert halves.claim(5) is None
+    with halves.ending(5) as queue_offset, halves.ending(5) as second:
+        assert (queue_offset, second) == (5, None)
+        assert halves.in_order() == []
+        halves.close([5], 0)
+    assert ended(halves, 5, 1) is None
     assert halves.get(5) is None
     assert repr(halves) == "OpenHalves(0 open)"
 
@@ -33,21 +41,20 @@ def test_the_first_to_claim_a_half_ends_it() -> None:
 def test_a_half_that_could_not_be_ended_is_open_again() -> None:
     """The disk was full: the producer tries again, or is asked."""
     halves = opened(5)
-    assert halves.claim(5) == 5
-    halves.release(5)
+    with pytest.raises(OSError, match="full"), halves.ending(5):
+        raise OSError("full")
     assert halves.in_order() == [5]
-    assert halves.claim(5) == 5
+    assert ended(halves, 5, 0) == 5
 
 
 def test_a_half_is_known_by_those_that_it_replaces() -> None:
     """An end by any of them ends it; then none is known any more."""
     halves = opened(5, 6)
     halves.replace([5], 0, {7: OpenHalf(700, (5, 7))})
-    halves.replace([7], 1, {8: OpenHalf(800, (5, 7, 8))})
+    halves.replace([7], None, {8: OpenHalf(800, (5, 7, 8))})
     assert halves.get(8) == OpenHalf(800, (5, 7, 8))
-    assert halves.claim(5) == 8
-    halves.close([8], 2)
-    assert [halves.claim(name) for name in (5, 7, 8)] == [None] * 3
+    assert ended(halves, 5, 2) == 8
+    assert [ended(halves, name, 3) for name in (5, 7, 8)] == [None] * 3
     assert halves.in_order() == [6]
 
 
@@ -55,33 +62,30 @@ def test_an_end_waits_while_its_half_is_checked() -> None:
     """Then it ends the half that was put anew. Other halves are ended meanwhile."""
     halves = opened(5, 6)
     claimed: list[int | None] = []
-    thread = threading.Thread(target=lambda: claimed.append(halves.claim(5)))
+    thread = threading.Thread(target=lambda: claimed.append(ended(halves, 5, 1)))
     with halves.checking([5]) as left:
-        assert left == [5]
+        assert left == {5}
         thread.start()
-        assert halves.claim(6) == 6
-        halves.replace([5], 0, {7: OpenHalf(700, (5, 7))})
-        assert claimed == []
+        assert ended(halves, 6, 0) == 6
+        halves.replace([5], 2, {7: OpenHalf(700, (5, 7))})
     thread.join(60)
     assert claimed == [7]
 
 
 def test_what_is_ended_meanwhile_is_not_checked() -> None:
-    """A check decides first which halves are overdue, and then asks which are left."""
+    """Nor what somebody ends just now."""
     halves = opened(5, 6, 7)
-    halves.claim(5)
-    halves.close([6], 0)
-    with halves.checking([5, 6, 7]) as left:
-        assert left == [7]
-    assert halves.claim(7) == 7
+    halves.close([5], 0)
+    with halves.ending(6), halves.checking([5, 6, 7]) as left:
+        assert left == {7}
 
 
 def test_a_half_that_the_log_has_lost_is_forgotten() -> None:
-    """Unless somebody ends it just now, and will see for itself."""
+    """Unless somebody ends it just now, who knows better."""
     halves = opened(5, 6)
-    halves.claim(6)
-    for queue_offset in (5, 6, 7):
-        halves.forget_lost(queue_offset)
+    with halves.ending(6):
+        for queue_offset in (5, 5, 6):
+            halves.forget_lost(queue_offset)
     assert halves.get(5) is None
     assert halves.get(6) is not None
 
@@ -114,15 +118,45 @@ def test_halves_that_are_being_put_hold_the_progress_back() -> None:
     assert halves.progress(5) == (5, 1)
 
 
-def test_ops_are_passed_in_their_order() -> None:
-    """One that is not known yet may name a half that a restart reads again."""
+def test_the_progress_never_goes_back() -> None:
+    """A half that is announced late is put behind: the ops of those before it are passed."""
+    halves = opened(3)
+    halves.close([3], 0)
+    assert halves.progress(4) == (4, 1)
+    with halves.arriving(3):
+        assert halves.progress(4) == (4, 1)
+
+
+def test_ops_that_are_being_put_hold_the_progress_back() -> None:
+    """They may name a half that a restart reads again, and lie before others that are known already."""
     halves = opened(0, 1, 2)
-    halves.close([1], 1)
-    assert halves.progress(3) == (0, 0)
-    halves.close([0], 2)
-    assert halves.progress(3) == (2, 0)
-    halves.close([2], 0)
+    with halves.ending(2), halves.checking([0]):
+        halves.close([1], 1)
+        assert halves.progress(3) == (0, 0)
+        halves.close([2], 0)
+        halves.close([0], 2)
+        assert halves.progress(3) == (3, 0)
     assert halves.progress(3) == (3, 3)
+
+
+def test_an_op_that_nobody_told_of_holds_nothing_back() -> None:
+    """The call that put it was interrupted: the half is open, and a later op will name it."""
+    halves = opened(0, 1)
+    with pytest.raises(KeyboardInterrupt), halves.ending(0):
+        raise KeyboardInterrupt
+    halves.close([0, 1], 1)
+    assert halves.progress(2) == (2, 2)
+
+
+def test_passed_ops_are_forgotten() -> None:
+    """All at once when the old half is closed that held them back; others may have put ops in between."""
+    halves = opened(*range(100))
+    for number in range(1, 100):
+        halves.close([number], number * 2)
+    assert halves.progress(100) == (0, 2)
+    halves.close([0], 300)
+    assert halves.progress(100) == (100, 301)
+    assert halves._ops == {}
 
 
 def test_what_was_read_is_open() -> None:
@@ -131,18 +165,22 @@ def test_what_was_read_is_open() -> None:
     halves.load({4: OpenHalf(400, (4,)), 9: OpenHalf(900, (2, 9))}, {7: 3, 8: -1, 9: 6}, 7)
     assert halves.in_order() == [4, 9]
     assert halves.progress(10) == (4, 9)
-    assert halves.claim(2) == 9
+    assert ended(halves, 2, 10) == 9
+    nothing = OpenHalves()
+    nothing.load({}, {}, 7)
+    assert nothing.progress(10) == (10, 7)
 
 
 def test_ctrl_c_leaves_no_half_locked() -> None:
-    """It strikes anywhere in a claim, a close or a check; another thread then ends the other half."""
+    """It strikes anywhere in an end, a close or a check: each half can be ended, or is closed."""
 
     def check(halves: OpenHalves) -> None:
         with halves.checking([5]):
             pass
 
     scenes: tuple[Callable[[OpenHalves], object], ...] = (
-        lambda halves: halves.claim(5),
+        lambda halves: ended(halves, 5, None),
+        lambda halves: ended(halves, 5, 0),
         lambda halves: halves.close([5], 0),
         lambda halves: halves.progress(7),
         check,
@@ -153,8 +191,14 @@ def test_ctrl_c_leaves_no_half_locked() -> None:
             place += 1
             halves = opened(5, 6)
             was_interrupted = interrupted_at(place, (open_halves_module,), lambda: scene(halves))  # noqa: B023
+            is_open = halves.get(5) is not None
             claimed: list[int | None] = []
-            thread = threading.Thread(target=lambda: claimed.append(halves.claim(6)), daemon=True)  # noqa: B023
-            thread.start()
-            thread.join(60)
-            assert claimed == [6], place
+            for name in (6, 5):
+                thread = threading.Thread(
+                    target=lambda: claimed.append(ended(halves, name, 7)),  # noqa: B023
+                    daemon=True,
+                )
+                thread.start()
+                thread.join(60)
+            assert claimed == [6, 5 if is_open else None], place
+        assert place > 1

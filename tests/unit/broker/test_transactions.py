@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from mqstore import Message, MessageStore, PutMessageResult
+from mqstore.broker import open_halves as open_halves_module
+from mqstore.broker import transactions as transactions_module
 from mqstore.broker.broker import TransactionState
 from mqstore.broker.half_message import HalfMessage, half_of, op_of, renewed
 from mqstore.broker.transactions import TransactionIllegal, Transactions
@@ -25,6 +27,7 @@ from mqstore.store.errors import (
     TopicNotExist,
 )
 from mqstore.store.message.topic_names import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from support.disks.interrupts import interrupted_at
 from support.stores.small_store import SmallStore, bodies_of, messages_of
 
 GROUP = "payments"
@@ -190,6 +193,28 @@ def test_an_end_that_fails_can_be_tried_again(
     assert bodies_of(store, "orders") == [b"a"]
 
 
+def test_ctrl_c_in_an_end_leaves_a_half_that_can_be_ended(small: SmallStore) -> None:
+    """Anywhere: another thread ends it, or finds that it was ended. Its message is never lost."""
+    modules = (transactions_module, open_halves_module)
+    with small.open() as store:
+        transactions = Transactions(store)
+        place, was_interrupted = 0, True
+        while was_interrupted:
+            place += 1
+            half = transactions.send_half(message(b"%d" % place), GROUP)
+
+            def end() -> None:
+                transactions.end(half, GROUP, COMMIT)  # noqa: B023
+
+            was_interrupted = interrupted_at(place, modules, end)
+            thread = threading.Thread(target=end, daemon=True)
+            thread.start()
+            thread.join(60)
+            assert not thread.is_alive(), place
+            assert len(transactions.open_halves) == 0, place
+        assert set(bodies_of(store, "orders")) == {b"%d" % number for number in range(1, place + 1)}
+
+
 def test_in_sync_flush_ends_are_durable(small: SmallStore) -> None:
     """And so are halves: RocketMQ does not wait for the disk with a commit."""
     with small.open(flush_disk_type="SYNC_FLUSH") as store:
@@ -255,7 +280,8 @@ def test_a_crash_between_a_renewed_half_and_its_op_leaves_one_transaction(store:
     transactions = Transactions(store)
     transactions.load()
     assert transactions.open_halves.in_order() == [third.queue_offset, other.queue_offset]
-    assert transactions.open_halves.claim(first.queue_offset) == third.queue_offset
+    with transactions.open_halves.ending(first.queue_offset) as queue_offset:
+        assert queue_offset == third.queue_offset
 
 
 def test_equal_messages_are_transactions_of_their_own(store: MessageStore) -> None:
@@ -281,4 +307,5 @@ def test_halves_and_ops_of_a_broker_are_read(store: MessageStore) -> None:
     transactions = Transactions(store)
     transactions.load()
     assert transactions.open_halves.in_order() == [0, 2, 3, 5]
-    assert transactions.open_halves.claim(2) == 5
+    with transactions.open_halves.ending(2) as queue_offset:
+        assert queue_offset == 5
