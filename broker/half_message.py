@@ -6,6 +6,8 @@
     final     the real topic and queue: what a commit makes of a half. Sys flag: committed; its prepared
               transaction offset is the half's physical offset
     renewed   the half anew, with TRANSACTION_CHECK_TIMES + 1, each time that its producer is asked
+    carried   the half anew, with the queue offset of the one before in TRAN_PREPARED_QUEUE_OFFSET, without an
+              op: nobody is asked, but the one before lies far behind. An end names both
     given up  TRANS_CHECK_MAX_TIME_TOPIC, queue 0: a half that nobody has ended
 
 All keep the properties of the half, as RocketMQ's records do, TRAN_MSG and REAL_TOPIC among them. The flag is
@@ -46,6 +48,7 @@ from mqstore.store.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 __all__ = [
     "HALF_QUEUE_ID",
     "HalfMessage",
+    "carried",
     "ended_offsets",
     "final_of",
     "given_up",
@@ -92,7 +95,7 @@ class HalfMessage(StoredMessage, eq=False, gc=False):
 
     @property
     def first_queue_offset(self) -> int | None:
-        """Of a half that a broker has renewed without asking: the queue offset that its producer knows."""
+        """Of a carried half: the queue offset of the first that it stands for. No op names that one alone."""
         offset = self._number(TRANSACTION_PREPARED_QUEUE_OFFSET, -1)
         return None if offset < 0 else offset
 
@@ -118,8 +121,13 @@ class HalfMessage(StoredMessage, eq=False, gc=False):
 
 
 def half_of(message: Message, producer_group: str) -> Message:
-    """The half of a checked message. A delay is dropped: RocketMQ's clients do that as well."""
+    """The half of a checked message. A delay is dropped: RocketMQ's clients do that as well.
+
+    Its put waits for the disk in any case, for a half that cannot be read cannot be ended.
+    """
     properties = {name: value for name, value in message.properties.items() if name != DELAY}
+    if not message.wait_store_msg_ok:
+        properties[WAIT] = "false"
     if properties.get(UNIQ_KEY):
         properties[TRANSACTION_ID] = properties[UNIQ_KEY]
     properties |= {
@@ -135,6 +143,7 @@ def half_of(message: Message, producer_group: str) -> Message:
         delay_level=0,
         properties=properties,
         sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+        wait_store_msg_ok=True,
     )
 
 
@@ -155,6 +164,13 @@ def renewed(half: HalfMessage) -> Message:
     properties = {**half.properties, TRANSACTION_CHECK_TIMES: str(half.check_times + 1)}
     # It would name an offset that is ended by now.
     properties.pop(TRANSACTION_PREPARED_QUEUE_OFFSET, None)
+    return msgspec.structs.replace(_copy(half), properties=properties)
+
+
+def carried(half: HalfMessage) -> Message:
+    """The half that stands for one that lies far behind."""
+    first = half.queue_offset if half.first_queue_offset is None else half.first_queue_offset
+    properties = {**half.properties, TRANSACTION_PREPARED_QUEUE_OFFSET: str(first)}
     return msgspec.structs.replace(_copy(half), properties=properties)
 
 

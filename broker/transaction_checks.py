@@ -5,6 +5,9 @@ was asked about often enough, or is as old as retention allows, is given up: it 
 TRANS_CHECK_MAX_TIME_TOPIC, and the log warns. While a producer group has no client, nobody is asked and
 nothing is counted; RocketMQ gives such halves up after some eight minutes.
 
+A half that stays open lies ever farther behind, and a restart reads all that was put since. So it is carried:
+put anew without a question, as a broker does with each half that has CHECK_IMMUNITY_TIME_IN_SECONDS.
+
 A check that fails is logged, and the next one tries again. The first comes 30 s after the first use of a
 transaction, in the thread "mqstore transactions" (wake_up_thread.py).
 Threads: `check` and `run_once` by one at a time; producers are asked in the same thread.
@@ -19,9 +22,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
-from mqstore.broker.half_message import HalfMessage, given_up, op_of, renewed
+from mqstore.broker.half_message import HALF_QUEUE_ID, HalfMessage, carried, given_up, op_of, renewed
 from mqstore.broker.open_halves import OpenHalf
 from mqstore.broker.producer_groups import ProducerGroups
 from mqstore.broker.transactions import Transactions
@@ -29,7 +32,7 @@ from mqstore.message_store import MessageStore
 from mqstore.put.arrivals import Arrival
 from mqstore.store.errors import MessageNotFound, StoreClosed
 from mqstore.store.message.put_result import PutMessageResult
-from mqstore.store.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC
+from mqstore.store.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
 
@@ -39,6 +42,8 @@ _logger = logging.getLogger(__name__)
 
 # Halves that are put anew in one step: whoever ends one of them waits as long.
 _CHUNK: Final = 32
+# So many halves a restart reads, about, besides those that are open.
+_MAX_BEHIND: Final = 100_000
 # What is added to the properties with each check at most, and the record's CRC.
 _ADDED_BYTES: Final = 64
 _HOUR_MS: Final = 3_600_000
@@ -54,6 +59,18 @@ class TransactionSettings:
     """How often a producer is asked before its half is given up."""
     transaction_check_interval: int = 30_000
     """How often halves are looked at."""
+
+
+class _Due(NamedTuple):
+    """Halves by queue offset: to be asked about, to be carried, to be given up."""
+
+    overdue: dict[int, HalfMessage]
+    behind: dict[int, HalfMessage]
+    hopeless: dict[int, HalfMessage]
+
+    def among(self, queue_offsets: frozenset[int]) -> "_Due":
+        """Those of them that are left."""
+        return _Due(*({key: half for key, half in halves.items() if key in queue_offsets} for halves in self))
 
 
 class TransactionChecks:
@@ -106,9 +123,16 @@ class TransactionChecks:
             _logger.exception("the check of transactions failed")
 
     def end(self) -> None:
-        """Hear no more of the store."""
+        """Hear no more of the store, and let the next start begin where this one has ended."""
         if self._is_listening:
             self._store.remove_arrival_listener(self._ignore)
+        try:
+            self._transactions.save_progress()
+        except StoreClosed:
+            # It was closed first: the next start reads what was put since the last check.
+            return
+        except Exception:
+            _logger.exception("the progress of transactions could not be saved")
 
     def _ignore(self, arrival: Arrival) -> None:
         """It hears of no queue."""
@@ -123,43 +147,53 @@ class TransactionChecks:
         """Ask the producers of all halves that are open for too long; returns how many were asked."""
         self._transactions.load()
         asked = 0
-        remaining = iter(self._open_halves.in_order())
+        end = self._store.get_max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
+        queue_offsets = self._open_halves.in_order()
+        # Many open halves are carried seldom: it takes more puts than there are of them.
+        far_behind = end - max(_MAX_BEHIND, 4 * len(queue_offsets))
+        remaining = iter(queue_offsets)
         while chunk := list(islice(remaining, _CHUNK)):
-            asked += self._check_chunk(chunk)
+            asked += self._check_chunk(chunk, far_behind)
         self._transactions.save_progress()
         return asked
 
-    def _check_chunk(self, queue_offsets: list[int]) -> int:
-        overdue: dict[int, HalfMessage] = {}
-        hopeless: dict[int, HalfMessage] = {}
+    def _check_chunk(self, queue_offsets: list[int], far_behind: int) -> int:
+        due = _Due({}, {}, {})
         for queue_offset in queue_offsets:
             half = self._half_of(queue_offset)
-            if half is not None and self._is_hopeless(half):
-                hopeless[queue_offset] = half
-            elif half is not None and self._is_overdue(half):
-                overdue[queue_offset] = half
-        if not overdue and not hopeless:
+            if half is None:
+                continue
+            if self._is_hopeless(half):
+                due.hopeless[queue_offset] = half
+            elif self._is_overdue(half):
+                due.overdue[queue_offset] = half
+            elif queue_offset < far_behind:
+                due.behind[queue_offset] = half
+        if not any(due):
             return 0
-        with self._open_halves.checking([*overdue, *hopeless]) as left:
-            renewals = self._put(
-                {at: half for at, half in overdue.items() if at in left},
-                {at: half for at, half in hopeless.items() if at in left},
-            )
+        with self._open_halves.checking(key for halves in due for key in halves) as left:
+            renewals = self._put(due.among(left))
         for put in renewals:
             self._ask(put)
         return len(renewals)
 
     def _half_of(self, queue_offset: int) -> HalfMessage | None:
-        """None if it was ended meanwhile, or if retention took its record."""
+        """None if it was ended meanwhile, or if its record cannot be read, or not be put again."""
         opened = self._open_halves.get(queue_offset)
-        if opened is None:
+        if opened is None or opened.physical_offset >= self._store.commit_log.visible_offset:
+            # The disk is slow.
             return None
         try:
-            return self._transactions.half_at(opened.physical_offset)
+            half = self._transactions.half_at(opened.physical_offset)
         except MessageNotFound as gone:
-            _logger.warning("a transaction has expired before it was ended: %s", gone)
+            _logger.warning("a transaction has expired or is damaged, and nobody has ended it: %s", gone)
             self._open_halves.forget_lost(queue_offset)
             return None
+        limit = self._store.config.max_message_size
+        if len(half.stored_body_view) > limit:
+            _logger.warning("%r cannot be checked: it is longer than max_message_size = %d", half, limit)
+            return None
+        return half
 
     def _is_hopeless(self, half: HalfMessage) -> bool:
         age_ms = self._store.clock.now_ms() - half.born_timestamp
@@ -175,27 +209,30 @@ class TransactionChecks:
         now_ms, timeout_ms = self._store.clock.now_ms(), self._settings.transaction_timeout
         return half.producer_group in self._producers and not half.is_too_young(now_ms, timeout_ms)
 
-    def _put(
-        self, overdue: dict[int, HalfMessage], hopeless: dict[int, HalfMessage]
-    ) -> list[PutMessageResult]:
-        """Put the overdue anew, and the hopeless where they are kept; returns the new halves."""
-        closed = [*overdue, *hopeless]
-        if not closed:
+    def _put(self, due: _Due) -> list[PutMessageResult]:
+        """Put those that stay open anew, and the hopeless where they are kept; returns the overdue ones."""
+        if not any(due):
             return []
-        if hopeless:
+        if due.hopeless:
             self._store.topics.ensure(TRANS_CHECK_MAX_TIME_TOPIC, 1)
-            for half in hopeless.values():
+            for half in due.hopeless.values():
                 _logger.warning("%r of group %s is given up: nobody ended it", half, half.producer_group)
-        names = {queue_offset: self._names_of(queue_offset) for queue_offset in closed}
-        op = op_of([name for known in names.values() for name in known], self._store.clock.now_ms())
-        anew, kept = map(renewed, overdue.values()), map(given_up, hopeless.values())
-        puts = self._store.put_own([*anew, *kept, op])
+        messages = [
+            *map(renewed, due.overdue.values()),
+            *map(carried, due.behind.values()),
+            *map(given_up, due.hopeless.values()),
+        ]
+        closed = [name for key in (*due.overdue, *due.hopeless) for name in self._names_of(key)]
+        if closed:
+            messages.append(op_of(closed, self._store.clock.now_ms()))
+        puts = self._store.put_own(messages)
         opened = {
-            put.queue_offset: OpenHalf(put.physical_offset, (*names[queue_offset], put.queue_offset))
-            for queue_offset, put in zip(overdue, puts, strict=False)
+            put.queue_offset: OpenHalf(put.physical_offset, (*self._names_of(key), put.queue_offset))
+            for key, put in zip((*due.overdue, *due.behind), puts, strict=False)
         }
-        self._open_halves.replace(closed, puts[-1].queue_offset, opened)
-        return puts[: len(overdue)]
+        op_offset = puts[-1].queue_offset if closed else None
+        self._open_halves.replace([key for halves in due for key in halves], op_offset, opened)
+        return puts[: len(due.overdue)]
 
     def _names_of(self, queue_offset: int) -> tuple[int, ...]:
         opened = self._open_halves.get(queue_offset)
@@ -203,13 +240,17 @@ class TransactionChecks:
         return opened.names
 
     def _ask(self, put: PutMessageResult) -> None:
-        half = self._transactions.half_at(put.physical_offset)
+        try:
+            half = self._transactions.half_at(put.physical_offset)
+        except MessageNotFound:
+            # The disk is slow: its producer is asked with the next check.
+            return
         check = self._producers.choose(half.producer_group)
         if check is None:
             return
         try:
             check(half, put)
-        except Exception:
+        except (Exception, SystemExit):
             _logger.exception("producer group %s failed to answer for %r", half.producer_group, half)
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ Source: docs/spec/remoting.md section 9; TransactionalMessageServiceImpl, EndTra
 import logging
 import threading
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from mqstore.broker.broker import TransactionState
 from mqstore.broker.half_message import HALF_QUEUE_ID, HalfMessage, ended_offsets, final_of, half_of, op_of
@@ -45,6 +45,7 @@ __all__ = ["TransactionIllegal", "Transactions"]
 
 _logger = logging.getLogger(__name__)
 
+_TOPICS: Final = (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
 # Unique key, born time, body CRC, check times: a half that was asked about once more replaces the one before.
 _Identity: TypeAlias = tuple[str | None, int, int, int]
 
@@ -121,7 +122,7 @@ class Transactions:
             return
         with self._load_lock:
             if not self._is_loaded:
-                for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+                for topic in _TOPICS:
                     self._store.topics.ensure(topic, 1)
                 self._read()
                 self._is_loaded = True
@@ -134,24 +135,10 @@ class Transactions:
             ended = ended_offsets(op)
             closed.update(ended)
             ops[op.queue_offset] = max(ended, default=-1)
-        halves: dict[int, OpenHalf] = {}
-        # The names of the newest half of each transaction.
-        newest: dict[_Identity, tuple[int, ...]] = {}
+        found = _FoundHalves(closed)
         for message in self._messages(TRANS_HALF_TOPIC, self._first_offset(TRANS_HALF_TOPIC)):
-            half = HalfMessage.of(message.record)
-            known = half.first_queue_offset
-            names = (half.queue_offset,) if known is None else (known, half.queue_offset)
-            if not closed.isdisjoint(names):
-                continue
-            if half.unique_key:
-                # A crash may have kept a half that was put anew, and not the op for the one before it.
-                before = newest.pop(_identity(half, half.check_times - 1), ())
-                if before:
-                    del halves[before[-1]]
-                names = (*before, *names)
-                newest[_identity(half, half.check_times)] = names
-            halves[half.queue_offset] = OpenHalf(half.physical_offset, names)
-        self.open_halves.load(halves, ops, op_progress)
+            found.add(HalfMessage.of(message.record))
+        self.open_halves.load(found.halves, ops, op_progress)
 
     def _first_offset(self, topic: str) -> int:
         committed = self._store.consumer_offsets.query(TRANS_GROUP, topic, HALF_QUEUE_ID)
@@ -166,16 +153,60 @@ class Transactions:
             offset = found.next_begin_offset
 
     def save_progress(self) -> None:
-        """Commit up to where everything is closed. Raises StoreClosed."""
+        """Commit up to where everything is closed, once that is durable; nothing before `load`.
+
+        Raises StoreClosed, and as `flush`.
+        """
+        if not self._is_loaded:
+            return
         end = self._store.get_max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
-        progress = self.open_halves.progress(end)
+        progress = dict(zip(_TOPICS, self.open_halves.progress(end), strict=True))
         offsets = self._store.consumer_offsets
-        for topic, offset in zip((TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC), progress, strict=True):
-            if offsets.query(TRANS_GROUP, topic, HALF_QUEUE_ID) != offset:
-                offsets.commit(TRANS_GROUP, topic, HALF_QUEUE_ID, offset)
+        known = {topic: offsets.query(TRANS_GROUP, topic, HALF_QUEUE_ID) for topic in _TOPICS}
+        if progress == known:
+            return
+        # A power cut must not keep this and take the ops, or the halves put anew, behind it.
+        if self._store.commit_log.flushed_offset < self._store.max_offset:
+            self._store.flush()
+        for topic, offset in progress.items():
+            offsets.commit(TRANS_GROUP, topic, HALF_QUEUE_ID, offset)
 
     def __repr__(self) -> str:
         return f"Transactions({len(self.open_halves)} open)"
+
+
+class _FoundHalves:
+    """The open halves of a queue that is read from its start. closed: the queue offsets that ops name.
+
+    A half that stands for another one takes its place: a crash may have kept both.
+    """
+
+    def __init__(self, closed: set[int]) -> None:
+        self.halves: dict[int, OpenHalf] = {}
+        self._closed = closed
+        # Queue offsets by name, and the newest by what all halves of one message have in common.
+        self._by_name: dict[int, int] = {}
+        self._by_identity: dict[_Identity, int] = {}
+
+    def add(self, half: HalfMessage) -> None:
+        """The next one of the queue."""
+        known = half.first_queue_offset
+        names = (half.queue_offset,) if known is None else (known, half.queue_offset)
+        if not self._closed.isdisjoint(names):
+            return
+        before = self.halves.pop(self._offset_before(half), None)
+        if before is not None:
+            names = tuple(dict.fromkeys((*before.names, *names)))
+        self.halves[half.queue_offset] = OpenHalf(half.physical_offset, names)
+        self._by_name |= dict.fromkeys(names, half.queue_offset)
+        if half.unique_key:
+            self._by_identity[_identity(half, half.check_times)] = half.queue_offset
+
+    def _offset_before(self, half: HalfMessage) -> int:
+        """The queue offset of the half that it stands for; -1 if there is none."""
+        if half.first_queue_offset is not None:
+            return self._by_name.get(half.first_queue_offset, -1)
+        return self._by_identity.pop(_identity(half, half.check_times - 1), -1)
 
 
 def _identity(half: HalfMessage, check_times: int) -> _Identity:

@@ -6,6 +6,7 @@ import pytest
 from mqstore import Message, MessageStore
 from mqstore.broker.half_message import (
     HalfMessage,
+    carried,
     ended_offsets,
     final_of,
     given_up,
@@ -107,6 +108,20 @@ def test_a_renewed_half_counts_its_checks(store: MessageStore) -> None:
     by_broker = half_with(TRAN_PREPARED_QUEUE_OFFSET="12")
     assert by_broker.first_queue_offset == 12
     assert renewed(by_broker).properties == {"TRANSACTION_CHECK_TIMES": "1"}
+
+
+def test_a_carried_half_names_the_first_that_it_stands_for(store: MessageStore) -> None:
+    """As RocketMQ's do, with the count of checks as it was; one that is renewed names none again."""
+    first = stored(store, renewed(stored(store, half_of(SENT, "payments"))))
+    second = stored(store, carried(first))
+    third = stored(store, carried(second))
+    assert [half.first_queue_offset for half in (first, second, third)] == [None, 1, 1]
+    assert third.properties == {**first.properties, "TRAN_PREPARED_QUEUE_OFFSET": "1"}
+    assert (third.stored_topic, third.queue_offset, third.body) == ("RMQ_SYS_TRANS_HALF_TOPIC", 3, b"body")
+    assert carried(half_with(TRAN_PREPARED_QUEUE_OFFSET="x")).properties == {
+        "TRAN_PREPARED_QUEUE_OFFSET": "0"
+    }
+    assert stored(store, renewed(third)).first_queue_offset is None
 
 
 def test_a_half_that_is_given_up_is_kept(store: MessageStore) -> None:

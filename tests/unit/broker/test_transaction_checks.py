@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mqstore import Message, MessageStore, PutMessageResult, StoredMessage
+from mqstore.broker import transaction_checks as transaction_checks_module
 from mqstore.broker.broker import TransactionState
 from mqstore.broker.producer_groups import ProducerGroups
 from mqstore.broker.transaction_checks import TransactionChecks, TransactionSettings
@@ -190,11 +191,14 @@ def test_a_half_that_says_not_where_it_goes_is_given_up(checking: Checking) -> N
     assert bodies_of(store, TRANS_CHECK_MAX_TIME_TOPIC) == [b"homeless", b"full"]
 
 
-def test_a_producer_that_fails_is_logged(checking: Checking, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ValueError("listener"), SystemExit(1)], ids=repr)
+def test_a_producer_that_fails_is_logged(
+    checking: Checking, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
     """The others are asked all the same, and it is asked again."""
 
     def fail(half: PutMessageResult) -> None:
-        raise ValueError("listener")
+        raise error
 
     checking.answer = fail
     checking.send(b"a")
@@ -217,7 +221,98 @@ def test_an_expired_half_is_forgotten(
         assert store.delete_expired_files() > 0
         assert checking.checks.check() == 0
         assert len(checking.transactions.open_halves) == 0
-    assert "a transaction has expired before it was ended" in caplog.text
+    assert "a transaction has expired or is damaged, and nobody has ended it" in caplog.text
+
+
+def test_a_half_that_is_not_on_the_disk_yet_is_not_forgotten(
+    clock: ManualClock, seconds: ManualSeconds, small: SmallStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FLUSH_DISK_TIMEOUT: neither one that was sent nor one that was put anew; both are asked about later."""
+    with small.open(flush_disk_type="SYNC_FLUSH") as store:
+        checking = Checking(store, clock, seconds)
+        checking.send(b"early")
+        with monkeypatch.context() as hung:
+            hung.setattr(store._flusher, "wait_for", lambda end_offset: False)
+            checking.send(b"late")
+            checking.check_after(7_000)
+            checking.check_after(30_000)
+            assert checking.asked == []
+            assert len(checking.transactions.open_halves) == 2
+        store.flush()
+        assert checking.check_after(30_000) == 2
+        assert sorted(body for _, _, body in checking.asked) == [b"early", b"late"]
+
+
+def test_a_half_that_has_become_too_long_keeps_no_other_from_being_asked_about(
+    clock: ManualClock, seconds: ManualSeconds, small: SmallStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under a smaller max_message_size it cannot be put anew, nor given up: it stays, and the log says so."""
+    with small.open(max_message_size=5_000) as store:
+        checking = Checking(store, clock, seconds)
+        checking.transactions.send_half(Message("orders", bytes(5_000)), GROUP)
+        checking.send(b"short")
+    with small.open(max_message_size=4_000) as store:
+        checking = Checking(store, clock, seconds)
+        assert checking.check_after(7_000) == 1
+        assert [body for _, _, body in checking.asked] == [b"short"]
+        assert checking.check_after(73 * 3_600_000) == 0
+        assert len(checking.transactions.open_halves) == 1
+    assert "it is longer than max_message_size = 4000" in caplog.text
+
+
+def test_a_half_that_stays_open_is_carried(checking: Checking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far behind the others, nobody is asked; what a restart reads has an end. Its first name stays known."""
+    monkeypatch.setattr(transaction_checks_module, "_MAX_BEHIND", 10)
+    store, transactions = checking.store, checking.transactions
+    first = checking.send(b"old", "mailing")
+    patient = checking.send(b"patient", CHECK_IMMUNITY_TIME_IN_SECONDS="60000")
+    for number in range(50):
+        transactions.end(checking.send(b"%d" % number), GROUP, ROLLBACK)
+        if number % 8 == 7:
+            assert checking.check_after(1) == 0
+    halves = messages_of(store, TRANS_HALF_TOPIC)
+    assert 4 <= len(halves) - 52 <= 12
+    assert store.consumer_offsets.query(TRANS_GROUP, TRANS_HALF_TOPIC, 0) > 30
+    assert store.consumer_offsets.query(TRANS_GROUP, TRANS_OP_HALF_TOPIC, 0) > 25
+    restarted = Transactions(store)
+    for known in (transactions, restarted):
+        known.load()
+        assert len(known.open_halves) == 2
+    restarted.end(first, "mailing", COMMIT)
+    restarted.end(patient, GROUP, COMMIT)
+    assert bodies_of(store, "orders", 2) == [b"old", b"patient"]
+
+
+def test_many_open_halves_are_carried_seldom(checking: Checking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their new places do not make them lie far behind at once."""
+    monkeypatch.setattr(transaction_checks_module, "_MAX_BEHIND", 10)
+    for number in range(40):
+        checking.send(b"%d" % number, "mailing")
+    for _ in range(10):
+        checking.check_after(1)
+    assert len(messages_of(checking.store, TRANS_HALF_TOPIC)) == 40
+
+
+def test_a_carried_half_that_is_asked_about_later_is_one_transaction(
+    checking: Checking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Renewed, carried, renewed: whatever a crash has kept of it, a restart finds the newest alone."""
+    monkeypatch.setattr(transaction_checks_module, "_MAX_BEHIND", 0)
+    checking.send(b"a", CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+    checking.check_after(11_000)
+    checking.producers.unregister(GROUP, "client")
+    for number in range(8):
+        checking.transactions.end(checking.send(b"%d" % number), GROUP, ROLLBACK)
+        checking.check_after(1)
+    checking.producers.register(GROUP, "client", checking.note)
+    assert checking.check_after(30_000) == 1
+    newest = checking.halves[-1]
+    for kept in (0, newest.queue_offset):
+        checking.store.consumer_offsets.commit(TRANS_GROUP, TRANS_HALF_TOPIC, 0, kept)
+        checking.store.consumer_offsets.commit(TRANS_GROUP, TRANS_OP_HALF_TOPIC, 0, 0)
+        restarted = Transactions(checking.store)
+        restarted.load()
+        assert restarted.open_halves.in_order() == [newest.queue_offset]
 
 
 def test_after_a_restart_the_same_halves_are_asked_about(
@@ -321,6 +416,34 @@ def test_the_end_of_the_store_is_the_end_of_checks(
     assert caplog.text == ""
     checks.end()
     assert not store._arrivals.wanted
+
+
+def test_the_end_saves_the_progress(checking: Checking, caplog: pytest.LogCaptureFixture) -> None:
+    """A program that runs for less than an interval: the next start reads nothing of it, and what is open."""
+    offsets = checking.store.consumer_offsets
+    checking.checks.end()
+    assert offsets.query(TRANS_GROUP, TRANS_HALF_TOPIC, 0) == -1
+    checking.transactions.end(checking.send(b"a"), GROUP, COMMIT)
+    checking.send(b"b")
+    checking.checks.end()
+    assert offsets.query(TRANS_GROUP, TRANS_HALF_TOPIC, 0) == 1
+    checking.store.close()
+    checking.checks.end()
+    assert caplog.text == ""
+
+
+def test_an_end_that_saves_nothing_is_logged(
+    checking: Checking, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The disk is full: the broker closes all the same."""
+    checking.send(b"a")
+
+    def fail() -> None:
+        raise OSError("full")
+
+    monkeypatch.setattr(checking.transactions, "save_progress", fail)
+    checking.checks.end()
+    assert "the progress of transactions could not be saved" in caplog.text
 
 
 def test_the_settings_are_rocketmqs() -> None:
