@@ -97,9 +97,7 @@ class PutPath:
         if not (self._is_sync_flush and encoded.waits):
             return DurableFuture(self._flusher, 0, self._acknowledge(encoded, appended))
         end_offset = appended.end_offset
-        if self._arrivals.wanted:
-            self._announce([appended])
-        else:
+        if not (self._arrivals.wanted and self._announce([appended])):
             self._sync_soon()
         result = _acknowledged(appended, _PUT_OK, end_offset)
         return DurableFuture(self._flusher, end_offset, result)
@@ -253,6 +251,8 @@ class PutPath:
         status = _PUT_OK
         if self._is_sync_flush and any(message.waits for message in encoded):
             status = self._wait(appended[-1].end_offset)
+        elif self._is_sync_flush:
+            self._sync_soon()
         if self._arrivals.wanted:
             self._announce(appended)
         flushed_offset = self._commit_log.flushed_offset
@@ -271,11 +271,13 @@ class PutPath:
     def _wait(self, end_offset: int) -> PutMessageStatus:
         return _PUT_OK if self._flusher.wait_for(end_offset) else _FLUSH_DISK_TIMEOUT
 
-    def _announce(self, appended: Sequence[PutMessageResult]) -> None:
+    def _announce(self, appended: Sequence[PutMessageResult]) -> bool:
+        """Announce what somebody waits for; whether there was such a message."""
         wants = self._arrivals.wants
         wanted = [place.physical_offset for place in appended if wants(place.topic, place.queue_id)]
         if wanted:
             self._arrivals.announce(wanted, appended[-1].end_offset)
+        return bool(wanted)
 
 
 def _acknowledged(

@@ -3,11 +3,12 @@
 Each way to put gets the same bad messages. Services are off, so nothing is durable that a test did not flush.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mqstore import Message, PutMessageResult
+from mqstore import Message, MessageStore, PutMessageResult
 from mqstore.metadata.topics import TopicConfig
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import read_columns
@@ -160,6 +161,29 @@ def test_an_async_put_without_waiting_is_done_at_once(small: SmallStore) -> None
     with small.open(flush_disk_type="SYNC_FLUSH") as store:
         future = store.put_message_async(Message("orders", b"x", wait_store_msg_ok=False))
         assert future.result(0).queue_offset == 1
+
+
+@pytest.mark.parametrize("listens", [False, True])
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda store: store.put_message_async(Message("orders", b"x")),
+        lambda store: store.put_message(Message("orders", b"x", wait_store_msg_ok=False)),
+        lambda store: store.put_messages([Message("orders", b"x", wait_store_msg_ok=False)] * 2),
+    ],
+    ids=["async", "one", "many"],
+)
+def test_a_put_that_does_not_wait_asks_for_a_sync(
+    small: SmallStore, put: Callable[[MessageStore], object], listens: bool
+) -> None:
+    """At once, also when somebody listens to other queues alone: else it takes up to a second."""
+    with small.open(flush_disk_type="SYNC_FLUSH") as store:
+        if listens:
+            store.add_arrival_listener(lambda arrival: None, queues={("others", 0)})
+        asked: list[bool] = []
+        store._flusher.on_pending = lambda: asked.append(True)
+        put(store)
+        assert asked == [True]
 
 
 def test_a_message_may_be_checked_without_being_put(small: SmallStore) -> None:
