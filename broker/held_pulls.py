@@ -262,5 +262,6 @@ def _has_something(answer: PullAnswer) -> bool:
 def _call(callback: PullCallback, answer: PullAnswer | Exception, request: PullRequest) -> None:
     try:
         callback(answer)
-    except Exception:
+    except (Exception, SystemExit):
+        # SystemExit as well: it would end the thread of all other pulls.
         _logger.exception("the callback of %s failed", request)

@@ -232,18 +232,21 @@ def test_a_pull_that_fails_answers_with_its_error(holding: Holding, monkeypatch:
     assert answers == [damage]
 
 
-def test_a_callback_that_fails_is_logged(holding: Holding, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ValueError("callback"), SystemExit("callback")], ids=repr)
+def test_a_callback_that_fails_is_logged(
+    holding: Holding, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
     """The other pulls are answered all the same."""
 
     def fail(answer: PullAnswer | Exception) -> None:
-        raise ValueError("callback")
+        raise error
 
     holding.pulls.hold(request(), fail)
     answers, _ = holding.hold(request())
     holding.store.put_message(Message("orders", b"x"))
     holding.settle()
     assert bodies(answers) == [[b"x"]]
-    assert "ValueError: callback" in caplog.text
+    assert f"{type(error).__name__}: callback" in caplog.text
     assert "topic='orders'" in caplog.text
 
 
