@@ -11,6 +11,8 @@ Source: docs/spec/client_produce.md sections 2 to 6; DefaultMQProducer, DefaultM
 RocketMQ.
 """
 
+import itertools
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +21,7 @@ from typing import Any, Final, Self
 
 from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.errors import ClientNotRunning
+from mqstore.client.producer.message.unique_id import local_address
 from mqstore.client.producer.message_accumulator import MessageAccumulator
 from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.queues.queue_selector import MessageQueueSelector
@@ -38,6 +41,8 @@ from mqstore.store.message.topic_names import check_group
 __all__ = ["Producer"]
 
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
+# Tells two producers of this process apart.
+_numbers = itertools.count()
 
 
 class Producer:
@@ -68,6 +73,7 @@ class Producer:
         """Raises GroupIllegal, NoBroker, ConfigIllegal; ValueError for two brokers of one name."""
         self.group = _checked_group(group)
         self.settings = settings = settings or ProducerSettings()
+        self.client_id = _client_id(settings)
         self._parts = SendParts.of(
             brokers,
             repr(self),
@@ -105,13 +111,18 @@ class Producer:
 
     def close(self) -> None:
         """End its threads. Sends raise ClientNotRunning from then on. Safe to call twice."""
-        if self._state == "RUNNING":
+        if self.is_running:
             if self._accumulator is not None:
                 self._accumulator.close()
             self._state = "SHUTDOWN_ALREADY"
             self._send = self._refuse
             self._async_sends.close()
             self._parts.faults.stop()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not closed."""
+        return self._state == "RUNNING"
 
     def __enter__(self) -> Self:
         self.start()
@@ -228,7 +239,7 @@ class Producer:
     def register_send_message_hook(self, hook: SendMessageHook) -> None:
         """Call `hook` before and after each attempt from now on (send_hooks.py)."""
         self._parts.hooks.register(hook)
-        if self._state == "RUNNING":
+        if self.is_running:
             self._send = self._usual_send()
 
     # -- inside ---------------------------------------------------------------------------------------
@@ -256,7 +267,7 @@ class Producer:
         return timeout_ms
 
     def _check_running(self) -> None:
-        if self._state != "RUNNING":
+        if not self.is_running:
             raise ClientNotRunning(repr(self), self._state)
 
     def _usual_send(self) -> Callable[[Message, int], SendResult]:
@@ -288,3 +299,12 @@ def _checked_group(group: str) -> str:
             value=group,
         )
     return group
+
+
+def _client_id(settings: ProducerSettings) -> str:
+    """`address@instance`; two producers of one process need ids of their own."""
+    name = settings.instance_name
+    if name == "DEFAULT":
+        name = f"{os.getpid()}#{next(_numbers)}"
+    address = settings.client_ip or ".".join(map(str, local_address()))
+    return f"{address}@{name}"

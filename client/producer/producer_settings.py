@@ -147,6 +147,12 @@ class ProducerSettings:
     check_request_hold_max: int = 2_000
     """Checks of transactions that wait; the broker asks again for those beyond."""
 
+    client_ip: str | None = None
+    """First part of the client id, by which brokers know this producer; None for this machine's address."""
+
+    instance_name: str = "DEFAULT"
+    """Second part of the client id; DEFAULT becomes a name that no other client has."""
+
     # -- performance ----------------------------------------------------------------------------------
 
     async_sender_threads: int = dataclasses.field(default_factory=lambda: os.cpu_count() or 1)

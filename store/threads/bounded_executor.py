@@ -17,7 +17,7 @@ from mqstore.store.threads.run_in_thread import start_thread
 
 __all__ = ["BoundedExecutor"]
 
-_LOGGER = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class BoundedExecutor:
@@ -84,7 +84,7 @@ class BoundedExecutor:
             try:
                 call()
             except Exception:
-                _LOGGER.exception("a call of the executor %s failed", self._name)
+                _logger.exception("a call of the executor %s failed", self._name)
             # It may hold what its caller wants to be free of.
             del call
 

@@ -17,7 +17,7 @@ from mqstore.store.record.sys_flag import COMPRESSED, COMPRESSION_TYPE_SHIFT
 
 __all__ = ["BodyCompression"]
 
-_LOGGER = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 # How it is marked in the sys flag (CompressionType).
 _NUMBER_OF_TYPE: Final = {"LZ4": 1, "ZSTD": 2, "ZLIB": 3}
 _GREATEST_ZLIB_LEVEL: Final = 9
@@ -40,7 +40,7 @@ class BodyCompression:
         try:
             compressed = self._compress(bytes(body), self._level)
         except Exception:
-            _LOGGER.warning(
+            _logger.warning(
                 "a body of %d bytes is sent as it is: %s failed", len(body), self._type, exc_info=True
             )
             return body, sys_flag

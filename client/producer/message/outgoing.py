@@ -46,25 +46,28 @@ class Outgoing(Protocol):
 
 
 def with_unique_key(message: Message, ids: UniqueIds) -> tuple[Message, str]:
-    """The message with a UNIQ_KEY, new unless it has one, and that key."""
-    if message.properties is NO_PROPERTIES:
+    """The message with a UNIQ_KEY, new unless it has one, and that key.
+
+    Raises MessageIllegal for a field of a wrong type.
+    """
+    try:
+        if message.properties is NO_PROPERTIES:
+            unique_key = ids.create()
+            return msgspec.structs.replace(message, properties={UNIQ_KEY: unique_key}), unique_key
+        known = message.properties.get(UNIQ_KEY)
+        if known is not None:
+            return message, known
         unique_key = ids.create()
-        return msgspec.structs.replace(message, properties={UNIQ_KEY: unique_key}), unique_key
-    known = message.properties.get(UNIQ_KEY)
-    if known is not None:
-        return message, known
-    unique_key = ids.create()
-    properties = {**message.properties, UNIQ_KEY: unique_key}
+        properties = {**message.properties, UNIQ_KEY: unique_key}
+    except (TypeError, AttributeError):
+        refuse_mistyped(message)
+        raise
     return msgspec.structs.replace(message, properties=properties), unique_key
 
 
 def prepare(message: Message, ids: UniqueIds, compression: BodyCompression) -> tuple[Message, str]:
-    """The message as it is sent, and its UNIQ_KEY. Raises MessageIllegal for fields of a wrong type."""
-    try:
-        message, unique_key = with_unique_key(message, ids)
-    except (TypeError, AttributeError):
-        refuse_mistyped(message)
-        raise
+    """The message as it is sent, and its UNIQ_KEY. Raises as `with_unique_key`."""
+    message, unique_key = with_unique_key(message, ids)
     body, sys_flag = compression.compress(message.body, message.sys_flag)
     if body is not message.body:
         message = msgspec.structs.replace(message, body=body, sys_flag=sys_flag)
@@ -90,14 +93,25 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self.message, queue_id=queue.queue_id)
 
 
-class OutgoingHalf(OutgoingMessage, frozen=True, gc=False):
+class OutgoingHalf(msgspec.Struct, frozen=True, gc=False):
     """The half of a transaction of a producer group."""
 
+    message: Message
+    unique_key: str
     producer_group: str
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        half = broker.send_half(self._to(queue), self.producer_group, timeout_ms=timeout_ms)
-        return self.result_of(queue, half)
+        half = msgspec.structs.replace(self.message, queue_id=queue.queue_id)
+        return self.result_of(queue, broker.send_half(half, self.producer_group, timeout_ms=timeout_ms))
+
+    def send_async(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> "Future[PutMessageResult]":
+        """Waits for the disk all the same: a broker has no other way for a half."""
+        done: Future[PutMessageResult] = Future()
+        done.set_result(self.send(broker, queue, timeout_ms).put)
+        return done
+
+    def result_of(self, queue: MessageQueue, answer: PutMessageResult) -> SendResult:
+        return SendResult(self.unique_key, queue, answer)
 
 
 class OutgoingBatch(msgspec.Struct, frozen=True, gc=False):

@@ -18,7 +18,7 @@ from mqstore.store.message.message import Message
 
 __all__ = ["CommunicationMode", "SendHooks", "SendMessageContext", "SendMessageHook"]
 
-_LOGGER = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class CommunicationMode(enum.Enum):
@@ -105,4 +105,4 @@ def _call(method: Callable[[SendMessageContext], None], context: SendMessageCont
     try:
         method(context)
     except Exception:
-        _LOGGER.warning("a send hook failed on %s", context.message, exc_info=True)
+        _logger.warning("a send hook failed on %s", context.message, exc_info=True)

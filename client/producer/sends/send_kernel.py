@@ -24,7 +24,7 @@ from mqstore.store.message.message import Message
 
 __all__ = ["IN_TURN", "Begun", "Destination", "SendKernel"]
 
-_LOGGER = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 _SYNC = CommunicationMode.SYNC
 
 
@@ -124,7 +124,7 @@ class SendKernel:
             raise
         except StoreError:
             # A broker's answer, which nobody wants.
-            _LOGGER.debug("a one-way message to %s was refused", queue, exc_info=True)
+            _logger.debug("a one-way message to %s was refused", queue, exc_info=True)
         finally:
             self._hooks.after(context, exception=error)
             self._parts.faults.update(
