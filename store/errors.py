@@ -46,8 +46,8 @@
     `- StateFileCorrupt               restore the file or its .bak, or delete both to start from scratch
 
 Further leaves stand where they are raised: QueueOffsetConflict, KeyIndexDamaged and KeyIndexUnusable in
-index/, BrokerClosed and TransactionIllegal in broker/, SendBackRefused, DeadLetterNotFound and
-DeadLetterNotSendable in client/, and those of Spark.
+index/, BrokerClosed and TransactionIllegal in broker/, those of clients (client/errors.py), DeadLetterNotFound
+and DeadLetterNotSendable in client/dead_letters/, and those of Spark.
 
 Each carries its facts as attributes and builds its message from them, and tells a broker which
 `PutMessageStatus` and `ResponseCode` RocketMQ would answer. Foreign errors (OSError, lmdb.Error)

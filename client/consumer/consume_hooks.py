@@ -73,19 +73,21 @@ class ConsumeMessageHook(Protocol):
 
 
 class ConsumeHooks:
-    """The hooks of one consumer, in the order in which they were added."""
+    """The hooks of one consumer, in the order in which they were added.
+
+    hooks: replaced, never changed: read without a lock.
+    """
 
     def __init__(self) -> None:
-        # Replaced, never changed: read without a lock.
-        self._hooks: tuple[ConsumeMessageHook, ...] = ()
+        self.hooks: tuple[ConsumeMessageHook, ...] = ()
 
     def add(self, hook: ConsumeMessageHook) -> None:
         """Call `hook` from now on."""
-        self._hooks = (*self._hooks, hook)
+        self.hooks = (*self.hooks, hook)
 
     def before(self, context: ConsumeMessageContext) -> None:
         """Call them before the listener."""
-        for hook in self._hooks:
+        for hook in self.hooks:
             try:
                 hook.consume_message_before(context)
             except Exception:
@@ -93,17 +95,14 @@ class ConsumeHooks:
 
     def after(self, context: ConsumeMessageContext) -> None:
         """Call them after the listener."""
-        for hook in self._hooks:
+        for hook in self.hooks:
             try:
                 hook.consume_message_after(context)
             except Exception:
                 _logger.exception("the consume hook %r failed", hook)
 
-    def __bool__(self) -> bool:
-        return bool(self._hooks)
-
     def __repr__(self) -> str:
-        return f"ConsumeHooks({list(self._hooks)!r})"
+        return f"ConsumeHooks({list(self.hooks)!r})"
 
 
 def return_type(

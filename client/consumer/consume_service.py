@@ -27,6 +27,7 @@ from mqstore.broker.broker import MessageModel, PullAnswer
 from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageContext, return_type
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import (
+    ALL_ACKNOWLEDGED,
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
     RegisteredListener,
@@ -124,8 +125,7 @@ class ConcurrentConsumeService:
 
     def pause_ms(self, pulled: PulledQueue) -> int:
         """50 if the messages in memory are too far apart: one of them may be held up for long."""
-        is_too_wide = pulled.process_queue.max_span() > self._max_span
-        return _PAUSE_AT_SPAN_MS if is_too_wide else 0
+        return _PAUSE_AT_SPAN_MS if pulled.process_queue.is_wider_than(self._max_span) else 0
 
     def submit(self, pulled: PulledQueue, batch: PulledBatch, answer: PullAnswer) -> None:
         """Have the listener called with a batch, in pieces that are not too large, after `wake`."""
@@ -182,14 +182,17 @@ class ConcurrentConsumeService:
         start_ms = self._clock.now_ms()
         request.batch.starts.append((request.mask, start_ms))
         context = ConsumeConcurrentlyContext(pulled.queue, request.min_offset, request.max_offset)
-        if self._hooks:
+        if self._hooks.hooks:
             status = self._call_with_hooks(request, context, start_ms)
         else:
             status, _ = self._call(request, context)
         if pulled.process_queue.dropped:
             _logger.info("%r was taken away while a listener had messages: they come again", pulled.queue)
             return
-        self._process_result(request, context, status or ConsumeConcurrentlyStatus.RECONSUME_LATER)
+        if status is ConsumeConcurrentlyStatus.CONSUME_SUCCESS and context.ack_index == ALL_ACKNOWLEDGED:
+            self._finish(pulled, request.batch, request.mask)
+        else:
+            self._process_result(request, context, status or ConsumeConcurrentlyStatus.RECONSUME_LATER)
 
     def _call(
         self, request: ConsumeRequest, context: ConsumeConcurrentlyContext
@@ -200,8 +203,7 @@ class ConcurrentConsumeService:
         except BaseException as error:
             # SystemExit and CancelledError as well: they would end this thread and leave the messages undone.
             _logger.warning("the listener of group %s failed on %r", self._group, request, exc_info=True)
-            # The frames of the traceback hold the messages.
-            return None, error.with_traceback(None)
+            return None, error
 
     def _call_with_hooks(
         self, request: ConsumeRequest, context: ConsumeConcurrentlyContext, start_ms: int

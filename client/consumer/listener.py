@@ -119,10 +119,15 @@ class RegisteredListener:
             raise AnswerIllegal(
                 self.function, "answered", answer, "return None or a ConsumeConcurrentlyStatus"
             )
-        for name in ("ack_index", "delay_level_when_next_consume"):
-            value = getattr(context, name)
-            if type(value) is not int:
-                raise AnswerIllegal(self.function, f"set context.{name} to", value, "set a whole number")
+        if type(context.ack_index) is not int:
+            raise AnswerIllegal(
+                self.function, "set context.ack_index to", context.ack_index, "set a whole number"
+            )
+        level = context.delay_level_when_next_consume
+        if type(level) is not int:
+            raise AnswerIllegal(
+                self.function, "set delay_level_when_next_consume to", level, "set a whole number"
+            )
         return answer
 
     def __repr__(self) -> str:

@@ -20,12 +20,14 @@ Threads: any; one lock for each queue. `dropped`, `message_count` and `size_byte
 Source: docs/spec/client_consume.md section 3; ProcessQueue of Apache RocketMQ.
 """
 
+import struct
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.record_format import QUEUE_OFFSET_POSITION
 
 __all__ = ["CachedMessage", "ProcessQueue", "PulledBatch"]
 
@@ -33,19 +35,29 @@ NOTHING_CACHED = -1
 """What `remove` answers when there was nothing to remove from."""
 
 
+# Batches whose messages are smaller, on an average, are not measured message by message: a thousand of them
+# are far below the least threshold for bytes.
+_SMALL_BYTES = 512
+
+# Without the other fields of the header, of which nothing is asked here.
+_QUEUE_OFFSET = struct.Struct(f">{QUEUE_OFFSET_POSITION}xq")
+
+
 class PulledBatch:
     """The messages of one pull.
 
-    left: bit i says that message i is not done. starts: masks of messages that a listener got, and when.
+    first_offset: queue offset of the first of all its messages. left: bit i says that message i is not done.
+    starts: masks of messages that a listener got, and when.
     """
 
-    __slots__ = ("left", "messages", "size_bytes", "starts")
+    __slots__ = ("first_offset", "left", "messages", "size_bytes", "starts")
 
     def __init__(self, messages: Sequence[StoredMessage]) -> None:
-        self.messages = tuple(messages)
-        self.left = (1 << len(self.messages)) - 1
-        # Of the records of all its messages.
-        self.size_bytes = _size_bytes(self.messages)
+        self.messages = messages = tuple(messages)
+        self.first_offset = _queue_offset(messages[0])
+        self.left = (1 << len(messages)) - 1
+        # Of the records that are left.
+        self.size_bytes = _size_bytes(messages)
         self.starts: list[tuple[int, int]] = []
 
     def holds(self, index: int) -> bool:
@@ -56,6 +68,11 @@ class PulledBatch:
     def first_index(self) -> int:
         """The first message that is not done; there is one."""
         return (self.left & -self.left).bit_length() - 1
+
+    @property
+    def first_left_offset(self) -> int:
+        """Queue offset of the first message that is not done; there is one."""
+        return _queue_offset(self.messages[self.first_index]) if not self.left & 1 else self.first_offset
 
     @property
     def last_index(self) -> int:
@@ -96,20 +113,22 @@ class ProcessQueue:
         self._lock = threading.Lock()
         # All of these under the lock. A batch that is done leaves with those before it.
         self._batches: deque[PulledBatch] = deque()
-        # Behind the last message that was ever put (queueOffsetMax + 1).
+        # Of the last message that was ever put, and what to commit when it is done (queueOffsetMax + 1).
+        self._last_offset = 0
         self._end_offset = 0
 
     def put(self, messages: Sequence[StoredMessage], next_begin_offset: int) -> PulledBatch:
-        """Cache what a pull has found; at least one message. Raises RecordIllegal if the last is damaged.
+        """Cache what a pull has found; at least one message.
 
         next_begin_offset: where the pull says to go on. The singles of an inner batch may have offsets behind
         it, that other messages have as well: those are never committed past.
         """
         batch = PulledBatch(messages)
-        end_offset = min(batch.messages[-1].queue_offset + 1, next_begin_offset)
+        last_offset = _queue_offset(batch.messages[-1])
         with self._lock:
             self._batches.append(batch)
-            self._end_offset = end_offset
+            self._last_offset = last_offset
+            self._end_offset = min(last_offset + 1, next_begin_offset)
             self.message_count += len(batch.messages)
             self.size_bytes += batch.size_bytes
         return batch
@@ -127,8 +146,7 @@ class ProcessQueue:
             self._forget_done()
             if not batches:
                 return self._end_offset
-            first = batches[0]
-            return first.messages[first.first_index].queue_offset
+            return batches[0].first_left_offset
 
     def _take_out(self, batch: PulledBatch, gone: int) -> None:
         self.message_count -= gone.bit_count()
@@ -138,7 +156,7 @@ class ProcessQueue:
             batch.messages = ()
             batch.left = batch.size_bytes = 0
         else:
-            size_bytes = _size_bytes([batch.messages[index] for index in _indexes(gone)])
+            size_bytes = sum([_record_bytes(batch.messages[index]) for index in _indexes(gone)])
             self.size_bytes -= size_bytes
             batch.size_bytes -= size_bytes
             batch.left ^= gone
@@ -170,18 +188,38 @@ class ProcessQueue:
         with self._lock:
             if not self._batches:
                 return 0
-            first = self._batches[0]
             # Those behind may be done before those in front.
             last = next(batch for batch in reversed(self._batches) if batch.left)
-            last_offset = last.messages[last.last_index].queue_offset
-            return last_offset - first.messages[first.first_index].queue_offset
+            return _queue_offset(last.messages[last.last_index]) - self._batches[0].first_left_offset
+
+    def is_wider_than(self, span: int) -> bool:
+        """Whether `max_span` is greater."""
+        try:
+            # Done or not: what is left lies between the two.
+            widest = self._last_offset - self._batches[0].first_offset
+        except IndexError:
+            return False
+        return widest > span and self.max_span() > span
 
     def __repr__(self) -> str:
         state = ", dropped" if self.dropped else ""
         return f"ProcessQueue({self.message_count} messages, {self.size_bytes} bytes{state})"
 
 
+def _queue_offset(message: StoredMessage) -> int:
+    return cast("int", _QUEUE_OFFSET.unpack_from(message.data, message.start)[0])
+
+
+def _record_bytes(message: StoredMessage) -> int:
+    return message.stop - message.start
+
+
 def _size_bytes(messages: Sequence[StoredMessage]) -> int:
+    first, last = messages[0], messages[-1]
+    span_bytes = last.stop - first.start
+    if last.data is first.data and 0 <= span_bytes <= _SMALL_BYTES * len(messages):
+        # With records of other queues between them; they are too few to count.
+        return span_bytes
     return sum([message.stop - message.start for message in messages])
 
 

@@ -17,8 +17,8 @@ The broker waits, not this thread: it sleeps until some pull is answered or some
 
 A queue above a threshold is ready again as soon as half of it is worked off; the 50 ms are the longest wait.
 An error concerns its own queue only, and is logged when it changes. Before a pull the broker is asked whether
-an operator has reset the offset, and told how far the queue is consumed. RocketMQ's row "client state not ok"
-has no case here: pulls begin with the start and end with the close.
+an operator has reset the offset, and told how far the queue is consumed (at most every 50 ms). RocketMQ's row
+"client state not ok" has no case here: pulls begin with the start and end with the close.
 
 Threads: `run_once` by one at a time, the thread of `start`; all else by any. Callbacks of the broker only
 leave their answer. Source: docs/spec/client_consume.md section 2; DefaultMQPushConsumerImpl#pullMessage,
@@ -56,6 +56,8 @@ _PAUSE_WITHOUT_PROGRESS_MS = 50
 _FLOW_CONTROL = 215
 _MIB = 1 << 20
 
+# A backlog is pulled thousands of times a second: the broker need not hear of each.
+_LEAST_BETWEEN_COMMITS_S = 0.05
 # So many pulls are handed on at a time. Each time costs a switch of threads, or two.
 _PULLS_OF_A_TURN = 16
 # Heals a wake-up that an interrupt (Ctrl-C) has prevented.
@@ -172,7 +174,7 @@ class PullService:
         queue = pulled.process_queue
         if queue.dropped:
             return False
-        queue.last_pull_s = self._now_s()
+        queue.last_pull_s = now_s = self._now_s()
         if self.suspended:
             self._again(pulled, _PAUSE_WHEN_SUSPENDED_MS)
         elif self._is_above_threshold(queue):
@@ -181,25 +183,26 @@ class PullService:
         elif pause_ms := self._consuming.pause_ms(pulled):
             self._again(pulled, pause_ms)
         else:
-            return not self._is_clustering or not self._was_reset(pulled)
+            return not self._is_clustering or self._follow_broker(pulled, now_s)
         return False
 
     def _is_above_threshold(self, queue: ProcessQueue) -> bool:
         is_too_many = queue.message_count > self.threshold_for_queue
         return is_too_many or queue.size_bytes > self.threshold_size_for_queue
 
-    def _was_reset(self, pulled: PulledQueue) -> bool:
-        """Tell the broker how far the queue is; whether an operator has moved it, so that it begins again."""
-        queue, offsets = pulled.queue, self._offsets
-        reset = self._broker.take_reset_offset(self._group, queue.topic, queue.queue_id)
+    def _follow_broker(self, pulled: PulledQueue, now_s: float) -> bool:
+        """Tell the broker how far the queue is; False if an operator has moved it: it is to begin again."""
+        topic, _, queue_id = pulled.queue
+        reset = self._broker.take_reset_offset(self._group, topic, queue_id)
         if reset is not None:
             self._move(pulled, reset)
-            return True
-        consumed = offsets.read(queue)
-        if consumed > 0 and consumed != pulled.committed_offset:
-            self._broker.update_consumer_offset(self._group, queue.topic, queue.queue_id, consumed)
-            pulled.committed_offset = consumed
-        return False
+            return False
+        if now_s - pulled.told_s >= _LEAST_BETWEEN_COMMITS_S:
+            consumed = self._offsets.read(pulled.queue)
+            if consumed > 0 and consumed != pulled.told_offset:
+                self._broker.update_consumer_offset(self._group, topic, queue_id, consumed)
+                pulled.told_offset, pulled.told_s = consumed, now_s
+        return True
 
     def _pull(self, pulled: PulledQueue) -> None:
         topic, _, queue_id = pulled.queue

@@ -7,6 +7,7 @@ the rest. A flag that another thread has just changed is seen at the next look.
 Source: PullRequest of the client of Apache RocketMQ.
 """
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -35,8 +36,9 @@ class PulledQueue:
         self.is_ready = False
         self.is_pulling = False
         self.is_held_back = False
-        # What the last pull has told the broker.
-        self.committed_offset = 0
+        # What the broker was told last, and when, by a clock that only goes forward.
+        self.told_offset = 0
+        self.told_s = -math.inf
         self.answer: PullAnswer | Exception | None = None
         # Given to the broker with each pull.
         self.callback: Callable[[PullAnswer | Exception], None] | None = None

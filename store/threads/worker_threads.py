@@ -125,19 +125,17 @@ class WorkerThreads(Generic[T]):
     def _loop(self) -> None:
         worker, items = threading.current_thread(), self._items
         assert isinstance(worker, _Worker)
-        while True:
+        while not self._is_stopping:
             try:
                 worker.item = items.popleft()
             except IndexError:
-                if self._is_stopping:
-                    # The next one, too.
-                    self._event.set()
-                    return
                 self._sleep()
             else:
                 if items:
                     self.wake()
                 self._work(worker)
+        # The next thread is to end, too.
+        self._event.set()
 
     def _work(self, worker: _Worker) -> None:
         try:

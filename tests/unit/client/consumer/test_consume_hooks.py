@@ -53,13 +53,13 @@ class Hook:
 def test_a_hook_that_fails_is_logged_and_the_others_are_called(caplog: pytest.LogCaptureFixture) -> None:
     """In the order in which they were added."""
     hooks = ConsumeHooks()
-    assert not hooks
+    assert not hooks.hooks
     broken, whole = Hook(ValueError("no")), Hook()
     hooks.add(broken)
     hooks.add(whole)
     context = ConsumeMessageContext("billing", MessageQueue("orders", "broker-a", 0), [], 0)
     hooks.before(context)
     hooks.after(context)
-    assert hooks
+    assert hooks.hooks == (broken, whole)
     assert broken.calls == whole.calls == ["before", "after"]
     assert len(caplog.records) == 2

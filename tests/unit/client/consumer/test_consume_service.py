@@ -244,7 +244,8 @@ def test_what_is_done_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception's traceback, a batch, a request: nothing holds the messages (views of mapped files)."""
     # pytest keeps all log records, and they have the traceback.
     monkeypatch.setattr(consume_service._logger, "disabled", True)
-    consuming = Consuming(ValueError("no"))
+    consuming = Consuming()
+    consuming.listener.during = lambda context: {}["missing"]
     one = stored_message(0)
     mapping = bytearray(one.data)
     shown = StoredMessage.of(memoryview(mapping))

@@ -318,9 +318,9 @@ def test_messages_that_come_back_have_their_own_topic(pulling: Pulling) -> None:
 
 
 def test_a_batch_that_cannot_be_read_is_pulled_again(pulling: Pulling) -> None:
-    """Its last record is damaged: an error of the pull, and nothing is passed over."""
+    """Its last record is no record: an error of the pull, and nothing is passed over."""
     whole, damaged = stored_messages(0, 1)
-    damaged.data = memoryview(bytes(len(damaged.data)))
+    damaged.data = memoryview(b"")
     pulled = pulling.begin()
     pulling.run(found([whole, damaged], next_begin_offset=2))
     assert (pulled.next_offset, pulling.timer.delays_ms) == (0, [3_000])
@@ -338,15 +338,16 @@ def test_a_pull_interval(pulling: Pulling) -> None:
 
 
 def test_a_pull_carries_the_consumed_offset(pulling: Pulling) -> None:
-    """If it is greater than 0, and only when it has changed."""
+    """If it is greater than 0, when it has changed, and at most every 50 ms."""
     pulling.begin()
-    pulling.offsets.update(QUEUE, 0, increase_only=True)
-    pulling.run(found(stored_messages(0)))
-    assert pulling.broker.commits == []
-    pulling.offsets.update(QUEUE, 1, increase_only=True)
-    pulling.broker.answer_held(found(stored_messages(1)))
-    pulling.run(found(stored_messages(2)))
-    assert pulling.broker.commits == [(GROUP, "orders", 0, 1)]
+    seen = []
+    for consumed, after_ms in ((0, 0), (1, 60), (2, 40), (3, 20), (3, 60)):
+        pulling.offsets.update(QUEUE, consumed, increase_only=True)
+        pulling.timer.advance(after_ms)
+        pulling.run(found(stored_messages(0)))
+        pulling.broker.answer_held(found(stored_messages(1)))
+        seen.append([offset for _, _, _, offset in pulling.broker.commits])
+    assert seen == [[], [1], [1], [1, 3], [1, 3]]
 
 
 def test_an_operators_reset_is_followed(pulling: Pulling) -> None:

@@ -8,6 +8,7 @@ only the whole can show, and what a user can do wrong.
 import asyncio
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -586,6 +587,19 @@ def test_a_group_that_does_not_exist(clock: ManualClock) -> None:
         listener.wait_for(1)
 
 
+def test_a_start_for_which_there_is_no_thread(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused, the group is left again, and it can be repeated."""
+    with consumer(broker, Listener()) as subject:
+        with monkeypatch.context() as patched:
+            patched.setattr("mqstore.client.consumer.pull_service.start_thread", lambda thread: False)
+            with pytest.raises(RuntimeError, match="cannot be started"):
+                subject.start()
+        assert (broker.consumer_ids(GROUP), threads()) == ([], [])
+        subject.start()
+
+
 def test_a_second_start(broker: EmbeddedBroker) -> None:
     """It is refused, and so is another listener."""
     with consumer(broker, Listener()) as subject:
@@ -627,6 +641,42 @@ def test_use_after_close(
     with pytest.raises(ConsumerClosed, match="make another PushConsumer"):
         use(subject)
     assert (subject.queues, subject.errors) == ([], {})
+
+
+def test_nothing_is_lost_by_many_threads_and_many_closes(
+    store: MessageStore, broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    """Listeners fail at random, consumers are closed at random times: each message succeeds at last."""
+    chance = random.Random(1)
+    sent = {f"{queue_id}-{number}".encode() for queue_id in range(2) for number in range(400)}
+    for body in sorted(sent):
+        put(store, body, queue_id=int(body[:1]))
+    done: set[bytes] = set()
+
+    def work(messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext) -> Any:
+        context.ack_index = acknowledged = chance.randrange(-1, len(messages))
+        if chance.random() < 0.1:
+            raise ValueError("at random")
+        done.update(message.body for message in messages[: acknowledged + 1])
+        return SUCCESS
+
+    for _ in range(60):
+        settings = ConsumerSettings(
+            consume_from_where=FIRST,
+            consume_message_batch_max_size=chance.randrange(1, 9),
+            pull_batch_size=chance.randrange(1, 40),
+            pull_threshold_for_queue=chance.randrange(1, 200),
+            max_reconsume_times=1_000,
+        )
+        with PushConsumer(broker, GROUP, settings) as subject:
+            subject.subscribe("orders")
+            subject.register_message_listener(work)
+            subject.start()
+            threading.Event().wait(chance.random() / 20)
+        deliver(store, clock)
+        if done == sent:
+            break
+    assert done == sent
 
 
 # -- the end --------------------------------------------------------------------------------------

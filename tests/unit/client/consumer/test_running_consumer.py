@@ -79,6 +79,11 @@ def test_offsets_are_persisted_every_5_s(consumer: Consumer) -> None:
         consumer.running.close()
 
 
+def persist_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """A pull may fail as well, and says so elsewhere."""
+    return [message for message in caplog.messages if "cannot persist its offsets" in message]
+
+
 def test_a_persist_that_fails_is_logged_once(consumer: Consumer, caplog: pytest.LogCaptureFixture) -> None:
     """And tried again; the next error of another kind is logged too."""
     consumer.running.start()
@@ -88,10 +93,10 @@ def test_a_persist_that_fails_is_logged_once(consumer: Consumer, caplog: pytest.
         consumer.offsets.update(pulled.queue, 7, increase_only=True)
         consumer.broker.commit_errors["orders"] = TopicNotExist("orders")
         consumer.timer.advance(20_000)
-        assert len(caplog.records) == 1
+        assert len(persist_warnings(caplog)) == 1
         consumer.broker.commit_errors["orders"] = StoreError("another")
         consumer.timer.advance(10_000)
-        assert len(caplog.records) == 2
+        assert len(persist_warnings(caplog)) == 2
     finally:
         consumer.broker.commit_errors.clear()
         consumer.running.close()
