@@ -128,10 +128,7 @@ class RunningConsumer:
     # -- steps of the close -----------------------------------------------------------------------
 
     def _stop_pulls(self) -> None:
-        has_ended = self._pulls.stop(_STOP_TIMEOUT_S)
-        for pulled in self.assigned:
-            pulled.cancel()
-        if not has_ended:
+        if not self._pulls.stop(_STOP_TIMEOUT_S):
             _logger.warning("group %s: a pull has not ended in %g s", self._group, _STOP_TIMEOUT_S)
 
     def _stop_listeners(self) -> None:
@@ -152,6 +149,7 @@ class RunningConsumer:
 
     def _end_offsets(self) -> None:
         for pulled in self.assigned:
+            # Cancels what waits at the broker; what a listener that hangs answers later counts no more.
             pulled.drop()
         self._persist()
 
