@@ -1,7 +1,8 @@
 """The assigned queues: those that this consumer works on now, and how they come and go.
 
-    given     its first offset is found, and its pulls begin
+    given     in order: it is locked; then its first offset is found, and its pulls begin
     taken     its pulls end, its offset is persisted and forgotten; what listeners still have counts no more
+    leaving   it is to be taken, but consumed in order, and a listener is at work: it is tried again
     moved     the offset was illegal or was reset: persisted as it shall be, then taken; the next rebalance
               gives it again
 
@@ -14,6 +15,7 @@ Source: RebalanceImpl#updateProcessQueueTableInRebalance, RebalancePushImpl of A
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator
+from typing import Protocol
 
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
@@ -22,12 +24,28 @@ from mqstore.client.consumer.pulled_queue import PulledQueue
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.errors import StoreError
 
-__all__ = ["AssignedQueues"]
+__all__ = ["AssignedQueues", "QueueOrder"]
 
 _logger = logging.getLogger(__name__)
 
 _MOST_IDLE_S = 120.0
 _MIB = 1 << 20
+
+
+class QueueOrder(Protocol):
+    """What sees to it that a queue is consumed in order: by one member, one batch at a time."""
+
+    def claim(self, queue: MessageQueue) -> bool:
+        """Lock a queue for this member; False if another one has it."""
+        ...
+
+    def may_leave(self, pulled: PulledQueue) -> bool:
+        """Whether a queue that was dropped may be given up: no listener is at work on it."""
+        ...
+
+    def release(self, queue: MessageQueue) -> None:
+        """Other members may lock it."""
+        ...
 
 
 class AssignedQueues:
@@ -41,44 +59,51 @@ class AssignedQueues:
         pulls: PullService,
         begin: Callable[[MessageQueue], int],
         *,
+        order: QueueOrder | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """begin: the first offset in a queue for which none is kept; it raises StoreError.
 
-        now_s: the clock of the pulls.
+        order: of queues that are consumed in order. now_s: the clock of the pulls.
         """
         self._group = group
         self._settings = settings
         self._offsets = offsets
         self._pulls = pulls
         self._begin = begin
+        self._order = order
         self._now_s = now_s
+        # Those that were taken while a listener was at work. They are in the table, too.
+        self._leaving: set[PulledQueue] = set()
         # Changed in single steps: read without a lock.
         self._table: dict[MessageQueue, PulledQueue] = {}
 
     def update(self, topic: str, subscription: str, queues: Collection[MessageQueue]) -> bool:
         """Work on these queues of `topic`, and on no others of it; whether that is so now.
 
-        A queue whose first offset cannot be found is left out, which is logged. One that was not pulled for
-        120 s is begun again.
+        A queue whose first offset cannot be found is left out, which is logged, and one that another member
+        has locked. One that was not pulled for 120 s is begun again.
         """
         wanted = set(queues)
+        is_balanced = True
         for pulled in self:
             if pulled.queue.topic == topic:
-                if pulled.queue not in wanted or self._is_stuck(pulled):
-                    self.take(pulled)
+                if pulled.queue not in wanted or pulled in self._leaving or self._is_stuck(pulled):
+                    is_balanced &= self.take(pulled)
                 pulled.subscription = subscription
         for queue in queues:
             if queue not in self._table:
                 self._give(queue, subscription)
         self._share_thresholds()
-        return wanted <= self._table.keys()
+        return is_balanced and wanted <= self._table.keys()
 
-    def retain_topics(self, topics: Collection[str]) -> None:
-        """Take the queues of all other topics: they are not subscribed to any more."""
+    def retain_topics(self, topics: Collection[str]) -> bool:
+        """Take the queues of all other topics: they are not subscribed to any more. Whether none is left."""
+        are_gone = True
         for pulled in self:
             if pulled.queue.topic not in topics:
-                self.take(pulled)
+                are_gone &= self.take(pulled)
+        return are_gone
 
     def move(self, pulled: PulledQueue, offset: int) -> None:
         """Take a queue so that it begins again at `offset`, whatever listeners still answer."""
@@ -86,14 +111,28 @@ class AssignedQueues:
             self._offsets.update_and_freeze(pulled.queue, offset)
             self.take(pulled)
 
-    def take(self, pulled: PulledQueue) -> None:
-        """Take a queue away."""
+    def take(self, pulled: PulledQueue) -> bool:
+        """Take a queue away; False if it is consumed in order, and a listener is at work: try again."""
         pulled.drop()
+        if self._order is not None and not self._order.may_leave(pulled):
+            self._leaving.add(pulled)
+            return False
         self.persist(pulled)
         self._offsets.remove(pulled.queue)
         self._table.pop(pulled.queue, None)
+        self._leaving.discard(pulled)
+        if self._order is not None:
+            self._order.release(pulled.queue)
+        return True
+
+    def take_leaving(self) -> None:
+        """Take the queues that could not be taken before."""
+        for pulled in list(self._leaving):
+            self.take(pulled)
 
     def _give(self, queue: MessageQueue, subscription: str) -> None:
+        if self._order is not None and not self._order.claim(queue):
+            return
         # What is there of an earlier time is not to be believed.
         self._offsets.remove(queue)
         try:

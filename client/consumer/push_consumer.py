@@ -38,7 +38,7 @@ from mqstore.client.errors import ConsumerClosed, ConsumerNotReady, ConsumerStar
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.client.offsets.local_file_offset_store import LocalFileOffsetStore
 from mqstore.client.offsets.offset_store import OffsetStore
-from mqstore.client.rebalance.rebalance_service import Allocation, first_member_has_all
+from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
 from mqstore.index.pull.tag_filter import ALL_TAGS, parse_subscription
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.errors import SubscriptionIllegal
@@ -80,7 +80,7 @@ class PushConsumer:
         group: str,
         settings: ConsumerSettings | None = None,
         *,
-        allocate: Allocation = first_member_has_all,
+        allocate: Allocation = allocate_averagely,
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
     ) -> None:

@@ -24,7 +24,8 @@ from mqstore.client.consumer.pulled_queue import PulledQueue
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.consume_from_where import first_offset
 from mqstore.client.offsets.offset_store import OffsetStore
-from mqstore.client.rebalance.rebalance_service import Allocation, RebalanceService
+from mqstore.client.rebalance.queue_allocation import Allocation
+from mqstore.client.rebalance.rebalance_service import RebalanceService
 from mqstore.store.clock import Clock
 from mqstore.store.errors import StoreError
 from mqstore.store.threads.timer import TimerThread
@@ -74,7 +75,7 @@ class RunningConsumer:
         self._consuming.tell_of_room(self._pulls)
         self.assigned = AssignedQueues(group, settings, offsets, self._pulls, self._first_offset)
         self.rebalance = RebalanceService(
-            broker,
+            [broker],
             group,
             client_id,
             settings.message_model,

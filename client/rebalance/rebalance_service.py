@@ -1,10 +1,17 @@
 """The rebalance: decides again and again which queues of the subscribed topics are this member's.
 
-    when               at the start, when members or subscriptions change; else every 20 s
+    when               at the start, when members or subscriptions change, on resume, after an illegal offset;
+                       else every 20 s
     1 s after          one that did not succeed, or a topic that does not exist yet; never twice within 1 s
 
-All members take the same rule over the same sorted members and queues, so no queue has two owners for long.
-If a topic or the members cannot be seen, its queues stay as they are.
+All members take the same rule (queue_allocation.py) over the same sorted members and queues, so no queue has
+two owners for long. If a topic or the members cannot be seen, its queues stay as they are. With several
+brokers a topic has the queues of all of them, and the group has the members of each. A broker that is closed
+is left out, and its queues with it; when all are, there is nothing more to decide.
+
+What becomes of a queue that is mine, or no more, is up to the assignment (client/consumer/): it locks a queue
+that is consumed in order, and says when it could not yet give one up. Then it is asked again after 1 s.
+(RocketMQ asks after 500 ms, and waits for the second to pass, too.)
 Threads: a rebalance runs on the timer's thread; `soon` may be called by any.
 Source: docs/spec/client_produce.md section 8; RebalanceService, RebalanceImpl#rebalanceByTopic.
 """
@@ -14,29 +21,20 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from mqstore.broker.broker import Broker, MessageModel, MessageQueue
+from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
 from mqstore.store.errors import StoreClosed
 from mqstore.store.message.topic_names import is_retry_topic
 from mqstore.store.threads.timer import Timer
 
-__all__ = ["Allocation", "Assignment", "RebalanceService", "first_member_has_all"]
+__all__ = ["Assignment", "RebalanceService"]
 
 _logger = logging.getLogger(__name__)
 
 _PERIOD_MS = 20_000
 _SOON_MS = 1_000
-
-Allocation: TypeAlias = Callable[[str, Sequence[str], Sequence[MessageQueue]], Collection[MessageQueue]]
-"""(client id, sorted members, sorted queues of a topic) -> the queues that are the client's."""
-
-
-def first_member_has_all(
-    client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]
-) -> Collection[MessageQueue]:
-    """An allocation: one member works, the others stand by and take over when it leaves."""
-    return queues if members[0] == client_id else ()
 
 
 class Assignment(Protocol):
@@ -46,8 +44,8 @@ class Assignment(Protocol):
         """Work on these queues of the topic and no others; whether that is so now."""
         ...
 
-    def retain_topics(self, topics: Collection[str]) -> None:
-        """Work on no queues of other topics."""
+    def retain_topics(self, topics: Collection[str]) -> bool:
+        """Work on no queues of other topics; whether that is so now."""
         ...
 
 
@@ -56,7 +54,7 @@ class RebalanceService:
 
     def __init__(
         self,
-        broker: Broker,
+        brokers: Sequence[Broker],
         group: str,
         client_id: str,
         message_model: MessageModel,
@@ -64,11 +62,11 @@ class RebalanceService:
         assignment: Assignment,
         timer: Timer,
         *,
-        allocate: Allocation = first_member_has_all,
+        allocate: Allocation = allocate_averagely,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """subscriptions: topic -> tags, as they are now. now_s: a clock that only goes forward."""
-        self._broker = broker
+        self._brokers = list(brokers)
         self._group = group
         self._client_id = client_id
         self._is_broadcasting = message_model is MessageModel.BROADCASTING
@@ -84,6 +82,8 @@ class RebalanceService:
         self._due_s = math.inf
         self._cancel: Callable[[], None] | None = None
         self._is_stopped = False
+
+    # -- when -------------------------------------------------------------------------------------
 
     def soon(self) -> None:
         """Rebalance at once, or 1 s after the last time."""
@@ -121,28 +121,56 @@ class RebalanceService:
             self._error = error
         self._schedule(_PERIOD_MS if is_balanced else _SOON_MS)
 
+    # -- a rebalance ------------------------------------------------------------------------------
+
     def run_once(self) -> bool:
-        """Rebalance all topics; whether each is worked on as it should be. Raises StoreError."""
+        """Rebalance all topics; whether each is worked on as it should be.
+
+        Raises what the brokers, or the allocation, have raised first, when all topics were tried; StoreClosed
+        if no broker is open.
+        """
         subscriptions = self._subscriptions()
-        self._assignment.retain_topics(subscriptions.keys())
-        is_balanced = True
+        is_balanced = self._assignment.retain_topics(subscriptions.keys())
+        first_error: Exception | None = None
         for topic, expression in subscriptions.items():
-            is_balanced &= self._rebalance(topic, expression)
+            try:
+                is_balanced &= self._rebalance(topic, expression)
+            except StoreClosed:
+                raise
+            except Exception as error:  # noqa: BLE001 - an error in one topic must not stop the others
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
         return is_balanced
 
     def _rebalance(self, topic: str, expression: str) -> bool:
-        route = self._broker.topic_route(topic)
-        if route is None or not route.is_readable:
+        queues, members = self._look(topic)
+        if not queues:
             return is_retry_topic(topic)
-        name = self._broker.name
-        queues: Collection[MessageQueue]
-        queues = [MessageQueue(topic, name, queue_id) for queue_id in range(route.read_queue_nums)]
+        mine: Collection[MessageQueue] = queues
         if not self._is_broadcasting:
-            members = sorted(self._broker.consumer_ids(self._group))
-            if self._client_id not in members:
+            if not members:
                 return False
-            queues = self._allocate(self._client_id, members, queues)
-        return self._assignment.update(topic, expression, queues)
+            mine = self._allocate(self._client_id, members, queues)
+        return self._assignment.update(topic, expression, mine)
+
+    def _look(self, topic: str) -> tuple[list[MessageQueue], list[str]]:
+        """The queues of a topic and the members of the group, sorted. Raises StoreClosed if none is open."""
+        queues: list[MessageQueue] = []
+        members: set[str] = set()
+        closed: list[StoreClosed] = []
+        for broker in self._brokers:
+            try:
+                route = broker.topic_route(topic)
+                members.update(() if self._is_broadcasting else broker.consumer_ids(self._group))
+            except StoreClosed as error:
+                closed.append(error)
+                continue
+            if route is not None and route.is_readable:
+                queues += [MessageQueue(topic, broker.name, place) for place in range(route.read_queue_nums)]
+        if closed and len(closed) == len(self._brokers):
+            raise closed[0]
+        return sorted(queues), sorted(members)
 
     def __repr__(self) -> str:
         return f"RebalanceService({self._group!r}, {self._client_id!r})"

@@ -34,10 +34,30 @@ class Pulls:
         self.begun.append((pulled.queue.queue_id, pulled.next_offset))
 
 
+class Order:
+    """Stands for what locks queues, and knows whether a listener is at work."""
+
+    def __init__(self) -> None:
+        self.refused: set[MessageQueue] = set()
+        self.at_work: set[MessageQueue] = set()
+        self.steps: list[tuple[str, int]] = []
+
+    def claim(self, queue: MessageQueue) -> bool:
+        self.steps.append(("claim", queue.queue_id))
+        return queue not in self.refused
+
+    def may_leave(self, pulled: PulledQueue) -> bool:
+        assert pulled.process_queue.dropped, "no listener may begin any more"
+        return pulled.queue not in self.at_work
+
+    def release(self, queue: MessageQueue) -> None:
+        self.steps.append(("release", queue.queue_id))
+
+
 class Assigning:
     """Assigned queues and what is around them."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, order: Order | None = None, **settings: int) -> None:
         self.broker = ScriptedBroker()
         self.timer = ManualTimer()
         self.pulls: Any = Pulls()
@@ -48,6 +68,7 @@ class Assigning:
             self.offsets,
             self.pulls,
             self.begin,
+            order=order,
             now_s=self.timer.now_s,
         )
 
@@ -183,3 +204,75 @@ def test_thresholds_of_a_topic(settings: dict[str, int], count: int, messages: i
     assigning.update(*QUEUES[:count])
     pulls = assigning.pulls
     assert (pulls.threshold_for_queue, pulls.threshold_size_for_queue) == (messages, mebibytes << 20)
+
+
+# -- queues that are consumed in order: row "queue assigned" and "queue revoked" of section 7 --------------
+
+
+def test_a_queue_is_locked_before_it_is_given() -> None:
+    """Row queue assigned: refused, it is left out, and the rebalance did not succeed."""
+    order = Order()
+    order.refused = {QUEUES[1]}
+    assigning = Assigning(order)
+    assert not assigning.update(*QUEUES[:3])
+    assert assigning.queue_ids == [0, 2]
+    order.refused.clear()
+    assert assigning.update(*QUEUES[:3])
+    assert order.steps == [("claim", 0), ("claim", 1), ("claim", 2), ("claim", 1)]
+
+
+def test_a_queue_is_released_when_it_is_taken() -> None:
+    """Row queue revoked: persisted, forgotten, then unlocked."""
+    order = Order()
+    assigning = Assigning(order)
+    assigning.update(QUEUES[0])
+    assigning.offsets.update(QUEUES[0], 9, increase_only=True)
+    assert assigning.update()
+    assert assigning.broker.commits == [(GROUP, "orders", 0, 9)]
+    assert order.steps[-1] == ("release", 0)
+
+
+def test_a_queue_that_a_listener_is_at_work_on_stays() -> None:
+    """Row queue revoked, not got: it stays in the table, dropped, and is tried in each rebalance."""
+    order = Order()
+    assigning = Assigning(order)
+    assigning.update(QUEUES[0])
+    order.at_work = {QUEUES[0]}
+    (pulled,) = assigning.assigned
+    for _ in range(2):
+        assert not assigning.update()
+        assert pulled.process_queue.dropped
+        assert assigning.queue_ids == [0]
+    assert not assigning.assigned.retain_topics({"refunds"})
+    order.at_work.clear()
+    assert assigning.update()
+    assert assigning.queue_ids == []
+    assert order.steps == [("claim", 0), ("release", 0)]
+
+
+def test_a_queue_that_leaves_and_is_mine_again() -> None:
+    """It is given up first, then begun again: what its listener had counts no more."""
+    order = Order()
+    assigning = Assigning(order)
+    assigning.update(QUEUES[0])
+    order.at_work = {QUEUES[0]}
+    assigning.update()
+    assert not assigning.update(QUEUES[0])
+    order.at_work.clear()
+    assigning.assigned.take_leaving()
+    assert assigning.update(QUEUES[0])
+    assert assigning.pulls.begun == [(0, BEGIN)] * 2
+
+
+def test_a_queue_that_moves_while_a_listener_is_at_work() -> None:
+    """It begins at its new offset once the listener has returned."""
+    order = Order()
+    assigning = Assigning(order)
+    assigning.update(QUEUES[0])
+    order.at_work = {QUEUES[0]}
+    (pulled,) = assigning.assigned
+    assigning.assigned.move(pulled, 4)
+    assert assigning.broker.commits == []
+    order.at_work.clear()
+    assigning.update(QUEUES[0])
+    assert assigning.pulls.begun[-1] == (0, 4)

@@ -29,6 +29,7 @@ from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.running_consumer import RunningConsumer
 from mqstore.client.errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal
 from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
+from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
 from mqstore.index.pull.message_reader import GetMessageResult
 from mqstore.message_store import MessageStore
 from mqstore.schedule.retry.send_back import SendBackResult
@@ -60,7 +61,8 @@ CONFIG = StoreConfig(
     default_topic_queue_nums=2,
 )
 MINUTE_MS = 60_000
-ORDERS = MessageQueue("orders", "broker-a", 0)
+ORDERS, MORE_ORDERS = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
+RETRIES = MessageQueue(RETRY, "broker-a", 0)
 
 
 @pytest.fixture
@@ -136,11 +138,12 @@ def consumer(
     expression: str = "*",
     *,
     clock: ManualClock | None = None,
+    allocate: Allocation = allocate_averagely,
     **settings: Any,
 ) -> PushConsumer:
     """A consumer that is not started."""
     settings.setdefault("consume_from_where", FIRST)
-    subject = PushConsumer(broker, GROUP, ConsumerSettings(**settings), clock=clock)
+    subject = PushConsumer(broker, GROUP, ConsumerSettings(**settings), allocate=allocate, clock=clock)
     subject.subscribe("orders", expression)
     subject.register_message_listener(listener)
     return subject
@@ -194,23 +197,67 @@ def test_another_consumer_goes_on_where_the_first_ended(store: MessageStore, bro
     assert listener.bodies == [b"b"]
 
 
-def test_two_consumers_of_a_group_share_its_messages(store: MessageStore, broker: EmbeddedBroker) -> None:
-    """Each message is handed out once, and no offset goes back; when one leaves, the other goes on."""
-    put(store, b"a", b"b")
-    first, second = Listener(), Listener()
-    one, other = consumer(broker, first), consumer(broker, second)
-    with other:
-        with one:
-            one.start()
-            other.start()
-            first.wait_for(2)
-            put(store, b"c", b"d", queue_id=1)
-            first.wait_for(4)
-            assert second.seen == []
-        put(store, b"e")
-        second.wait_for(1)
-    assert (first.bodies, second.bodies) == ([b"a", b"b", b"c", b"d"], [b"e"])
-    assert (committed(store), committed(store, queue_id=1)) == (3, 2)
+def test_two_consumers_of_a_group_share_its_queues(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """Each has its part, and each message is handed out once; when one leaves, the other has all."""
+    store.topics.ensure("orders", 2)
+    listeners = [Listener(), Listener()]
+    both = [consumer(broker, listener) for listener in listeners]
+    first, second = sorted(both, key=lambda subject: subject.client_id)
+    with both[1], both[0]:
+        for subject in both:
+            subject.start()
+        until(lambda: (first.queues, second.queues) == ([RETRIES, ORDERS], [MORE_ORDERS]))
+        put(store, b"a")
+        put(store, b"b", queue_id=1)
+        for listener in listeners:
+            listener.wait_for(1)
+        both[0].close()
+        put(store, b"c")
+        put(store, b"d", queue_id=1)
+        listeners[1].wait_for(3)
+        assert both[1].queues == [RETRIES, ORDERS, MORE_ORDERS]
+    assert sorted(listeners[0].bodies + listeners[1].bodies) == [b"a", b"b", b"c", b"d"]
+    assert (committed(store), committed(store, queue_id=1)) == (2, 2)
+
+
+def test_a_queue_that_moves_goes_on_where_the_group_has_committed(
+    store: MessageStore, broker: EmbeddedBroker
+) -> None:
+    """The former owner's messages in work come again at the new one, and its late answer commits nothing."""
+    one_is_at_work, go_on = threading.Event(), threading.Event()
+
+    def answer(message: StoredMessage) -> ConsumeConcurrentlyStatus:
+        if message.body == b"b":
+            one_is_at_work.set()
+            go_on.wait(30)
+        return SUCCESS
+
+    one_sees, other_sees = Listener(answer), Listener()
+    takes_over = {"allocate": last_member_has_all}
+    one = consumer(broker, one_sees, consume_thread_min=1, instance_name="a", **takes_over)
+    other = consumer(broker, other_sees, instance_name="b", **takes_over)
+    with other, one:
+        one.start()
+        until(lambda: one.queues)
+        put(store, b"a", b"b", b"c")
+        assert one_is_at_work.wait(30)
+        one.persist_consumer_offset()
+        other.start()
+        other_sees.wait_for(2)
+        until(lambda: not one.queues)
+        assert other_sees.bodies == [b"b", b"c"], "a was committed"
+        other.persist_consumer_offset()
+        assert committed(store) == 3
+        go_on.set()
+        one.close()
+        assert committed(store) == 3
+
+
+def last_member_has_all(
+    client_id: str, members: Sequence[str], queues: Sequence[MessageQueue]
+) -> Sequence[MessageQueue]:
+    """An allocation: whoever came last takes over."""
+    return queues if members[-1] == client_id else ()
 
 
 def test_the_first_message_of_a_topic_that_comes_to_be_later(store: MessageStore) -> None:

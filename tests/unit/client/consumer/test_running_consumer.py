@@ -13,7 +13,7 @@ from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus, RegisteredListener
 from mqstore.client.consumer.running_consumer import RunningConsumer
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
-from mqstore.client.rebalance.rebalance_service import first_member_has_all
+from mqstore.client.rebalance.queue_allocation import allocate_averagely
 from mqstore.store.errors import StoreError, TopicNotExist
 from support.clients.manual_timer import ManualTimer
 from support.clients.scripted_broker import ScriptedBroker, found
@@ -45,7 +45,7 @@ class Consumer:
             self.offsets,
             ManualClock(),
             lambda: {"orders": "*"},
-            first_member_has_all,
+            allocate_averagely,
         )
         data = ConsumerData(MessageModel.CLUSTERING, {"orders": "*"})
         self.broker.register_consumer(GROUP, CLIENT, data, self.running.rebalance.soon)

@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from mqstore.broker.broker import ConsumerData, MessageModel, MessageQueue, TopicRoute
-from mqstore.client.rebalance.rebalance_service import RebalanceService, first_member_has_all
-from mqstore.store.errors import StoreClosed
+from mqstore.client.rebalance.queue_allocation import (
+    Allocation,
+    allocate_averagely,
+    allocate_averagely_by_circle,
+)
+from mqstore.client.rebalance.rebalance_service import RebalanceService
+from mqstore.store.errors import StoreClosed, StoreError
 from support.clients.manual_timer import ManualTimer
-from support.clients.scripted_broker import BROKER, ScriptedBroker
+from support.clients.scripted_broker import ScriptedBroker
 
 GROUP = "billing"
 RETRY = "%RETRY%billing"
@@ -32,8 +37,9 @@ class Assignment:
         self.queues[topic] = [queue.queue_id for queue in queues]
         return self.is_complete
 
-    def retain_topics(self, topics: Collection[str]) -> None:
+    def retain_topics(self, topics: Collection[str]) -> bool:
         self.retained.append(set(topics))
+        return self.is_complete
 
 
 class Member:
@@ -45,18 +51,21 @@ class Member:
         timer: ManualTimer,
         client_id: str = "a",
         model: MessageModel = MessageModel.CLUSTERING,
+        *others: ScriptedBroker,
+        allocate: Allocation = allocate_averagely,
     ) -> None:
         self.timer = timer
         self.assignment = Assignment()
         self.subscriptions = {"orders": "*", RETRY: "*"}
         self.service = RebalanceService(
-            broker,
+            [broker, *others],
             GROUP,
             client_id,
             model,
             lambda: self.subscriptions,
             self.assignment,
             timer,
+            allocate=allocate,
             now_s=timer.now_s,
         )
         broker.register_consumer(GROUP, client_id, ConsumerData(model, self.subscriptions), self.service.soon)
@@ -150,17 +159,72 @@ def test_a_member_that_the_broker_does_not_know(broker: ScriptedBroker, timer: M
     assert (member.assignment.count, timer.delays_ms) == (0, [1_000])
 
 
-def test_one_member_has_all_and_another_takes_over(broker: ScriptedBroker, timer: ManualTimer) -> None:
-    """The default allocation: no queue has two owners."""
+def test_a_client_that_is_no_member_has_no_queues(broker: ScriptedBroker, timer: ManualTimer) -> None:
+    """All strategies: it gives up what it has, for the others share it."""
+    member = Member(broker, timer)
+    member.service.soon()
+    timer.advance(0)
+    broker.members = {"b": broker.members["a"]}
+    timer.advance(20_000)
+    assert member.assignment.queues == {"orders": [], RETRY: []}
+
+
+def test_members_share_and_one_takes_over(broker: ScriptedBroker, timer: ManualTimer) -> None:
+    """Row period, a change of the group: no queue has two owners, and none is without."""
     first, second = Member(broker, timer, "a"), Member(broker, timer, "b")
     for member in (first, second):
         member.service.soon()
     timer.advance(0)
-    assert (first.assignment.queues["orders"], second.assignment.queues["orders"]) == ([0, 1], [])
+    assert (first.assignment.queues["orders"], second.assignment.queues["orders"]) == ([0], [1])
     broker.unregister_consumer(GROUP, "a")
     broker.members["b"]()
     timer.advance(1_000)
     assert second.assignment.queues["orders"] == [0, 1]
+
+
+def test_another_allocation(broker: ScriptedBroker, timer: ManualTimer) -> None:
+    """Row input: it gets sorted members and queues, and decides."""
+    broker.add_topic("orders", 4)
+    members = [Member(broker, timer, name, allocate=allocate_averagely_by_circle) for name in "ba"]
+    for member in members:
+        member.service.soon()
+    timer.advance(0)
+    assert [member.assignment.queues["orders"] for member in members] == [[1, 3], [0, 2]]
+
+
+def test_several_brokers(broker: ScriptedBroker, timer: ManualTimer) -> None:
+    """Row input: queues sorted by broker name, members of each broker. One that is closed is left out."""
+    before = ScriptedBroker()
+    before.name = "a-broker"
+    before.add_topic("orders", 3)
+    first = Member(broker, timer, "a", MessageModel.CLUSTERING, before)
+    second = Member(before, timer, "b", MessageModel.CLUSTERING, broker)
+    for member in (first, second):
+        member.service.soon()
+    timer.advance(0)
+    assert [member.assignment.queues["orders"] for member in (first, second)] == [[0, 1, 2], [0, 1]]
+
+    def fail(topic: str) -> TopicRoute:
+        raise StoreClosed(Path("/store"))
+
+    before.topic_route = fail  # type: ignore[method-assign]
+    timer.advance(20_000)
+    assert first.assignment.queues["orders"] == [0, 1], "those of the broker that is open"
+
+
+def test_a_topic_that_fails_does_not_stop_the_others(broker: ScriptedBroker, timer: ManualTimer) -> None:
+    """The rebalance is tried again after a second."""
+    member = Member(broker, timer)
+
+    def fail(topic: str) -> TopicRoute | None:
+        if topic == "orders":
+            raise StoreError("no route")
+        return broker.routes.get(topic)
+
+    broker.topic_route = fail  # type: ignore[method-assign]
+    member.service.soon()
+    timer.advance(0)
+    assert (member.assignment.queues, timer.delays_ms) == ({RETRY: [0]}, [1_000])
 
 
 def test_broadcasting(broker: ScriptedBroker, timer: ManualTimer) -> None:
@@ -211,10 +275,3 @@ def test_a_stopped_one_stays_so(broker: ScriptedBroker, timer: ManualTimer) -> N
     member.service.soon()
     timer.advance(60_000)
     assert member.assignment.count == 0
-
-
-def test_first_member_has_all() -> None:
-    """As a function of members and queues."""
-    queues = [MessageQueue("orders", BROKER, 0)]
-    assert list(first_member_has_all("a", ["a", "b"], queues)) == queues
-    assert list(first_member_has_all("b", ["a", "b"], queues)) == []
