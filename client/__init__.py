@@ -7,8 +7,14 @@ from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
     MessageListener,
     MessageListenerConcurrently,
+)
+from mqstore.client.consumer.orderly.orderly_listener import (
+    ConsumeOrderlyContext,
+    MessageListenerOrderly,
+    OrderlyMessageListener,
 )
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.received_message import ReceivedMessage
@@ -36,6 +42,8 @@ __all__ = [
     "ConsumeFromWhere",
     "ConsumeMessageContext",
     "ConsumeMessageHook",
+    "ConsumeOrderlyContext",
+    "ConsumeOrderlyStatus",
     "ConsumeReturnType",
     "ConsumerClosed",
     "ConsumerNotReady",
@@ -50,10 +58,12 @@ __all__ = [
     "ListenerIllegal",
     "MessageListener",
     "MessageListenerConcurrently",
+    "MessageListenerOrderly",
     "MessageModel",
     "MessageQueue",
     "Producer",
     "ProducerSettings",
+    "OrderlyMessageListener",
     "PushConsumer",
     "ReceivedMessage",
     "Resent",

@@ -4,8 +4,8 @@
     1       the listener raised, or answered nonsense    EXCEPTION
     2       it answered None where that is no answer     RETURNNULL
     3       it took consume_timeout or longer            TIME_OUT
-    4       RECONSUME_LATER                              FAILED
-    5       CONSUME_SUCCESS                              SUCCESS
+    4       RECONSUME_LATER; in order: SUSPEND           FAILED
+    5       CONSUME_SUCCESS; in order: all others        SUCCESS
 
 TIME_OUT is for hooks alone: what becomes of the messages is up to the listener's answer.
 What a hook raises is logged and changes nothing. Threads: hooks are called by those that call the listener.
@@ -20,12 +20,22 @@ from typing import Protocol
 import msgspec
 
 from mqstore.broker.broker import MessageQueue
-from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus
+from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["ConsumeHooks", "ConsumeMessageContext", "ConsumeMessageHook", "ConsumeReturnType", "return_type"]
 
 _logger = logging.getLogger(__name__)
+
+_SUCCEEDED = (
+    ConsumeConcurrentlyStatus.CONSUME_SUCCESS,
+    ConsumeOrderlyStatus.SUCCESS,
+    ConsumeOrderlyStatus.COMMIT,
+)
+_FAILED = (
+    ConsumeConcurrentlyStatus.RECONSUME_LATER,
+    ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT,
+)
 
 
 class ConsumeReturnType(enum.Enum):
@@ -49,7 +59,7 @@ class ConsumeMessageContext(msgspec.Struct):
     message_queue: MessageQueue
     messages: Sequence[StoredMessage]
     consume_start_ms: int
-    status: ConsumeConcurrentlyStatus | None = None
+    status: ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None = None
     return_type: ConsumeReturnType | None = None
     error: BaseException | None = None
     elapsed_ms: int = 0
@@ -57,7 +67,7 @@ class ConsumeMessageContext(msgspec.Struct):
     @property
     def is_success(self) -> bool:
         """Whether the listener is done with them."""
-        return self.status is ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+        return self.status in _SUCCEEDED
 
 
 class ConsumeMessageHook(Protocol):
@@ -106,13 +116,17 @@ class ConsumeHooks:
 
 
 def return_type(
-    status: ConsumeConcurrentlyStatus | None, *, has_raised: bool, elapsed_ms: int, timeout_ms: int
+    status: ConsumeConcurrentlyStatus | ConsumeOrderlyStatus | None,
+    *,
+    has_raised: bool,
+    elapsed_ms: int,
+    timeout_ms: int,
 ) -> ConsumeReturnType:
     """The table above, row by row."""
     if status is None:
         return ConsumeReturnType.EXCEPTION if has_raised else ConsumeReturnType.RETURNNULL
     if elapsed_ms >= timeout_ms:
         return ConsumeReturnType.TIME_OUT
-    if status is ConsumeConcurrentlyStatus.RECONSUME_LATER:
+    if status in _FAILED:
         return ConsumeReturnType.FAILED
     return ConsumeReturnType.SUCCESS

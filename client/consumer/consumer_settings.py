@@ -63,7 +63,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     the start."""
 
     max_reconsume_times: int = -1
-    """Retries of a message before it is a dead letter; -1 for 16."""
+    """Retries of a message before it is a dead letter; -1 for 16, in order for no end."""
 
     consume_message_batch_max_size: int = 1
     """Messages in one call of the listener. They come from one pull, so pull_batch_size bounds them too."""
@@ -144,6 +144,11 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.max_reconsume_times == -1:
             return DEFAULT_MAX_RECONSUME_TIMES
         return self.max_reconsume_times
+
+    @property
+    def orderly_retries(self) -> int:
+        """max_reconsume_times of a consumer in order: -1 means no end."""
+        return 2**31 - 1 if self.max_reconsume_times == -1 else self.max_reconsume_times
 
     def begin_ms(self, start_ms: int) -> int:
         """The time that CONSUME_FROM_TIMESTAMP begins at, epoch ms, for a consumer started at `start_ms`."""

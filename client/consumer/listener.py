@@ -12,7 +12,7 @@ Threads: a context belongs to one call of the listener; a listener is called by 
 import enum
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.errors import AnswerIllegal, ListenerIllegal
@@ -22,9 +22,11 @@ __all__ = [
     "ALL_ACKNOWLEDGED",
     "ConsumeConcurrentlyContext",
     "ConsumeConcurrentlyStatus",
+    "ConsumeOrderlyStatus",
     "MessageListener",
     "MessageListenerConcurrently",
     "RegisteredListener",
+    "function_of",
 ]
 
 ALL_ACKNOWLEDGED = 2**31 - 1
@@ -35,6 +37,19 @@ class ConsumeConcurrentlyStatus(enum.Enum):
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
+
+
+class ConsumeOrderlyStatus(enum.Enum):
+    """What a listener in order answers (client/consumer/orderly/).
+
+    SUCCESS: done with them. SUSPEND_CURRENT_QUEUE_A_MOMENT: hand them out again after a pause. COMMIT and
+    ROLLBACK are for listeners that set auto_commit to False.
+    """
+
+    SUCCESS = "SUCCESS"
+    ROLLBACK = "ROLLBACK"
+    COMMIT = "COMMIT"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
 
 
 class ConsumeConcurrentlyContext:
@@ -105,7 +120,7 @@ class RegisteredListener:
         none_means: ConsumeConcurrentlyStatus | None,
     ) -> None:
         """Raises ListenerIllegal."""
-        self.function = _function_of(listener)
+        self.function: MessageListener = function_of(listener)
         self._none_means = none_means
 
     def __call__(
@@ -134,7 +149,8 @@ class RegisteredListener:
         return f"RegisteredListener({self.function!r})"
 
 
-def _function_of(listener: MessageListener | MessageListenerConcurrently) -> MessageListener:
+def function_of(listener: object) -> Callable[..., Any]:
+    """What to call: the listener, or its method `consume_message`. Raises ListenerIllegal."""
     function = getattr(listener, "consume_message", listener)
     if isinstance(listener, type) or not callable(function):
         raise ListenerIllegal(listener, "is no function")

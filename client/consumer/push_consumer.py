@@ -2,11 +2,11 @@
 
     subscribe, listener, start -> which queues are mine          client/rebalance/rebalance_service.py
                                -> pulls                          pull_service.py
-                               -> listener, send-back, offset    consume_service.py
+                               -> listener, send-back, offset    consume_service.py, orderly/
                                -> offsets persisted every 5 s    client/offsets/
 
-It is RocketMQ's DefaultMQPushConsumer with a concurrent listener, over any `Broker`. In CLUSTERING the
-members of a group share the queues, and `%RETRY%group` is always consumed, where failed messages come again.
+It is RocketMQ's DefaultMQPushConsumer, concurrent or in order, over any `Broker`. In CLUSTERING the members of
+a group share the queues, and `%RETRY%group` is always consumed, where failed messages come again.
 A message is done only when the listener has succeeded or its copy for the retry is stored; the offset never
 passes a message that is not done. So a crash repeats messages and loses none.
 
@@ -29,9 +29,15 @@ from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageHo
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import (
     ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
     MessageListener,
     MessageListenerConcurrently,
     RegisteredListener,
+)
+from mqstore.client.consumer.orderly.orderly_listener import (
+    MessageListenerOrderly,
+    OrderlyMessageListener,
+    RegisteredOrderlyListener,
 )
 from mqstore.client.consumer.running_consumer import RunningConsumer
 from mqstore.client.errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted
@@ -53,6 +59,7 @@ _numbers = itertools.count()
 """Tells two consumers of this process apart."""
 
 ListenerFunction = TypeVar("ListenerFunction", bound=MessageListener)
+OrderlyFunction = TypeVar("OrderlyFunction", bound=OrderlyMessageListener)
 
 
 class PushConsumer:
@@ -105,7 +112,7 @@ class PushConsumer:
             self._offsets = LocalFileOffsetStore(files, directory, self.client_id, group)
         # Replaced, never changed: read without a lock.
         self._subscriptions = {retry_topic(group): ALL_TAGS} if self._is_clustering else {}
-        self._listener: RegisteredListener | None = None
+        self._listener: RegisteredListener | RegisteredOrderlyListener | None = None
         self._hooks = ConsumeHooks()
         self._running: RunningConsumer | None = None
         self._is_closed = False
@@ -148,12 +155,31 @@ class PushConsumer:
         """
         self._register(RegisteredListener(listener, None))
 
+    def orderly_listener(self, function: OrderlyFunction) -> OrderlyFunction:
+        """Have `function(messages, context)` called with each queue's messages in order, one batch at a time.
+
+        A queue is locked for this member of the group. None and SUCCESS: done. An exception and
+        SUSPEND_CURRENT_QUEUE_A_MOMENT: the same batch again after a pause, and nothing else of the queue
+        until then. Also a decorator. Raises ListenerIllegal, ConsumerStarted.
+        """
+        self._register(RegisteredOrderlyListener(function, ConsumeOrderlyStatus.SUCCESS))
+        return function
+
+    def register_orderly_message_listener(
+        self, listener: OrderlyMessageListener | MessageListenerOrderly
+    ) -> None:
+        """As `orderly_listener`, but as in RocketMQ None counts as SUSPEND_CURRENT_QUEUE_A_MOMENT.
+
+        `listener` may also be an object with a method `consume_message(messages, context)`.
+        """
+        self._register(RegisteredOrderlyListener(listener, None))
+
     def add_hook(self, hook: ConsumeMessageHook) -> None:
         """Have `hook` called around each call of the listener."""
         self._check_open("add a hook")
         self._hooks.add(hook)
 
-    def _register(self, listener: RegisteredListener) -> None:
+    def _register(self, listener: RegisteredListener | RegisteredOrderlyListener) -> None:
         self._check_open("register a listener")
         with self._lock:
             if self._running is not None:

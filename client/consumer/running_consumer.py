@@ -13,18 +13,21 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from mqstore.broker.broker import Broker, MessageQueue
+from mqstore.broker.broker import Broker, MessageModel, MessageQueue
 from mqstore.client.consumer.assigned_queues import AssignedQueues
 from mqstore.client.consumer.consume_hooks import ConsumeHooks
 from mqstore.client.consumer.consume_service import ConcurrentConsumeService
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import RegisteredListener
+from mqstore.client.consumer.orderly.orderly_listener import RegisteredOrderlyListener
+from mqstore.client.consumer.orderly.orderly_service import OrderlyConsumeService
 from mqstore.client.consumer.pull_service import PullService
 from mqstore.client.consumer.pulled_queue import PulledQueue
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.consume_from_where import first_offset
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_allocation import Allocation
+from mqstore.client.rebalance.queue_locks import QueueLocks
 from mqstore.client.rebalance.rebalance_service import RebalanceService
 from mqstore.store.clock import Clock
 from mqstore.store.errors import StoreError
@@ -49,7 +52,7 @@ class RunningConsumer:
         group: str,
         client_id: str,
         settings: ConsumerSettings,
-        listener: RegisteredListener,
+        listener: RegisteredListener | RegisteredOrderlyListener,
         hooks: ConsumeHooks,
         offsets: OffsetStore,
         clock: Clock,
@@ -65,15 +68,35 @@ class RunningConsumer:
         self._begin_ms = settings.begin_ms(clock.now_ms())
         self._persist_error: Exception | None = None
         self._timer = timer = TimerThread(f"mqstore timer {group}")
-        send_back = SendBack(broker, group, settings.retries)
-        self._consuming = ConcurrentConsumeService(
-            group, settings, listener, offsets, send_back, timer, clock, hooks
-        )
+        self._locks: QueueLocks | None = None
+        order: OrderlyConsumeService | None = None
+        self._consuming: ConcurrentConsumeService | OrderlyConsumeService
+        if isinstance(listener, RegisteredOrderlyListener):
+            if settings.message_model is MessageModel.CLUSTERING:
+                self._locks = QueueLocks([broker], group, client_id, self._kept_queues, timer)
+            send_back = SendBack(broker, group, settings.orderly_retries)
+            self._consuming = order = OrderlyConsumeService(
+                group,
+                settings,
+                listener,
+                offsets,
+                send_back,
+                timer,
+                clock,
+                hooks,
+                self._locks,
+                self._take_leaving_soon,
+            )
+        else:
+            send_back = SendBack(broker, group, settings.retries)
+            self._consuming = ConcurrentConsumeService(
+                group, settings, listener, offsets, send_back, timer, clock, hooks
+            )
         self._pulls = PullService(
             broker, group, settings, offsets, timer, self._consuming, on_moved=self._move_soon
         )
         self._consuming.tell_of_room(self._pulls)
-        self.assigned = AssignedQueues(group, settings, offsets, self._pulls, self._first_offset)
+        self.assigned = AssignedQueues(group, settings, offsets, self._pulls, self._first_offset, order=order)
         self.rebalance = RebalanceService(
             [broker],
             group,
@@ -89,6 +112,8 @@ class RunningConsumer:
         """Start the threads. Raises RuntimeError if that cannot be."""
         self._pulls.start()
         self.rebalance.soon()
+        if self._locks is not None:
+            self._locks.start()
         self._timer.call_later(_FIRST_PERSIST_MS, self._persist_again)
         self._timer.call_later(self._settings.consume_timeout * _MINUTE_MS, self._clean_again)
 
@@ -113,6 +138,8 @@ class RunningConsumer:
     def hand_out_nothing(self) -> None:
         """Begin no more calls of the listener; the first step of the close."""
         self.rebalance.stop()
+        if self._locks is not None:
+            self._locks.stop()
         self._consuming.stop(0)
 
     def close(self) -> None:
@@ -171,6 +198,17 @@ class RunningConsumer:
             self.rebalance.soon()
 
         self._timer.call_later(0, move)
+
+    def _kept_queues(self) -> list[MessageQueue]:
+        """The queues whose locks are renewed: not those that are to be given up."""
+        return [pulled.queue for pulled in self.assigned if not pulled.process_queue.dropped]
+
+    def _take_leaving_soon(self) -> None:
+        def take() -> None:
+            self.assigned.take_leaving()
+            self.rebalance.soon()
+
+        self._timer.call_later(0, take)
 
     def _persist_again(self) -> None:
         self._timer.call_later(self._settings.persist_consumer_offset_interval, self._persist_again)

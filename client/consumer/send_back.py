@@ -89,6 +89,21 @@ class SendBack:
         _logger.info("group %s has put %s itself, for: %s", self._group, message, first_error)
         return True
 
+    def send_to_retry_topic(self, message: StoredMessage) -> bool:
+        """Put a message by the second way alone, as consumers in order do; False if that fails."""
+        try:
+            copy = retry_message(message, self._group, self._max_reconsume_times, self._queue_id())
+            self._broker.send(copy, timeout_ms=_SEND_TIMEOUT_MS)
+        except Exception as error:  # noqa: BLE001 - the caller keeps the message
+            _logger.warning(
+                "group %s cannot put %s to its retry topic (%s): it comes again from memory",
+                self._group,
+                message,
+                error,
+            )
+            return False
+        return True
+
     def _queue_id(self) -> int:
         route = self._broker.topic_route(retry_topic(self._group))
         return 0 if route is None else next(self._turns) % max(1, route.write_queue_nums)

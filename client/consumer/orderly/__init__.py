@@ -1,0 +1,1 @@
+"""Consumption in order: each queue by one member of the group, one batch at a time."""
