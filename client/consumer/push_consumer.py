@@ -5,8 +5,8 @@
                                -> listener, send-back, offset    consume_service.py, orderly/
                                -> offsets persisted every 5 s    client/offsets/
 
-It is RocketMQ's DefaultMQPushConsumer, concurrent or in order, over any `Broker`. In CLUSTERING the members of
-a group share the queues, and `%RETRY%group` is always consumed, where failed messages come again.
+It is RocketMQ's DefaultMQPushConsumer, concurrent or in order, over any `Broker`. In CLUSTERING the members
+of a group share the queues, and `%RETRY%group` is always consumed, where failed messages come again.
 A message is done only when the listener has succeeded or its copy for the retry is stored; the offset never
 passes a message that is not done. So a crash repeats messages and loses none.
 

@@ -6,6 +6,7 @@ only the whole can show, and what a user can do wrong.
 """
 
 import asyncio
+import itertools
 import logging
 import os
 import random
@@ -24,7 +25,12 @@ from mqstore.broker.broker import MessageModel, MessageQueue
 from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.consumer.consume_hooks import ConsumeMessageContext
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus
+from mqstore.client.consumer.listener import (
+    ConsumeConcurrentlyContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+)
+from mqstore.client.consumer.orderly.orderly_listener import ConsumeOrderlyContext
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.running_consumer import RunningConsumer
 from mqstore.client.errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal
@@ -52,6 +58,7 @@ GROUP = "billing"
 RETRY = "%RETRY%billing"
 DEAD = "%DLQ%billing"
 SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyStatus.RECONSUME_LATER
+DONE, SUSPEND = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=262_144,
@@ -865,3 +872,102 @@ def test_an_interrupt(tmp_path: Path) -> None:
         os.kill(program.pid, signal.SIGINT)
         assert program.stdout.readline() == "10\n"
         assert program.wait(30) == 0
+
+
+# -- in order -------------------------------------------------------------------------------------
+
+
+class OrderlyListener(Listener):
+    """As `Listener`, for consumption in order; notes the bodies of each queue as they came."""
+
+    def __init__(
+        self, answer: Callable[[StoredMessage], ConsumeOrderlyStatus] = lambda message: DONE
+    ) -> None:
+        super().__init__()
+        self.answer_in_order = answer
+        self.of_queues: dict[int, list[bytes]] = {}
+
+    def consume(
+        self, messages: Sequence[StoredMessage], context: ConsumeOrderlyContext
+    ) -> ConsumeOrderlyStatus:
+        bodies = [message.body for message in messages]
+        self.of_queues.setdefault(context.queue_id, []).extend(bodies)
+        with self.condition:
+            self.seen.extend((message.topic, message.reconsume_times, message.body) for message in messages)
+            self.condition.notify_all()
+        return self.answer_in_order(messages[0])
+
+
+def orderly_consumer(broker: EmbeddedBroker, listener: OrderlyListener, **settings: Any) -> PushConsumer:
+    """A consumer in order that is not started."""
+    subject = consumer(broker, listener, **settings)
+    subject.register_orderly_message_listener(listener.consume)
+    return subject
+
+
+def test_queues_are_consumed_in_order(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """Each by itself, whatever comes again; a close gives the locks up."""
+    failed: set[bytes] = set()
+
+    def fail_once(message: StoredMessage) -> ConsumeOrderlyStatus:
+        if message.body in (b"3", b"4") and message.body not in failed:
+            failed.add(message.body)
+            return SUSPEND
+        return DONE
+
+    listener = OrderlyListener(fail_once)
+    for queue_id in range(2):
+        put(store, *(b"%d" % number for number in range(8)), queue_id=queue_id)
+    with orderly_consumer(broker, listener, suspend_current_queue_time_millis=10) as subject:
+        subject.start()
+        listener.wait_for(18)
+        assert broker.lock_queues(GROUP, "another", [ORDERS, MORE_ORDERS]) == set()
+    for queue_id in range(2):
+        once = [body for body, _ in itertools.groupby(listener.of_queues[queue_id])]
+        assert once == [b"%d" % number for number in range(8)]
+        assert committed(store, queue_id=queue_id) == 8
+    assert broker.lock_queues(GROUP, "another", [ORDERS]) == {ORDERS}
+
+
+def test_a_queue_moves_when_its_listener_has_returned(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """Until then nobody else consumes it; its answer counts no more, so the message comes again."""
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def hang(message: StoredMessage) -> ConsumeOrderlyStatus:
+        if message.body == b"b":
+            at_work.set()
+            go_on.wait(30)
+        return DONE
+
+    one_sees, other_sees = OrderlyListener(hang), OrderlyListener()
+    takes_over: dict[str, Any] = {"allocate": last_member_has_all}
+    one = orderly_consumer(broker, one_sees, instance_name="a", **takes_over)
+    other = orderly_consumer(broker, other_sees, instance_name="b", **takes_over)
+    with other, one:
+        one.start()
+        until(lambda: one.queues)
+        put(store, b"a", b"b", b"c")
+        assert at_work.wait(30)
+        other.start()
+        until(lambda: ORDERS in one.queues and RETRIES in other.queues)
+        assert ORDERS not in other.queues
+        go_on.set()
+        other_sees.wait_for(2)
+        until(lambda: not one.queues)
+    assert one_sees.of_queues == {0: [b"a", b"b"]}
+    assert other_sees.of_queues == {0: [b"b", b"c"]}
+    assert committed(store) == 3
+
+
+def test_a_message_that_fails_too_often_in_order(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """It is a dead letter at once, for the group holds locks, and the queue goes on behind it."""
+    listener = OrderlyListener(lambda message: SUSPEND if message.body == b"a" else DONE)
+    put(store, b"a", b"b")
+    with orderly_consumer(
+        broker, listener, max_reconsume_times=1, suspend_current_queue_time_millis=10
+    ) as subject:
+        subject.start()
+        listener.wait_for(3)
+    assert listener.of_queues == {0: [b"a", b"a", b"b"]}
+    assert store.get_max_offset_in_queue(DEAD, 0) == 1
+    assert committed(store) == 2
