@@ -299,6 +299,14 @@ def test_suspend_without_auto_commit() -> None:
     assert consuming.committed == 2
 
 
+def test_a_commit_may_go_back() -> None:
+    """Commit uses updateOffset(increaseOnly = false)."""
+    consuming = Consuming()
+    consuming.offsets.update(QUEUE, 9, increase_only=True)
+    consuming.consume(0)
+    assert consuming.committed == 1
+
+
 # -- messages that were tried too often -----------------------------------------------------------
 
 
