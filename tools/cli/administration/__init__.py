@@ -1,1 +1,1 @@
-"""Commands that change what there is: topics, groups, offsets, retain, backup."""
+"""Commands that change what there is: topics, groups, offsets, waiting messages, retain, backup."""

@@ -42,6 +42,25 @@ def test_every_command_has_json_and_an_example(command: str) -> None:
     assert "Example: mqstore" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("topicList", "topics"),
+        ("deleteTopic", "topics"),
+        ("consumerProgress", "offsets"),
+        ("resetOffsetByTime", "offsets"),
+        ("queryMsgById", "query"),
+        ("queryMsgByKey", "query"),
+        ("queryMsgByOffset", "query"),
+        ("deleteSubGroup", "groups"),
+    ],
+)
+def test_mqadmins_names_are_the_same_commands(alias: str, name: str) -> None:
+    """Known, and left out of the first page."""
+    assert run(alias, "--help").stdout.replace(alias, name).split() == run(name, "--help").stdout.split()
+    assert alias not in run("--help").stdout
+
+
 @pytest.mark.parametrize("command", [("get", "orders"), ("tail", "orders"), ("topics",), ("stats",)])
 def test_no_store_there(tmp_path: Path, command: tuple[str, ...]) -> None:
     """A path without a store: exit code 1, one line that names it, and nothing created."""
