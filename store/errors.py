@@ -46,8 +46,8 @@
     `- StateFileCorrupt               restore the file or its .bak, or delete both to start from scratch
 
 Further leaves stand where they are raised: QueueOffsetConflict, KeyIndexDamaged and KeyIndexUnusable in
-index/, BrokerClosed and TransactionIllegal in broker/, those of clients (client/errors.py), DeadLetterNotFound
-and DeadLetterNotSendable in client/dead_letters/, and those of Spark.
+index/, BrokerClosed and TransactionIllegal in broker/, those of clients (client/errors.py),
+DeadLetterNotFound and DeadLetterNotSendable in client/dead_letters/, and those of Spark.
 
 Each carries its facts as attributes and builds its message from them, and tells a broker which
 `PutMessageStatus` and `ResponseCode` RocketMQ would answer. Foreign errors (OSError, lmdb.Error)
@@ -317,7 +317,7 @@ class DelayNotWaiting(StoreError):
     def __init__(self, physical_offset: int, reason: str) -> None:
         super().__init__(
             f"the record at physical offset {physical_offset} cannot be cancelled: {reason}. "
-            "`waiting_messages` lists those that can"
+            "those that can be are listed by `waiting_messages`, or `mqstore delay list`"
         )
         self.physical_offset = physical_offset
         self.reason = reason

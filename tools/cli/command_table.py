@@ -84,7 +84,7 @@ for command in (demo, put, ingest, *_READING, *_MAINTAINING):
 for name, several in (("dlq", dlq), ("delay", delay)):
     app.add_typer(several, name=name)
 
-# Names of RocketMQ's mqadmin for the same work, for those who know them by heart; arguments and options are ours.
+# Names of RocketMQ's mqadmin for the same work; arguments and options are ours.
 for alias in ("topicList", "deleteTopic"):
     app.command(alias, hidden=True)(topics)
 for alias in ("consumerProgress", "resetOffsetByTime"):
