@@ -110,7 +110,11 @@ class DeadLetters:
     def _at(self, queue_id: int, queue_offset: int) -> DeadLetter | None:
         physical_offset = self._store.get_commit_log_offset_in_queue(self.topic, queue_id, queue_offset)
         message = None if physical_offset < 0 else self._store.look_message_by_offset(physical_offset)
-        if message is None or (message.topic, message.queue_offset) != (self.topic, queue_offset):
+        if (
+            message is None
+            or not message.is_whole
+            or (message.topic, message.queue_offset) != (self.topic, queue_offset)
+        ):
             return None
         return DeadLetter.of(self.group, message)
 
@@ -169,7 +173,8 @@ class DeadLetters:
         chosen = (letters,) if isinstance(letters, DeadLetter) else self if letters is None else letters
         try:
             for letter in chosen:
-                skipped = not again and self.is_resent(letter, topic)
+                is_given_twice = any(letter.message_id == other.message_id for other, _ in batch)
+                skipped = not again and (is_given_twice or self.is_resent(letter, topic))
                 target = "" if skipped else self.target_of(letter, topic)
                 message = None if skipped else resent_message(letter, target, only_group=only_group)
                 batch.append((letter, message))
@@ -210,6 +215,8 @@ class DeadLetters:
         """Move the offset past this letter, if all before it were resent."""
         least = self._store.get_min_offset_in_queue(self.topic, queue_id)
         if queue_offset == max(least, self._resent_to(queue_id)):
+            # An operator's reset has been seen with this: commits count again.
+            self._store.consumer_offsets.take_reset(RESEND_GROUP, self.topic, queue_id)
             self._store.consumer_offsets.commit(RESEND_GROUP, self.topic, queue_id, queue_offset + 1)
 
     def _resent_to(self, queue_id: int) -> int:

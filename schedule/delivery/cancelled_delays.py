@@ -10,7 +10,7 @@ directory does not know the topic and delivers the message; docs/rocketmq_differ
 
 The record is behind the one that it cancels, so a log that has lost the message has lost the cancelling, and
 no later message can be taken for the cancelled one; backups, repairs and retention need know nothing of it.
-Records that name what is not there, or are none of ours, have no effect.
+Records that name what is not there, are none of ours, or are damaged have no effect; `verify` finds damage.
 
 Threads: any; one lock, held for moments. Durability: the caller puts the record, and syncs it before `add`.
 """
@@ -72,7 +72,7 @@ class CancelledDelays:
 
     def _read(self, physical_offset: int) -> None:
         stored = self._commit_log.look_message_by_offset(physical_offset)
-        if stored is None or stored.topic != CANCELLED_DELAYS_TOPIC:
+        if stored is None or not stored.is_whole or stored.topic != CANCELLED_DELAYS_TOPIC:
             return
         if body := _BODY.fullmatch(stored.stored_body):
             self._add(CancelledDelay(*map(int, body.groups())))

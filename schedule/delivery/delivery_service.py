@@ -163,7 +163,7 @@ class DeliveryService:
         after an error of these the message may be delivered or not.
         """
         stored = self._commit_log.look_message_by_offset(physical_offset)
-        if stored is None:
+        if stored is None or not stored.is_whole:
             raise MessageNotFound(physical_offset, self._commit_log.min_offset, self._commit_log.max_offset)
         if stored.topic != SCHEDULE_TOPIC:
             raise DelayNotWaiting(physical_offset, f"it is a message of topic {stored.topic!r}")
@@ -211,10 +211,9 @@ class DeliveryService:
             for queue_offset, entry in enumerate(entries.tolist(), offset):
                 physical_offset, _, due_ms = entry
                 stored = self._commit_log.look_message_by_offset(physical_offset)
-                if stored is not None and (stored.topic, stored.queue_offset) == (
-                    SCHEDULE_TOPIC,
-                    queue_offset,
-                ):
+                if stored is None or not stored.is_whole:
+                    continue
+                if (stored.topic, stored.queue_offset) == (SCHEDULE_TOPIC, queue_offset):
                     place = CancelledDelay(level.level, queue_offset, physical_offset)
                     is_cancelled = self._cancelled.has(place)
                     yield WaitingMessage(level.level, queue_offset, due_ms, stored, is_cancelled)

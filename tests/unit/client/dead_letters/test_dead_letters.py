@@ -105,6 +105,25 @@ def test_one_that_was_resent_by_itself_is_not_among_all(store: MessageStore) -> 
     assert sent_again(store) == [b"1", b"0", b"2"]
 
 
+def test_one_that_is_given_twice_is_sent_once(store: MessageStore) -> None:
+    """In one call, whose copies are not in the log yet."""
+    kill_by_failing(store, b"0")
+    letters = DeadLetters(store, "billing")
+    letters.resend([letters.get(0), letters.get(0)])
+    assert sent_again(store) == [b"0"]
+
+
+def test_an_operator_may_move_the_offset(store: MessageStore) -> None:
+    """Past a letter that is not to be sent; the next call goes on from there, and remembers."""
+    kill_by_failing(store, b"0", b"1")
+    letters = DeadLetters(store, "billing")
+    store.subscription_groups.create(RESEND_GROUP)
+    store.reset_offset(RESEND_GROUP, DEAD, 0, offset=1)
+    letters.resend()
+    assert sent_again(store) == [b"1"]
+    assert store.consumer_offsets.query(RESEND_GROUP, DEAD, 0) == 2
+
+
 def test_again_means_again(store: MessageStore) -> None:
     """When an operator says so."""
     kill_by_failing(store, b"0")

@@ -9,6 +9,7 @@ from mqstore.schedule.delivery.cancelled_delays import CancelledDelay, Cancelled
 from mqstore.store.errors import DelayNotWaiting, MessageNotFound
 from mqstore.store.message.message import Message
 from mqstore.store.message.topic_names import CANCELLED_DELAYS_TOPIC
+from mqstore.store.record.record_format import BODY_LENGTH_POSITION
 from support.stores.delayed_store import DelayedStore
 
 
@@ -119,6 +120,19 @@ def test_a_record_that_cancels_nothing_has_no_effect(body: bytes) -> None:
     assert [each.is_cancelled for each in store.delivery.waiting()] == [False]
     store.deliver_after(5_000)
     assert store.bodies() == [b"0"]
+
+
+def test_a_damaged_record_keeps_no_store_from_opening() -> None:
+    """Its lengths do not add up: it has no effect, and what it cancelled is delivered."""
+    store = DelayedStore()
+    (put,) = store.delay(2, b"0")
+    cancel(store, put.physical_offset)
+    (record,) = store.messages(CANCELLED_DELAYS_TOPIC)
+    segment = store.log.files.files[0]
+    segment.write(record.physical_offset + BODY_LENGTH_POSITION, b"\x7f\xff\xff\xff")
+    again = CancelledDelays(store.queues, store.log)
+    again.catch_up()
+    assert not again.has_any(2)
 
 
 def test_what_a_level_has_passed_is_forgotten() -> None:
