@@ -1,1 +1,1 @@
-"""Consumers: what a listener answers, where a group begins, the push consumer."""
+"""Consumers: what is pulled and cached, what a listener answers, the push consumer."""

@@ -264,12 +264,14 @@ class PushConsumer:
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that are this member's now."""
-        return sorted(pulled.queue for pulled in self._running.assigned) if self._running else []
+        running = self._running
+        return sorted(pulled.queue for pulled in running.assigned) if running else []
 
     @property
     def errors(self) -> dict[MessageQueue, BaseException]:
         """Why queues cannot be pulled now, by queue; each is tried again."""
-        assigned = self._running.assigned if self._running else ()
+        running = self._running
+        assigned = running.assigned if running else ()
         return {pulled.queue: pulled.error for pulled in assigned if pulled.error is not None}
 
     def close(self) -> None:

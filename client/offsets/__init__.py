@@ -1,1 +1,1 @@
-"""Where a consumer group keeps how far it has come."""
+"""Where a consumer group begins, and where it keeps how far it has come."""
