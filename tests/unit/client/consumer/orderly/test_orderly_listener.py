@@ -7,7 +7,7 @@ import pytest
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
 from mqstore.client.consumer.orderly.orderly_listener import ConsumeOrderlyContext, RegisteredOrderlyListener
-from mqstore.client.consumer_errors import AnswerIllegal, ListenerIllegal
+from mqstore.client.errors import AnswerIllegal, ListenerIllegal
 
 SUCCESS = ConsumeOrderlyStatus.SUCCESS
 
