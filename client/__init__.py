@@ -1,6 +1,6 @@
 """Producers and consumers with RocketMQ's behaviour, over any `Broker`, such as the embedded one."""
 
-from mqstore.broker.broker import MessageModel, MessageQueue
+from mqstore.broker.broker import MessageModel, MessageQueue, TransactionState
 from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.consumer.consume_hooks import ConsumeMessageContext, ConsumeMessageHook, ConsumeReturnType
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
@@ -33,7 +33,8 @@ from mqstore.client.errors import (
 from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.producer_settings import ProducerSettings
-from mqstore.client.producer.send_result import SendResult, SendStatus
+from mqstore.client.producer.send_result import SendResult, SendStatus, TransactionSendResult
+from mqstore.client.producer.transaction_producer import TransactionListener, TransactionProducer
 
 __all__ = [
     "ClientError",
@@ -71,4 +72,8 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SendTimedOut",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionSendResult",
+    "TransactionState",
 ]
