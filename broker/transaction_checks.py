@@ -30,7 +30,7 @@ from mqstore.broker.producer_groups import ProducerGroups
 from mqstore.broker.transactions import Transactions
 from mqstore.message_store import MessageStore
 from mqstore.put.arrivals import Arrival
-from mqstore.store.errors import MessageNotFound, StoreClosed
+from mqstore.store.errors import CorruptRecord, MessageNotFound, StoreClosed
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
@@ -183,11 +183,14 @@ class TransactionChecks:
         if opened is None or opened.physical_offset >= self._store.commit_log.visible_offset:
             # The disk is slow.
             return None
+        if opened.physical_offset < self._store.min_offset:
+            _logger.warning("a transaction has expired before anybody has ended it: %r", opened)
+            self._open_halves.forget_lost(queue_offset)
+            return None
         try:
             half = self._transactions.half_at(opened.physical_offset)
-        except MessageNotFound as gone:
-            _logger.warning("a transaction has expired or is damaged, and nobody has ended it: %s", gone)
-            self._open_halves.forget_lost(queue_offset)
+        except (MessageNotFound, CorruptRecord) as damage:
+            _logger.warning("a transaction cannot be checked: %s", damage)
             return None
         limit = self._store.config.max_message_size
         if len(half.stored_body_view) > limit:

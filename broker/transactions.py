@@ -12,7 +12,7 @@ reading begins after a restart: below them everything is closed.
 Differences from RocketMQ's broker, which reads such a directory and continues:
 - Ops are put at once, not collected for 3 s: after a crash nobody is asked about what was ended.
 - A half that is put anew or given up is named by an op as well. A half with CHECK_IMMUNITY_TIME_IN_SECONDS
-  stays where it is until its time; RocketMQ puts it anew with each check.
+  is carried when it lies far behind; RocketMQ does so with each check.
 - Whoever ends a transaction first has ended it, by whichever half. RocketMQ delivers the message twice if its
   producer commits after it was asked, and refuses an end after the immunity time to prevent that.
 - A producer group without a client is not counted as asked (transaction_checks.py).
@@ -30,7 +30,7 @@ from mqstore.broker.broker import TransactionState
 from mqstore.broker.half_message import HALF_QUEUE_ID, HalfMessage, ended_offsets, final_of, half_of, op_of
 from mqstore.broker.open_halves import OpenHalf, OpenHalves
 from mqstore.message_store import MessageStore
-from mqstore.store.errors import MessageNotFound, StoreError
+from mqstore.store.errors import CorruptRecord, MessageNotFound, StoreError
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
@@ -40,11 +40,14 @@ from mqstore.store.message.topic_names import (
     TRANS_OP_HALF_TOPIC,
     check_group,
 )
+from mqstore.store.record.record_format import RecordIllegal, check_record
 
 __all__ = ["TransactionIllegal", "Transactions"]
 
 _logger = logging.getLogger(__name__)
 
+# So many messages are read at a time.
+_PAGE: Final = 32
 _TOPICS: Final = (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC)
 # Unique key, born time, body CRC, check times: a half that was asked about once more replaces the one before.
 _Identity: TypeAlias = tuple[str | None, int, int, int]
@@ -85,7 +88,8 @@ class Transactions:
     def end(self, half: PutMessageResult, producer_group: str, state: TransactionState) -> None:
         """Commit or roll back, unless it was ended before; UNKNOW does nothing.
 
-        Raises TransactionIllegal, MessageNotFound, and as `put_message`: it is as open as before then.
+        Raises TransactionIllegal, MessageNotFound, CorruptRecord, and as `put_message`: it is as open as
+        before then.
         """
         if state is TransactionState.UNKNOW:
             return
@@ -108,16 +112,27 @@ class Transactions:
         return self._store.put_own(messages)[-1]
 
     def half_at(self, physical_offset: int) -> HalfMessage:
-        """The record there, as a half. Raises MessageNotFound."""
-        record = self._store.look_message_by_offset(physical_offset)
-        if record is None:
+        """The record there, as a half, with its CRCs checked: a copy of it would hide that it is damaged.
+
+        Raises MessageNotFound, CorruptRecord.
+        """
+        found = self._store.look_message_by_offset(physical_offset)
+        if found is None:
             raise MessageNotFound(physical_offset, self._store.min_offset, self._store.max_offset)
-        return HalfMessage.of(record.record)
+        try:
+            check_record(found.record, physical_offset)
+        except RecordIllegal as illegal:
+            path, position = self._store.commit_log.place_of(physical_offset)
+            raise CorruptRecord(path, position, illegal.expected, illegal.found) from illegal
+        return HalfMessage.of(found.record)
 
     # -- across restarts --------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read which halves are open; does nothing the second time. Raises CorruptRecord, StoreClosed."""
+        """Read which halves are open; does nothing the second time. Raises StoreClosed.
+
+        A half that is damaged is open, for the log may be repaired; one whose op is damaged is open again.
+        """
         if self._is_loaded:
             return
         with self._load_lock:
@@ -131,26 +146,51 @@ class Transactions:
         closed: set[int] = set()
         ops: dict[int, int] = {}
         op_progress = self._first_offset(TRANS_OP_HALF_TOPIC)
-        for op in self._messages(TRANS_OP_HALF_TOPIC, op_progress):
-            ended = ended_offsets(op)
+        for queue_offset, op in self._messages(TRANS_OP_HALF_TOPIC, op_progress):
+            ended = ended_offsets(op) if op is not None else []
             closed.update(ended)
-            ops[op.queue_offset] = max(ended, default=-1)
+            ops[queue_offset] = max(ended, default=-1)
         found = _FoundHalves(closed)
-        for message in self._messages(TRANS_HALF_TOPIC, self._first_offset(TRANS_HALF_TOPIC)):
-            found.add(HalfMessage.of(message.record))
+        for queue_offset, message in self._messages(TRANS_HALF_TOPIC, self._first_offset(TRANS_HALF_TOPIC)):
+            if message is not None:
+                found.add(HalfMessage.of(message.record))
+            else:
+                place = self._store.get_commit_log_offset_in_queue(
+                    TRANS_HALF_TOPIC, HALF_QUEUE_ID, queue_offset
+                )
+                found.add_damaged(queue_offset, place)
         self.open_halves.load(found.halves, ops, op_progress)
 
     def _first_offset(self, topic: str) -> int:
         committed = self._store.consumer_offsets.query(TRANS_GROUP, topic, HALF_QUEUE_ID)
         return max(committed, self._store.get_min_offset_in_queue(topic, HALF_QUEUE_ID))
 
-    def _messages(self, topic: str, offset: int) -> Iterator[StoredMessage]:
+    def _messages(self, topic: str, offset: int) -> Iterator[tuple[int, StoredMessage | None]]:
+        """The messages of a queue with their queue offsets; None where the log is damaged."""
+        max_nums = _PAGE
         while True:
-            found = self._store.get_message(TRANS_GROUP, topic, HALF_QUEUE_ID, offset)
-            yield from found.messages
-            if found.next_begin_offset <= offset:
+            try:
+                messages, next_offset = self._page(topic, offset, max_nums)
+            except CorruptRecord as damage:
+                if max_nums == 1:
+                    _logger.warning("a record of transactions is damaged: %s", damage)
+                    yield offset, None
+                    offset += 1
+                # One by one up to the damaged one, and page by page behind it.
+                max_nums = 1 if max_nums > 1 else _PAGE
+                continue
+            for message in messages:
+                yield message.queue_offset, message
+            if next_offset <= offset:
                 return
-            offset = found.next_begin_offset
+            offset = next_offset
+
+    def _page(self, topic: str, offset: int, max_nums: int) -> tuple[list[StoredMessage], int]:
+        """Some messages, and where the next begin. Raises CorruptRecord."""
+        found = self._store.get_message(TRANS_GROUP, topic, HALF_QUEUE_ID, offset, max_nums)
+        for message in found.messages:
+            check_record(message.record, message.physical_offset)
+        return found.messages, found.next_begin_offset
 
     def save_progress(self) -> None:
         """Commit up to where everything is closed, once that is durable; nothing before `load`.
@@ -201,6 +241,11 @@ class _FoundHalves:
         self._by_name |= dict.fromkeys(names, half.queue_offset)
         if half.unique_key:
             self._by_identity[_identity(half, half.check_times)] = half.queue_offset
+
+    def add_damaged(self, queue_offset: int, physical_offset: int) -> None:
+        """The next one of the queue, of which nothing is known."""
+        if queue_offset not in self._closed:
+            self.halves[queue_offset] = OpenHalf(physical_offset, (queue_offset,))
 
     def _offset_before(self, half: HalfMessage) -> int:
         """The queue offset of the half that it stands for; -1 if there is none."""

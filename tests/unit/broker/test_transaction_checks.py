@@ -221,7 +221,7 @@ def test_an_expired_half_is_forgotten(
         assert store.delete_expired_files() > 0
         assert checking.checks.check() == 0
         assert len(checking.transactions.open_halves) == 0
-    assert "a transaction has expired or is damaged, and nobody has ended it" in caplog.text
+    assert "a transaction has expired before anybody has ended it" in caplog.text
 
 
 def test_a_half_that_is_not_on_the_disk_yet_is_not_forgotten(
@@ -258,6 +258,22 @@ def test_a_half_that_has_become_too_long_keeps_no_other_from_being_asked_about(
         assert checking.check_after(73 * 3_600_000) == 0
         assert len(checking.transactions.open_halves) == 1
     assert "it is longer than max_message_size = 4000" in caplog.text
+
+
+def test_a_damaged_half_keeps_no_other_from_being_asked_about(
+    checking: Checking, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not put anew, which would hide the damage, and not forgotten: the log may be repaired."""
+    damaged = checking.send(b"damaged")
+    checking.send(b"sound")
+    segment = checking.store.commit_log.files.files[0]
+    at = damaged.physical_offset + 88
+    segment._region.write(at, bytes([segment.view[at] ^ 1]))
+    assert checking.check_after(7_000) == 1
+    assert checking.asked == [("orders", 2, b"sound")]
+    assert "a transaction cannot be checked" in caplog.text
+    segment._region.write(at, bytes([segment.view[at] ^ 1]))
+    assert checking.check_after(1) == 2
 
 
 def test_a_half_that_stays_open_is_carried(checking: Checking, monkeypatch: pytest.MonkeyPatch) -> None:

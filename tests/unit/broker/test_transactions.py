@@ -17,6 +17,7 @@ from mqstore.broker.broker import TransactionState
 from mqstore.broker.half_message import HalfMessage, half_of, op_of, renewed
 from mqstore.broker.transactions import TransactionIllegal, Transactions
 from mqstore.store.errors import (
+    CorruptRecord,
     GroupIllegal,
     MessageNotFound,
     MessageTooLarge,
@@ -331,3 +332,50 @@ def test_halves_and_ops_of_a_broker_are_read(store: MessageStore) -> None:
     assert transactions.open_halves.in_order() == [0, 3, 5]
     with transactions.open_halves.ending(2) as queue_offset:
         assert queue_offset == 5
+
+
+# -- damage ---------------------------------------------------------------------------------------
+
+MAGIC_AT, BODY_AT = 4, 88
+
+
+def damaged(store: MessageStore, physical_offset: int, at: int) -> None:
+    """Flip the lowest bit of a byte of a record: a digit of a body becomes another digit."""
+    # The key index reads each record once.
+    store.flush()
+    segment = store.commit_log.files.files[0]
+    at += physical_offset
+    segment._region.write(at, bytes([segment.view[at] ^ 1]))
+
+
+@pytest.mark.parametrize("at", [MAGIC_AT, BODY_AT])
+def test_a_damaged_half_stays_open_and_keeps_no_other_from_its_end(store: MessageStore, at: int) -> None:
+    """A copy of it would hide the damage. The log may be repaired, or be restored from a backup."""
+    halves = [Transactions(store).send_half(message(b"%d" % number), GROUP) for number in range(40)]
+    damaged(store, halves[3].physical_offset, at)
+    transactions = Transactions(store)
+    for half in (*halves[:3], *halves[4:]):
+        transactions.end(half, GROUP, COMMIT)
+    with pytest.raises((CorruptRecord, MessageNotFound)):
+        transactions.end(halves[3], GROUP, COMMIT)
+    assert len(bodies_of(store, "orders")) == 39
+    transactions.save_progress()
+    assert store.consumer_offsets.query(TRANS_GROUP, TRANS_HALF_TOPIC, 0) == 3
+    damaged(store, halves[3].physical_offset, at)
+    transactions.end(halves[3], GROUP, COMMIT)
+    assert bodies_of(store, "orders")[-1] == b"3"
+
+
+@pytest.mark.parametrize("at", [MAGIC_AT, BODY_AT])
+def test_a_damaged_op_ends_nothing(store: MessageStore, at: int, caplog: pytest.LogCaptureFixture) -> None:
+    """It may name another half now: its own is open again, and its producer is asked. The log says so."""
+    first = Transactions(store)
+    halves = [first.send_half(message(b"%d" % number), GROUP) for number in range(6)]
+    for half in halves[::2]:
+        first.end(half, GROUP, ROLLBACK)
+    (op,) = [op for op in messages_of(store, TRANS_OP_HALF_TOPIC) if op.body == b"2,"]
+    damaged(store, op.physical_offset, at)
+    transactions = Transactions(store)
+    transactions.load()
+    assert transactions.open_halves.in_order() == [1, 2, 3, 5]
+    assert "a record of transactions is damaged" in caplog.text
