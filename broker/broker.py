@@ -29,6 +29,7 @@ __all__ = [
     "MessageQueue",
     "PullAnswer",
     "PullRequest",
+    "ReplyNotDelivered",
     "TopicRoute",
     "TransactionState",
 ]
@@ -111,6 +112,15 @@ class BrokerClosed(StoreClosed):
         self.path = path
 
 
+class ReplyNotDelivered(StoreError):
+    """The broker knows no client that waits for this reply: it has stopped, or has other brokers."""
+
+    def __init__(self, name: str, client_id: str) -> None:
+        super().__init__(f"the broker {name!r} has no client {client_id!r} that waits for replies")
+        self.name = name
+        self.client_id = client_id
+
+
 class Broker(Protocol):
     """One broker, by its name."""
 
@@ -152,7 +162,10 @@ class Broker(Protocol):
         ...
 
     def send_async(self, message: Message) -> "Future[PutMessageResult]":
-        """As `send`; the caller does not wait for the disk. Raises what is known at once."""
+        """As `send`; the caller does not wait for the disk. Raises what is known at once.
+
+        A request, with the property REPLY_TO_CLIENT, gets the property CLUSTER: its reply needs it.
+        """
         ...
 
     def send_message_back(
@@ -168,6 +181,21 @@ class Broker(Protocol):
 
         Raises a StoreError unless the copy is stored; one that FLUSH_DISK_TIMEOUT was told of is stored.
         """
+        ...
+
+    def send_reply(self, message: Message, *, timeout_ms: int) -> PutMessageResult:
+        """Hand a reply to the client that its property REPLY_TO_CLIENT names, then store it.
+
+        Raises ReplyNotDelivered, with nothing stored, where this broker has no such client, and as `send`.
+        """
+        ...
+
+    def register_reply_receiver(self, client_id: str, receive: Callable[[Message], None]) -> None:
+        """`receive` is called with each reply to this client, whose body may be compressed."""
+        ...
+
+    def unregister_reply_receiver(self, client_id: str) -> None:
+        """No more replies for this client."""
         ...
 
     # -- transactions -----------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """The embedded broker: the `Broker` of a store that is open in this process.
 
 It puts together what a broker keeps beside its store: pulls that wait (held_pulls.py), members of groups
-(consumer_groups.py), locks of queues (queue_locks.py), producers to be asked about their transactions
-(transactions.py). All of that lives in memory; messages, halves, topics, groups and offsets are the store's.
-Differences from a broker of RocketMQ: there is no network, so no time-out of a request (`timeout_ms` is
-ignored; the disk's is `sync_flush_timeout` of the store) and no heartbeat.
+(consumer_groups.py), locks of queues (queue_locks.py), producers to be asked about their transactions or
+waiting for replies (transactions.py, producer_groups.py). All of that lives in memory; messages, halves,
+topics, groups and offsets are the store's.
+Differences from a broker of RocketMQ: there
+is no network, so no time-out of a request (`timeout_ms` is ignored; the disk's is `sync_flush_timeout` of
+the store) and no heartbeat.
 
 Threads: any thread may call any method. The broker has a thread of its own once a pull has waited, and one
 more once there are transactions (wake_up_thread.py); `close` ends them, and so does the store's.
@@ -20,18 +22,21 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from mqstore.broker.broker import (
     BrokerClosed,
     ConsumerData,
     MessageQueue,
     PullAnswer,
     PullRequest,
+    ReplyNotDelivered,
     TopicRoute,
     TransactionState,
 )
 from mqstore.broker.consumer_groups import ConsumerGroups
 from mqstore.broker.held_pulls import HeldPulls, PullCallback
-from mqstore.broker.producer_groups import ProducerGroups, TransactionCheck
+from mqstore.broker.producer_groups import ProducerGroups, ReplyReceiver, TransactionCheck
 from mqstore.broker.queue_locks import QueueLocks
 from mqstore.broker.transaction_checks import TransactionChecks, TransactionSettings
 from mqstore.broker.transactions import Transactions
@@ -44,7 +49,13 @@ from mqstore.store.errors import MessageIllegal, StoreError, StoreReadOnly
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
-from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_retry_topic, retry_topic
+from mqstore.store.message.topic_names import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    is_retry_topic,
+    reply_topic,
+    retry_topic,
+)
+from mqstore.store.record.properties_format import CLUSTER, PUSH_REPLY_TIME, REPLY_TO_CLIENT
 from mqstore.store.status import GetMessageStatus
 
 __all__ = ["EmbeddedBroker"]
@@ -70,11 +81,12 @@ class EmbeddedBroker:
         store: MessageStore,
         name: str = "broker-a",
         *,
+        cluster_name: str = "DefaultCluster",
         now_s: Callable[[], float] = time.monotonic,
         memory_bytes: int | None = None,
         transaction_settings: TransactionSettings | None = None,
     ) -> None:
-        """now_s: for time-outs and leases; a clock that only goes forward.
+        """cluster_name: names the topic of replies. now_s: for leases; a clock that only goes forward.
 
         memory_bytes: how much of the log counts as young (young_queue.py); None for the machine's memory.
         transaction_settings: when producers are asked, and how often. Raises StoreReadOnly.
@@ -83,6 +95,7 @@ class EmbeddedBroker:
             raise StoreReadOnly(store.path)
         self._store = store
         self._name = name
+        self._cluster_name = cluster_name
         self._memory_bytes = physical_memory_bytes() if memory_bytes is None else memory_bytes
         self._is_closed = False
         self._process_id = os.getpid()
@@ -154,11 +167,37 @@ class EmbeddedBroker:
     def send_async(self, message: Message) -> "Future[PutMessageResult]":
         self._check_open()
         if _group_of_retry(message) is None:
-            return self._store.put_message_async(message)
+            return self._store.put_message_async(self._with_cluster(message))
         # Clients send these alone, and wait.
         done: Future[PutMessageResult] = Future()
         done.set_result(self.send(message, timeout_ms=0))
         return done
+
+    def _with_cluster(self, message: Message) -> Message:
+        """A request with the cluster's name; others as they are."""
+        properties = getattr(message, "properties", None)
+        if type(properties) is not dict or REPLY_TO_CLIENT not in properties:
+            return message
+        return msgspec.structs.replace(message, properties={**properties, CLUSTER: self._cluster_name})
+
+    def send_reply(self, message: Message, *, timeout_ms: int) -> PutMessageResult:
+        self._check_open()
+        message = self._store.check_message(message)
+        client_id = message.properties.get(REPLY_TO_CLIENT, "")
+        receive = self._producers.reply_receiver(client_id)
+        if receive is None:
+            raise ReplyNotDelivered(self._name, client_id)
+        pushed = {**message.properties, PUSH_REPLY_TIME: str(self._store.clock.now_ms())}
+        receive(msgspec.structs.replace(message, properties=pushed))
+        return self._store.put_message(message)
+
+    def register_reply_receiver(self, client_id: str, receive: ReplyReceiver) -> None:
+        self._check_open()
+        self._store.topics.ensure(reply_topic(self._cluster_name), 1)
+        self._producers.register_reply_receiver(client_id, receive)
+
+    def unregister_reply_receiver(self, client_id: str) -> None:
+        self._producers.unregister_reply_receiver(client_id)
 
     def send_message_back(
         self,

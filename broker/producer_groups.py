@@ -1,8 +1,8 @@
-"""The producer groups: which clients can be asked what became of a transaction.
+"""The producer groups: which clients can be asked what became of a transaction, or wait for replies.
 
-Any client of a group may answer for all of it, so they are asked in turn.
+Any client of a group may answer for all of it, so they are asked in turn. Replies are for one client.
 Threads: any; one lock is held for microseconds, and nothing is called under it. In memory alone.
-Source: ProducerManager#getAvailableChannel of Apache RocketMQ.
+Source: ProducerManager#getAvailableChannel, #findChannel of Apache RocketMQ.
 """
 
 import itertools
@@ -10,11 +10,14 @@ import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
+from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
 
-__all__ = ["ProducerGroups", "TransactionCheck"]
+__all__ = ["ProducerGroups", "ReplyReceiver", "TransactionCheck"]
 
+ReplyReceiver: TypeAlias = Callable[[Message], None]
+"""Takes a reply for a client."""
 TransactionCheck: TypeAlias = Callable[[StoredMessage, PutMessageResult], None]
 """Asks a client what became of a transaction: its message, and the half to end."""
 
@@ -27,6 +30,8 @@ class ProducerGroups:
         # Group -> client id -> how to ask it; under the lock.
         self._groups: dict[str, dict[str, TransactionCheck]] = {}
         self._turns = itertools.count()
+        # By client id; each change is one step.
+        self._reply_receivers: dict[str, ReplyReceiver] = {}
 
     def register(self, group: str, client_id: str, check: TransactionCheck) -> None:
         """Make a client one that can be asked, or replace how."""
@@ -46,6 +51,18 @@ class ProducerGroups:
         with self._lock:
             clients = list(self._groups.get(group, {}).values())
         return clients[next(self._turns) % len(clients)] if clients else None
+
+    def register_reply_receiver(self, client_id: str, receive: ReplyReceiver) -> None:
+        """Hand replies for a client to `receive` from now on."""
+        self._reply_receivers[client_id] = receive
+
+    def unregister_reply_receiver(self, client_id: str) -> None:
+        """Hand this client none any more; nothing happens if it is not known."""
+        self._reply_receivers.pop(client_id, None)
+
+    def reply_receiver(self, client_id: str) -> ReplyReceiver | None:
+        """How to hand a reply to a client; None if it is not known."""
+        return self._reply_receivers.get(client_id)
 
     def __contains__(self, group: object) -> bool:
         return group in self._groups

@@ -49,6 +49,7 @@ __all__ = [
     "NoBroker",
     "QueueNotSelected",
     "ReplyNotCreated",
+    "RequestNotSent",
     "RequestTimedOut",
     "SendFailed",
     "SendRejected",
@@ -146,6 +147,15 @@ class TopicRouteNotFound(ClientError):
         )
         self.topic = topic
         self.broker_names = tuple(broker_names)
+
+
+class RequestNotSent(ClientError):
+    """A request was not sent, for the reason that is the cause."""
+
+    def __init__(self, topic: str, correlation_id: str, cause: BaseException) -> None:
+        super().__init__(f"the request {correlation_id} to topic {topic!r} was not sent: {cause}")
+        self.topic = topic
+        self.correlation_id = correlation_id
 
 
 class RequestTimedOut(ClientError, TimeoutError):

@@ -11,41 +11,23 @@ Source: docs/spec/client_produce.md sections 2 to 6; DefaultMQProducer, DefaultM
 RocketMQ.
 """
 
-import itertools
-import os
-import random
-import time
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from typing import Any
 
-from mqstore.broker.broker import Broker, MessageQueue
-from mqstore.client.errors import ClientNotRunning
-from mqstore.client.producer.message.unique_id import local_address
-from mqstore.client.producer.message_accumulator import MessageAccumulator
-from mqstore.client.producer.producer_settings import ProducerSettings
+from mqstore.broker.broker import MessageQueue
+from mqstore.client.producer.producer_life import ProducerLife
 from mqstore.client.producer.queues.queue_selector import MessageQueueSelector
+from mqstore.client.producer.request_reply import ReplyFuture
 from mqstore.client.producer.send_result import BatchSendResult, SendResult
 from mqstore.client.producer.sends.async_send import SendFuture
-from mqstore.client.producer.sends.async_sends import AsyncSends, body_bytes_of, topic_of
-from mqstore.client.producer.sends.batch_sends import BatchSends
-from mqstore.client.producer.sends.send_hooks import SendMessageHook
-from mqstore.client.producer.sends.send_kernel import IN_TURN, Begun, Destination, SendKernel
-from mqstore.client.producer.sends.send_parts import SendParts
-from mqstore.client.producer.sends.send_retry import SendRetry
-from mqstore.store.clock import Clock, SystemClock
-from mqstore.store.errors import GroupIllegal
+from mqstore.client.producer.sends.async_sends import body_bytes_of, topic_of
+from mqstore.client.producer.sends.send_kernel import Begun, Destination
 from mqstore.store.message.message import Message
-from mqstore.store.message.topic_names import check_group
 
 __all__ = ["Producer"]
 
-DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
-# Tells two producers of this process apart.
-_numbers = itertools.count()
 
-
-class Producer:
+class Producer(ProducerLife):
     """Sends for the producer group `group` to one broker or several.
 
     clock: for unique ids. timer: seconds of a clock that only goes forward, for time-outs. choice: of the
@@ -59,79 +41,6 @@ class Producer:
     ...         producer.send(Message("orders", b"first")).send_status.name
     'SEND_OK'
     """
-
-    def __init__(
-        self,
-        brokers: Broker | Sequence[Broker],
-        group: str,
-        settings: ProducerSettings | None = None,
-        *,
-        clock: Clock | None = None,
-        timer: Callable[[], float] = time.monotonic,
-        choice: random.Random | None = None,
-    ) -> None:
-        """Raises GroupIllegal, NoBroker, ConfigIllegal; ValueError for two brokers of one name."""
-        self.group = _checked_group(group)
-        self.settings = settings = settings or ProducerSettings()
-        self.client_id = _client_id(settings)
-        self._parts = SendParts.of(
-            brokers,
-            repr(self),
-            group,
-            settings,
-            clock or SystemClock(),
-            timer,
-            choice or random.Random(),
-        )
-        self._state = "CREATE_JUST"
-        self._kernel = SendKernel(self._parts)
-        self._retry = SendRetry(self._parts, self._kernel)
-        self._async_sends = AsyncSends(self._parts, self._kernel)
-        self._batches = BatchSends(self._parts, self._kernel, self._retry, self._async_sends)
-        self._timeout_ms = timeout_ms = settings.send_msg_timeout
-        self._accumulator: MessageAccumulator | None = None
-        if settings.auto_batch:
-            self._accumulator = MessageAccumulator(
-                self._parts,
-                lambda messages, queue: self._batches.send(messages, queue, timeout_ms),
-                lambda messages, queue: self._batches.send_async(messages, queue, timeout_ms),
-            )
-        # What `send` calls: raises while the producer is not running.
-        self._send: Callable[[Message, int], SendResult] = self._refuse
-
-    # -- life -----------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Let it send. Raises ClientNotRunning if it was started before: a closed one stays closed."""
-        if self._state != "CREATE_JUST":
-            raise ClientNotRunning(repr(self), self._state)
-        self._parts.faults.start()
-        self._state = "RUNNING"
-        self._send = self._usual_send()
-
-    def close(self) -> None:
-        """End its threads. Sends raise ClientNotRunning from then on. Safe to call twice."""
-        if self.is_running:
-            if self._accumulator is not None:
-                self._accumulator.close()
-            self._state = "SHUTDOWN_ALREADY"
-            self._send = self._refuse
-            self._async_sends.close()
-            self._parts.faults.stop()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it was started and not closed."""
-        return self._state == "RUNNING"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- sending --------------------------------------------------------------------------------------
 
@@ -231,16 +140,39 @@ class Producer:
         self._check_running()
         return self._batches.send_async(messages, queue, self._timeout(timeout_ms))
 
-    def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that messages of `topic` are sent to. Raises TopicRouteNotFound."""
-        self._check_running()
-        return list(self._parts.routes.find(topic, self._parts.timer()).queues)
+    def request(
+        self,
+        message: Message,
+        timeout_ms: int,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: Any = None,
+    ) -> Message:
+        """Send a request and wait for its reply, `timeout_ms` for both.
 
-    def register_send_message_hook(self, hook: SendMessageHook) -> None:
-        """Call `hook` before and after each attempt from now on (send_hooks.py)."""
-        self._parts.hooks.register(hook)
-        if self.is_running:
-            self._send = self._usual_send()
+        Who consumes it sends what `create_reply_message` makes of it. Raises RequestTimedOut when it was sent
+        and no reply came, RequestNotSent, MessageIllegal and its leaves, NoPermission.
+        """
+        self._check_running()
+        return self._requests.request(message, Destination.of(queue, selector, arg), timeout_ms)
+
+    def request_async(
+        self,
+        message: Message,
+        timeout_ms: int,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        arg: Any = None,
+    ) -> ReplyFuture:
+        """As `request`, without waiting: `future.result()`, or `await`. Errors are the future's.
+
+        A request that waited too long is found within a second. Raises MessageIllegal and its leaves,
+        NoPermission, SendRejected.
+        """
+        self._check_running()
+        return self._requests.request_async(message, Destination.of(queue, selector, arg), timeout_ms)
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -254,57 +186,7 @@ class Producer:
                 return result
         timeout_ms = self._timeout(timeout_ms)
         if queue is None and selector is None:
-            return self._way_to_send()(message, timeout_ms)
+            return self._send_alone(message, timeout_ms)
         begin_s = self._parts.timer()
         begun = self._kernel.begin(message, destination, begin_s)
         return self._kernel.send_to(begun.outgoing, begun.queue, begin_s, timeout_ms)
-
-    def _timeout(self, timeout_ms: int | None) -> int:
-        if timeout_ms is None:
-            return self._timeout_ms
-        if timeout_ms < 0:
-            raise ValueError(f"timeout_ms is {timeout_ms}, but must be 0 or more")
-        return timeout_ms
-
-    def _check_running(self) -> None:
-        if not self.is_running:
-            raise ClientNotRunning(repr(self), self._state)
-
-    def _usual_send(self) -> Callable[[Message, int], SendResult]:
-        if self._accumulator is not None:
-            return lambda message, timeout_ms: self._send_to(message, IN_TURN, None)
-        return self._way_to_send()
-
-    def _way_to_send(self) -> Callable[[Message, int], SendResult]:
-        """How a message is sent that goes alone, to a queue in turn."""
-        is_plain = (
-            not self._parts.hooks.registered
-            and not self._parts.faults.is_enabled
-            and self.settings.send_msg_max_timeout_per_request < 0
-        )
-        return self._retry.send_plainly if is_plain else self._retry.send
-
-    def _refuse(self, message: Message, timeout_ms: int) -> SendResult:
-        raise ClientNotRunning(repr(self), self._state)
-
-    def __repr__(self) -> str:
-        return f"Producer({self.group!r})"
-
-
-def _checked_group(group: str) -> str:
-    check_group(group)
-    if group == DEFAULT_PRODUCER_GROUP:
-        raise GroupIllegal(
-            f"the producer group may not be {group!r}, which stands for none: give it a name of its own",
-            value=group,
-        )
-    return group
-
-
-def _client_id(settings: ProducerSettings) -> str:
-    """`address@instance`; two producers of one process need ids of their own."""
-    name = settings.instance_name
-    if name == "DEFAULT":
-        name = f"{os.getpid()}#{next(_numbers)}"
-    address = settings.client_ip or ".".join(map(str, local_address()))
-    return f"{address}@{name}"

@@ -35,6 +35,7 @@ __all__ = [
     "is_retry_topic",
     "is_system_group",
     "is_system_topic",
+    "reply_topic",
     "retry_topic",
 ]
 
@@ -142,6 +143,15 @@ def dead_letter_topic(group: str) -> str:
     '%DLQ%billing'
     """
     return DLQ_GROUP_TOPIC_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """The topic in which the brokers of `cluster` keep the replies to requests.
+
+    >>> reply_topic("DefaultCluster")
+    'DefaultCluster_REPLY_TOPIC'
+    """
+    return f"{cluster}_REPLY_TOPIC"
 
 
 def is_retry_topic(topic: str) -> bool:

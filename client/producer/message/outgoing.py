@@ -14,6 +14,7 @@ import msgspec
 
 from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.producer.message.body_compression import BodyCompression
+from mqstore.client.producer.message.reply_message import is_reply
 from mqstore.client.producer.message.unique_id import UniqueIds
 from mqstore.client.producer.send_result import BatchSendResult, SendResult
 from mqstore.store.message.message import NO_PROPERTIES, Message
@@ -81,10 +82,16 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     unique_key: str
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        return self.result_of(queue, broker.send(self._to(queue), timeout_ms=timeout_ms))
+        send = broker.send_reply if is_reply(self.message) else broker.send
+        return self.result_of(queue, send(self._to(queue), timeout_ms=timeout_ms))
 
     def send_async(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> "Future[PutMessageResult]":
-        return broker.send_async(self._to(queue))
+        if not is_reply(self.message):
+            return broker.send_async(self._to(queue))
+        # Waits for the disk all the same: a broker has no other way for a reply.
+        done: Future[PutMessageResult] = Future()
+        done.set_result(broker.send_reply(self._to(queue), timeout_ms=timeout_ms))
+        return done
 
     def result_of(self, queue: MessageQueue, answer: PutMessageResult) -> SendResult:
         return SendResult(self.unique_key, queue, answer)

@@ -22,6 +22,7 @@ from mqstore.broker.broker import (
     MessageQueue,
     PullAnswer,
     PullRequest,
+    ReplyNotDelivered,
     TopicRoute,
     TransactionState,
 )
@@ -686,3 +687,61 @@ def test_a_broker_shows_its_name_and_who_waits(broker: EmbeddedBroker, store: Me
     _, cancel = pulled_later(broker, request())
     assert repr(broker) == f"EmbeddedBroker('broker-a', {store!r}, 1 pulls wait)"
     cancel()
+
+
+# -- requests and replies ------------------------------------------------------------------------
+
+
+def reply_to(client_id: str) -> Message:
+    properties = {"REPLY_TO_CLIENT": client_id, "MSG_TYPE": "reply", "CORRELATION_ID": "7", "TTL": "1"}
+    return Message("DefaultCluster_REPLY_TOPIC", b"pong", properties=properties)
+
+
+def test_a_reply_is_handed_to_its_client(broker: EmbeddedBroker, store: MessageStore) -> None:
+    """Once, with the time of the push; it is stored besides, and its topic exists before the first one."""
+    received: list[Message] = []
+    broker.register_reply_receiver(ME, received.append)
+    assert broker.topic_route("DefaultCluster_REPLY_TOPIC") == TopicRoute(1, 1, True, True)
+    put = broker.send_reply(reply_to(ME), timeout_ms=0)
+    assert [(reply.body, reply.properties["PUSH_REPLY_TIME"]) for reply in received] == [
+        (b"pong", str(store.clock.now_ms()))
+    ]
+    assert put.queue_offset == 0
+    assert bodies_of(store, "DefaultCluster_REPLY_TOPIC") == [b"pong"]
+
+
+def test_a_reply_to_nobody_is_refused(broker: EmbeddedBroker, store: MessageStore) -> None:
+    """To a client that is unknown, or has left; nothing is stored."""
+    received: list[Message] = []
+    broker.register_reply_receiver(ME, received.append)
+    broker.unregister_reply_receiver(ME)
+    broker.unregister_reply_receiver(ME)
+    for client_id in (ME, OTHER):
+        with pytest.raises(ReplyNotDelivered, match=f"no client '{client_id}' that waits") as caught:
+            broker.send_reply(reply_to(client_id), timeout_ms=0)
+        assert caught.value.client_id == client_id
+    with pytest.raises(ReplyNotDelivered):
+        broker.send_reply(Message("DefaultCluster_REPLY_TOPIC", b"pong"), timeout_ms=0)
+    assert not received
+    assert bodies_of(store, "DefaultCluster_REPLY_TOPIC") == []
+
+
+def test_a_reply_that_is_refused_reaches_nobody(broker: EmbeddedBroker) -> None:
+    """It is checked before it is handed on."""
+    received: list[Message] = []
+    broker.register_reply_receiver(ME, received.append)
+    with pytest.raises(MessageIllegal):
+        broker.send_reply(Message("two words", b"pong", properties={"REPLY_TO_CLIENT": ME}), timeout_ms=0)
+    assert not received
+
+
+def test_a_request_gets_the_name_of_the_cluster(store: MessageStore, seconds: ManualSeconds) -> None:
+    """From which the topic of its reply follows; other messages do not get it."""
+    with EmbeddedBroker(store, now_s=seconds, cluster_name="east") as broker:
+        broker.send_async(Message("orders", b"ping", properties={"REPLY_TO_CLIENT": ME}))
+        broker.send_async(Message("orders", b"other", properties={"UNIQ_KEY": "1"}))
+        broker.register_reply_receiver(ME, do_nothing)  # type: ignore[arg-type]
+        assert broker.topic_route("east_REPLY_TOPIC") is not None
+    request, other = messages_of(store, "orders")
+    assert request.properties == {"REPLY_TO_CLIENT": ME, "CLUSTER": "east"}
+    assert other.properties == {"UNIQ_KEY": "1"}
