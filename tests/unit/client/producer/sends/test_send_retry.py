@@ -45,8 +45,15 @@ ORDER = Message("orders", b"body")
 TAGGED = Message("orders", b"body", tags="a", properties={"color": "red"})
 DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
 
-# A plain message takes a way of its own (send_plainly); one with a property takes the way of all others.
+# Once its route is known, a plain message takes a way of its own (send_plainly); one with a property does
+# not.
 both_ways = pytest.mark.parametrize("message", [ORDER, TAGGED], ids=["plain", "with properties"])
+
+
+def warm(producer: Producer) -> Producer:
+    """The route is known already: only then a plain message takes its own way."""
+    producer.fetch_publish_message_queues("orders")
+    return producer
 
 
 def unique_keys(broker: AnsweringBroker) -> list[str]:
@@ -96,7 +103,7 @@ def test_what_no_broker_would_take_is_not_sent(
 def test_the_result_of_a_send(producer_of: MakeProducer, message: Message) -> None:
     """Row SEND_OK: returned; it has the message's id, its queue and its place."""
     broker = AnsweringBroker()
-    result = producer_of(broker).send(message)
+    result = warm(producer_of(broker)).send(message)
     (sent,) = broker.sent
     assert result.send_status is SendStatus.SEND_OK
     assert result.msg_id == result.transaction_id == sent.properties["UNIQ_KEY"]
@@ -127,7 +134,7 @@ def test_another_broker_is_tried(producer_of: MakeProducer, message: Message, er
     """Rows MQClientException, RemotingException, MQBrokerException of the set: the next attempt,
     elsewhere."""
     brokers = AnsweringBroker("broker-a", error, error), AnsweringBroker("broker-b", error, error)
-    producer = producer_of(*brokers, retry_times_when_send_failed=2)
+    producer = warm(producer_of(*brokers, retry_times_when_send_failed=2))
     with pytest.raises(SendFailed):
         producer.send(message)
     assert sorted(len(broker.sent) for broker in brokers) == [1, 2]
@@ -150,7 +157,7 @@ def test_other_answers_are_raised(producer_of: MakeProducer, message: Message, e
     """Row MQBrokerException, not of the set: thrown as it is, after one attempt."""
     broker = AnsweringBroker("broker-a", error)
     with pytest.raises(type(error)) as caught:
-        producer_of(broker).send(message)
+        warm(producer_of(broker)).send(message)
     assert caught.value is error
     assert len(broker.sent) == 1
 
@@ -166,7 +173,7 @@ def test_retry_codes_may_be_set(producer_of: MakeProducer) -> None:
 def test_the_number_of_attempts(producer_of: MakeProducer, message: Message, retries: int) -> None:
     """Row attempts: 1 + retryTimesWhenSendFailed. Row at the end: "Send [n] times, still failed"."""
     broker = AnsweringBroker("broker-a", *[FULL] * 9)
-    producer = producer_of(broker, retry_times_when_send_failed=retries)
+    producer = warm(producer_of(broker, retry_times_when_send_failed=retries))
     with pytest.raises(SendFailed, match=f"sent {retries + 1} times to topic 'orders'") as caught:
         producer.send(message)
     assert len(broker.sent) == retries + 1
@@ -179,7 +186,7 @@ def test_the_number_of_attempts(producer_of: MakeProducer, message: Message, ret
 def test_all_attempts_carry_one_unique_key(producer_of: MakeProducer, message: Message) -> None:
     """Row UNIQ_KEY: set at the first attempt, kept by the others."""
     broker = AnsweringBroker("broker-a", FULL, FULL)
-    result = producer_of(broker).send(message)
+    result = warm(producer_of(broker)).send(message)
     assert unique_keys(broker) == [result.msg_id] * 3
 
 
@@ -194,9 +201,9 @@ def test_a_unique_key_that_is_there_is_kept(producer_of: MakeProducer) -> None:
 def test_a_result_that_is_not_ok(producer_of: MakeProducer, message: Message) -> None:
     """Row other SendStatus: returned; with retryAnotherBrokerWhenNotStoreOK the next attempt."""
     broker = AnsweringBroker("broker-a", DISK_TIMEOUT)
-    assert producer_of(broker).send(message).send_status is SendStatus.FLUSH_DISK_TIMEOUT
+    assert warm(producer_of(broker)).send(message).send_status is SendStatus.FLUSH_DISK_TIMEOUT
     broker = AnsweringBroker("broker-a", DISK_TIMEOUT)
-    producer = producer_of(broker, retry_another_broker_when_not_store_ok=True)
+    producer = warm(producer_of(broker, retry_another_broker_when_not_store_ok=True))
     assert producer.send(message).send_status is SendStatus.SEND_OK
     assert len(set(unique_keys(broker))) == 1
 
@@ -211,7 +218,7 @@ def test_an_earlier_result_wins(
     """Row at the end: an earlier SendResult beats an error that is final, exhausted attempts and a
     time-out."""
     broker = AnsweringBroker("broker-a", DISK_TIMEOUT, *later, seconds=seconds)
-    producer = producer_of(broker, retry_another_broker_when_not_store_ok=True)
+    producer = warm(producer_of(broker, retry_another_broker_when_not_store_ok=True))
     assert producer.send(message).send_status is SendStatus.FLUSH_DISK_TIMEOUT
 
 
@@ -220,7 +227,7 @@ def test_an_interrupt_is_raised_at_once(producer_of: MakeProducer, message: Mess
     """Row InterruptedException: throw."""
     broker = AnsweringBroker("broker-a", KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        producer_of(broker).send(message)
+        warm(producer_of(broker)).send(message)
     assert len(broker.sent) == 1
 
 
@@ -231,7 +238,7 @@ def test_an_interrupt_is_raised_at_once(producer_of: MakeProducer, message: Mess
 def test_the_budget_is_shared(producer_of: MakeProducer, seconds: ManualSeconds, message: Message) -> None:
     """Row time for it: timeout - cost, so each attempt has what the ones before have left."""
     broker = AnsweringBroker("broker-a", Took(1_000, FULL), Took(500, FULL), seconds=seconds)
-    producer_of(broker).send(message)
+    warm(producer_of(broker)).send(message)
     assert broker.timeouts == [3_000, 2_000, 1_500]
 
 
@@ -243,7 +250,7 @@ def test_one_attempt_that_times_out_leaves_none(
     error = BrokerTimedOut("broker-a", 3_000)
     broker = AnsweringBroker("broker-a", Took(3_001, error), seconds=seconds)
     with pytest.raises(SendTimedOut, match="had 3000 ms, and after 3001 ms") as caught:
-        producer_of(broker).send(message)
+        warm(producer_of(broker)).send(message)
     assert caught.value.__cause__ is error
     assert isinstance(caught.value, TimeoutError)
     assert len(broker.sent) == 1
@@ -265,7 +272,7 @@ def test_most_time_for_one_attempt(
     """Row sendMsgMaxTimeoutPerRequest: at most that while another attempt is left; the last has all the
     rest."""
     broker = AnsweringBroker("broker-a", Took(800, FULL), Took(100, FULL), seconds=seconds)
-    producer = producer_of(broker, send_msg_max_timeout_per_request=800)
+    producer = warm(producer_of(broker, send_msg_max_timeout_per_request=800))
     producer.send(message)
     assert broker.timeouts == [800, 800, 2_100]
 
@@ -276,7 +283,7 @@ def test_the_time_may_be_given_with_the_send(
 ) -> None:
     """Setting sendMsgTimeout, and `timeout_ms` instead of it; a negative one is a mistake."""
     broker = AnsweringBroker("broker-a", Took(60, FULL), seconds=seconds)
-    producer = producer_of(broker, send_msg_timeout=100)
+    producer = warm(producer_of(broker, send_msg_timeout=100))
     producer.send(message)
     producer.send(message, timeout_ms=7)
     assert broker.timeouts == [100, 40, 7]
