@@ -4,19 +4,46 @@ from mqstore.broker.broker import MessageModel, MessageQueue, TransactionState
 from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.consumer.consume_hooks import ConsumeMessageContext, ConsumeMessageHook, ConsumeReturnType
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.listener import ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus, ConsumeOrderlyStatus, MessageListener, MessageListenerConcurrently
-from mqstore.client.consumer.orderly.orderly_listener import ConsumeOrderlyContext, MessageListenerOrderly, OrderlyMessageListener
+from mqstore.client.consumer.listener import (
+    ConsumeConcurrentlyContext,
+    ConsumeConcurrentlyStatus,
+    ConsumeOrderlyStatus,
+    MessageListener,
+    MessageListenerConcurrently,
+)
+from mqstore.client.consumer.orderly.orderly_listener import (
+    ConsumeOrderlyContext,
+    MessageListenerOrderly,
+    OrderlyMessageListener,
+)
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.received_message import ReceivedMessage
 from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotFound, DeadLetterNotSendable
 from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.client.dead_letters.dead_letters import DeadLetters, Resent
-from mqstore.client.errors import BatchIllegal, ClientError, ClientNotRunning, ConsumerClosed, ConsumerNotReady, ConsumerStarted, ListenerIllegal, RequestNotSent, RequestTimedOut, SendFailed, SendRejected, SendTimedOut, TopicRouteNotFound
+from mqstore.client.errors import (
+    BatchIllegal,
+    ClientError,
+    ClientNotRunning,
+    ConsumerClosed,
+    ConsumerNotReady,
+    ConsumerStarted,
+    ListenerIllegal,
+    RequestNotSent,
+    RequestTimedOut,
+    SendFailed,
+    SendRejected,
+    SendTimedOut,
+    TopicRouteNotFound,
+)
 from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
 from mqstore.client.producer.message.reply_message import create_reply_message
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.producer_settings import ProducerSettings
-from mqstore.client.producer.queues.queue_selector import SelectMessageQueueByRandom, select_message_queue_by_hash
+from mqstore.client.producer.queues.queue_selector import (
+    SelectMessageQueueByRandom,
+    select_message_queue_by_hash,
+)
 from mqstore.client.producer.send_result import SendResult, SendStatus, TransactionSendResult
 from mqstore.client.producer.sends.send_hooks import SendMessageContext, SendMessageHook
 from mqstore.client.producer.transaction_producer import TransactionListener, TransactionProducer
