@@ -42,7 +42,7 @@ class Operations:
         config = StoreConfig.from_mapping(settings)
         self._store = MessageStore.open(Path(path), config, read_only=read_only, start=start)
         # As RocketMQ's store is put to: below where a broker, or our store, makes dead letters of retries.
-        self._store._puts._divert = lambda message: message  # type: ignore[method-assign]
+        self._store._puts._divert = lambda message, is_in_order: message  # type: ignore[method-assign]
         return self.range()
 
     def close(self) -> None:
