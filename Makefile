@@ -65,7 +65,7 @@ powercut: STATES = 50
 powercut: setup ## power cuts of real file systems, from a log of all that their devices were told; writes the figures
 	@$(BIN)/python tests/crash/powercut.py --states $(STATES) --seed $(SEED) --fs $(FS) $(ARGS)
 
-# About twenty minutes. ARGS="--stride 7 reopen" strikes one operation at every seventh place.
+# More than twenty minutes. ARGS="--stride 7 reopen" strikes one operation at every seventh place.
 storm: setup ## an exception at every place of every operation, and signals; nothing may be lost
 	@$(BIN)/python tests/crash/storm.py $(ARGS)
 

@@ -4,9 +4,9 @@ It puts together what a broker keeps beside its store: pulls that wait (held_pul
 (consumer_groups.py), locks of queues (queue_locks.py), producers to be asked about their transactions or
 waiting for replies (transactions.py, producer_groups.py). All of that lives in memory; messages, halves,
 topics, groups and offsets are the store's.
-Differences from a broker of RocketMQ: there
-is no network, so no time-out of a request (`timeout_ms` is ignored; the disk's is `sync_flush_timeout` of
-the store) and no heartbeat.
+
+Differences from a broker of RocketMQ: there is no network, so no time-out of a request (`timeout_ms` is
+ignored; the disk's is `sync_flush_timeout` of the store) and no heartbeat.
 
 Threads: any thread may call any method. The broker has a thread of its own once a pull has waited, and one
 more once there are transactions (wake_up_thread.py); `close` ends them, and so does the store's.

@@ -5,9 +5,9 @@
     op        RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag `d`: body `12,15,`, the queue offsets of ended halves
     final     the real topic and queue: what a commit makes of a half. Sys flag: committed; its prepared
               transaction offset is the half's physical offset
-    renewed   the half anew, with TRANSACTION_CHECK_TIMES + 1, each time that its producer is asked
-    carried   the half anew, with the queue offset of the one before in TRAN_PREPARED_QUEUE_OFFSET, without an
-              op: nobody is asked, but the one before lies far behind. An end names both
+    renewed   a copy of the half with TRANSACTION_CHECK_TIMES + 1, each time that its producer is asked
+    carried   a copy of the half with the queue offset of the earlier one in TRAN_PREPARED_QUEUE_OFFSET, and
+              no op: nobody is asked, but the earlier one lies far behind. An end names both
     given up  TRANS_CHECK_MAX_TIME_TOPIC, queue 0: a half that nobody has ended
 
 All keep the properties of the half, as RocketMQ's records do, TRAN_MSG and REAL_TOPIC among them. The flag is

@@ -1,17 +1,17 @@
 """The checks of transactions: asks producers what became of those that nobody has ended, every 30 s.
 
-A half that is open for too long is put anew, with one check more counted, and its producer is asked. One that
-was asked about often enough, or is as old as retention allows, is given up: it goes to
-TRANS_CHECK_MAX_TIME_TOPIC, and the log warns. While a producer group has no client, nobody is asked and
-nothing is counted; RocketMQ gives such halves up after some eight minutes.
+If a half is open for too long, a copy of it with a higher count of checks is stored, and its producer is
+asked. If the count has reached its limit, or the half is as old as retention allows, it is given up: it goes
+to TRANS_CHECK_MAX_TIME_TOPIC, with a warning in the log. While a producer group has no client, nobody is
+asked and nothing is counted; RocketMQ gives such halves up after some eight minutes.
 
-A half that stays open lies ever farther behind, and a restart reads all that was put since. So it is carried:
-put anew without a question, as a broker does with each half that has CHECK_IMMUNITY_TIME_IN_SECONDS.
+A restart reads everything from the oldest open half on. So a half that lies far behind is carried: a copy is
+stored without a question, as a broker does with each half that has CHECK_IMMUNITY_TIME_IN_SECONDS.
 
 A check that fails is logged, and the next one tries again. The first comes 30 s after the first use of a
 transaction, in the thread "mqstore transactions" (wake_up_thread.py).
 Threads: `check` and `run_once` by one at a time; producers are asked in the same thread.
-Durability: a half that is put anew waits for the disk, like any put, before its producer is asked.
+Durability: the copy of a half waits for the disk, like any put, before its producer is asked.
 Source: docs/spec/remoting.md section 9; TransactionalMessageServiceImpl#check,
 TransactionalMessageCheckService, DefaultTransactionalMessageCheckListener.
 """
@@ -40,7 +40,7 @@ __all__ = ["TransactionChecks", "TransactionSettings"]
 
 _logger = logging.getLogger(__name__)
 
-# Halves that are put anew in one step: whoever ends one of them waits as long.
+# Halves that are copied in one step: a thread that ends one of them waits for the whole step.
 _CHUNK: Final = 32
 # So many halves a restart reads, about, besides those that are open.
 _MAX_BEHIND: Final = 100_000
@@ -213,7 +213,7 @@ class TransactionChecks:
         return half.producer_group in self._producers and not half.is_too_young(now_ms, timeout_ms)
 
     def _put(self, due: _Due) -> list[PutMessageResult]:
-        """Put those that stay open anew, and the hopeless where they are kept; returns the overdue ones."""
+        """Copy those that stay open, give up the others; returns the overdue ones."""
         if not any(due):
             return []
         if due.hopeless:

@@ -1,20 +1,20 @@
 """The transactions: messages that nobody sees until their producer commits them.
 
     send_half -> half, open -> end: final and op, or op alone            -> closed
-                            -> check: half anew and op, its producer is asked -> open, at another queue offset
+                            -> check: a copy and op, its producer is asked -> open, at another queue offset
                                       after 15 times: given up, and op   -> closed
 
 A half is open until an op names it (half_message.py says how they look on disk). An op is put in one step
-with what it makes good: with the final, with the half anew, or with what is given up. It comes last. So a
-crash may repeat a message, and never loses one. The offsets of the group CID_RMQ_SYS_TRANS only say where
-reading begins after a restart: below them everything is closed.
+with the record that it belongs to: the final, the copy of the half, or the one that is given up. The op comes
+last. So a crash may repeat a message, and never loses one. The offsets of the group CID_RMQ_SYS_TRANS only
+say where reading begins after a restart: below them everything is closed.
 
 Differences from RocketMQ's broker, which reads such a directory and continues:
 - Ops are put at once, not collected for 3 s: after a crash nobody is asked about what was ended.
-- A half that is put anew or given up is named by an op as well. A half with CHECK_IMMUNITY_TIME_IN_SECONDS
+- An op also names a half that is copied or given up. A half with CHECK_IMMUNITY_TIME_IN_SECONDS
   is carried when it lies far behind; RocketMQ does so with each check.
-- Whoever ends a transaction first has ended it, by whichever half. RocketMQ delivers the message twice if its
-  producer commits after it was asked, and refuses an end after the immunity time to prevent that.
+- The first end of a transaction counts, whichever of its halves it names. RocketMQ delivers the message
+  twice if its producer commits after it was asked, and refuses ends after the immunity time to prevent that.
 - A producer group without a client is not counted as asked (transaction_checks.py).
 
 Threads: any. Durability: in SYNC_FLUSH what these methods have done is durable when they return.
@@ -205,7 +205,7 @@ class Transactions:
         known = {topic: offsets.query(TRANS_GROUP, topic, HALF_QUEUE_ID) for topic in _TOPICS}
         if progress == known:
             return
-        # A power cut must not keep this and take the ops, or the halves put anew, behind it.
+        # A power cut must not keep this and lose the ops, or the copies of halves, that it relies on.
         if self._store.commit_log.flushed_offset < self._store.max_offset:
             self._store.flush()
         for topic, offset in progress.items():

@@ -73,11 +73,8 @@ class SendBack:
         return True
 
     def _put(self, message: StoredMessage, first_error: Exception) -> bool:
-        try:
-            copy = retry_message(message, self._group, self._max_reconsume_times, self._queue_id())
-            # A disk that was slow, or a replica that was, is told of in the result: the message is stored.
-            self._broker.send(copy, timeout_ms=_SEND_TIMEOUT_MS)
-        except Exception as error:  # noqa: BLE001 - the caller keeps the message
+        error = self._put_to_retry_topic(message)
+        if error is not None:
             _logger.warning(
                 "group %s can send back %s neither so (%s) nor so (%s): it comes again from memory",
                 self._group,
@@ -91,18 +88,25 @@ class SendBack:
 
     def send_to_retry_topic(self, message: StoredMessage) -> bool:
         """Put a message by the second way alone, as consumers in order do; False if that fails."""
-        try:
-            copy = retry_message(message, self._group, self._max_reconsume_times, self._queue_id())
-            self._broker.send(copy, timeout_ms=_SEND_TIMEOUT_MS)
-        except Exception as error:  # noqa: BLE001 - the caller keeps the message
+        error = self._put_to_retry_topic(message)
+        if error is not None:
             _logger.warning(
                 "group %s cannot put %s to its retry topic (%s): it comes again from memory",
                 self._group,
                 message,
                 error,
             )
-            return False
-        return True
+        return error is None
+
+    def _put_to_retry_topic(self, message: StoredMessage) -> Exception | None:
+        """Put a copy as an ordinary message; returns the error if that fails."""
+        try:
+            copy = retry_message(message, self._group, self._max_reconsume_times, self._queue_id())
+            # A disk or a replica that was slow is told of in the result: the message is stored.
+            self._broker.send(copy, timeout_ms=_SEND_TIMEOUT_MS)
+        except Exception as error:  # noqa: BLE001 - the caller keeps the message
+            return error
+        return None
 
     def _queue_id(self) -> int:
         route = self._broker.topic_route(retry_topic(self._group))

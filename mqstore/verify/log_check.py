@@ -53,7 +53,9 @@ class LogCheck:
             path = self._directory / entry.name
             if entry.size_bytes and path not in listed:
                 is_twin = int(entry.name) % self._segment_bytes == 0
-                found = "another copy of one" if is_twin else "a name that is no multiple of its length"
+                found = (
+                    "another copy of one" if is_twin else f"no multiple of {self._segment_bytes} in its name"
+                )
                 yield Finding("segment-extra", path, 0, "a segment of its own", found)
             elif entry.size_bytes != self._segment_bytes:
                 is_new = index >= created_count

@@ -352,7 +352,7 @@ def test_ctrl_c_keeps_no_other_pull_from_its_answer(small: SmallStore, seconds: 
                 answered: Future[PullAnswer | Exception] = Future()
                 holding.pulls.hold(request(offset, "x"), answered.set_result)
                 holding.settle()
-                was_interrupted = interrupted_at(place, modules, lambda: scene(holding, cancel))  # noqa: B023
+                was_interrupted = interrupted_at(place, modules, lambda: scene(holding, cancel))  # noqa: B023 - called in this round
                 store.put_message(Message("orders", b"x", tags="x"))
                 holding.settle()
                 assert answered.done(), place

@@ -190,12 +190,12 @@ def test_ctrl_c_leaves_no_half_locked() -> None:
         while was_interrupted:
             place += 1
             halves = opened(5, 6)
-            was_interrupted = interrupted_at(place, (open_halves_module,), lambda: scene(halves))  # noqa: B023
+            was_interrupted = interrupted_at(place, (open_halves_module,), lambda: scene(halves))  # noqa: B023 - called in this round
             is_open = halves.get(5) is not None
             claimed: list[int | None] = []
             for name in (6, 5):
                 thread = threading.Thread(
-                    target=lambda: claimed.append(ended(halves, name, 7)),  # noqa: B023
+                    target=lambda: claimed.append(ended(halves, name, 7)),  # noqa: B023 - called in this round
                     daemon=True,
                 )
                 thread.start()

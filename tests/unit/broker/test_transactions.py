@@ -216,7 +216,7 @@ def test_ctrl_c_in_an_end_leaves_a_half_that_can_be_ended(small: SmallStore) -> 
             half = transactions.send_half(message(b"%d" % place), GROUP)
 
             def end() -> None:
-                transactions.end(half, GROUP, COMMIT)  # noqa: B023
+                transactions.end(half, GROUP, COMMIT)  # noqa: B023 - called in this round
 
             was_interrupted = interrupted_at(place, modules, end)
             thread = threading.Thread(target=end, daemon=True)
