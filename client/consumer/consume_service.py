@@ -153,8 +153,21 @@ class ConcurrentConsumeService:
     def wake(self) -> None:
         """Begin with what was submitted."""
         if not self._threads.wake():
-            for request in self._threads.take_all():
-                self._submit_later(request)
+            self._submit_refused()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether requests wait although a thread could take them: listeners may have become slow."""
+        return self._threads.needs_wake
+
+    def look_again(self) -> None:
+        """Wake all threads that there is work for, if requests wait still."""
+        if not self._threads.wake_all():
+            self._submit_refused()
+
+    def _submit_refused(self) -> None:
+        for request in self._threads.take_all():
+            self._submit_later(request)
 
     def _submit_later(self, request: ConsumeRequest) -> None:
         def submit() -> None:

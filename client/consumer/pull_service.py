@@ -59,7 +59,9 @@ _MIB = 1 << 20
 # A backlog is pulled thousands of times a second: the broker need not hear of each.
 _LEAST_BETWEEN_COMMITS_S = 0.05
 # So many pulls are handed on at a time. Each time costs a switch of threads, or two.
-_PULLS_OF_A_TURN = 16
+_PULLS_OF_A_TURN = 32
+# Requests that wait so long, although there are threads, need more of them.
+_LOOK_AGAIN_S = 0.001
 # Heals a wake-up that an interrupt (Ctrl-C) has prevented.
 _LONGEST_SLEEP_S = 5.0
 
@@ -178,13 +180,26 @@ class PullService:
         if self.suspended:
             self._again(pulled, _PAUSE_WHEN_SUSPENDED_MS)
         elif self._is_above_threshold(queue):
-            pulled.is_held_back = True
-            self._again(pulled, _PAUSE_ABOVE_THRESHOLD_MS)
+            self._hold_back(pulled)
         elif pause_ms := self._consuming.pause_ms(pulled):
             self._again(pulled, pause_ms)
         else:
             return not self._is_clustering or self._follow_broker(pulled, now_s)
         return False
+
+    def _hold_back(self, pulled: PulledQueue) -> None:
+        pulled.is_held_back = True
+        if pulled.is_looked_after:
+            # Its messages were worked off and pulled anew within the 50 ms.
+            return
+
+        def look() -> None:
+            pulled.is_looked_after = False
+            if pulled.is_held_back:
+                self.ready(pulled)
+
+        pulled.is_looked_after = True
+        self._timer.call_later(_PAUSE_ABOVE_THRESHOLD_MS, look)
 
     def _is_above_threshold(self, queue: ProcessQueue) -> bool:
         is_too_many = queue.message_count > self.threshold_for_queue
@@ -310,10 +325,19 @@ class PullService:
         while not self._is_stopping:
             try:
                 self.run_once()
+                self._sleep()
             except BaseException:
                 _logger.exception("the thread that pulls for group %s goes on after an error", self._group)
-            if not self._answered and not self._ready:
-                self._event.wait(_LONGEST_SLEEP_S)
+
+    def _sleep(self) -> None:
+        """Until there is something to pull; once in between, look whether listeners are behind."""
+        if self._answered or self._ready:
+            return
+        if self._consuming.is_behind:
+            if self._event.wait(_LOOK_AGAIN_S):
+                return
+            self._consuming.look_again()
+        self._event.wait(_LONGEST_SLEEP_S)
 
     def __repr__(self) -> str:
         return f"PullService({self._group!r}, suspended={self.suspended})"

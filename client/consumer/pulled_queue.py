@@ -36,6 +36,8 @@ class PulledQueue:
         self.is_ready = False
         self.is_pulling = False
         self.is_held_back = False
+        # Will be looked at within 50 ms if it is still held back.
+        self.is_looked_after = False
         # What the broker was told last, and when, by a clock that only goes forward.
         self.told_offset = 0
         self.told_s = -math.inf
@@ -66,6 +68,15 @@ class Consuming(Protocol):
 
     def wake(self) -> None:
         """Begin with what was submitted."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether `look_again` is to be called a moment later."""
+        ...
+
+    def look_again(self) -> None:
+        """See that nothing waits that could be consumed."""
         ...
 
 

@@ -507,6 +507,20 @@ def test_room_is_told_of_only_where_somebody_waits() -> None:
     assert told == [consuming.pulled]
 
 
+def test_requests_that_wait_are_looked_after() -> None:
+    """They are behind while a thread could take them; the look gives them one."""
+    consuming = Consuming()
+    consumed = threading.Event()
+    consuming.listener.during = lambda context: consumed.set()
+    assert not consuming.service.is_behind
+    consuming.submit(0)
+    assert consuming.service.is_behind
+    consuming.service.look_again()
+    assert consumed.wait(10)
+    assert not consuming.service.is_behind
+    assert consuming.service.stop(10) == []
+
+
 # -- threads --------------------------------------------------------------------------------------
 
 

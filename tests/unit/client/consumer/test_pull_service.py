@@ -36,6 +36,8 @@ class Consumption:
         self.batches: list[PulledBatch] = []
         self.pause = 0
         self.woken_with = 0
+        self.is_behind = False
+        self.looked = threading.Event()
 
     def pause_ms(self, pulled: PulledQueue) -> int:
         return self.pause
@@ -45,6 +47,10 @@ class Consumption:
 
     def wake(self) -> None:
         self.woken_with = len(self.batches)
+
+    def look_again(self) -> None:
+        self.is_behind = False
+        self.looked.set()
 
 
 class Pulling:
@@ -389,6 +395,21 @@ def test_a_queue_is_ready_again_when_half_is_worked_off(pulling: Pulling) -> Non
     assert not pulled.is_held_back
 
 
+def test_a_queue_that_is_held_back_again_and_again_has_one_timer(pulling: Pulling) -> None:
+    """A quick listener works a threshold off a thousand times a second; the 50 ms are looked at once."""
+    pulled = pulling.begin()
+    pulling.run(found(stored_messages(*range(1_001))))
+    for _ in range(3):
+        pulled.process_queue.remove(pulling.consuming.batches[-1], (1 << 1_001) - 1)
+        pulling.service.has_room(pulled)
+        pulling.timer.advance(10)
+        pulling.run(found(stored_messages(*range(1_001))))
+    assert (len(pulling.broker.pulls), pulling.timer.delays_ms) == (4, [20])
+    pulling.timer.advance(20)
+    pulling.run()
+    assert (len(pulling.broker.pulls), pulling.timer.delays_ms) == (4, [50])
+
+
 def test_a_queue_is_pulled_once_at_a_time(pulling: Pulling) -> None:
     """However often it is made ready: by a timer, by room, by the end of a suspension."""
     pulled = pulling.begin()
@@ -412,7 +433,7 @@ def test_a_backlog_is_handed_on_in_turns(pulling: Pulling) -> None:
     pulling.consuming.wake = note  # type: ignore[method-assign]
     pulling.begin()
     pulling.run(*(found(stored_messages(offset)) for offset in range(40)))
-    assert seen == [16, 32, 40]
+    assert seen == [32, 40]
 
 
 # -- its thread -----------------------------------------------------------------------------------
@@ -437,6 +458,16 @@ def test_the_thread_goes_on_after_an_exit(pulling: Pulling, caplog: pytest.LogCa
     finally:
         assert pulling.service.stop(10)
     assert "goes on after an error" in caplog.text
+
+
+def test_the_thread_looks_after_listeners_that_are_behind(pulling: Pulling) -> None:
+    """Once, a moment after it has handed something on; then it sleeps."""
+    pulling.consuming.is_behind = True
+    pulling.service.start()
+    try:
+        assert pulling.consuming.looked.wait(10)
+    finally:
+        assert pulling.service.stop(10)
 
 
 def test_a_stopped_service_cancels_what_it_asks(pulling: Pulling) -> None:

@@ -303,7 +303,7 @@ def test_where_a_new_group_begins(
     with consumer(broker, listener, clock=clock, consume_from_where=where) as subject:
         subject.start()
         listener.wait_for(len(expected) - 1)
-        until(lambda: subject.queues)
+        until(lambda: ORDERS in subject.queues)
         put(store, b"c")
         listener.wait_for(len(expected))
     assert listener.bodies == expected

@@ -95,6 +95,36 @@ def test_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None
     assert workers.take_all() == ["x"]
 
 
+def test_quick_items_are_run_by_one_thread_until_one_is_slow() -> None:
+    """Whoever looks wakes others for what waits behind it: none of three slow items waits for another."""
+    begun, left, quick = threading.Semaphore(0), threading.Event(), threading.Event()
+
+    def run(item: str) -> None:
+        if item == "quick":
+            quick.set()
+        else:
+            begun.release()
+            assert left.wait(10)
+
+    workers = WorkerThreads("worker", run, 4)
+    assert not workers.needs_wake
+    workers.add("quick")
+    assert workers.needs_wake
+    workers.wake()
+    assert quick.wait(10)
+    for _ in range(3):
+        workers.add("slow")
+    workers.wake()
+    assert begun.acquire(timeout=10)
+    # Whether the quick item counted as such is up to the machine: two may have begun by now.
+    workers.wake_all()
+    for _ in range(2):
+        assert begun.acquire(timeout=10)
+    assert not workers.needs_wake
+    left.set()
+    assert workers.stop(10) == []
+
+
 def test_an_item_that_hangs_is_named() -> None:
     """The wait is bounded; what waits behind it is dropped."""
     entered, left, seen = threading.Event(), threading.Event(), []
