@@ -107,6 +107,7 @@ class PullService:
         self._ready: deque[PulledQueue] = deque()
         self._answered: deque[PulledQueue] = deque()
         self._is_stopping = False
+        self._is_store_closed = False
         # The queue that the broker is being asked about.
         self._asked: PulledQueue | None = None
         self._thread = threading.Thread(target=self._loop, name=f"mqstore pull {group}", daemon=True)
@@ -303,8 +304,10 @@ class PullService:
         is_known = repr(error) == repr(pulled.error)
         pulled.error = error
         if isinstance(error, StoreClosed):
-            if not self._is_stopping:
-                _logger.warning("group %s pulls no more from %s: %s", self._group, pulled.queue, error)
+            # Once for all queues.
+            if not self._is_stopping and not self._is_store_closed:
+                _logger.warning("group %s pulls no more: %s", self._group, error)
+            self._is_store_closed = True
             return
         if not is_known:
             _logger.warning(

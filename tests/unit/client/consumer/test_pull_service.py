@@ -238,11 +238,12 @@ def test_an_exit_in_a_pull_does_not_lose_the_queue(pulling: Pulling) -> None:
 
 
 def test_a_closed_store_ends_the_pulls(pulling: Pulling, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing will be found there any more; that is logged."""
-    pulling.begin()
-    pulling.run(StoreClosed(Path("/store")))
+    """Nothing will be found there any more; that is logged, once for all queues."""
+    for queue_id in range(3):
+        pulling.begin(MessageQueue("orders", BROKER, queue_id))
+    pulling.run(*[StoreClosed(Path("/store"))] * 3)
     assert pulling.timer.delays_ms == []
-    assert "pulls no more" in caplog.text
+    assert [message[:29] for message in caplog.messages] == ["group billing pulls no more: "]
 
 
 # -- results --------------------------------------------------------------------------------------
