@@ -14,6 +14,7 @@ Source: MessageClientIDSetter#createUniqID of Apache RocketMQ.
 """
 
 import itertools
+import math
 import os
 import socket
 import time
@@ -78,7 +79,7 @@ class UniqueIds:
         self._now_ms = clock.now_ms
         self._timer = timer
         # Until when the block is good, by the timer. Written by `renew`, and after a fork.
-        self.renew_s = 0.0
+        self.renew_s = -math.inf
         # Ids that are ready. A thread that takes from an old one does no harm: no other has its numbers.
         self.block: Iterator[str] = iter(())
         _all_ids.add(self)
@@ -117,7 +118,7 @@ def _begin_anew_in_child() -> None:
     global _process  # noqa: PLW0603 - as above
     _process = None
     for ids in _all_ids:
-        ids.renew_s = 0.0
+        ids.renew_s = -math.inf
 
 
 os.register_at_fork(after_in_child=_begin_anew_in_child)

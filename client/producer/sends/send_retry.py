@@ -70,24 +70,26 @@ class SendRetry:
         begin_s = self._timer()
         try:
             route = self._routes[message.topic]
-            body = message.body
-            if (
-                type(body) is not bytes
-                or not 0 < len(body) < self._plain_below
-                or message.properties is not NO_PROPERTIES
-                or begin_s >= route.expires_s
-            ):
-                return self.send(message, timeout_ms)
-            queue = route.turns.next()
-            broker = self._brokers[queue.broker_name]
-            ids = self._ids
-            if begin_s >= ids.renew_s:
-                ids.renew(begin_s)
-            unique_key = next(ids.block, None) or ids.create(begin_s)
-            sent = _replace(message, queue_id=queue.queue_id, properties={UNIQ_KEY: unique_key})
+            body, properties = message.body, message.properties
         except (AttributeError, TypeError, KeyError):
-            # An unknown topic or broker, or something that is no message: `send` knows what to do.
+            # An unknown topic, or something that is no message.
             return self.send(message, timeout_ms)
+        if (
+            type(body) is not bytes
+            or not 0 < len(body) < self._plain_below
+            or properties is not NO_PROPERTIES
+            or begin_s >= route.expires_s
+        ):
+            return self.send(message, timeout_ms)
+        queue = route.turns.next()
+        broker = self._brokers.get(queue.broker_name)
+        if broker is None:
+            return self.send(message, timeout_ms)
+        ids = self._ids
+        if begin_s >= ids.renew_s:
+            ids.renew(begin_s)
+        unique_key = next(ids.block, None) or ids.create(begin_s)
+        sent = _replace(message, queue_id=queue.queue_id, properties={UNIQ_KEY: unique_key})
         try:
             put = broker.send(sent, timeout_ms=timeout_ms)
         except StoreError as error:

@@ -231,6 +231,19 @@ def test_an_interrupt_is_raised_at_once(producer_of: MakeProducer, message: Mess
     assert len(broker.sent) == 1
 
 
+@both_ways
+@pytest.mark.parametrize("error", [TypeError("a bug"), KeyError("a bug"), AttributeError("a bug")], ids=repr)
+def test_what_is_no_error_of_ours_is_raised_at_once(
+    producer_of: MakeProducer, message: Message, error: Exception
+) -> None:
+    """A bug of a broker is not tried again, and not taken for one of the message."""
+    broker = AnsweringBroker("broker-a", error)
+    with pytest.raises(type(error)) as caught:
+        warm(producer_of(broker)).send(message)
+    assert caught.value is error
+    assert len(broker.sent) == 1
+
+
 # -- the budget of time -----------------------------------------------------------------------------
 
 
