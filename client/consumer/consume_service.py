@@ -38,6 +38,7 @@ from mqstore.client.consumer.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.clock import Clock
+from mqstore.store.errors import StoreClosed
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.timer import Timer
 from mqstore.store.threads.worker_threads import Unfinished, WorkerThreads
@@ -155,6 +156,13 @@ class ConcurrentConsumeService:
         if not self._threads.wake():
             self._submit_refused()
 
+    def skip(self, pulled: PulledQueue, offset: int) -> None:
+        """Nothing is left of what matched before `offset`: that need not be looked at again."""
+        self._offsets.update(pulled.queue, offset, increase_only=True)
+
+    def end(self, broker_name: str, error: StoreClosed) -> None:
+        """Nothing: what is in memory is still consumed."""
+
     @property
     def is_behind(self) -> bool:
         """Whether requests wait although a thread could take them: listeners may have become slow."""
@@ -257,9 +265,12 @@ class ConcurrentConsumeService:
     def _give_back(self, request: ConsumeRequest, first: int, delay_level: int) -> int:
         """Send back the messages from `first` on; the mask of those that could not be, and stay."""
         kept = []
+        broker_name = request.pulled.queue.broker_name
         for index, message in zip(request.indexes[first:], request.messages[first:], strict=True):
             # Those that expired were sent back before.
-            if request.batch.holds(index) and not self._send_back.send_back(message, delay_level):
+            if not request.batch.holds(index):
+                continue
+            if not self._send_back.send_back(message, delay_level, broker_name):
                 kept.append((index, ReceivedMessage.again(message)))
         if not kept:
             return 0
@@ -295,7 +306,8 @@ class ConcurrentConsumeService:
                 return
             if self._clock.now_ms() - first.start_ms <= self._timeout_ms:
                 return
-            if not self._send_back.send_back(first.message, _EXPIRED_DELAY_LEVEL):
+            broker_name = pulled.queue.broker_name
+            if not self._send_back.send_back(first.message, _EXPIRED_DELAY_LEVEL, broker_name):
                 return
             _logger.warning(
                 "group %s has sent back %r: its listener has had it for over %d minutes",

@@ -29,7 +29,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from mqstore.broker.broker import Broker, MessageModel, PullAnswer, PullRequest
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
@@ -46,11 +46,11 @@ __all__ = ["PullService"]
 
 _logger = logging.getLogger(__name__)
 
-_SUSPEND_MS = 15_000
+SUSPEND_MS = 15_000
+PAUSE_AFTER_ERROR_MS = 3_000
 _PAUSE_WHEN_SUSPENDED_MS = 1_000
 _PAUSE_ABOVE_THRESHOLD_MS = 50
 _PAUSE_AT_FLOW_CONTROL_MS = 20
-_PAUSE_AFTER_ERROR_MS = 3_000
 # For a broker that answers at once although it should wait: the thread must not turn round and round.
 _PAUSE_WITHOUT_PROGRESS_MS = 50
 _FLOW_CONTROL = 215
@@ -75,7 +75,7 @@ class PullService:
 
     def __init__(
         self,
-        broker: Broker,
+        brokers: Mapping[str, Broker],
         group: str,
         settings: ConsumerSettings,
         offsets: OffsetStore,
@@ -83,16 +83,18 @@ class PullService:
         consuming: Consuming,
         on_moved: Callable[[PulledQueue, int], None],
         *,
+        suspend_ms: int = SUSPEND_MS,
+        pause_after_error_ms: int = PAUSE_AFTER_ERROR_MS,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """on_moved: the queue was dropped and is to go on at that offset. It must be quick.
 
-        now_s: a clock that only goes forward.
+        suspend_ms: how long a broker may keep a pull. now_s: a clock that only goes forward.
         """
         self.threshold_for_queue = settings.pull_threshold_for_queue
         self.threshold_size_for_queue = settings.pull_threshold_size_for_queue * _MIB
         self.suspended = False
-        self._broker = broker
+        self._brokers = brokers
         self._group = group
         self._batch_size = settings.pull_batch_size
         self._interval_ms = settings.pull_interval
@@ -101,13 +103,15 @@ class PullService:
         self._timer = timer
         self._consuming = consuming
         self._on_moved = on_moved
+        self._suspend_ms = suspend_ms
+        self._pause_after_error_ms = pause_after_error_ms
         self._now_s = now_s
         self._event = AutoResetEvent()
         # Appended to by any thread, taken by the one that pulls.
         self._ready: deque[PulledQueue] = deque()
         self._answered: deque[PulledQueue] = deque()
         self._is_stopping = False
-        self._is_store_closed = False
+        self._closed_brokers: set[str] = set()
         # The queue that the broker is being asked about.
         self._asked: PulledQueue | None = None
         self._thread = threading.Thread(target=self._loop, name=f"mqstore pull {group}", daemon=True)
@@ -208,23 +212,24 @@ class PullService:
 
     def _follow_broker(self, pulled: PulledQueue, now_s: float) -> bool:
         """Tell the broker how far the queue is; False if an operator has moved it: it is to begin again."""
-        topic, _, queue_id = pulled.queue
-        reset = self._broker.take_reset_offset(self._group, topic, queue_id)
+        topic, broker_name, queue_id = pulled.queue
+        broker = self._brokers[broker_name]
+        reset = broker.take_reset_offset(self._group, topic, queue_id)
         if reset is not None:
             self._move(pulled, reset)
             return False
         if now_s - pulled.told_s >= _LEAST_BETWEEN_COMMITS_S:
             consumed = self._offsets.read(pulled.queue)
             if consumed > 0 and consumed != pulled.told_offset:
-                self._broker.update_consumer_offset(self._group, topic, queue_id, consumed)
+                broker.update_consumer_offset(self._group, topic, queue_id, consumed)
                 pulled.told_offset, pulled.told_s = consumed, now_s
         return True
 
     def _pull(self, pulled: PulledQueue) -> None:
-        topic, _, queue_id = pulled.queue
+        topic, broker_name, queue_id = pulled.queue
         offset, subscription = pulled.next_offset, pulled.subscription
         request = PullRequest(
-            self._group, topic, queue_id, offset, self._batch_size, subscription, _SUSPEND_MS
+            self._group, topic, queue_id, offset, self._batch_size, subscription, self._suspend_ms
         )
         pulled.is_pulling, pulled.is_held_back = True, False
         callback = pulled.callback
@@ -232,7 +237,7 @@ class PullService:
             pulled.callback = callback = self._callback_for(pulled)
         self._asked = pulled
         try:
-            pulled.cancel = self._broker.pull_later(request, callback)
+            pulled.cancel = self._brokers[broker_name].pull_later(request, callback)
         finally:
             self._asked = None
         if pulled.process_queue.dropped or self._is_stopping:
@@ -280,8 +285,7 @@ class PullService:
         else:
             pulled.next_offset = answer.next_begin_offset
             if not pulled.process_queue.message_count:
-                # Nothing is left of what matched before here: the rest need not be looked at again.
-                self._offsets.update(pulled.queue, pulled.next_offset, increase_only=True)
+                self._consuming.skip(pulled, pulled.next_offset)
         if not pulled.is_ready:
             pulled.is_ready = True
             self._ready.append(pulled)
@@ -304,10 +308,12 @@ class PullService:
         is_known = repr(error) == repr(pulled.error)
         pulled.error = error
         if isinstance(error, StoreClosed):
-            # Once for all queues.
-            if not self._is_stopping and not self._is_store_closed:
+            # Once for all queues of a broker.
+            broker_name = pulled.queue.broker_name
+            if not self._is_stopping and broker_name not in self._closed_brokers:
+                self._closed_brokers.add(broker_name)
                 _logger.warning("group %s pulls no more: %s", self._group, error)
-            self._is_store_closed = True
+                self._consuming.end(broker_name, error)
             return
         if not is_known:
             _logger.warning(
@@ -319,7 +325,7 @@ class PullService:
                 exc_info=None if isinstance(error, StoreError) else error,
             )
         is_flow_control = getattr(error, "response_code", None) == _FLOW_CONTROL
-        self._again(pulled, _PAUSE_AT_FLOW_CONTROL_MS if is_flow_control else _PAUSE_AFTER_ERROR_MS)
+        self._again(pulled, _PAUSE_AT_FLOW_CONTROL_MS if is_flow_control else self._pause_after_error_ms)
 
     def _again(self, pulled: PulledQueue, pause_ms: int) -> None:
         self._timer.call_later(pause_ms, lambda: self.ready(pulled))

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from mqstore.broker.broker import MessageQueue, PullAnswer
 from mqstore.client.consumer.process_queue import ProcessQueue, PulledBatch
+from mqstore.store.errors import StoreClosed
 from mqstore.store.message.topic_names import is_retry_topic
 
 __all__ = ["Consuming", "PulledQueue"]
@@ -68,6 +69,14 @@ class Consuming(Protocol):
 
     def wake(self) -> None:
         """Begin with what was submitted."""
+        ...
+
+    def skip(self, pulled: PulledQueue, offset: int) -> None:
+        """Nothing of the queue before `offset` is there any more, and nothing of it is in memory."""
+        ...
+
+    def end(self, broker_name: str, error: StoreClosed) -> None:
+        """Nothing more is pulled from this broker: it is closed."""
         ...
 
     @property

@@ -5,7 +5,8 @@
                                -> listener, send-back, offset    consume_service.py, orderly/
                                -> offsets persisted every 5 s    client/offsets/
 
-It is RocketMQ's DefaultMQPushConsumer, concurrent or in order, over any `Broker`. In CLUSTERING the members
+It is RocketMQ's DefaultMQPushConsumer, concurrent or in order, over any `Broker`, or several: the queues of a
+topic are then those of all of them, and one that is closed is left out. In CLUSTERING the members
 of a group share the queues, and `%RETRY%group` is always consumed, where failed messages come again.
 A message is done only when the listener has succeeded or its copy for the retry is stored; the offset never
 passes a message that is not done. So a crash repeats messages and loses none.
@@ -18,13 +19,16 @@ Source: docs/spec/client_consume.md; DefaultMQPushConsumer, DefaultMQPushConsume
 """
 
 import itertools
+import logging
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 from mqstore.broker.broker import Broker, ConsumerData, MessageModel, MessageQueue
+from mqstore.client.brokers import Brokers
 from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageHook
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import (
@@ -47,13 +51,15 @@ from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
 from mqstore.index.pull.tag_filter import ALL_TAGS, parse_subscription
 from mqstore.store.clock import Clock, SystemClock
-from mqstore.store.errors import SubscriptionIllegal
+from mqstore.store.errors import StoreClosed, SubscriptionIllegal
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.message.topic_names import check_group, check_topic, retry_topic
 from mqstore.store.threads.run_in_thread import run_in_thread
 
 __all__ = ["PushConsumer"]
+
+_logger = logging.getLogger(__name__)
 
 _numbers = itertools.count()
 """Tells two consumers of this process apart."""
@@ -63,7 +69,7 @@ OrderlyFunction = TypeVar("OrderlyFunction", bound=OrderlyMessageListener)
 
 
 class PushConsumer:
-    """Consumes for `group` from `broker`. client_id: by which the group knows this member.
+    """Consumes for `group` from one broker or several. client_id: by which the group knows this member.
 
     >>> import tempfile, threading
     >>> from mqstore import Message, MessageStore
@@ -83,7 +89,7 @@ class PushConsumer:
 
     def __init__(
         self,
-        broker: Broker,
+        brokers: Broker | Sequence[Broker],
         group: str,
         settings: ConsumerSettings | None = None,
         *,
@@ -93,19 +99,19 @@ class PushConsumer:
     ) -> None:
         """allocate: how members share queues. file_system: for the offsets of BROADCASTING.
 
-        Raises GroupIllegal.
+        Raises GroupIllegal, NoBroker; ValueError for two brokers of one name.
         """
         check_group(group)
         self.group = group
         self.settings = settings = settings or ConsumerSettings()
         self.client_id = _client_id(settings)
-        self._broker = broker
+        self._brokers = Brokers(brokers, f"the consumer of group {group!r}")
         self._allocate = allocate
         self._clock = clock or SystemClock()
         self._is_clustering = settings.message_model is MessageModel.CLUSTERING
         self._offsets: OffsetStore
         if self._is_clustering:
-            self._offsets = BrokerOffsetStore(broker, group)
+            self._offsets = BrokerOffsetStore(self._brokers, group)
         else:
             directory = Path(settings.local_offset_store_dir).expanduser().absolute()
             files = file_system or OsFileSystem()
@@ -213,7 +219,7 @@ class PushConsumer:
                 raise ConsumerNotReady(self.group, "subscription", "call consumer.subscribe(...)")
             self._offsets.load()
             running = RunningConsumer(
-                self._broker,
+                self._brokers,
                 self.group,
                 self.client_id,
                 self.settings,
@@ -234,8 +240,18 @@ class PushConsumer:
                 raise
 
     def _join_group(self, running: RunningConsumer) -> None:
+        """Be a member at every broker; one that is closed is left out, unless all are."""
         data = ConsumerData(self.settings.message_model, self._subscriptions)
-        self._broker.register_consumer(self.group, self.client_id, data, running.rebalance.soon)
+        closed: list[StoreClosed] = []
+        for broker in self._brokers.values():
+            try:
+                broker.register_consumer(self.group, self.client_id, data, running.rebalance.soon)
+            except StoreClosed as error:
+                closed.append(error)
+        if len(closed) == len(self._brokers):
+            raise closed[0]
+        for error in closed:
+            _logger.warning("group %s does without a broker: %s", self.group, error)
 
     def suspend(self) -> None:
         """Pull no more until `resume`. What was pulled is still consumed. Raises ConsumerClosed."""

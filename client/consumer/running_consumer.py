@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from mqstore.broker.broker import Broker, MessageModel, MessageQueue
+from mqstore.client.brokers import Brokers
 from mqstore.client.consumer.assigned_queues import AssignedQueues
 from mqstore.client.consumer.consume_hooks import ConsumeHooks
 from mqstore.client.consumer.consume_service import ConcurrentConsumeService
@@ -48,7 +49,7 @@ class RunningConsumer:
 
     def __init__(
         self,
-        broker: Broker,
+        brokers: Brokers,
         group: str,
         client_id: str,
         settings: ConsumerSettings,
@@ -60,7 +61,7 @@ class RunningConsumer:
         allocate: Allocation,
     ) -> None:
         """subscriptions: topic -> tags, as they are now."""
-        self._broker = broker
+        self._brokers = brokers
         self._group = group
         self._client_id = client_id
         self._settings = settings
@@ -73,8 +74,8 @@ class RunningConsumer:
         self._consuming: ConcurrentConsumeService | OrderlyConsumeService
         if isinstance(listener, RegisteredOrderlyListener):
             if settings.message_model is MessageModel.CLUSTERING:
-                self._locks = QueueLocks([broker], group, client_id, self._kept_queues, timer)
-            send_back = SendBack(broker, group, settings.orderly_retries)
+                self._locks = QueueLocks(list(brokers.values()), group, client_id, self._kept_queues, timer)
+            send_back = SendBack(brokers, group, settings.orderly_retries)
             self._consuming = order = OrderlyConsumeService(
                 group,
                 settings,
@@ -88,17 +89,17 @@ class RunningConsumer:
                 self._take_leaving_soon,
             )
         else:
-            send_back = SendBack(broker, group, settings.retries)
+            send_back = SendBack(brokers, group, settings.retries)
             self._consuming = ConcurrentConsumeService(
                 group, settings, listener, offsets, send_back, timer, clock, hooks
             )
         self._pulls = PullService(
-            broker, group, settings, offsets, timer, self._consuming, on_moved=self._move_soon
+            brokers, group, settings, offsets, timer, self._consuming, on_moved=self._move_soon
         )
         self._consuming.tell_of_room(self._pulls)
         self.assigned = AssignedQueues(group, settings, offsets, self._pulls, self._first_offset, order=order)
         self.rebalance = RebalanceService(
-            [broker],
+            list(brokers.values()),
             group,
             client_id,
             settings.message_model,
@@ -146,7 +147,8 @@ class RunningConsumer:
         """All steps of the header. Interrupts come out when all are done."""
         with ExitStack() as steps:
             # The last one first.
-            steps.callback(self._leave)
+            for broker in self._brokers.values():
+                steps.callback(self._leave, broker)
             steps.callback(self._end_offsets)
             steps.callback(self._stop_timer)
             steps.callback(self._stop_listeners)
@@ -181,16 +183,17 @@ class RunningConsumer:
             pulled.drop()
         self._persist()
 
-    def _leave(self) -> None:
+    def _leave(self, broker: Broker) -> None:
         try:
-            self._broker.unregister_consumer(self._group, self._client_id)
+            broker.unregister_consumer(self._group, self._client_id)
         except StoreError as error:
             _logger.warning("group %s cannot be left: %s", self._group, error)
 
     # -- on the timer's thread --------------------------------------------------------------------
 
     def _first_offset(self, queue: MessageQueue) -> int:
-        return first_offset(self._broker, queue, self._settings.consume_from_where, self._begin_ms)
+        broker = self._brokers[queue.broker_name]
+        return first_offset(broker, queue, self._settings.consume_from_where, self._begin_ms)
 
     def _move_soon(self, pulled: PulledQueue, offset: int) -> None:
         def move() -> None:

@@ -1,7 +1,8 @@
 """The send-back of a client: a message that the listener failed on comes again later, by one of two ways.
 
-    1  the broker copies its record                     Broker.send_message_back
-    2  if that fails, the message is put by the client  Broker.send, to %RETRY%group
+    1  its broker copies its record                     Broker.send_message_back
+    2  if that fails, the message is put by the client  Broker.send, to %RETRY%group of that broker,
+                                                        or of another one if it refuses
 
 If both fail the message stays with the consumer, which hands it out again itself (consume_service.py).
 The message of the second way, by docs/spec/client_consume.md section 4:
@@ -21,6 +22,7 @@ Durability: a message that was sent back is as durable as a put. Source: Default
 
 import itertools
 import logging
+from collections.abc import Mapping
 
 from mqstore.broker.broker import Broker
 from mqstore.store.message.message import Message
@@ -48,20 +50,20 @@ _FIRST_DELAY_LEVEL = 3
 class SendBack:
     """Sends messages back for one consumer."""
 
-    def __init__(self, broker: Broker, group: str, max_reconsume_times: int) -> None:
-        """max_reconsume_times: of the consumer; it overrides what the group's settings say."""
-        self._broker = broker
+    def __init__(self, brokers: Mapping[str, Broker], group: str, max_reconsume_times: int) -> None:
+        """brokers: by name. max_reconsume_times: of the consumer; it overrides what the group's settings say."""
+        self._brokers = brokers
         self._group = group
         self._max_reconsume_times = max_reconsume_times
         self._turns = itertools.count()
 
-    def send_back(self, message: StoredMessage, delay_level: int) -> bool:
-        """Have a message come again; False if neither way has worked, which is logged.
+    def send_back(self, message: StoredMessage, delay_level: int, broker_name: str) -> bool:
+        """Have a message of this broker come again; False if neither way has worked, which is logged.
 
         delay_level: 0 for 3 + reconsume times; negative for a dead letter at once.
         """
         try:
-            self._broker.send_message_back(
+            self._brokers[broker_name].send_message_back(
                 self._group,
                 message,
                 delay_level=delay_level,
@@ -69,11 +71,11 @@ class SendBack:
                 timeout_ms=_SEND_BACK_TIMEOUT_MS,
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, there is a second way
-            return self._put(message, error)
+            return self._put(message, broker_name, error)
         return True
 
-    def _put(self, message: StoredMessage, first_error: Exception) -> bool:
-        error = self._put_to_retry_topic(message)
+    def _put(self, message: StoredMessage, broker_name: str, first_error: Exception) -> bool:
+        error = self._put_to_retry_topic(message, broker_name)
         if error is not None:
             _logger.warning(
                 "group %s can send back %s neither so (%s) nor so (%s): it comes again from memory",
@@ -86,9 +88,9 @@ class SendBack:
         _logger.info("group %s has put %s itself, for: %s", self._group, message, first_error)
         return True
 
-    def send_to_retry_topic(self, message: StoredMessage) -> bool:
+    def send_to_retry_topic(self, message: StoredMessage, broker_name: str) -> bool:
         """Put a message by the second way alone, as consumers in order do; False if that fails."""
-        error = self._put_to_retry_topic(message)
+        error = self._put_to_retry_topic(message, broker_name)
         if error is not None:
             _logger.warning(
                 "group %s cannot put %s to its retry topic (%s): it comes again from memory",
@@ -98,19 +100,24 @@ class SendBack:
             )
         return error is None
 
-    def _put_to_retry_topic(self, message: StoredMessage) -> Exception | None:
-        """Put a copy as an ordinary message; returns the error if that fails."""
-        try:
-            copy = retry_message(message, self._group, self._max_reconsume_times, self._queue_id())
-            # A disk or a replica that was slow is told of in the result: the message is stored.
-            self._broker.send(copy, timeout_ms=_SEND_TIMEOUT_MS)
-        except Exception as error:  # noqa: BLE001 - the caller keeps the message
-            return error
-        return None
+    def _put_to_retry_topic(self, message: StoredMessage, broker_name: str) -> Exception | None:
+        """Put a copy as an ordinary message, to the first broker that takes it; the first error if none does."""
+        first_error: Exception | None = None
+        for name in sorted(self._brokers, key=lambda name: (name != broker_name, name)):
+            try:
+                self._put_at(self._brokers[name], message)
+            except Exception as error:  # noqa: BLE001 - another broker may take it; if not, the caller keeps it
+                first_error = first_error or error
+            else:
+                return None
+        return first_error
 
-    def _queue_id(self) -> int:
-        route = self._broker.topic_route(retry_topic(self._group))
-        return 0 if route is None else next(self._turns) % max(1, route.write_queue_nums)
+    def _put_at(self, broker: Broker, message: StoredMessage) -> None:
+        route = broker.topic_route(retry_topic(self._group))
+        queue_id = 0 if route is None else next(self._turns) % max(1, route.write_queue_nums)
+        copy = retry_message(message, self._group, self._max_reconsume_times, queue_id)
+        # A disk or a replica that was slow is told of in the result: the message is stored.
+        broker.send(copy, timeout_ms=_SEND_TIMEOUT_MS)
 
     def __repr__(self) -> str:
         return f"SendBack({self._group!r}, max_reconsume_times={self._max_reconsume_times})"

@@ -1,4 +1,4 @@
-"""The offsets of a group that the broker keeps: memory first, and what is there goes to the broker.
+"""The offsets of a group that brokers keep: memory first, and what is there goes to the broker of its queue.
 
 The broker writes them to consumerOffset.json by itself some seconds later. If a queue cannot be persisted,
 the others are, and the first error is raised at the end.
@@ -7,7 +7,7 @@ Source: docs/spec/client_consume.md section 6; RemoteBrokerOffsetStore of Apache
 -3 for what could not be read are exceptions here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.offsets.offset_store import NO_OFFSET, OffsetTable
@@ -17,10 +17,10 @@ __all__ = ["BrokerOffsetStore"]
 
 
 class BrokerOffsetStore:
-    """An `OffsetStore` over a broker."""
+    """An `OffsetStore` over brokers, by name."""
 
-    def __init__(self, broker: Broker, group: str) -> None:
-        self._broker = broker
+    def __init__(self, brokers: Mapping[str, Broker], group: str) -> None:
+        self._brokers = brokers
         self._group = group
         self._table = OffsetTable()
         self.update = self._table.update
@@ -33,13 +33,15 @@ class BrokerOffsetStore:
 
     def read_kept(self, queue: MessageQueue) -> int:
         """What the broker has; NO_OFFSET if nothing. Raises StoreError."""
-        return self._broker.query_consumer_offset(self._group, queue.topic, queue.queue_id)
+        broker = self._brokers[queue.broker_name]
+        return broker.query_consumer_offset(self._group, queue.topic, queue.queue_id)
 
     def persist(self, queue: MessageQueue) -> None:
         """Commit the offset of one queue. Raises StoreError."""
         offset = self._table.read(queue)
         if offset != NO_OFFSET:
-            self._broker.update_consumer_offset(self._group, queue.topic, queue.queue_id, offset)
+            broker = self._brokers[queue.broker_name]
+            broker.update_consumer_offset(self._group, queue.topic, queue.queue_id, offset)
 
     def persist_all(self, owned: Iterable[MessageQueue]) -> None:
         """Commit the offsets of queues that are owned, and forget all others. Raises the first StoreError."""

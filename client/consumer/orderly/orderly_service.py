@@ -53,6 +53,7 @@ from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_locks import QueueLocks
 from mqstore.store.clock import Clock
+from mqstore.store.errors import StoreClosed
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.timer import Timer
 from mqstore.store.threads.worker_threads import Unfinished, WorkerThreads
@@ -149,8 +150,28 @@ class OrderlyConsumeService:
     def wake(self) -> None:
         """Begin with what was submitted."""
         if not self._threads.wake():
-            for pulled in self._threads.take_all():
-                self._again(pulled, _NO_THREAD_MS)
+            self._submit_refused()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether queues wait although a thread could take them: listeners may have become slow."""
+        return self._threads.needs_wake
+
+    def look_again(self) -> None:
+        """Wake all threads that there is work for, if queues wait still."""
+        if not self._threads.wake_all():
+            self._submit_refused()
+
+    def _submit_refused(self) -> None:
+        for pulled in self._threads.take_all():
+            self._again(pulled, _NO_THREAD_MS)
+
+    def skip(self, pulled: PulledQueue, offset: int) -> None:
+        """Nothing is left of what matched before `offset`: that need not be looked at again."""
+        self._offsets.update(pulled.queue, offset, increase_only=True)
+
+    def end(self, broker_name: str, error: StoreClosed) -> None:
+        """Nothing: what is in memory is still consumed."""
 
     def _ordered_of(self, pulled: PulledQueue) -> OrderedMessages:
         with self._lock:
@@ -269,7 +290,7 @@ class OrderlyConsumeService:
             )
             status = _SUCCESS
         if status is _SUSPEND:
-            again = self._messages_to_come_again(taken)
+            again = self._messages_to_come_again(taken, pulled.queue.broker_name)
             if again is not None:
                 ordered.put_back(again)
                 self._suspend(pulled, context)
@@ -310,14 +331,16 @@ class OrderlyConsumeService:
         self._hooks.after(seen)
         return status
 
-    def _messages_to_come_again(self, taken: Sequence[OrderedMessage]) -> list[OrderedMessage] | None:
+    def _messages_to_come_again(
+        self, taken: Sequence[OrderedMessage], broker_name: str
+    ) -> list[OrderedMessage] | None:
         """The batch with its new reconsume times; None if all were over the limit, and are put elsewhere."""
         again = []
         is_suspended = False
         for ordered in taken:
             message = ordered.message
             is_over = message.reconsume_times >= self._max_reconsume_times
-            if is_over and self._send_back.send_to_retry_topic(message):
+            if is_over and self._send_back.send_to_retry_topic(message, broker_name):
                 again.append(ordered)
             else:
                 is_suspended = True

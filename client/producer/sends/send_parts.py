@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mqstore.broker.broker import Broker
-from mqstore.client.errors import NoBroker
+from mqstore.client.brokers import Brokers
 from mqstore.client.producer.message.body_compression import BodyCompression
 from mqstore.client.producer.message.message_check import check_message
 from mqstore.client.producer.message.outgoing import OutgoingMessage, prepare
@@ -55,7 +55,7 @@ class SendParts:
 
         Raises NoBroker, ConfigIllegal; ValueError for two brokers of one name.
         """
-        by_name = _by_name(brokers, client)
+        by_name = Brokers(brokers, client)
         routes = PublishRoutes(by_name, settings, choice)
 
         def ask(broker_name: str) -> object:
@@ -93,14 +93,3 @@ class SendParts:
     def cost_ms(self, begin_s: float) -> int:
         """Milliseconds that have passed since then."""
         return round((self.timer() - begin_s) * 1000)
-
-
-def _by_name(brokers: Broker | Sequence[Broker], client: str) -> Mapping[str, Broker]:
-    listed = list(brokers) if isinstance(brokers, Sequence) else [brokers]
-    if not listed:
-        raise NoBroker(client)
-    by_name = {broker.name: broker for broker in listed}
-    if len(by_name) < len(listed):
-        names = sorted(broker.name for broker in listed)
-        raise ValueError(f"brokers must have different names, but these have {names}")
-    return by_name

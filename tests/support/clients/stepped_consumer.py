@@ -38,13 +38,13 @@ class SteppedConsumer:
         self._group = group
         self._subscriptions = {**subscriptions, retry_topic(group): "*"}
         self._settings = settings
-        self._offsets = BrokerOffsetStore(broker, group)
+        self._offsets = BrokerOffsetStore({broker.name: broker}, group)
         self._consuming = ConcurrentConsumeService(
             group,
             settings,
             RegisteredListener(listener, None),
             self._offsets,
-            SendBack(broker, group, settings.retries),
+            SendBack({broker.name: broker}, group, settings.retries),
             ManualTimer(),
             clock,
             ConsumeHooks(),

@@ -61,7 +61,7 @@ class Assigning:
         self.broker = ScriptedBroker()
         self.timer = ManualTimer()
         self.pulls: Any = Pulls()
-        self.offsets = BrokerOffsetStore(self.broker, GROUP)
+        self.offsets = BrokerOffsetStore({BROKER: self.broker}, GROUP)
         self.assigned = AssignedQueues(
             GROUP,
             ConsumerSettings(**settings),

@@ -79,14 +79,14 @@ class Consuming:
         self.clock = ManualClock()
         self.timer = ManualTimer()
         self.hooks = ConsumeHooks()
-        self.offsets = BrokerOffsetStore(self.broker, GROUP)
+        self.offsets = BrokerOffsetStore({BROKER: self.broker}, GROUP)
         self.pulled = PulledQueue(QUEUE, "*", 0)
         self.service = ConcurrentConsumeService(
             GROUP,
             ConsumerSettings(consume_message_batch_max_size=batch_size, message_model=model),
             RegisteredListener(self.listener, none_means),
             self.offsets,
-            SendBack(self.broker, GROUP, 16),
+            SendBack({BROKER: self.broker}, GROUP, 16),
             self.timer,
             self.clock,
             self.hooks,

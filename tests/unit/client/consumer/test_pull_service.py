@@ -33,6 +33,8 @@ class Consumption:
     """Takes what was pulled, and does nothing with it."""
 
     def __init__(self) -> None:
+        self.skipped: list[tuple[PulledQueue, int]] = []
+        self.ended: list[str] = []
         self.batches: list[PulledBatch] = []
         self.pause = 0
         self.woken_with = 0
@@ -48,6 +50,12 @@ class Consumption:
     def wake(self) -> None:
         self.woken_with = len(self.batches)
 
+    def skip(self, pulled: PulledQueue, offset: int) -> None:
+        self.skipped.append((pulled, offset))
+
+    def end(self, broker_name: str, error: StoreClosed) -> None:
+        self.ended.append(broker_name)
+
     def look_again(self) -> None:
         self.is_behind = False
         self.looked.set()
@@ -60,10 +68,10 @@ class Pulling:
         self.broker = ScriptedBroker()
         self.timer = ManualTimer()
         self.consuming = Consumption()
-        self.offsets = BrokerOffsetStore(self.broker, GROUP)
+        self.offsets = BrokerOffsetStore({BROKER: self.broker}, GROUP)
         self.moved: list[tuple[PulledQueue, int]] = []
         self.service = PullService(
-            self.broker,
+            {BROKER: self.broker},
             GROUP,
             settings or ConsumerSettings(),
             self.offsets,
@@ -287,7 +295,7 @@ def test_nothing_that_matches(pulling: Pulling, status: GetMessageStatus) -> Non
     pulling.begin()
     pulling.run(answer_of(status, 9))
     assert pulling.pulled_offsets == [0, 9]
-    assert pulling.offsets.read(QUEUE) == 9
+    assert [offset for _, offset in pulling.consuming.skipped] == [9]
 
 
 def test_nothing_that_matches_behind_what_is_cached(pulling: Pulling) -> None:
@@ -295,7 +303,7 @@ def test_nothing_that_matches_behind_what_is_cached(pulling: Pulling) -> None:
     pulling.begin()
     pulling.run(found(stored_messages(0)), nothing_found(9))
     assert pulling.pulled_offsets == [0, 1, 9]
-    assert pulling.offsets.read(QUEUE) == -1
+    assert pulling.consuming.skipped == []
 
 
 def test_an_illegal_offset(pulling: Pulling) -> None:

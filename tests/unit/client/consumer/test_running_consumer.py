@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from mqstore.broker.broker import ConsumerData, MessageModel
+from mqstore.client.brokers import Brokers
 from mqstore.client.consumer.consume_hooks import ConsumeHooks
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus, RegisteredListener
@@ -16,7 +17,7 @@ from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.client.rebalance.queue_allocation import allocate_averagely
 from mqstore.store.errors import StoreError, TopicNotExist
 from support.clients.manual_timer import ManualTimer
-from support.clients.scripted_broker import ScriptedBroker, found
+from support.clients.scripted_broker import BROKER, ScriptedBroker, found
 from support.clients.stored_messages import stored_messages
 from support.manual_clock import ManualClock
 
@@ -31,12 +32,12 @@ class Consumer:
         self.broker.add_topic("orders")
         self.timer = ManualTimer()
         self.timer.stop = lambda timeout_s: True  # type: ignore[attr-defined]
-        self.offsets = BrokerOffsetStore(self.broker, GROUP)
+        self.offsets = BrokerOffsetStore({BROKER: self.broker}, GROUP)
         self.consumed = threading.Event()
         module = "mqstore.client.consumer.running_consumer"
         monkeypatch.setattr(f"{module}.TimerThread", lambda name: self.timer)
         self.running = RunningConsumer(
-            self.broker,
+            Brokers(self.broker, "it"),
             GROUP,
             CLIENT,
             ConsumerSettings(),

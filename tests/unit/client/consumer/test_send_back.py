@@ -7,7 +7,7 @@ import pytest
 from mqstore.client.consumer.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack, retry_message
 from mqstore.store.message.stored_message import StoredMessage
-from support.clients.scripted_broker import ScriptedBroker
+from support.clients.scripted_broker import BROKER, ScriptedBroker
 from support.clients.stored_messages import stored_message
 
 GROUP = "billing"
@@ -21,7 +21,7 @@ def copy_of(message: StoredMessage) -> dict[str, str]:
 def test_the_broker_takes_it() -> None:
     """maxReconsumeTimes is always sent."""
     broker, message = ScriptedBroker(), stored_message(7)
-    assert SendBack(broker, GROUP, 16).send_back(message, 2)
+    assert SendBack({BROKER: broker}, GROUP, 16).send_back(message, 2, BROKER)
     assert (broker.sent_back, broker.sent) == ([(message, 2, 16)], [])
 
 
@@ -30,8 +30,8 @@ def test_what_the_broker_does_not_take_is_put() -> None:
     broker = ScriptedBroker()
     broker.add_topic(RETRY, 2)
     broker.send_back_error = ValueError("no")
-    send_back = SendBack(broker, GROUP, 16)
-    assert all(send_back.send_back(stored_message(offset), 0) for offset in range(3))
+    send_back = SendBack({BROKER: broker}, GROUP, 16)
+    assert all(send_back.send_back(stored_message(offset), 0, BROKER) for offset in range(3))
     assert [(message.topic, message.queue_id) for message in broker.sent] == [
         (RETRY, 0),
         (RETRY, 1),
@@ -43,7 +43,7 @@ def test_a_retry_topic_that_is_not_there_is_made_by_the_put() -> None:
     """Its queue is then 0."""
     broker = ScriptedBroker()
     broker.send_back_error = ValueError("no")
-    assert SendBack(broker, GROUP, 16).send_back(stored_message(0), 0)
+    assert SendBack({BROKER: broker}, GROUP, 16).send_back(stored_message(0), 0, BROKER)
     assert broker.sent[0].queue_id == 0
 
 
@@ -51,7 +51,7 @@ def test_neither_way(caplog: pytest.LogCaptureFixture) -> None:
     """False, and the log has both reasons."""
     broker = ScriptedBroker()
     broker.send_back_error, broker.send_error = ValueError("first"), ValueError("second")
-    assert not SendBack(broker, GROUP, 16).send_back(stored_message(0), 0)
+    assert not SendBack({BROKER: broker}, GROUP, 16).send_back(stored_message(0), 0, BROKER)
     assert "first" in caplog.text
     assert "second" in caplog.text
 

@@ -17,7 +17,7 @@ def broker() -> ScriptedBroker:
 
 @pytest.fixture
 def offsets(broker: ScriptedBroker) -> BrokerOffsetStore:
-    return BrokerOffsetStore(broker, "billing")
+    return BrokerOffsetStore({BROKER: broker}, "billing")
 
 
 def test_read_kept(broker: ScriptedBroker, offsets: BrokerOffsetStore) -> None:

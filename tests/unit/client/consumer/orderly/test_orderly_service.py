@@ -60,7 +60,7 @@ class Consuming:
         self.broker = LockingBroker(self.timer)
         self.clock = ManualClock()
         self.hooks = ConsumeHooks()
-        self.offsets = BrokerOffsetStore(self.broker, GROUP)
+        self.offsets = BrokerOffsetStore({BROKER: self.broker}, GROUP)
         self.pulled = PulledQueue(QUEUE, "*", 0)
         self.left = 0
         self.locks = QueueLocks([self.broker], GROUP, ME, lambda: [QUEUE], self.timer, now_s=self.timer.now_s)
@@ -70,7 +70,7 @@ class Consuming:
             consumer_settings,
             RegisteredOrderlyListener(self.listen, None),
             self.offsets,
-            SendBack(self.broker, GROUP, consumer_settings.orderly_retries),
+            SendBack({BROKER: self.broker}, GROUP, consumer_settings.orderly_retries),
             self.timer,
             self.clock,
             self.hooks,

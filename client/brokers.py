@@ -1,0 +1,29 @@
+"""The brokers that a client was given, by name.
+
+A queue names its broker, so whoever has a queue finds whom to ask. Several brokers are several stores: the
+queues of a topic are those of all of them. Threads: any; nothing here changes.
+"""
+
+from collections.abc import Sequence
+
+from mqstore.broker.broker import Broker
+from mqstore.client.errors import BrokerNotExist, NoBroker
+
+__all__ = ["Brokers"]
+
+
+class Brokers(dict[str, Broker]):
+    """name -> broker, in the order of the names. A name that was not given raises BrokerNotExist."""
+
+    def __init__(self, brokers: Broker | Sequence[Broker], client: str) -> None:
+        """client: its name in errors. Raises NoBroker; ValueError for two brokers of one name."""
+        listed = list(brokers) if isinstance(brokers, Sequence) else [brokers]
+        if not listed:
+            raise NoBroker(client)
+        names = sorted(broker.name for broker in listed)
+        super().__init__(((broker.name, broker) for broker in sorted(listed, key=lambda broker: broker.name)))
+        if len(self) < len(listed):
+            raise ValueError(f"brokers must have different names, but these have {names}")
+
+    def __missing__(self, name: str) -> Broker:
+        raise BrokerNotExist(name, list(self))
