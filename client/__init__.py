@@ -11,13 +11,15 @@ from mqstore.client.consumer.listener import (
     MessageListener,
     MessageListenerConcurrently,
 )
+from mqstore.client.consumer.lite_pull.lite_pull_consumer import LitePullConsumer
+from mqstore.client.consumer.lite_pull.lite_pull_settings import LitePullSettings
 from mqstore.client.consumer.orderly.orderly_listener import (
     ConsumeOrderlyContext,
     MessageListenerOrderly,
     OrderlyMessageListener,
 )
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.push_consumer import PushConsumer
-from mqstore.client.consumer.received_message import ReceivedMessage
 from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotFound, DeadLetterNotSendable
 from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.client.dead_letters.dead_letters import DeadLetters, Resent
@@ -29,11 +31,14 @@ from mqstore.client.errors import (
     ConsumerNotReady,
     ConsumerStarted,
     ListenerIllegal,
+    OffsetOutOfRange,
+    QueueNotAssigned,
     RequestNotSent,
     RequestTimedOut,
     SendFailed,
     SendRejected,
     SendTimedOut,
+    SubscribesAndAssigned,
     TopicRouteNotFound,
 )
 from mqstore.client.offsets.consume_from_where import ConsumeFromWhere
@@ -71,15 +76,19 @@ __all__ = [
     "DeadLetters",
     "EmbeddedBroker",
     "ListenerIllegal",
+    "LitePullConsumer",
+    "LitePullSettings",
     "MessageListener",
     "MessageListenerConcurrently",
     "MessageListenerOrderly",
     "MessageModel",
     "MessageQueue",
+    "OffsetOutOfRange",
     "OrderlyMessageListener",
     "Producer",
     "ProducerSettings",
     "PushConsumer",
+    "QueueNotAssigned",
     "ReceivedMessage",
     "RequestNotSent",
     "RequestTimedOut",
@@ -92,6 +101,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SendTimedOut",
+    "SubscribesAndAssigned",
     "TopicRouteNotFound",
     "TransactionListener",
     "TransactionProducer",

@@ -6,8 +6,9 @@ queues of a topic are those of all of them. Threads: any; nothing here changes.
 
 from collections.abc import Sequence
 
-from mqstore.broker.broker import Broker
+from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.errors import BrokerNotExist, NoBroker
+from mqstore.store.errors import StoreClosed
 
 __all__ = ["Brokers"]
 
@@ -21,9 +22,21 @@ class Brokers(dict[str, Broker]):
         if not listed:
             raise NoBroker(client)
         names = sorted(broker.name for broker in listed)
-        super().__init__(((broker.name, broker) for broker in sorted(listed, key=lambda broker: broker.name)))
+        super().__init__((broker.name, broker) for broker in sorted(listed, key=lambda broker: broker.name))
         if len(self) < len(listed):
             raise ValueError(f"brokers must have different names, but these have {names}")
+
+    def message_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that may be read, of all brokers that are open; none if it does not exist."""
+        queues: list[MessageQueue] = []
+        for name, broker in self.items():
+            try:
+                route = broker.topic_route(topic)
+            except StoreClosed:
+                continue
+            if route is not None and route.is_readable:
+                queues += [MessageQueue(topic, name, queue_id) for queue_id in range(route.read_queue_nums)]
+        return queues
 
     def __missing__(self, name: str) -> Broker:
         raise BrokerNotExist(name, list(self))

@@ -17,6 +17,9 @@
     |  |- ConsumerNotReady                 register a listener, or subscribe to a topic, then start
     |  |- ConsumerStarted                  do it before `start`
     |  |- ConsumerClosed                   make another consumer
+    |  |- SubscribesAndAssigned            make another consumer for the other way
+    |  |- QueueNotAssigned                 only a queue that the consumer has
+    |  |- OffsetOutOfRange (ValueError)    an offset between the first message and the end of the queue
     |  |- ListenerIllegal (TypeError)      give a plain function of (messages, context)
     |  `- AnswerIllegal (TypeError)        return None or a ConsumeConcurrentlyStatus; only logged
     `- MessageIllegal
@@ -30,6 +33,7 @@ Source: docs/spec/client_produce.md section 2; MQClientException, RemotingExcept
 import enum
 from collections.abc import Sequence
 
+from mqstore.broker.broker import MessageQueue
 from mqstore.store.errors import MessageIllegal, StoreError
 from mqstore.store.status import ResponseCode
 
@@ -47,6 +51,8 @@ __all__ = [
     "ConsumerStarted",
     "ListenerIllegal",
     "NoBroker",
+    "OffsetOutOfRange",
+    "QueueNotAssigned",
     "QueueNotSelected",
     "ReplyNotCreated",
     "RequestNotSent",
@@ -54,6 +60,7 @@ __all__ = [
     "SendFailed",
     "SendRejected",
     "SendTimedOut",
+    "SubscribesAndAssigned",
     "TopicRouteNotFound",
 ]
 
@@ -275,11 +282,48 @@ class ConsumerClosed(ClientError):
     """The consumer was closed."""
 
     def __init__(self, group: str, operation: str) -> None:
-        super().__init__(
-            f"the consumer of group {group!r} is closed and cannot {operation}: make another PushConsumer"
-        )
+        super().__init__(f"the consumer of group {group!r} is closed and cannot {operation}: make another")
         self.group = group
         self.operation = operation
+
+
+class SubscribesAndAssigned(ClientError):
+    """A lite pull consumer either subscribes, and shares with its group, or is assigned queues by hand."""
+
+    def __init__(self, group: str, has_subscribed: bool) -> None:
+        has, wants = ("subscribes to topics", "is assigned queues")
+        if not has_subscribed:
+            has, wants = "is assigned queues", "subscribes to topics"
+        super().__init__(
+            f"subscribe and assign are mutually exclusive: the consumer of group {group!r} {has}. Make "
+            f"another one that {wants}"
+        )
+        self.group = group
+
+
+class QueueNotAssigned(ClientError):
+    """The consumer does not have this queue now."""
+
+    def __init__(self, group: str, queue: MessageQueue, operation: str) -> None:
+        super().__init__(
+            f"the consumer of group {group!r} cannot {operation} {queue!r}: it does not have that queue now. "
+            "Assign it, or wait until the group has shared its queues (see consumer.queues)"
+        )
+        self.group = group
+        self.queue = queue
+
+
+class OffsetOutOfRange(ClientError, ValueError):
+    """There is no such offset in the queue."""
+
+    def __init__(self, queue: MessageQueue, offset: int, min_offset: int, max_offset: int) -> None:
+        super().__init__(
+            f"offset {offset!r} of {queue!r} is illegal: give one from {min_offset} to {max_offset}"
+        )
+        self.queue = queue
+        self.offset = offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
 
 
 class ListenerIllegal(ClientError, TypeError):

@@ -32,9 +32,9 @@ from mqstore.client.consumer.listener import (
     ConsumeConcurrentlyStatus,
     RegisteredListener,
 )
-from mqstore.client.consumer.process_queue import PulledBatch
-from mqstore.client.consumer.pulled_queue import PulledQueue
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.process_queue import PulledBatch
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.clock import Clock

@@ -1,7 +1,7 @@
 """The push consumer: hands the messages of its topics to a listener, and has come again what failed.
 
     subscribe, listener, start -> which queues are mine          client/rebalance/rebalance_service.py
-                               -> pulls                          pull_service.py
+                               -> pulls                          pulls/pull_service.py
                                -> listener, send-back, offset    consume_service.py, orderly/
                                -> offsets persisted every 5 s    client/offsets/
 
@@ -18,18 +18,13 @@ Durability: offsets are as durable as where they are kept (client/offsets/).
 Source: docs/spec/client_consume.md; DefaultMQPushConsumer, DefaultMQPushConsumerImpl.
 """
 
-import itertools
-import logging
-import os
-import threading
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from mqstore.broker.broker import Broker, ConsumerData, MessageModel, MessageQueue
-from mqstore.client.brokers import Brokers
+from mqstore.broker.broker import Broker, MessageModel
 from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageHook
+from mqstore.client.consumer.consumer_life import ConsumerLife
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import (
     ConsumeConcurrentlyStatus,
@@ -43,32 +38,23 @@ from mqstore.client.consumer.orderly.orderly_listener import (
     OrderlyMessageListener,
     RegisteredOrderlyListener,
 )
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.running_consumer import RunningConsumer
-from mqstore.client.errors import ConsumerClosed, ConsumerNotReady, ConsumerStarted
-from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
-from mqstore.client.offsets.local_file_offset_store import LocalFileOffsetStore
-from mqstore.client.offsets.offset_store import OffsetStore
+from mqstore.client.errors import ConsumerNotReady, ConsumerStarted
 from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
-from mqstore.index.pull.tag_filter import ALL_TAGS, parse_subscription
+from mqstore.index.pull.tag_filter import ALL_TAGS
 from mqstore.store.clock import Clock, SystemClock
-from mqstore.store.errors import StoreClosed, SubscriptionIllegal
 from mqstore.store.files.file_system import FileSystem
-from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.store.message.topic_names import check_group, check_topic, retry_topic
+from mqstore.store.message.topic_names import retry_topic
 from mqstore.store.threads.run_in_thread import run_in_thread
 
 __all__ = ["PushConsumer"]
-
-_logger = logging.getLogger(__name__)
-
-_numbers = itertools.count()
-"""Tells two consumers of this process apart."""
 
 ListenerFunction = TypeVar("ListenerFunction", bound=MessageListener)
 OrderlyFunction = TypeVar("OrderlyFunction", bound=OrderlyMessageListener)
 
 
-class PushConsumer:
+class PushConsumer(ConsumerLife):
     """Consumes for `group` from one broker or several. client_id: by which the group knows this member.
 
     >>> import tempfile, threading
@@ -101,49 +87,17 @@ class PushConsumer:
 
         Raises GroupIllegal, NoBroker; ValueError for two brokers of one name.
         """
-        check_group(group)
-        self.group = group
         self.settings = settings = settings or ConsumerSettings()
-        self.client_id = _client_id(settings)
-        self._brokers = Brokers(brokers, f"the consumer of group {group!r}")
+        is_clustering = settings.message_model is MessageModel.CLUSTERING
+        retries = {retry_topic(group): ALL_TAGS} if is_clustering else {}
+        super().__init__(brokers, group, settings, file_system, retries)
         self._allocate = allocate
         self._clock = clock or SystemClock()
-        self._is_clustering = settings.message_model is MessageModel.CLUSTERING
-        self._offsets: OffsetStore
-        if self._is_clustering:
-            self._offsets = BrokerOffsetStore(self._brokers, group)
-        else:
-            directory = Path(settings.local_offset_store_dir).expanduser().absolute()
-            files = file_system or OsFileSystem()
-            self._offsets = LocalFileOffsetStore(files, directory, self.client_id, group)
-        # Replaced, never changed: read without a lock.
-        self._subscriptions = {retry_topic(group): ALL_TAGS} if self._is_clustering else {}
         self._listener: RegisteredListener | RegisteredOrderlyListener | None = None
         self._hooks = ConsumeHooks()
         self._running: RunningConsumer | None = None
-        self._is_closed = False
-        self._process_id = os.getpid()
-        # Held by `start`, `subscribe` and `close`.
-        self._lock = threading.RLock()
 
     # -- before the start -------------------------------------------------------------------------
-
-    def subscribe(self, topic: str, expression: str = ALL_TAGS) -> None:
-        """Consume `topic`: all of it, or messages with one of the tags `TagA || TagB`. Also after `start`.
-
-        A second subscription of a topic takes the place of the first; what was pulled before may still come.
-        All members of a group must subscribe to the same. Raises TopicIllegal, SubscriptionIllegal.
-        """
-        check_topic(topic)
-        if not isinstance(expression, str):
-            raise SubscriptionIllegal(expression)
-        parse_subscription(expression)
-        self._replace_subscriptions("subscribe", self._subscriptions | {topic: expression or ALL_TAGS})
-
-    def unsubscribe(self, topic: str) -> None:
-        """Consume `topic` no more."""
-        others = {known: tags for known, tags in self._subscriptions.items() if known != topic}
-        self._replace_subscriptions("unsubscribe", others)
 
     def listener(self, function: ListenerFunction) -> ListenerFunction:
         """Have `function(messages, context)` called with each batch, by several threads at a time.
@@ -192,13 +146,10 @@ class PushConsumer:
                 raise ConsumerStarted(self.group, "register its listener")
             self._listener = listener
 
-    def _replace_subscriptions(self, operation: str, subscriptions: dict[str, str]) -> None:
-        self._check_open(operation)
-        with self._lock:
-            self._subscriptions = subscriptions
-            if self._running is not None:
-                self._join_group(self._running)
-                self._running.rebalance.soon()
+    def _on_subscribed(self) -> None:
+        if self._running is not None:
+            self._join_group(self._running.rebalance.soon)
+            self._running.rebalance.soon()
 
     # -- running ----------------------------------------------------------------------------------
 
@@ -232,26 +183,12 @@ class PushConsumer:
             )
             self._running = running
             try:
-                self._join_group(running)
+                self._join_group(running.rebalance.soon)
                 running.start()
             except BaseException:
                 self._running = None
                 running.close()
                 raise
-
-    def _join_group(self, running: RunningConsumer) -> None:
-        """Be a member at every broker; one that is closed is left out, unless all are."""
-        data = ConsumerData(self.settings.message_model, self._subscriptions)
-        closed: list[StoreClosed] = []
-        for broker in self._brokers.values():
-            try:
-                broker.register_consumer(self.group, self.client_id, data, running.rebalance.soon)
-            except StoreClosed as error:
-                closed.append(error)
-        if len(closed) == len(self._brokers):
-            raise closed[0]
-        for error in closed:
-            _logger.warning("group %s does without a broker: %s", self.group, error)
 
     def suspend(self) -> None:
         """Pull no more until `resume`. What was pulled is still consumed. Raises ConsumerClosed."""
@@ -277,18 +214,9 @@ class PushConsumer:
         if (running := self._running) is not None:
             running.persist_now()
 
-    @property
-    def queues(self) -> list[MessageQueue]:
-        """The queues that are this member's now."""
+    def _assigned(self) -> Collection[PulledQueue]:
         running = self._running
-        return sorted(pulled.queue for pulled in running.assigned) if running else []
-
-    @property
-    def errors(self) -> dict[MessageQueue, BaseException]:
-        """Why queues cannot be pulled now, by queue; each is tried again."""
-        running = self._running
-        assigned = running.assigned if running else ()
-        return {pulled.queue: pulled.error for pulled in assigned if pulled.error is not None}
+        return list(running.assigned) if running else ()
 
     def close(self) -> None:
         """Stop, and leave the group; safe to call twice, and again after an interrupt.
@@ -297,7 +225,7 @@ class PushConsumer:
         the next start. Which listener took longer is logged; its thread ends when it returns, and its answer
         counts no more. A listener that closes its consumer does not wait: the close goes on in a thread.
         """
-        if os.getpid() != self._process_id:
+        if self._is_in_child:
             return
         running = self._running
         self._is_closed = True
@@ -316,11 +244,6 @@ class PushConsumer:
                 running.close()
                 self._running = None
 
-    def _check_open(self, operation: str) -> None:
-        # A forked child has none of the threads, and a lock may be held there for ever.
-        if self._is_closed or os.getpid() != self._process_id:
-            raise ConsumerClosed(self.group, operation)
-
     def __enter__(self) -> Self:
         return self
 
@@ -332,11 +255,3 @@ class PushConsumer:
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "running" if self._running else "not started"
         return f"PushConsumer({self.group!r}, {state}, {sorted(self._subscriptions)})"
-
-
-def _client_id(settings: ConsumerSettings) -> str:
-    """`address@instance`; members of a group need ids of their own, and a file of offsets the same again."""
-    name = settings.instance_name
-    if name == "DEFAULT" and settings.message_model is MessageModel.CLUSTERING:
-        name = f"{os.getpid()}#{next(_numbers)}"
-    return f"{settings.client_ip}@{name}"

@@ -51,7 +51,7 @@ class SendBack:
     """Sends messages back for one consumer."""
 
     def __init__(self, brokers: Mapping[str, Broker], group: str, max_reconsume_times: int) -> None:
-        """brokers: by name. max_reconsume_times: of the consumer; it overrides what the group's settings say."""
+        """brokers: by name. max_reconsume_times: of the consumer, whatever the group's settings say."""
         self._brokers = brokers
         self._group = group
         self._max_reconsume_times = max_reconsume_times
@@ -101,7 +101,7 @@ class SendBack:
         return error is None
 
     def _put_to_retry_topic(self, message: StoredMessage, broker_name: str) -> Exception | None:
-        """Put a copy as an ordinary message, to the first broker that takes it; the first error if none does."""
+        """Put a copy as an ordinary message to the first broker that takes it; an error if none does."""
         first_error: Exception | None = None
         for name in sorted(self._brokers, key=lambda name: (name != broker_name, name)):
             try:

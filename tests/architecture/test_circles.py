@@ -20,7 +20,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),
     "client": ("producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
-    "client/consumer": ("orderly",),
+    "client/consumer": ("pulls", "orderly", "lite_pull"),
     "tools": ("ingest", "spark", "demo", "cli"),
     "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "demo"),
     "tools/spark": ("read", "jobs"),

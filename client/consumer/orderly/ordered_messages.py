@@ -9,8 +9,8 @@
 With autoCommit a batch leaves `consuming` before the next is taken. Without it, messages gather there until
 the listener says COMMIT or ROLLBACK.
 
-Counts and committed offsets are the process queue's (client/consumer/process_queue.py): here is only whose
-turn it is. Threads: `add` by the one that pulls, all else by the one run of the queue; one lock.
+Counts and committed offsets are the process queue's (client/consumer/pulls/process_queue.py): here is only
+whose turn it is. Threads: `add` by the one that pulls, all else by the one run of the queue; one lock.
 Source: docs/spec/client_consume.md section 3; takeMessages, commit, rollback of ProcessQueue.
 """
 
@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mqstore.client.consumer.process_queue import ProcessQueue, PulledBatch
+from mqstore.client.consumer.pulls.process_queue import ProcessQueue, PulledBatch
 from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["OrderedMessage", "OrderedMessages"]

@@ -46,9 +46,9 @@ from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import ConsumeOrderlyStatus
 from mqstore.client.consumer.orderly.ordered_messages import OrderedMessage, OrderedMessages
 from mqstore.client.consumer.orderly.orderly_listener import ConsumeOrderlyContext, RegisteredOrderlyListener
-from mqstore.client.consumer.process_queue import PulledBatch
-from mqstore.client.consumer.pulled_queue import PulledQueue
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.process_queue import PulledBatch
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_locks import QueueLocks

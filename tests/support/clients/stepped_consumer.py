@@ -10,8 +10,8 @@ from mqstore.client.consumer.consume_hooks import ConsumeHooks
 from mqstore.client.consumer.consume_service import ConcurrentConsumeService
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import MessageListener, RegisteredListener
-from mqstore.client.consumer.pulled_queue import PulledQueue
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.client.offsets.consume_from_where import first_offset

@@ -21,7 +21,7 @@ from mqstore.client.consumer.listener import (
     ConsumeConcurrentlyStatus,
     RegisteredListener,
 )
-from mqstore.client.consumer.pulled_queue import PulledQueue
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.store.message.stored_message import StoredMessage

@@ -327,7 +327,7 @@ def test_an_operators_reset_moves_the_consumer(store: MessageStore, broker: Embe
         listener.wait_for(2)
         store.consumer_offsets.reset(GROUP, "orders", 0, 1)
         put(store, b"c")
-        until(lambda: running_of(subject)._offsets.read(ORDERS) == 3)
+        until(lambda: subject._offsets.read(ORDERS) == 3)
     assert listener.bodies[:3] == [b"a", b"b", b"b"]
     assert set(listener.bodies[3:]) == {b"c"}
     assert committed(store) == 3
@@ -647,7 +647,7 @@ def test_a_start_for_which_there_is_no_thread(
     """It is refused, the group is left again, and it can be repeated."""
     with consumer(broker, Listener()) as subject:
         with monkeypatch.context() as patched:
-            patched.setattr("mqstore.client.consumer.pull_service.start_thread", lambda thread: False)
+            patched.setattr("mqstore.client.consumer.pulls.pull_service.start_thread", lambda thread: False)
             with pytest.raises(RuntimeError, match="cannot be started"):
                 subject.start()
         assert (broker.consumer_ids(GROUP), threads()) == ([], [])
@@ -692,7 +692,7 @@ def test_use_after_close(
         subject.start()
     subject.close()
     subject.close()
-    with pytest.raises(ConsumerClosed, match="make another PushConsumer"):
+    with pytest.raises(ConsumerClosed, match="make another"):
         use(subject)
     assert (subject.queues, subject.errors) == ([], {})
 

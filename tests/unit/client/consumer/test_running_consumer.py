@@ -129,8 +129,10 @@ def test_a_close_goes_through_all_steps(
     consumer.running.start()
     consumer.timer.advance(0)
     assert consumer.consumed.wait(10)
-    stop_pulls = consumer.running._pulls.stop
-    monkeypatch.setattr(consumer.running._pulls, "stop", lambda timeout_s: stop_pulls(timeout_s) and False)
+    stop_pulls = consumer.running._pulls.service.stop
+    monkeypatch.setattr(
+        consumer.running._pulls.service, "stop", lambda timeout_s: stop_pulls(timeout_s) and False
+    )
     stop = consumer.running._consuming.stop
 
     def interrupt(timeout_s: float) -> None:

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack, retry_message
 from mqstore.store.message.stored_message import StoredMessage
 from support.clients.scripted_broker import BROKER, ScriptedBroker

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mqstore.client.consumer.orderly.ordered_messages import OrderedMessage, OrderedMessages
-from mqstore.client.consumer.process_queue import ProcessQueue
+from mqstore.client.consumer.pulls.process_queue import ProcessQueue
 from support.clients.stored_messages import stored_messages
 
 

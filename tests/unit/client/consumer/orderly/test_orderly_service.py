@@ -16,7 +16,7 @@ from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import ConsumeOrderlyStatus
 from mqstore.client.consumer.orderly.orderly_listener import ConsumeOrderlyContext, RegisteredOrderlyListener
 from mqstore.client.consumer.orderly.orderly_service import OrderlyConsumeService
-from mqstore.client.consumer.pulled_queue import PulledQueue
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.client.rebalance.queue_locks import QueueLocks

@@ -6,7 +6,7 @@ Messages are put in batches and removed by masks; the twin is a plain dictionary
 import hypothesis.strategies as st
 from hypothesis import given
 
-from mqstore.client.consumer.process_queue import ProcessQueue, PulledBatch
+from mqstore.client.consumer.pulls.process_queue import ProcessQueue, PulledBatch
 from mqstore.store.message.stored_message import StoredMessage
 from support.clients.stored_messages import RECORD_BYTES, stored_message, stored_messages
 

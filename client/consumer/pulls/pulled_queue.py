@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mqstore.broker.broker import MessageQueue, PullAnswer
-from mqstore.client.consumer.process_queue import ProcessQueue, PulledBatch
+from mqstore.client.consumer.pulls.process_queue import ProcessQueue, PulledBatch
 from mqstore.store.errors import StoreClosed
 from mqstore.store.message.topic_names import is_retry_topic
 

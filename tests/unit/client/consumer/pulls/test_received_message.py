@@ -2,7 +2,7 @@
 
 import pytest
 
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from support.clients.stored_messages import stored_message
 
 

@@ -33,9 +33,9 @@ from collections.abc import Callable, Mapping
 
 from mqstore.broker.broker import Broker, MessageModel, PullAnswer, PullRequest
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.process_queue import ProcessQueue
-from mqstore.client.consumer.pulled_queue import Consuming, PulledQueue
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.process_queue import ProcessQueue
+from mqstore.client.consumer.pulls.pulled_queue import Consuming, PulledQueue
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.errors import StoreClosed, StoreError
 from mqstore.store.threads.auto_reset_event import AutoResetEvent

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mqstore.broker.broker import MessageQueue
-from mqstore.client.consumer.assigned_queues import AssignedQueues
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.pulled_queue import PulledQueue
+from mqstore.client.consumer.pulls.assigned_queues import AssignedQueues
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.store.errors import TopicNotExist
 from support.clients.manual_timer import ManualTimer

@@ -3,6 +3,7 @@
     given     in order: it is locked; then its first offset is found, and its pulls begin
     taken     its pulls end, its offset is persisted and forgotten; what listeners still have counts no more
     leaving   it is to be taken, but consumed in order, and a listener is at work: it is tried again
+    sought    a lite pull consumer goes on elsewhere; what is committed stays
     moved     the offset was illegal or was reset: persisted as it shall be, then taken; the next rebalance
               gives it again
 
@@ -19,8 +20,8 @@ from typing import Protocol
 
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.pull_service import PullService
-from mqstore.client.consumer.pulled_queue import PulledQueue
+from mqstore.client.consumer.pulls.pull_service import PullService
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.errors import StoreError
 
@@ -57,12 +58,12 @@ class AssignedQueues:
         settings: ConsumerSettings,
         offsets: OffsetStore,
         pulls: PullService,
-        begin: Callable[[MessageQueue], int],
+        first_offset: Callable[[MessageQueue], int],
         *,
         order: QueueOrder | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """begin: the first offset in a queue for which none is kept; it raises StoreError.
+        """first_offset: where to begin in a queue for which none is kept; it raises StoreError.
 
         order: of queues that are consumed in order. now_s: the clock of the pulls.
         """
@@ -70,7 +71,7 @@ class AssignedQueues:
         self._settings = settings
         self._offsets = offsets
         self._pulls = pulls
-        self._begin = begin
+        self._first_offset = first_offset
         self._order = order
         self._now_s = now_s
         # Those that were taken while a listener was at work. They are in the table, too.
@@ -111,6 +112,17 @@ class AssignedQueues:
             self._offsets.update_and_freeze(pulled.queue, offset)
             self.take(pulled)
 
+    def begin_again(self, queue: MessageQueue, offset: int) -> PulledQueue | None:
+        """Pull a queue from `offset` on; nothing of what was pulled counts. None if it is not assigned.
+
+        What is committed stays as it is.
+        """
+        pulled = self._table.get(queue)
+        if pulled is None:
+            return None
+        pulled.drop()
+        return self._begin(queue, pulled.subscription, offset)
+
     def take(self, pulled: PulledQueue) -> bool:
         """Take a queue away; False if it is consumed in order, and a listener is at work: try again."""
         pulled.drop()
@@ -137,14 +149,18 @@ class AssignedQueues:
         self._offsets.remove(queue)
         try:
             kept = self._offsets.read_kept(queue)
-            offset = kept if kept >= 0 else self._begin(queue)
+            offset = kept if kept >= 0 else self._first_offset(queue)
         except (StoreError, OSError) as error:
             _logger.warning("group %s cannot begin with %s yet: %s", self._group, queue, error)
             return
+        self._begin(queue, subscription, offset)
+
+    def _begin(self, queue: MessageQueue, subscription: str, offset: int) -> PulledQueue:
         pulled = PulledQueue(queue, subscription, offset)
         pulled.process_queue.last_pull_s = self._now_s()
         self._table[queue] = pulled
         self._pulls.ready(pulled)
+        return pulled
 
     def _is_stuck(self, pulled: PulledQueue) -> bool:
         return self._now_s() - pulled.process_queue.last_pull_s > _MOST_IDLE_S

@@ -14,10 +14,10 @@ import pytest
 
 from mqstore.broker.broker import MessageModel, MessageQueue, PullAnswer
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.process_queue import PulledBatch
-from mqstore.client.consumer.pull_service import PullService
-from mqstore.client.consumer.pulled_queue import PulledQueue
-from mqstore.client.consumer.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.process_queue import PulledBatch
+from mqstore.client.consumer.pulls.pull_service import PullService
+from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.store.errors import CorruptRecord, StoreClosed, StoreError
 from mqstore.store.status import GetMessageStatus

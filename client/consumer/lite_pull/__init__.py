@@ -1,0 +1,1 @@
+"""The lite pull consumer: the application asks for messages, and says how far it has come."""

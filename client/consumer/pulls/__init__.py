@@ -1,0 +1,1 @@
+"""What is pulled for a consumer, from which queues, and what of it is in memory."""
