@@ -60,8 +60,7 @@ def run_scene(flush_disk_type: str, operation: str, arguments: argparse.Namespac
     name = f"{flush_disk_type} {operation or f'{arguments.strikes} signals, seed {arguments.seed}'}"
     with tempfile.TemporaryDirectory() as directory:
         stormy = StormyStore(Path(directory, "data"), start=not operation, flush_disk_type=flush_disk_type)
-        for _ in range(8):
-            stormy.put_message()
+        stormy.put_some()
         try:
             if operation:
                 found = sweep(stormy, operation, 1, arguments.stride, arguments.seed)
@@ -72,7 +71,8 @@ def run_scene(flush_disk_type: str, operation: str, arguments: argparse.Namespac
             stormy.store.close()
         except Exception as error:  # noqa: BLE001 - the finding
             found = [repr(error)]
-    return f"{name}: {len(stormy.acknowledged)} acknowledged, {time.monotonic() - began_s:.0f} s", found
+    acknowledged = stormy.acknowledged_before + len(stormy.acknowledged)
+    return f"{name}: {acknowledged:,} acknowledged, {time.monotonic() - began_s:.0f} s", found
 
 
 if __name__ == "__main__":

@@ -41,8 +41,7 @@ def _quiet() -> Iterator[None]:
 def test_an_exception_at_any_place_breaks_no_promise(operation: str, tmp_path: Path) -> None:
     """It comes out as it is; nothing acknowledged is lost, no lock stays taken, now and after a reopening."""
     stormy = StormyStore(tmp_path / "data", flush_disk_type="SYNC_FLUSH")
-    for _ in range(8):
-        stormy.put_message()
+    stormy.put_some()
     stride = STRIDES.get(operation, STRIDE)
     assert not sweep(stormy, operation, 1 + OPERATIONS.index(operation) % stride, stride)
     stormy.audit()
@@ -54,8 +53,7 @@ def test_an_exception_at_any_place_breaks_no_promise(operation: str, tmp_path: P
 def test_a_storm_of_signals_breaks_no_promise(flush_disk_type: str, tmp_path: Path) -> None:
     """In the main thread of a store at work, with two others that put."""
     stormy = StormyStore(tmp_path / "data", start=True, flush_disk_type=flush_disk_type)
-    for _ in range(8):
-        stormy.put_message()
+    stormy.put_some()
     assert not storm(stormy, SEED, STRIKES), SEED
     stormy.audit()
     stormy.audit_closed()
