@@ -183,6 +183,10 @@ class Broker(Protocol):
         """
         ...
 
+    def delay_level_of(self, delay_ms: int) -> int:
+        """The delay level that is the nearest and not shorter; the longest one where all are shorter."""
+        ...
+
     def send_reply(self, message: Message, *, timeout_ms: int) -> PutMessageResult:
         """Hand a reply to the client that its property REPLY_TO_CLIENT names, then store it.
 

@@ -215,6 +215,9 @@ class EmbeddedBroker:
             group, message.physical_offset, delay_level, max_reconsume_times=max_reconsume_times
         )
 
+    def delay_level_of(self, delay_ms: int) -> int:
+        return self._store.delay_levels.level_of(delay_ms)
+
     # -- transactions -----------------------------------------------------------------------------
 
     def send_half(self, message: Message, producer_group: str, *, timeout_ms: int) -> PutMessageResult:

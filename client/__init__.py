@@ -52,6 +52,7 @@ from mqstore.client.producer.queues.queue_selector import (
 from mqstore.client.producer.send_result import SendResult, SendStatus, TransactionSendResult
 from mqstore.client.producer.sends.send_hooks import SendMessageContext, SendMessageHook
 from mqstore.client.producer.transaction_producer import TransactionListener, TransactionProducer
+from mqstore.schedule.retry.retry_policy import CustomizedRetryPolicy, ExponentialRetryPolicy
 
 __all__ = [
     "BatchIllegal",
@@ -69,12 +70,14 @@ __all__ = [
     "ConsumerNotReady",
     "ConsumerSettings",
     "ConsumerStarted",
+    "CustomizedRetryPolicy",
     "DeadLetter",
     "DeadLetterFilter",
     "DeadLetterNotFound",
     "DeadLetterNotSendable",
     "DeadLetters",
     "EmbeddedBroker",
+    "ExponentialRetryPolicy",
     "ListenerIllegal",
     "LitePullConsumer",
     "LitePullSettings",

@@ -132,7 +132,11 @@ class MessageStore:
             put_block=self._puts.put_restored_block,
         )
         self._send_back = SendBack(
-            parts.subscription_groups, parts.topics, parts.commit_log, self._puts.put_rewritten
+            parts.subscription_groups,
+            parts.topics,
+            parts.commit_log,
+            self._puts.put_rewritten,
+            parts.delay_levels,
         )
         self._persistence = Persistence(parts, self._flusher, self.delivery, self._lock_watch)
         self._administration = Administration(

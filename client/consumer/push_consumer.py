@@ -40,6 +40,7 @@ from mqstore.client.consumer.orderly.orderly_listener import (
 )
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.running_consumer import RunningConsumer
+from mqstore.client.consumer.send_back import RetryDelay
 from mqstore.client.errors import ConsumerNotReady, ConsumerStarted
 from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
 from mqstore.index.pull.tag_filter import ALL_TAGS
@@ -80,10 +81,15 @@ class PushConsumer(ConsumerLife):
         settings: ConsumerSettings | None = None,
         *,
         allocate: Allocation = allocate_averagely,
+        retry_policy: RetryDelay | None = None,
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
     ) -> None:
         """allocate: how members share queues. file_system: for the offsets of BROADCASTING.
+
+        retry_policy: called with the reconsume times of a message that failed, 0 at first, for the
+        milliseconds until it comes again. The nearest delay level that is not shorter is taken; without a
+        policy the group's is asked (subscription_groups.create). Not for listeners in order.
 
         Raises GroupIllegal, NoBroker; ValueError for two brokers of one name.
         """
@@ -92,6 +98,7 @@ class PushConsumer(ConsumerLife):
         retries = {retry_topic(group): ALL_TAGS} if is_clustering else {}
         super().__init__(brokers, group, settings, file_system, retries)
         self._allocate = allocate
+        self._retry_policy = retry_policy
         self._clock = clock or SystemClock()
         self._listener: RegisteredListener | RegisteredOrderlyListener | None = None
         self._hooks = ConsumeHooks()
@@ -180,6 +187,7 @@ class PushConsumer(ConsumerLife):
                 self._clock,
                 lambda: self._subscriptions,
                 self._allocate,
+                self._retry_policy,
             )
             self._running = running
             try:

@@ -20,7 +20,7 @@ from mqstore.client.consumer.orderly.orderly_listener import RegisteredOrderlyLi
 from mqstore.client.consumer.orderly.orderly_service import OrderlyConsumeService
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.pulls.running_pulls import RunningPulls
-from mqstore.client.consumer.send_back import SendBack
+from mqstore.client.consumer.send_back import RetryDelay, SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_allocation import Allocation
 from mqstore.client.rebalance.queue_locks import QueueLocks
@@ -49,8 +49,9 @@ class RunningConsumer:
         clock: Clock,
         subscriptions: Callable[[], Mapping[str, str]],
         allocate: Allocation,
+        retry_policy: RetryDelay | None = None,
     ) -> None:
-        """subscriptions: topic -> tags, as they are now."""
+        """subscriptions: topic -> tags, as they are now. retry_policy: of a concurrent consumer."""
         self._group = group
         self._settings = settings
         self._timer = timer = TimerThread(f"mqstore timer {group}")
@@ -74,7 +75,7 @@ class RunningConsumer:
                 self._take_leaving_soon,
             )
         else:
-            send_back = SendBack(brokers, group, settings.retries)
+            send_back = SendBack(brokers, group, settings.retries, retry_policy)
             self._consuming = ConcurrentConsumeService(
                 group, settings, listener, offsets, send_back, timer, clock, hooks
             )

@@ -13,7 +13,8 @@ The message of the second way, by docs/spec/client_consume.md section 4:
     RECONSUME_TIME        reconsume times + 1
     MAX_RECONSUME_TIMES   of this consumer
     TRAN_MSG              removed
-    DELAY                 3 + reconsume times, whatever level was asked for
+    DELAY                 3 + reconsume times, whatever level was asked for; that of the consumer's retry
+                          policy, if it has one
 
 When a message is dead is decided by the broker (schedule/retry/). Threads: any.
 Durability: a message that was sent back is as durable as a put. Source: DefaultMQPushConsumerImpl
@@ -22,7 +23,7 @@ Durability: a message that was sent back is as durable as a put. Source: Default
 
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mqstore.broker.broker import Broker
 from mqstore.store.message.message import Message
@@ -37,9 +38,12 @@ from mqstore.store.record.properties_format import (
 )
 from mqstore.store.record.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
 
-__all__ = ["SendBack", "retry_message"]
+__all__ = ["RetryDelay", "SendBack", "retry_message"]
 
 _logger = logging.getLogger(__name__)
+
+RetryDelay = Callable[[int], int]
+"""(reconsume times, 0 at the first failure) -> milliseconds until the next attempt."""
 
 _SEND_BACK_TIMEOUT_MS = 5_000
 _SEND_TIMEOUT_MS = 3_000
@@ -50,29 +54,55 @@ _FIRST_DELAY_LEVEL = 3
 class SendBack:
     """Sends messages back for one consumer."""
 
-    def __init__(self, brokers: Mapping[str, Broker], group: str, max_reconsume_times: int) -> None:
-        """brokers: by name. max_reconsume_times: of the consumer, whatever the group's settings say."""
+    def __init__(
+        self,
+        brokers: Mapping[str, Broker],
+        group: str,
+        max_reconsume_times: int,
+        retry_policy: RetryDelay | None = None,
+    ) -> None:
+        """brokers: by name. max_reconsume_times: of the consumer, whatever the group's settings say.
+
+        retry_policy: says how long a message waits for which the listener names no level.
+        """
         self._brokers = brokers
         self._group = group
         self._max_reconsume_times = max_reconsume_times
+        self._retry_policy = retry_policy
         self._turns = itertools.count()
 
     def send_back(self, message: StoredMessage, delay_level: int, broker_name: str) -> bool:
         """Have a message of this broker come again; False if neither way has worked, which is logged.
 
-        delay_level: 0 for 3 + reconsume times; negative for a dead letter at once.
+        delay_level: 0 for the policy's, or the broker's rule; negative for a dead letter at once.
         """
         try:
-            self._brokers[broker_name].send_message_back(
+            broker = self._brokers[broker_name]
+            broker.send_message_back(
                 self._group,
                 message,
-                delay_level=delay_level,
+                delay_level=delay_level or self._policy_level(message, broker),
                 max_reconsume_times=self._max_reconsume_times,
                 timeout_ms=_SEND_BACK_TIMEOUT_MS,
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, there is a second way
             return self._put(message, broker_name, error)
         return True
+
+    def _policy_level(self, message: StoredMessage, broker: Broker) -> int:
+        """The delay level of the policy; 0 without one, and where it has failed, which is logged."""
+        if self._retry_policy is None:
+            return 0
+        try:
+            delay_ms = self._retry_policy(message.reconsume_times)
+            if type(delay_ms) is not int or delay_ms < 0:
+                raise TypeError(f"it answered {delay_ms!r}: give milliseconds, a whole number from 0 on")
+        except Exception:
+            _logger.exception(
+                "the retry policy of group %s failed for %s, which waits as without one", self._group, message
+            )
+            return 0
+        return broker.delay_level_of(delay_ms)
 
     def _put(self, message: StoredMessage, broker_name: str, first_error: Exception) -> bool:
         error = self._put_to_retry_topic(message, broker_name)
@@ -115,7 +145,13 @@ class SendBack:
     def _put_at(self, broker: Broker, message: StoredMessage) -> None:
         route = broker.topic_route(retry_topic(self._group))
         queue_id = 0 if route is None else next(self._turns) % max(1, route.write_queue_nums)
-        copy = retry_message(message, self._group, self._max_reconsume_times, queue_id)
+        copy = retry_message(
+            message,
+            self._group,
+            self._max_reconsume_times,
+            queue_id,
+            delay_level=self._policy_level(message, broker),
+        )
         # A disk or a replica that was slow is told of in the result: the message is stored.
         broker.send(copy, timeout_ms=_SEND_TIMEOUT_MS)
 
@@ -123,8 +159,10 @@ class SendBack:
         return f"SendBack({self._group!r}, max_reconsume_times={self._max_reconsume_times})"
 
 
-def retry_message(message: StoredMessage, group: str, max_reconsume_times: int, queue_id: int) -> Message:
-    """The message to put for one that could not be sent back."""
+def retry_message(
+    message: StoredMessage, group: str, max_reconsume_times: int, queue_id: int, *, delay_level: int = 0
+) -> Message:
+    """The message to put for one that could not be sent back. delay_level: 0 for 3 + reconsume times."""
     properties = dict(message.properties)
     for name in (_TRANSACTION_PREPARED, DELAY):
         properties.pop(name, None)
@@ -138,7 +176,7 @@ def retry_message(message: StoredMessage, group: str, max_reconsume_times: int, 
         retry_topic(group),
         message.stored_body_view,
         queue_id=queue_id,
-        delay_level=_FIRST_DELAY_LEVEL + message.reconsume_times,
+        delay_level=delay_level or _FIRST_DELAY_LEVEL + message.reconsume_times,
         properties=properties,
         flag=message.flag,
         sys_flag=message.stored_sys_flag & (COMPRESSED | COMPRESSION_TYPE_MASK),

@@ -18,6 +18,7 @@ import msgspec
 from mqstore.metadata.state_record import StateRecord
 from mqstore.metadata.state_table import StateTable
 from mqstore.metadata.topics import MAX_QUEUE_NUMS
+from mqstore.schedule.retry.retry_policy import RetryPolicy, retry_policy_settings
 from mqstore.store.clock import Clock
 from mqstore.store.errors import GroupIllegal, SubscriptionGroupNotExist
 from mqstore.store.files.file_system import FileSystem
@@ -41,7 +42,7 @@ class SubscriptionGroupConfig(StateRecord, frozen=True, kw_only=True):
     consume_timeout_minute: int = 15
     group_name: str = ""
     group_retry_policy: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "CUSTOMIZED"})
-    """For a broker's proxy; send-back uses the delay levels instead. Kept as found."""
+    """How long retries wait (schedule/retry/retry_policy.py). Kept as found."""
     group_sys_flag: int = 0
     notify_consumer_ids_changed_enable: bool = True
     retry_max_times: int = 16
@@ -122,11 +123,14 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
         retry_queue_nums: int = 1,
         consume_enable: bool = True,
         consume_message_orderly: bool = False,
+        retry_policy: RetryPolicy | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> SubscriptionGroupConfig:
         """Create the group, durably. One that exists is changed to these settings, as mqadmin does.
 
-        Raises GroupIllegal, StoreReadOnly; and StoreFull or OSError with nothing changed.
+        retry_policy: an ExponentialRetryPolicy or a CustomizedRetryPolicy, for which the nearest delay level
+        that is not shorter is taken; None leaves what is there, and a new group at the delay levels. Raises
+        TypeError for another one, GroupIllegal, StoreReadOnly; and StoreFull or OSError with nothing changed.
         """
         before = self.get(group) or SubscriptionGroupConfig(group_name=group)
         config = msgspec.structs.replace(
@@ -135,6 +139,9 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
             retry_queue_nums=retry_queue_nums,
             consume_enable=consume_enable,
             consume_message_orderly=consume_message_orderly,
+            group_retry_policy=(
+                before.group_retry_policy if retry_policy is None else retry_policy_settings(retry_policy)
+            ),
             attributes=before.attributes if attributes is None else dict(attributes),
         )
         return self.replace(group, _checked(config))

@@ -56,6 +56,17 @@ class DelayLevels:
         """How long a message of `level` waits; 1000 for a level outside the table."""
         return self._delays_ms[level - 1] if 0 < level <= len(self._delays_ms) else MISSING_LEVEL_DELAY_MS
 
+    def level_of(self, delay_ms: int) -> int:
+        """The level whose delay is the nearest that is not shorter; the longest one where all are shorter.
+
+        >>> DelayLevels.parse("1s 5s 2h").level_of(1_001)
+        2
+        """
+        longer = [(delay, level) for level, delay in enumerate(self._delays_ms, 1) if delay >= delay_ms]
+        if longer:
+            return min(longer)[1]
+        return 1 + self._delays_ms.index(max(self._delays_ms))
+
     def as_array(self) -> npt.NDArray[np.int64]:
         """Delays in ms by level, read-only; element 0 is no level and holds 0."""
         return self._array

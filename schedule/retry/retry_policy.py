@@ -1,8 +1,9 @@
 """The retry policy: how long a failed message waits for its next attempt, and when it is given up.
 
-`retry_or_dead_letter` is the rule that send-back follows (send_back.py): delay levels. The two policies
-below it give durations instead; RocketMQ's proxy uses them for its newer clients and keeps their settings
-in subscriptionGroup.json (`groupRetryPolicy`). Values and pure functions: any thread, no I/O.
+`retry_or_dead_letter` is the rule that send-back follows (send_back.py): delay levels. A group may have a
+policy of durations instead, in subscriptionGroup.json (`groupRetryPolicy`); each duration becomes the level
+whose delay is the nearest that is not shorter. In RocketMQ only newer clients of the proxy follow such a
+policy (docs/rocketmq_differences.md). Values and pure functions: any thread, no I/O.
 Source: docs/spec/schedule_and_retry.md sections 7 and 8; GroupRetryPolicy, CustomizedRetryPolicy,
 ExponentialRetryPolicy, AbstractSendMessageProcessor#consumerSendMsgBack.
 """
@@ -22,7 +23,10 @@ __all__ = [
     "RetryDecision",
     "RetryPolicy",
     "group_retry_policy",
+    "next_retry_level",
+    "retry_delays_ms",
     "retry_or_dead_letter",
+    "retry_policy_settings",
 ]
 
 FIRST_RETRY_LEVEL: Final = 3
@@ -63,6 +67,11 @@ class RetryPolicy(Protocol):
         ...
 
 
+def _check(name: str, number: object, *, least: int) -> None:
+    if type(number) is not int or not least <= number < 2**63:
+        raise ValueError(f"{name} is {number!r}: give a whole number from {least} to 2**63 - 1")
+
+
 @dataclasses.dataclass(frozen=True)
 class CustomizedRetryPolicy:
     """A list of delays that begins with its third item, and stays at its last.
@@ -76,6 +85,8 @@ class CustomizedRetryPolicy:
     def __post_init__(self) -> None:
         if not self.next_ms:
             raise ValueError("a customized retry policy needs at least one delay")
+        for delay_ms in self.next_ms:
+            _check("next_ms", delay_ms, least=0)
 
     def next_delay_ms(self, reconsume_times: int) -> int:
         """Milliseconds until the next attempt."""
@@ -94,6 +105,11 @@ class ExponentialRetryPolicy:
     max_ms: int = 7_200_000
     multiplier: int = 2
 
+    def __post_init__(self) -> None:
+        _check("initial_ms", self.initial_ms, least=1)
+        _check("max_ms", self.max_ms, least=1)
+        _check("multiplier", self.multiplier, least=1)
+
     def next_delay_ms(self, reconsume_times: int) -> int:
         """Milliseconds until the next attempt."""
         exponent = min(max(0, reconsume_times), _MAX_EXPONENT)
@@ -111,15 +127,53 @@ def group_retry_policy(settings: Mapping[str, Any] | None) -> RetryPolicy:
     ExponentialRetryPolicy(initial_ms=1000, max_ms=7200000, multiplier=2)
     """
     settings = settings or {}
-    match settings.get("type"):
-        case "EXPONENTIAL" if (policy := settings.get("exponentialRetryPolicy")) is not None:
-            default = ExponentialRetryPolicy()
-            return ExponentialRetryPolicy(
-                int(policy.get("initial", default.initial_ms)),
-                int(policy.get("max", default.max_ms)),
-                int(policy.get("multiplier", default.multiplier)),
-            )
-        case "CUSTOMIZED" if (policy := settings.get("customizedRetryPolicy")) is not None:
-            next_ms = tuple(int(delay_ms) for delay_ms in policy.get("next") or ())
-            return CustomizedRetryPolicy(next_ms or _DEFAULT_NEXT_MS)
+    try:
+        match settings.get("type"):
+            case "EXPONENTIAL" if (policy := settings.get("exponentialRetryPolicy")) is not None:
+                default = ExponentialRetryPolicy()
+                return ExponentialRetryPolicy(
+                    policy.get("initial", default.initial_ms),
+                    policy.get("max", default.max_ms),
+                    policy.get("multiplier", default.multiplier),
+                )
+            case "CUSTOMIZED" if (policy := settings.get("customizedRetryPolicy")) is not None:
+                return CustomizedRetryPolicy(tuple(policy.get("next") or _DEFAULT_NEXT_MS))
+    except (AttributeError, TypeError, ValueError):
+        # Of another program: the messages of the group are retried all the same.
+        return DEFAULT_RETRY_POLICY
     return DEFAULT_RETRY_POLICY
+
+
+def retry_policy_settings(policy: RetryPolicy) -> dict[str, Any]:
+    """The `groupRetryPolicy` of a policy, as RocketMQ writes it. Raises TypeError for one of another kind.
+
+    >>> retry_policy_settings(ExponentialRetryPolicy())["type"]
+    'EXPONENTIAL'
+    """
+    match policy:
+        case CustomizedRetryPolicy(next_ms):
+            return {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": list(next_ms)}}
+        case ExponentialRetryPolicy(initial_ms, max_ms, multiplier):
+            numbers = {"initial": initial_ms, "max": max_ms, "multiplier": multiplier}
+            return {"type": "EXPONENTIAL", "exponentialRetryPolicy": numbers}
+    raise TypeError(
+        f"retry_policy is {policy!r}: give a CustomizedRetryPolicy or an ExponentialRetryPolicy, "
+        "or give the function to the consumer"
+    )
+
+
+def next_retry_level(settings: Mapping[str, Any] | None, reconsume_times: int, levels: DelayLevels) -> int:
+    """The delay level of a retry for which the consumer names none, by a group's `groupRetryPolicy`.
+
+    A group without a policy of its own follows the table of levels: 3 + reconsume times.
+    """
+    policy = group_retry_policy(settings)
+    if policy is DEFAULT_RETRY_POLICY:
+        return FIRST_RETRY_LEVEL + reconsume_times
+    return levels.level_of(policy.next_delay_ms(reconsume_times))
+
+
+def retry_delays_ms(settings: Mapping[str, Any] | None, retries: int, levels: DelayLevels) -> list[int]:
+    """How long the first retries of a group really wait: the delays of their levels."""
+    asked = [next_retry_level(settings, times, levels) for times in range(retries)]
+    return [levels.delay_ms(min(level, levels.max_level)) for level in asked]

@@ -17,10 +17,11 @@ Source: AbstractSendMessageProcessor#consumerSendMsgBack, SendMessageProcessor#h
 """
 
 import random
-from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
-from mqstore.schedule.retry.retry_policy import retry_or_dead_letter
+from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.retry.retry_policy import next_retry_level, retry_or_dead_letter
 from mqstore.store.errors import MessageNotFound, NoPermission
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
@@ -49,6 +50,8 @@ class _Group(Protocol):
     def retry_queue_nums(self) -> int: ...
     @property
     def retry_max_times(self) -> int: ...
+    @property
+    def group_retry_policy(self) -> Mapping[str, Any]: ...
 
 
 class _Topic(Protocol):
@@ -115,11 +118,12 @@ class SendBack:
         topics: RetryTopics,
         records: RetryRecords,
         put: Callable[[Message], PutMessageResult],
+        levels: DelayLevels,
         *,
         choice: random.Random | None = None,
         broker_permission: int = _READ_WRITE,
     ) -> None:
-        """`put` stores one message of the store's own, after the delay rewrite.
+        """`put` stores one message of the store's own, after the delay rewrite. levels: of that rewrite.
 
         choice: picks the retry queue. broker_permission: of the broker that embeds the store, as a topic's.
         """
@@ -128,6 +132,7 @@ class SendBack:
         self._topics = topics
         self._records = records
         self._put = put
+        self._levels = levels
         self._choice = choice or random.Random()
 
     def consumer_send_msg_back(
@@ -141,7 +146,8 @@ class SendBack:
     ) -> SendBackResult:
         """Send back the record at `physical_offset`, on which `group` failed.
 
-        delay_level: 0 for 3 + reconsume times; negative for the dead letters at once. max_reconsume_times:
+        delay_level: 0 as the group's policy says, 3 + reconsume times without one; negative for the dead
+        letters at once. max_reconsume_times:
         instead of the group's, also when 0. unit_mode: the sys flag of a retry topic that is created.
         Raises SubscriptionGroupNotExist and GroupIllegal (the group is not there and cannot be),
         NoPermission (broker or retry topic is not writeable), MessageNotFound (no record there), and what
@@ -154,9 +160,10 @@ class SendBack:
             return SendBackResult(Disposition.DISCARDED, ResponseCode.SUCCESS, None)
         self._check_writable(retry_topic(group))
         stored = self._record(physical_offset)
+        times = stored.reconsume_times
         decision = retry_or_dead_letter(
-            stored.reconsume_times,
-            delay_level,
+            times,
+            delay_level or next_retry_level(settings.group_retry_policy, times, self._levels),
             settings.retry_max_times if max_reconsume_times is None else max_reconsume_times,
         )
         sys_flag = _UNIT_SUBSCRIPTION if unit_mode else 0

@@ -12,6 +12,7 @@ from mqstore.broker.broker import (
     TopicRoute,
     TransactionState,
 )
+from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
@@ -100,6 +101,9 @@ class ScriptedBroker:
         if self.send_back_error is not None:
             raise self.send_back_error
         self.sent_back.append((message, delay_level, max_reconsume_times))
+
+    def delay_level_of(self, delay_ms: int) -> int:
+        return DelayLevels.parse(DEFAULT_DELAY_LEVELS).level_of(delay_ms)
 
     def send_half(self, message: Message, producer_group: str, *, timeout_ms: int) -> PutMessageResult:
         raise AssertionError("no consumer asks this")

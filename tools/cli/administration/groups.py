@@ -1,8 +1,8 @@
 """`mqstore groups`: the consumer groups of a store, and deleting one. Listing is safe on a live store.
 
     $ mqstore groups data
-    group    retries  consumes  topics  lag
-    billing       16  yes            1    3
+    group    retries  after           consumes  topics  lag
+    billing       16  10s 30s 1m ...  yes            1    3
 
 Groups that have offsets but no settings are listed, too. Deleting acts only with --apply.
 """
@@ -13,20 +13,30 @@ from typing import Annotated
 import typer
 
 from mqstore.message_store import MessageStore
+from mqstore.metadata.subscription_groups import SubscriptionGroupConfig
+from mqstore.schedule.retry.retry_policy import retry_delays_ms
 from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row
+from mqstore.tools.cli.times import duration_text
 
 __all__ = ["groups"]
 
+_SHOWN_DELAYS = 3
+_MOST_DELAYS = 64
+
 
 class GroupRow(Row):
-    """One group. `retry_max_times` and `consume_enable` are missing where it has no settings."""
+    """One group. What it has by settings is missing where it has none.
+
+    retry_delays_ms: how long its retries wait, one after the other, at the delay levels of the store.
+    """
 
     group: str
     retry_max_times: int | None
+    retry_delays_ms: list[int] | None
     consume_enable: bool | None
     topics: int
     lag: int
@@ -46,9 +56,16 @@ def _yes_or_no(claim: bool | None) -> str:
     return "" if claim is None else "yes" if claim else "no"
 
 
+def _first_of(delays_ms: list[int] | None) -> str:
+    """The first three, as the table of levels has them: `10s 30s 1m ...`."""
+    shown = [duration_text(delay_ms) for delay_ms in (delays_ms or ())[:_SHOWN_DELAYS]]
+    return " ".join(shown) + " ..." * (len(delays_ms or ()) > _SHOWN_DELAYS)
+
+
 _COLUMNS = (
     Column[GroupRow]("group", lambda row: row.group),
     Column[GroupRow]("retries", lambda row: row.retry_max_times, "right"),
+    Column[GroupRow]("after", lambda row: _first_of(row.retry_delays_ms)),
     Column[GroupRow]("consumes", lambda row: _yes_or_no(row.consume_enable)),
     Column[GroupRow]("topics", lambda row: row.topics, "right"),
     Column[GroupRow]("lag", lambda row: f"{row.lag:,}", "right"),
@@ -95,10 +112,16 @@ def _rows(store: MessageStore) -> Iterator[GroupRow]:
         yield GroupRow(
             group=group,
             retry_max_times=config.retry_max_times if config is not None else None,
+            retry_delays_ms=_delays_ms(store, config) if config is not None else None,
             consume_enable=config.consume_enable if config is not None else None,
             topics=len({row.topic for row in offsets if row.group == group}),
             lag=_lag(store, group),
         )
+
+
+def _delays_ms(store: MessageStore, config: SubscriptionGroupConfig) -> list[int]:
+    retries = max(0, min(config.retry_max_times, _MOST_DELAYS))
+    return retry_delays_ms(config.group_retry_policy, retries, store.delay_levels)
 
 
 def _lag(store: MessageStore, group: str) -> int:

@@ -116,3 +116,63 @@ def test_delay() -> None:
     message = stored_message(7, properties={"DELAY": "9"}, reconsume_times=2)
     copy = retry_message(message, GROUP, 16, 0)
     assert (copy.delay_level, "DELAY" in copy.properties) == (5, False)
+
+
+# -- a retry policy -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("reconsume_times", "level"), [(0, 3), (1, 5), (2, 18)])
+def test_a_policy_names_the_delay(reconsume_times: int, level: int) -> None:
+    """The nearest level that is not shorter than 6 s, 60 s, 3 h; the longest where none is."""
+    broker, message = ScriptedBroker(), stored_message(7, reconsume_times=reconsume_times)
+    asked = (6_000, 60_000, 10_800_000)
+    send_back = SendBack({BROKER: broker}, GROUP, 16, lambda times: asked[times])
+    assert send_back.send_back(message, 0, BROKER)
+    assert send_back.send_back(message, 1, BROKER)
+    assert send_back.send_back(message, -1, BROKER)
+    assert broker.sent_back == [(message, level, 16), (message, 1, 16), (message, -1, 16)]
+
+
+def test_a_policy_counts_for_the_second_way_too() -> None:
+    """Where the listener's level would not."""
+    broker = ScriptedBroker()
+    broker.send_back_error = ValueError("no")
+    send_back = SendBack({BROKER: broker}, GROUP, 16, lambda times: 60_000)
+    assert send_back.send_back(stored_message(0), 9, BROKER)
+    assert broker.sent[0].delay_level == 5
+
+
+@pytest.mark.parametrize("answer", [None, -1, 1.5, True, "soon"])
+def test_a_policy_that_answers_nonsense(answer: object, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged, and the broker's rule counts."""
+    broker, message = ScriptedBroker(), stored_message(7)
+    assert SendBack({BROKER: broker}, GROUP, 16, lambda times: answer).send_back(message, 0, BROKER)  # type: ignore[arg-type, return-value]
+    assert broker.sent_back == [(message, 0, 16)]
+    assert repr(answer) in caplog.text
+
+
+def test_a_policy_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+    """As one that answers nonsense."""
+    broker, message = ScriptedBroker(), stored_message(7)
+
+    def policy(times: int) -> int:
+        raise ZeroDivisionError
+
+    assert SendBack({BROKER: broker}, GROUP, 16, policy).send_back(message, 0, BROKER)
+    assert broker.sent_back == [(message, 0, 16)]
+    assert "ZeroDivisionError" in caplog.text
+
+
+# -- several brokers ------------------------------------------------------------------------------
+
+
+def test_another_broker_takes_what_its_own_refuses() -> None:
+    """First the broker of the message, by both ways; then the others."""
+    own, other = ScriptedBroker(), ScriptedBroker()
+    brokers = {"broker-0": other, BROKER: own}
+    own.send_back_error, own.send_error = ValueError("first"), ValueError("second")
+    assert SendBack(brokers, GROUP, 16).send_back(stored_message(0), 0, BROKER)
+    assert (len(other.sent), other.sent_back) == (1, [])
+    own.send_error = None
+    assert SendBack(brokers, GROUP, 16).send_back(stored_message(0), 0, BROKER)
+    assert (len(own.sent), len(other.sent)) == (1, 1)

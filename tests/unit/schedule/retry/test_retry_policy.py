@@ -1,5 +1,7 @@
 """The retry policy: the rule of send-back as a table, its timeline, and the two policies of durations."""
 
+from typing import Any
+
 import pytest
 
 from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
@@ -7,8 +9,11 @@ from mqstore.schedule.retry.retry_policy import (
     DEFAULT_RETRY_POLICY,
     CustomizedRetryPolicy,
     ExponentialRetryPolicy,
+    RetryPolicy,
     group_retry_policy,
+    retry_delays_ms,
     retry_or_dead_letter,
+    retry_policy_settings,
 )
 from mqstore.store.status import Disposition
 
@@ -102,3 +107,53 @@ def test_the_exponential_policy_doubles_up_to_its_limit() -> None:
 def test_the_policy_of_a_groups_settings(settings: dict[str, object] | None, expected: object) -> None:
     """As subscriptionGroup.json has it; what is missing takes RocketMQ's default."""
     assert group_retry_policy(settings) == expected
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": "soon"}},
+        {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"multiplier": 0}},
+        {"type": "EXPONENTIAL", "exponentialRetryPolicy": 7},
+        {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [-1]}},
+        {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": 7}},
+        {"type": ["EXPONENTIAL"]},
+    ],
+)
+def test_a_policy_that_means_nothing_is_the_default(settings: dict[str, Any]) -> None:
+    """Whoever wrote it: the group's messages are retried all the same."""
+    assert group_retry_policy(settings) is DEFAULT_RETRY_POLICY
+
+
+@pytest.mark.parametrize("policy", [ExponentialRetryPolicy(7, 70, 3), CustomizedRetryPolicy((1, 2, 3))])
+def test_settings_of_a_policy(policy: RetryPolicy) -> None:
+    """They are read back as the same policy."""
+    assert group_retry_policy(retry_policy_settings(policy)) == policy
+
+
+def test_a_function_is_no_setting() -> None:
+    """It cannot be written to a file: it belongs to a consumer."""
+    with pytest.raises(TypeError, match="to the consumer"):
+        retry_policy_settings(lambda times: 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [({"initial_ms": 0}, "initial_ms"), ({"max_ms": True}, "max_ms"), ({"multiplier": 1.5}, "multiplier")],
+)
+def test_an_illegal_exponential_policy(arguments: dict[str, Any], name: str) -> None:
+    """The error names the number."""
+    with pytest.raises(ValueError, match=name):
+        ExponentialRetryPolicy(**arguments)
+
+
+def test_delays_become_the_nearest_levels_that_are_not_shorter() -> None:
+    """5, 10, 20, 40 s ... 2 h at RocketMQ's levels; without a policy the levels from the third on."""
+    levels = DelayLevels.parse(DEFAULT_DELAY_LEVELS)
+    exponential = retry_policy_settings(ExponentialRetryPolicy())
+    assert retry_delays_ms(exponential, 12, levels) == [
+        *(5_000, 10_000, 30_000, 60_000, 120_000, 180_000, 360_000, 1_200_000, 1_800_000),
+        *(3_600_000, 7_200_000, 7_200_000),
+    ]
+    assert retry_delays_ms({"type": "CUSTOMIZED"}, 2, levels) == [10_000, 30_000]
+    assert retry_delays_ms(None, 18, levels)[-3:] == [7_200_000] * 3

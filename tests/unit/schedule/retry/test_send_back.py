@@ -14,6 +14,7 @@ from mqstore.metadata.subscription_groups import SubscriptionGroupConfig, Subscr
 from mqstore.metadata.topics import TopicConfigs
 from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS
 from mqstore.schedule.delay.delayed_message import rewrite
+from mqstore.schedule.retry.retry_policy import ExponentialRetryPolicy
 from mqstore.schedule.retry.send_back import SendBack, SendBackResult
 from mqstore.store.errors import (
     MessageNotFound,
@@ -49,7 +50,7 @@ class Retrying:
         self.put_error: StoreError | None = None
         self.puts: list[Message] = []
         self.send_back = SendBack(
-            self.groups, self.topics, self.store.log, self._put, choice=random.Random(1)
+            self.groups, self.topics, self.store.log, self._put, self.store.levels, choice=random.Random(1)
         )
         self.original = self.put(
             Message(
@@ -253,6 +254,19 @@ def test_row_11_the_level_of_a_retry(asked: int, stored_level: int) -> None:
     _, copy = retrying.fail(retrying.original, asked)
     assert (copy.topic, copy.queue_id) == (SCHEDULE_TOPIC, stored_level - 1)
     assert copy.properties["DELAY"] == str(stored_level)
+
+
+def test_a_group_with_a_policy_retries_after_its_delays() -> None:
+    """The nearest level that is not shorter, where the consumer names none: 5, 10, 30 s of 18 levels."""
+    retrying = Retrying()
+    retrying.groups.create("billing", retry_policy=ExponentialRetryPolicy())
+    stored, levels = retrying.original, []
+    for _ in range(3):
+        _, stored = retrying.fail(stored)
+        levels.append(int(stored.properties["DELAY"]))
+    assert levels == [2, 3, 4]
+    _, copy = retrying.fail(retrying.original, 7)
+    assert copy.properties["DELAY"] == "7", "as the consumer asks"
 
 
 def test_row_12_what_the_copy_carries() -> None:

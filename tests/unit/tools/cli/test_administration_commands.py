@@ -72,7 +72,8 @@ def test_groups_are_listed(consumed: Path) -> None:
     """With what they have before them."""
     (row,) = [row for row in json_lines(run("groups", consumed, "--json")) if row["group"] == "billing"]
     assert (row["retryMaxTimes"], row["consumeEnable"], row["topics"], row["lag"]) == (16, True, 1, 1)
-    assert "billing" in run("groups", consumed).stdout
+    assert row["retryDelaysMs"][:3] == [10_000, 30_000, 60_000]
+    assert "10s 30s 1m ..." in run("groups", consumed).stdout
 
 
 @pytest.mark.parametrize("clean", [(), ("--clean-offset",)])
