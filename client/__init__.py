@@ -2,6 +2,7 @@
 
 from mqstore.broker.broker import MessageModel, MessageQueue, TransactionState
 from mqstore.broker.embedded_broker import EmbeddedBroker
+from mqstore.broker.transaction_checks import TransactionSettings
 from mqstore.client.consumer.consume_hooks import ConsumeMessageContext, ConsumeMessageHook, ConsumeReturnType
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import (
@@ -109,6 +110,7 @@ __all__ = [
     "TransactionListener",
     "TransactionProducer",
     "TransactionSendResult",
+    "TransactionSettings",
     "TransactionState",
     "create_reply_message",
     "select_message_queue_by_hash",
