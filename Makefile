@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types crash fuzz powercut bench storm docs clean
+.PHONY: help setup demo test interop lint types crash fuzz powercut bench storm soak docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -68,6 +68,10 @@ powercut: setup ## power cuts of real file systems, from a log of all that their
 # More than twenty minutes. ARGS="--stride 7 reopen" strikes one operation at every seventh place.
 storm: setup ## an exception at every place of every operation, and signals; nothing may be lost
 	@$(BIN)/python tests/crash/storm.py $(ARGS)
+
+# ARGS="--seconds 600 --keep": for longer, and its store and journal stay.
+soak: setup ## two minutes of producers and consumers, killed and started again; nothing may be lost
+	@$(BIN)/python tests/soak/run.py --seed $(SEED) $(ARGS)
 
 # Hostile stores, each asked everything in a process with limits. CASE=n runs one again, BOUNDS=1 checks every index and raw
 # copy of the compiled loops; the figures of 20,000 cases or more go to docs/figures/. Half an hour or less.
