@@ -109,6 +109,8 @@ def flat(work: str, name: str) -> Goal:
 
 PUT_COLUMNS = "put_columns of 10,000, ASYNC, 128 B"
 DELIVERY_MANY = "delivery, 100,000 due together, 128 B"
+SEND_TO_LISTENER = "from send to listener, one message every 5 ms, 128 B"
+IDLE = "a consumer of 1,000 idle queues"
 DELIVERY_FEW = "delivery, 5,000 due together, 128 B"
 
 GOALS: tuple[Goal, ...] = (
@@ -140,6 +142,10 @@ GOALS: tuple[Goal, ...] = (
     figure_goal(DELIVERY_MANY, "none early", "early", lambda count: count == 0),
     ratio_goal("scan and CRC of a segment, 1 KiB", "zlib.crc32", 0.5),
     ratio_goal("scan and CRC of a segment, 128 B", "zlib.crc32", 0.5),
+    ratio_goal("push consumer, empty listener, 32 a call, 128 B", "get_message loop", 0.5),
+    ratio_goal("Producer.send, 1 thread, ASYNC, 128 B", "put_message", 1 / 1.3),
+    figure_goal(SEND_TO_LISTENER, "p99 within 5 ms", "p99, ms", lambda ms: ms <= 5),
+    figure_goal(IDLE, "under 2 % of a core", "percent of a core", lambda percent: percent < 2),
     flat("put, from 1 to 100 segments", "put, segments, percent"),
     flat("get, from 1 to 100 segments", "get, segments, percent"),
     flat("put, from 1 to 10,000 queues", "put, queues, percent"),

@@ -21,7 +21,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "rocksdict": ("rocksdict", "rocksdict sync"),
     "persist-queue": ("persist-queue file", "persist-queue SQLite"),
     "diskcache": ("diskcache Deque",),
-    "bare": ("raw pwrite+fdatasync", "memcpy", "CRC + memcpy", "zlib.crc32"),
+    "bare": (
+        "raw pwrite+fdatasync",
+        "memcpy",
+        "CRC + memcpy",
+        "zlib.crc32",
+        "get_message loop",
+        "put_message",
+    ),
     "fresh JVM": ("RocketMQ, fresh JVM",),
 }
 """Column of the table -> the contestants that stand in it; a row has one of them."""
