@@ -10,8 +10,9 @@
               no op: nobody is asked, but the earlier one lies far behind. An end names both
     given up  TRANS_CHECK_MAX_TIME_TOPIC, queue 0: a half that nobody has ended
 
-All keep the properties of the half, as RocketMQ's records do, TRAN_MSG and REAL_TOPIC among them. The flag is
-kept too, which RocketMQ loses when it renews a half.
+All keep the properties of the half, TRAN_MSG and REAL_TOPIC among them, as RocketMQ's records do up to 5.3;
+from 5.4 on its final messages lack REAL_TOPIC and REAL_QID. The flag is kept too, which RocketMQ loses when
+it renews a half.
 What is put when: transactions.py. Any thread.
 Source: docs/spec/remoting.md section 9; TransactionalMessageBridge, TransactionalMessageServiceImpl,
 EndTransactionProcessor, DefaultTransactionalMessageCheckListener.

@@ -22,7 +22,10 @@ import org.apache.rocketmq.client.consumer.store.OffsetStore;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -45,6 +48,8 @@ public final class Client {
     private final ConcurrentLinkedQueue<JSONObject> seen = new ConcurrentLinkedQueue<>();
     private DefaultMQPushConsumer consumer;
     private DefaultMQProducer producer;
+    private TransactionMQProducer transactions;
+    private final ConcurrentLinkedQueue<Integer> checked = new ConcurrentLinkedQueue<>();
 
     private Client(String nameServer) {
         this.nameServer = nameServer;
@@ -87,6 +92,15 @@ public final class Client {
                 return null;
             case "send":
                 return send(request.getJSONArray("messages"));
+            case "begin_transactions":
+                return beginTransactions(request.getString("group"), request.getString("topic"));
+            case "transactions":
+                return transactions(request.getJSONArray("messages"));
+            case "checked":
+                return new ArrayList<>(checked);
+            case "end_transactions":
+                transactions.shutdown();
+                return null;
             case "query":
                 return query(request.getJSONArray("requests"));
             default:
@@ -155,17 +169,65 @@ public final class Client {
         return producer;
     }
 
+    /**
+     * A producer whose listener does what stands in each message: "first" is its answer after the half, "then"
+     * its answer whenever the broker asks.
+     */
+    private Object beginTransactions(String group, String topic) throws Exception {
+        transactions = new TransactionMQProducer(group);
+        transactions.setNamesrvAddr(nameServer);
+        transactions.setSendMsgTimeout(TIMEOUT_MS);
+        transactions.setHeartbeatBrokerInterval(POLL_MS);
+        transactions.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.valueOf(message.getUserProperty("first"));
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                checked.add(number(message, "number"));
+                return LocalTransactionState.valueOf(message.getUserProperty("then"));
+            }
+        });
+        transactions.start();
+        for (int tries = 0; ; tries++) {
+            try {
+                return transactions.fetchPublishMessageQueues(topic).size();
+            } catch (MQClientException notYet) {
+                if (tries * POLL_MS > TIMEOUT_MS) {
+                    throw notYet;
+                }
+                Thread.sleep(POLL_MS);
+            }
+        }
+    }
+
+    /** Sends messages in transactions; answers the state of each. */
+    private List<String> transactions(JSONArray messages) throws Exception {
+        List<String> states = new ArrayList<>();
+        for (int at = 0; at < messages.size(); at++) {
+            states.add(transactions.sendMessageInTransaction(message(messages.getJSONObject(at)), null)
+                .getLocalTransactionState().name());
+        }
+        return states;
+    }
+
+    private static Message message(JSONObject from) {
+        byte[] body = Base64.getDecoder().decode(from.getString("body"));
+        Message message = new Message(from.getString("topic"), body);
+        message.setFlag(from.getIntValue("flag"));
+        from.getJSONObject("properties").forEach(
+            (name, value) -> MessageAccessor.putProperty(message, name, (String) value));
+        return message;
+    }
+
     /** Sends messages, each to its queue; answers their offset message ids. */
     private List<String> send(JSONArray messages) throws Exception {
         List<String> ids = new ArrayList<>();
         for (int at = 0; at < messages.size(); at++) {
             JSONObject from = messages.getJSONObject(at);
-            byte[] body = Base64.getDecoder().decode(from.getString("body"));
-            Message message = new Message(from.getString("topic"), body);
-            message.setFlag(from.getIntValue("flag"));
-            from.getJSONObject("properties").forEach(
-                (name, value) -> MessageAccessor.putProperty(message, name, (String) value));
-            SendResult sent = producer().send(message, (queues, unused, queueId) -> {
+            SendResult sent = producer().send(message(from), (queues, unused, queueId) -> {
                 for (MessageQueue queue : queues) {
                     if (queueId.equals(queue.getQueueId())) {
                         return queue;
