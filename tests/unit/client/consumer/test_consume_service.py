@@ -543,3 +543,11 @@ def test_threads_end_and_say_what_they_hang_on() -> None:
     left.set()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_what_does_not_match_is_passed() -> None:
+    """correctTagsOffset: the offset is noted, and never goes back."""
+    consuming = Consuming()
+    consuming.service.skip(consuming.pulled, 7)
+    consuming.service.skip(consuming.pulled, 5)
+    assert consuming.offsets.read(QUEUE) == 7

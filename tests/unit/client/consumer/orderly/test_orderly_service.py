@@ -4,10 +4,13 @@ Runs are made by hand, without a thread; locks are a client's own over a broker'
 timer moved by hand.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import threading
 from typing import Any
 
+import Callable
+import Iterable
 import pytest
+import Sequence
 
 from mqstore.broker.broker import MessageQueue
 from mqstore.broker.queue_locks import QueueLocks as BrokerLocks
@@ -481,3 +484,26 @@ def test_time_out() -> None:
     consuming.during = lambda context: consuming.clock.advance(15 * 60_000)
     consuming.consume(0)
     assert consuming.committed == 1
+
+
+def test_what_does_not_match_is_passed() -> None:
+    """As with a concurrent consumer."""
+    consuming = Consuming()
+    consuming.service.skip(consuming.pulled, 7)
+    consuming.service.skip(consuming.pulled, 5)
+    assert consuming.offsets.read(QUEUE) == 7
+
+
+def test_queues_that_wait_are_looked_after() -> None:
+    """They are behind while a thread could take them; the look gives them one."""
+    consuming = Consuming()
+    consumed = threading.Event()
+    consuming.during = lambda context: consumed.set()
+    del consuming.service.wake  # type: ignore[method-assign]
+    assert not consuming.service.is_behind
+    consuming.submit(0)
+    assert consuming.service.is_behind
+    consuming.service.look_again()
+    assert consumed.wait(10)
+    assert consuming.service.stop(10) == []
+    assert consuming.seen == [[(0, 0)]]
