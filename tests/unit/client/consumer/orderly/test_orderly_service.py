@@ -4,13 +4,11 @@ Runs are made by hand, without a thread; locks are a client's own over a broker'
 timer moved by hand.
 """
 
-from collections.abc import threading
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import Callable
-import Iterable
 import pytest
-import Sequence
 
 from mqstore.broker.broker import MessageQueue
 from mqstore.broker.queue_locks import QueueLocks as BrokerLocks
