@@ -278,7 +278,8 @@ def check_record(record: memoryview, physical_offset: int) -> RecordHeader:
 
     `record` may be longer than the record. The twin of the kernel that recovery runs (record_kernels.py).
     Raises RecordIllegal: too few bytes, wrong magic, lengths that do not add up, another stored
-    physical offset, a CRC of body or record that differs, or a topic or properties that end in zeros.
+    physical offset, a CRC of body or record that differs, a topic or properties that end in zeros, or zeros
+    where the record's CRC would be.
     """
     header = decode_header(record)
     if not HEADER_BYTES <= header.total_size <= len(record):
@@ -311,6 +312,9 @@ def _check_record_crc(record: memoryview, layout: RecordLayout) -> None:
         expected = crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))
         if ending != expected:
             raise RecordIllegal(f"record CRC {expected[9:19].decode()}", repr(ending[9:19]))
+    elif 0 in ending:
+        # Zeros of a page that never reached the disk reach into what was the CRC: its name is among them.
+        raise RecordIllegal(f"{CRC_NAME!r} or text at the end of the properties", repr(ending))
     # Digits under another name would not match the record's CRC: so the name is damaged.
     elif ending[9:19].isdigit() and ending[9:] == crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))[9:]:
         raise RecordIllegal(f"{CRC_NAME!r} before the record's CRC", repr(ending[:9]))

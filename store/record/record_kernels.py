@@ -158,11 +158,21 @@ def _ends_in_digits(data, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _has_zero(data, start, stop):  # type: ignore[no-untyped-def]
+    """Whether one of these bytes is zero."""
+    for at in range(start, stop):
+        if data[at] == 0:
+            return True
+    return False
+
+
+@compiled
 def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-def]
     """Size of the record at `at` if it is whole and undamaged, else -1.
 
     Its stored physical offset must be base_offset + at. Topic and properties must not end in zeros. The
-    record CRC must match; if there is none, the CRC of the body must, unless the body is empty.
+    record CRC must match; if there is none, no zero may be where it would be, and the CRC of the body must
+    match, unless the body is empty.
     """
     layout = record_layout(data, at, end)
     total, body_at, body_length, _, topic_length, properties_at, properties_length = layout
@@ -176,6 +186,9 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
     if properties_length >= CRC_PROPERTY_BYTES:
         if matches(data, stop - CRC_PROPERTY_BYTES, _CRC_NAME):
             return total if _record_crc_matches(data, at, stop) else np.int64(-1)
+        # Zeros of a page that never reached the disk reach into what was the CRC: its name is among them.
+        if _has_zero(data, stop - CRC_PROPERTY_BYTES, stop):
+            return np.int64(-1)
         # Digits under another name would not match the record's CRC: so the name is damaged.
         if _ends_in_digits(data, stop) and _record_crc_matches(data, at, stop):
             return np.int64(-1)

@@ -47,6 +47,9 @@ def plain_whole_record_size(data: bytes, at: int, base_offset: int) -> int:
     digits = f"{plain_crc32(record[:-20]):010d}"[::-1].encode()
     if len(properties) >= 20 and ending.startswith(b"__CRC32#\x01"):
         return total_size if ending[9:] == digits + b"\x02" else -1
+    if len(properties) >= 20 and 0 in ending:
+        # Where the CRC would be lies part of a page that never reached the disk.
+        return -1
     if len(properties) >= 20 and ending[9:] == digits + b"\x02":
         # Its own CRC under another name: the name is damaged.
         return -1

@@ -7,11 +7,12 @@ records, and the faults one by one.
 import struct
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.record import record_format
+from mqstore.store.record import record_format, record_kernels
 from mqstore.store.record.record_format import (
     MESSAGE_MAGIC_CODE,
     MESSAGE_MAGIC_CODE_V2,
@@ -143,6 +144,21 @@ def test_the_record_crc_finds_every_changed_byte(body: bytes, properties: bytes)
         harmed[at] ^= 0x40
         with pytest.raises(RecordIllegal):
             check_record(memoryview(harmed), 0)
+
+
+@pytest.mark.parametrize("kept", range(record_format.CRC_PROPERTY_BYTES + 1))
+def test_zeros_that_reach_into_the_record_crc_are_found(kept: int) -> None:
+    """A sector in front did not reach the disk, and its end lies in `__CRC32#` or behind its name.
+
+    Found by a million simulated power cuts: without its name there seemed to be no record CRC, and the CRC of
+    the body, which was whole, was believed.
+    """
+    whole = record(b"body", properties=b"colour\x01" + b"r" * 60 + b"\x02", append_crc=True)
+    stop = len(whole) - kept
+    harmed = whole[: stop - 40] + bytes(40) + whole[stop:]
+    with pytest.raises(RecordIllegal):
+        check_record(memoryview(harmed), 0)
+    assert record_kernels.whole_record_size(np.frombuffer(harmed, np.uint8), 0, len(harmed), 0) == -1
 
 
 def test_the_body_crc_finds_every_changed_byte_of_the_body() -> None:
