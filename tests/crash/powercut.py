@@ -18,6 +18,7 @@ import json
 import multiprocessing
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -207,7 +208,8 @@ def figures_of(
         },
         "violations": [violation for part in parts.values() for violation in part["violations"]],
         "condemned": {
-            f"{hunted}, {name}": text
+            # Where the image was mounted is of no interest.
+            f"{hunted}, {name}": re.sub(r"\S*/mount/(?=store)", "", text)
             for name, part in parts.items()
             for hunted, text in part["caught"].items()
         },
