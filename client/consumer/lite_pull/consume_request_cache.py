@@ -4,8 +4,9 @@
                                                          |
          offset to commit  <-  done  <-------------------'  when it asks for the next one, or says so
 
-Two offsets are kept for each queue: `position`, of the message to hand out next, and `done`, which what was
-handed out last has not passed. So an application that dies while it works gets the same messages again.
+Three offsets are kept for each queue: `taken`, behind the last batch that was taken, `handed`, of the message
+to hand out next, which an iterator moves message by message, and `done`, which what was handed out last has
+not passed. So an application that dies while it works gets the same messages again.
 A batch whose queue was taken away, or was sought through, is not handed out.
 
 It pulls nothing and commits nothing (lite_pull_consumer.py). Records are read in by the thread that pulls, so
@@ -18,7 +19,8 @@ AssignedMessageQueue.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from mqstore.broker.broker import MessageQueue, PullAnswer
@@ -44,12 +46,13 @@ class Polled(NamedTuple):
 
 
 class _Progress:
-    """Of one queue. Both are offsets of the queue."""
+    """Of one queue: offsets of it, each not beyond the one before: taken, handed, done."""
 
-    __slots__ = ("done", "position")
+    __slots__ = ("done", "handed", "taken")
 
     def __init__(self, offset: int) -> None:
-        self.position = offset
+        self.taken = offset
+        self.handed = offset
         self.done = offset
 
 
@@ -92,8 +95,10 @@ class ConsumeRequestCache:
 
     def submit(self, pulled: PulledQueue, batch: PulledBatch, answer: PullAnswer) -> None:
         """Keep a batch until it is asked for."""
-        for message in batch.messages:
-            _read_in(message)
+        # What cannot be read is told to whoever reads it.
+        with suppress(Exception):
+            for message in batch.messages:
+                _read_in(message)
         with self._condition:
             self._requests.append((pulled, batch))
 
@@ -119,10 +124,12 @@ class ConsumeRequestCache:
             progress = self._progress.get(pulled)
             if progress is None:
                 self._progress[pulled] = _Progress(offset)
-            elif offset > progress.position:
-                progress.position = offset
+            elif offset > progress.taken:
+                if progress.handed == progress.taken:
+                    progress.handed = offset
+                progress.taken = offset
                 if pulled not in self._at_work:
-                    progress.done = offset
+                    progress.done = progress.handed
 
     def end(self, broker_name: str, error: StoreClosed) -> None:
         """A broker is closed. When all are, whoever asks is told, after the messages that are here."""
@@ -132,26 +139,27 @@ class ConsumeRequestCache:
 
     # -- for the application ----------------------------------------------------------------------
 
-    def take(self) -> Polled | None:
+    def take(self, *, one_by_one: bool = False) -> Polled | None:
         """The next batch, or None if none is here; what was handed out before is done.
 
-        Raises the StoreClosed of a broker if all are closed and nothing is left.
+        one_by_one: nothing of it is handed out before `hand_out` says so. Raises the StoreClosed of a broker
+        if all are closed and nothing is left.
         """
         with self._condition:
-            return self._take()
+            return self._take(one_by_one=one_by_one)
 
-    def wait(self, timeout_s: float) -> Polled | None:
+    def wait(self, timeout_s: float, *, one_by_one: bool = False) -> Polled | None:
         """As `take`, but wait for a batch; None if none came in time, or `stop` was called."""
         end_s = time.monotonic() + timeout_s
         with self._condition:
-            while (polled := self._take()) is None and not self._is_stopped:
+            while (polled := self._take(one_by_one=one_by_one)) is None and not self._is_stopped:
                 left_s = end_s - time.monotonic()
                 if left_s <= 0:
                     break
                 self._condition.wait(min(left_s, _LONGEST_SLEEP_S))
             return polled
 
-    def _take(self) -> Polled | None:
+    def _take(self, *, one_by_one: bool) -> Polled | None:
         self._settle()
         while self._requests:
             pulled, batch = self._requests.popleft()
@@ -162,7 +170,8 @@ class ConsumeRequestCache:
             if progress is None:
                 self._progress[pulled] = progress = _Progress(batch.first_offset)
             self._at_work.add(pulled)
-            progress.position = pulled.process_queue.remove(batch, batch.left)
+            progress.taken = pulled.process_queue.remove(batch, batch.left)
+            progress.handed = batch.first_offset if one_by_one else progress.taken
             return Polled(pulled, messages)
         if len(self._closed) == self._broker_count and not self._is_stopped:
             raise next(iter(self._closed.values()))
@@ -196,29 +205,37 @@ class ConsumeRequestCache:
 
     # -- how far it has come ----------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """All that was handed out is done."""
+    def settle(self, queues: Container[MessageQueue] | None = None) -> None:
+        """All that was handed out is done, or all of these queues."""
         with self._condition:
-            self._settle()
+            self._settle(queues)
 
-    def _settle(self) -> None:
-        for pulled in self._at_work:
+    def _settle(self, queues: Container[MessageQueue] | None = None) -> None:
+        for pulled in list(self._at_work):
+            if queues is not None and pulled.queue not in queues:
+                continue
             progress = self._progress.get(pulled)
             if progress is not None:
-                progress.done = progress.position
-        self._at_work.clear()
+                progress.done = progress.handed
+            if progress is None or progress.handed == progress.taken:
+                self._at_work.discard(pulled)
 
-    def advance(self, pulled: PulledQueue, offset: int) -> None:
-        """Of what was handed out last, the messages before `offset` are done."""
+    def hand_out(self, pulled: PulledQueue, offset: int, following: int | None) -> None:
+        """Of a batch that is handed out one by one, those before `offset` are done, and it is handed out.
+
+        following: the offset of the message behind it, which is handed out next; None: there is none.
+        """
         with self._condition:
             progress = self._progress.get(pulled)
             if progress is not None:
-                progress.done = max(progress.done, min(offset, progress.position))
+                progress.done = max(progress.done, min(offset, progress.taken))
+                progress.handed = progress.taken if following is None else min(following, progress.taken)
 
     def begin(self, pulled: PulledQueue, offset: int) -> None:
         """The application wants this queue from `offset` on."""
         with self._condition:
-            self._progress[pulled] = _Progress(offset)
+            # Its pulls may have begun already, and be farther than that.
+            self._progress.setdefault(pulled, _Progress(offset))
 
     def done(self) -> dict[MessageQueue, int]:
         """The offset to commit, of each queue that is still this consumer's."""
@@ -232,7 +249,7 @@ class ConsumeRequestCache:
             self._forget_dropped()
             for pulled, progress in self._progress.items():
                 if pulled.queue == queue:
-                    return progress.position
+                    return progress.handed
         return None
 
     def _forget_dropped(self) -> None:

@@ -268,7 +268,7 @@ class LitePullConsumer(ConsumerLife):
         except ConsumerClosed:
             raise StopIteration from None
         while (message := self._next_of_rest(running)) is None:
-            self._keep_rest(running, running.cache.wait(_FOR_EVER_S))
+            self._keep_rest(running, running.cache.wait(_FOR_EVER_S, one_by_one=True))
             if running.cache.is_stopped:
                 raise StopIteration
         return message
@@ -283,7 +283,7 @@ class LitePullConsumer(ConsumerLife):
         except ConsumerClosed:
             raise StopAsyncIteration from None
         while (message := self._next_of_rest(running)) is None:
-            self._keep_rest(running, await _wait(running, _FOR_EVER_S))
+            self._keep_rest(running, await _wait(running, _FOR_EVER_S, one_by_one=True))
             if running.cache.is_stopped:
                 raise StopAsyncIteration
         return message
@@ -303,7 +303,8 @@ class LitePullConsumer(ConsumerLife):
                 self._rest = None
             else:
                 message = messages.popleft()
-                running.cache.advance(pulled, message.queue_offset)
+                following = messages[0].queue_offset if messages else None
+                running.cache.hand_out(pulled, message.queue_offset, following)
                 if not messages:
                     self._rest = None
                 self._commit_if_due(running)
@@ -318,7 +319,7 @@ class LitePullConsumer(ConsumerLife):
         (pulled, messages), self._rest = self._rest, None
         if pulled.process_queue.dropped:
             return []
-        running.cache.advance(pulled, messages[0].queue_offset)
+        running.cache.hand_out(pulled, messages[0].queue_offset, None)
         return list(messages)
 
     # -- where to go on ---------------------------------------------------------------------------
@@ -349,7 +350,10 @@ class LitePullConsumer(ConsumerLife):
         return broker.search_offset(queue.topic, queue.queue_id, timestamp_ms)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull no more of these queues until `resume`. What was pulled is still handed out."""
+        """Pull no more of these queues until `resume`. What was pulled is still handed out.
+
+        A pull that waits at the broker already may bring one batch more.
+        """
         self._started("pause").pause(queues, is_paused=True)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
@@ -371,16 +375,15 @@ class LitePullConsumer(ConsumerLife):
         """
         running = self._started("commit")
         if isinstance(offsets, Mapping):
-            chosen = dict(offsets)
+            running.check_assigned(offsets, "commit in")
+            running.commit(offsets)
         else:
-            self._settle(running)
-            chosen = running.cache.done()
-            if offsets is not None:
-                queues = list(offsets)
-                running.check_assigned(queues, "commit in")
-                chosen = {queue: chosen[queue] for queue in queues if queue in chosen}
-        running.check_assigned(chosen, "commit in")
-        running.commit(chosen)
+            queues = None if offsets is None else set(offsets)
+            running.check_assigned(queues or (), "commit in")
+            # Of other queues, what is at work stays so.
+            running.cache.settle(queues)
+            done = running.cache.done()
+            running.commit({queue: done[queue] for queue in done if queues is None or queue in queues})
         if persist:
             running.persist_now()
 
@@ -396,14 +399,6 @@ class LitePullConsumer(ConsumerLife):
         """The offset of the message to hand out next; as `committed` where none was handed out yet."""
         position = self._running.cache.position(queue) if self._running else None
         return self.committed(queue) if position is None else position
-
-    def _settle(self, running: RunningLitePull) -> None:
-        """All that was handed out is worked off; what an iterator has left was not."""
-        if self._rest is None:
-            running.cache.settle()
-        else:
-            pulled, messages = self._rest
-            running.cache.advance(pulled, messages[0].queue_offset)
 
     def _commit_if_due(self, running: RunningLitePull) -> None:
         if not self.settings.auto_commit:
@@ -431,17 +426,18 @@ class LitePullConsumer(ConsumerLife):
             return
         self._is_closed = True
         with self._lock:
-            running = self._running
-            if running is None:
-                return
-            try:
-                if self.settings.auto_commit:
-                    if not has_failed:
-                        self._settle(running)
-                    running.commit(running.cache.done())
-            finally:
-                running.close()
-                self._running = self._rest = None
+            running, self._running = self._running, None
+        if running is None:
+            return
+        # Not under the lock: a listener that runs on the timer's thread may close it, too.
+        try:
+            if self.settings.auto_commit:
+                if not has_failed:
+                    running.cache.settle()
+                running.commit(running.cache.done())
+        finally:
+            running.close()
+            self._rest = None
 
     def __enter__(self) -> Self:
         return self
@@ -465,11 +461,11 @@ class LitePullConsumer(ConsumerLife):
         return f"LitePullConsumer({self.group!r}, {state}, {what})"
 
 
-async def _wait(running: RunningLitePull, timeout_s: float) -> Polled | None:
+async def _wait(running: RunningLitePull, timeout_s: float, *, one_by_one: bool = False) -> Polled | None:
     """As `ConsumeRequestCache.wait`, without a thread that waits."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + timeout_s
-    while (polled := running.cache.take()) is None and not running.cache.is_stopped:
+    while (polled := running.cache.take(one_by_one=one_by_one)) is None and not running.cache.is_stopped:
         has_come = asyncio.Event()
 
         def tell(has_come: asyncio.Event = has_come) -> None:

@@ -150,6 +150,8 @@ class StormyStore:
         self.destroy()
         self.acknowledged_before += len(self.acknowledged)
         self.acknowledged.clear()
+        # At another place: a reader that was struck keeps the key index of this path open.
+        self.path = self.path.with_name(f"data-{next(self._numbers)}")
         self.open()
         self.put_some()
 

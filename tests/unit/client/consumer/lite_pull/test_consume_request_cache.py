@@ -66,13 +66,37 @@ def test_what_was_handed_out_is_done_when_more_is_asked_for(subject: Cache, pull
     assert subject.cache.done() == {QUEUE: 7}
 
 
-def test_a_batch_is_done_step_by_step(subject: Cache, pulled: PulledQueue) -> None:
-    """By an iterator: never past what was handed out, never back."""
+def test_a_batch_is_handed_out_one_by_one(subject: Cache, pulled: PulledQueue) -> None:
+    """What was not handed out yet is never done, whoever settles; done never goes back."""
     subject.submit(pulled, 4, 5, 6)
-    subject.take()
-    for offset, done in ((5, 5), (4, 5), (6, 6), (99, 7)):
-        subject.cache.advance(pulled, offset)
+    assert offsets_of(subject.cache.take(one_by_one=True)) == [4, 5, 6]
+    for offset, following, done, settled in ((None, None, 4, 4), (4, 5, 4, 5), (5, 6, 5, 6), (6, None, 6, 7)):
+        if offset is not None:
+            subject.cache.hand_out(pulled, offset, following)
         assert subject.cache.done() == {QUEUE: done}
+        assert subject.cache.position(QUEUE) == settled
+        subject.cache.settle()
+        assert subject.cache.done() == {QUEUE: settled}
+
+
+def test_one_queue_is_settled(subject: Cache, pulled: PulledQueue) -> None:
+    """The other one stays at work."""
+    other = PulledQueue(OTHER, "*", 0)
+    subject.submit(pulled, 4)
+    subject.take()
+    subject.cache.settle([OTHER])
+    assert subject.cache.done() == {QUEUE: 4}
+    subject.submit(other, 9)
+    subject.cache.settle([QUEUE])
+    assert subject.cache.done() == {QUEUE: 5}
+
+
+def test_what_began_already_is_not_set_back(subject: Cache, pulled: PulledQueue) -> None:
+    """A seek whose first pull was quicker than itself."""
+    subject.submit(pulled, 4)
+    subject.take()
+    subject.cache.begin(pulled, 0)
+    assert subject.cache.position(QUEUE) == 5
 
 
 def test_a_queue_that_is_dropped_hands_out_nothing(subject: Cache, pulled: PulledQueue) -> None:

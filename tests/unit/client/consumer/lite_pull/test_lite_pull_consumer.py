@@ -246,6 +246,65 @@ def test_a_loop_that_is_left_has_consumed_its_message(store: MessageStore, broke
     assert committed(store) == 4
 
 
+def test_the_position_of_a_loop(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """It is that of the message to hand out next, not of the next batch."""
+    put(store, b"a", b"b", b"c")
+    with consumer(broker) as subject:
+        subject.subscribe("orders")
+        next(subject)
+        assert subject.position(FIRST) == 1
+
+
+def test_a_close_between_a_batch_and_its_first_message(
+    store: MessageStore, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a signal handler may do it: nothing of the batch was handed out, and nothing is committed."""
+    put(store, b"a", b"b", b"c")
+    subject = consumer(broker)
+    subject.subscribe("orders")
+    monkeypatch.setattr(subject, "_keep_rest", lambda *_: subject.close())
+    assert list(subject) == []
+    assert committed(store) <= 0
+
+
+def test_a_commit_of_one_queue_leaves_the_others_at_work(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """Also one that is refused: an exception that leaves the `with` has them come again."""
+    put(store, b"a")
+    put(store, b"b", queue_id=1)
+    with suppress(ValueError), consumer(broker) as subject:
+        subject.subscribe("orders")
+        subject.poll()
+        last = MessageQueue("orders", "broker-a", subject.poll()[0].queue_id)
+        subject.commit({FIRST, SECOND} - {last}, persist=True)
+        with pytest.raises(QueueNotAssigned):
+            subject.commit([MessageQueue("orders", "broker-a", 9)])
+        raise ValueError
+    assert max(0, committed(store, last.queue_id)) == 0
+    assert committed(store, 1 - last.queue_id) == 1
+
+
+def test_two_closes_at_once(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """One of them by a listener on the thread that the other one waits for: neither waits long."""
+    put(store, b"a")
+    called, go_on = threading.Event(), threading.Event()
+
+    def on_change(*_: object) -> None:
+        called.set()
+        go_on.wait(10)
+        subject.close()
+
+    subject = consumer(broker)
+    subject.subscribe("orders", on_change=on_change)
+    subject.start()
+    assert called.wait(10)
+    closing = threading.Thread(target=subject.close)
+    closing.start()
+    until(lambda: subject._running is None)
+    go_on.set()
+    closing.join(4)
+    assert not closing.is_alive()
+
+
 def test_a_close_ends_a_loop(store: MessageStore, broker: EmbeddedBroker) -> None:
     """Of another thread that waits; a poll has nothing then, and a new one is refused."""
     put(store, b"a")
