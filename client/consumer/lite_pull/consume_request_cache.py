@@ -78,6 +78,8 @@ class ConsumeRequestCache:
         self._progress: dict[PulledQueue, _Progress] = {}
         # Queues with messages that were handed out and may still be worked on.
         self._at_work: set[PulledQueue] = set()
+        # Taken to be handed out one by one, and not begun: an interrupt may have come in between.
+        self._taken: Polled | None = None
         self._waiting: list[Callable[[], None]] = []
         self._closed: dict[str, StoreClosed] = {}
         self._is_stopped = False
@@ -161,6 +163,9 @@ class ConsumeRequestCache:
 
     def _take(self, *, one_by_one: bool) -> Polled | None:
         self._settle()
+        taken, self._taken = self._taken, None
+        if taken is not None and not taken.pulled.process_queue.dropped:
+            return self._hand_over(taken, one_by_one=one_by_one)
         while self._requests:
             pulled, batch = self._requests.popleft()
             if pulled.process_queue.dropped:
@@ -171,11 +176,19 @@ class ConsumeRequestCache:
                 self._progress[pulled] = progress = _Progress(batch.first_offset)
             self._at_work.add(pulled)
             progress.taken = pulled.process_queue.remove(batch, batch.left)
-            progress.handed = batch.first_offset if one_by_one else progress.taken
-            return Polled(pulled, messages)
+            return self._hand_over(Polled(pulled, messages), one_by_one=one_by_one)
         if len(self._closed) == self._broker_count and not self._is_stopped:
             raise next(iter(self._closed.values()))
         return None
+
+    def _hand_over(self, polled: Polled, *, one_by_one: bool) -> Polled:
+        progress = self._progress[polled.pulled]
+        if one_by_one:
+            self._taken = polled
+            progress.handed = polled.messages[0].queue_offset
+        else:
+            progress.handed = progress.taken
+        return polled
 
     def call_when_ready(self, call: Callable[[], None]) -> Callable[[], None]:
         """Have `call` made once: when something is here, or nothing more will be. Returns its cancel."""
@@ -226,6 +239,7 @@ class ConsumeRequestCache:
         following: the offset of the message behind it, which is handed out next; None: there is none.
         """
         with self._condition:
+            self._taken = None
             progress = self._progress.get(pulled)
             if progress is not None:
                 progress.done = max(progress.done, min(offset, progress.taken))

@@ -302,12 +302,14 @@ class LitePullConsumer(ConsumerLife):
             if pulled.process_queue.dropped:
                 self._rest = None
             else:
-                message = messages.popleft()
-                following = messages[0].queue_offset if messages else None
+                message = messages[0]
+                following = messages[1].queue_offset if len(messages) > 1 else None
                 running.cache.hand_out(pulled, message.queue_offset, following)
+                self._commit_if_due(running)
+                # Last: until here an interrupt has the message handed out once more.
+                messages.popleft()
                 if not messages:
                     self._rest = None
-                self._commit_if_due(running)
                 return message
         self._commit_if_due(running)
         return None

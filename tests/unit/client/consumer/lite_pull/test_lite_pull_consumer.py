@@ -267,6 +267,27 @@ def test_a_close_between_a_batch_and_its_first_message(
     assert committed(store) <= 0
 
 
+def test_an_interrupt_between_a_batch_and_its_first_message(
+    store: MessageStore, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that goes on has the batch: the next loop, or a poll, begins with it."""
+    put(store, b"a", b"b", b"c")
+
+    def interrupt(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with consumer(broker, pull_batch_size=2) as subject:
+        subject.subscribe("orders")
+        monkeypatch.setattr(subject, "_keep_rest", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(subject)
+        assert next(subject).body == b"a"
+        assert bodies(subject.poll()) == [b"b"]
+        assert bodies(subject.poll()) == [b"c"]
+    assert committed(store) == 3
+
+
 def test_a_commit_of_one_queue_leaves_the_others_at_work(store: MessageStore, broker: EmbeddedBroker) -> None:
     """Also one that is refused: an exception that leaves the `with` has them come again."""
     put(store, b"a")
