@@ -93,7 +93,7 @@ class LmdbKeyIndex:
             if not read_only:
                 self._agree_with_log()
         except BaseException:
-            release_if_held(directory, self, read_only=read_only)
+            release_if_held(self, read_only=read_only)
             raise
 
     def _agree_with_log(self) -> None:

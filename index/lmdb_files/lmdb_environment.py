@@ -85,6 +85,7 @@ class LmdbEnvironment:
         # A snapshot and what was made of it (`read_kept`). Under _gate.
         self._kept: tuple[Transaction, object] | None = None
         self._environment = self._open(read_only=read_only)
+        self._data_file = self._identify_data_file()
 
     def _open(self, *, read_only: bool) -> "lmdb.Environment":
         import lmdb
@@ -132,12 +133,28 @@ class LmdbEnvironment:
                 "begins it again from the commit log"
             )
 
+    def has_its_files(self) -> bool:
+        """Whether the folder still has the files that were opened, and no others in their place."""
+        return self._data_file is not None and self._identify_data_file() == self._data_file
+
+    def _identify_data_file(self) -> tuple[int, int] | None:
+        """Device and inode of data.mdb; None when there is no such file."""
+        with suppress_system_error(FileNotFoundError, NotADirectoryError):
+            status = (self.path / "data.mdb").stat()
+            return status.st_dev, status.st_ino
+        return None
+
     def become_writable(self) -> None:
         """Open the files again, for writing. Readers go on with them."""
         self._open_again()
         self.has_writer = True
 
     def _open_again(self) -> None:
+        if not self.has_its_files():
+            raise KeyIndexUnusable(
+                f"the files of the key index {self.path} were deleted or replaced while they were open. "
+                "Close the store and open it again"
+            )
         with self._gate:
             self._forget_kept()
             self._environment.close()

@@ -3,6 +3,8 @@
 LMDB demands that a process open a folder once. A writer and any number of readers acquire the environment of
 a folder and release it; the last one closes it. Damaged files, or those of another version, are replaced by
 empty ones for a writer; a reader gets None. A forked child inherits no environment, and opens its own.
+If the files of an open environment were deleted or replaced, its holders go on with the old ones, and the
+next that acquires the folder gets another environment.
 
 It does not read or write (lmdb_environment.py). Threads: any; one guard around opening and closing.
 """
@@ -33,8 +35,8 @@ class _Registry:
     it does not have. It can close a paused environment, and then open the files for itself.
     """
 
-    # By resolved path. Guarded by `guard`.
-    opened: ClassVar[dict[Path, LmdbEnvironment]] = {}
+    # Guarded by `guard`. Of one folder at most one whose files are still there.
+    opened: ClassVar[set[LmdbEnvironment]] = set()
     guard: ClassVar[threading.Lock] = threading.Lock()
     # Paused for the time of the fork, under `guard`.
     _paused: ClassVar[list[LmdbEnvironment]] = []
@@ -45,7 +47,7 @@ class _Registry:
         """Wait for threads that read, write, open or close; some seconds at most."""
         cls._is_guarded = cls.guard.acquire(timeout=FORK_WAIT_S)
         if cls._is_guarded:
-            cls._paused = [each for each in cls.opened.values() if each.pause()]
+            cls._paused = [each for each in cls.opened if each.pause()]
 
     @classmethod
     def after_in_parent(cls) -> None:
@@ -63,7 +65,7 @@ class _Registry:
         for environment in cls._paused:
             environment.close_in_child()
         cls._paused = []
-        cls.opened = {}
+        cls.opened = set()
         cls.guard = threading.Lock()
 
 
@@ -82,7 +84,7 @@ def acquire_writable(
     holder: who releases it with `release`, or with `release_if_held` if this raised (an interrupt included).
     """
     with _Registry.guard:
-        known = _Registry.opened.get(directory.resolve())
+        known = _find_opened(directory)
         if known is not None:
             if known.has_writer:
                 raise StoreLocked(directory, known.process_id)
@@ -133,7 +135,7 @@ def acquire_readable(
 ) -> LmdbEnvironment | None:
     """The environment for a reader; None when there is none that it can use. holder: as above."""
     with _Registry.guard:
-        known = _Registry.opened.get(directory.resolve())
+        known = _find_opened(directory)
         if known is not None:
             known.holders.add(holder)
             return known
@@ -143,9 +145,15 @@ def acquire_readable(
         return _register(environment, holder) if environment is not None else None
 
 
+def _find_opened(directory: Path) -> LmdbEnvironment | None:
+    """The open environment of the files that the folder has now. Under the guard."""
+    path = directory.resolve()
+    return next((each for each in _Registry.opened if each.path == path and each.has_its_files()), None)
+
+
 def _register(environment: LmdbEnvironment, holder: object) -> LmdbEnvironment:
     environment.holders.add(holder)
-    _Registry.opened[environment.path] = environment
+    _Registry.opened.add(environment)
     return environment
 
 
@@ -161,14 +169,15 @@ def release(environment: LmdbEnvironment, holder: object, *, read_only: bool) ->
             environment.end_writing()
         if len(environment.holders) == 1:
             environment.close()
-            _Registry.opened.pop(environment.path, None)
+            _Registry.opened.discard(environment)
         environment.holders.discard(holder)
 
 
-def release_if_held(directory: Path, holder: object, *, read_only: bool) -> None:
+def release_if_held(holder: object, *, read_only: bool) -> None:
     """As `release`, for a holder that may have acquired nothing."""
-    environment = _Registry.opened.get(directory.resolve())
-    if environment is not None:
+    with _Registry.guard:
+        held = [each for each in _Registry.opened if holder in each.holders]
+    for environment in held:
         release(environment, holder, read_only=read_only)
 
 

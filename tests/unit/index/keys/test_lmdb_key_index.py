@@ -31,7 +31,7 @@ from mqstore.index.keys import (
 from mqstore.index.keys.key_index_format import STATE_KEY
 from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
 from mqstore.index.lmdb_files import lmdb_environment, lmdb_registry
-from mqstore.index.lmdb_files.lmdb_environment import LmdbEnvironment
+from mqstore.index.lmdb_files.lmdb_environment import KeyIndexUnusable, LmdbEnvironment
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
 from mqstore.store.files.file_system import DiskUsage
 from mqstore.store.files.os_file_system import OsFileSystem
@@ -465,7 +465,52 @@ def test_one_process_shares_what_it_has_open(key_log: KeyLog, keys: Path) -> Non
     assert_complete(late, put)
     LmdbKeyIndex(keys, key_log.log).close()
     late.close()
-    assert keys.resolve() not in lmdb_registry._Registry.opened
+    assert not any(each.path == keys.resolve() for each in lmdb_registry._Registry.opened)
+
+
+@pytest.mark.parametrize("gone", ["deleted", "replaced"])
+def test_a_folder_that_is_made_anew_has_an_index_of_its_own(
+    key_log: KeyLog, tmp_path: Path, keys: Path, gone: str
+) -> None:
+    """While the old files are still open in this process: their holders go on with them, apart."""
+    before = put_numbers(key_log, 10)
+    early = LmdbKeyIndex(keys, key_log.log)
+    key_log.feed(early)
+    early.flush()
+    reader = LmdbKeyIndex(keys, key_log.log, read_only=True)
+    if gone == "deleted":
+        shutil.rmtree(keys)
+    else:
+        keys.rename(tmp_path / "aside")
+        shutil.copytree(tmp_path / "aside", keys)
+    writer = LmdbKeyIndex(keys, key_log.log)
+    after = before + put_numbers(key_log, 10, start=10)
+    key_log.feed(writer)
+    writer.flush()
+    assert_complete(writer, after)
+    assert_complete(reader, before)
+    late = LmdbKeyIndex(keys, key_log.log, read_only=True)
+    assert_complete(late, after)
+    early.close()
+    assert_complete(reader, before)
+    reader.close()
+    writer.close()
+    assert_complete(late, after)
+    late.close()
+    assert not any(each.path == keys.resolve() for each in lmdb_registry._Registry.opened)
+
+
+def test_an_environment_whose_files_are_gone_does_not_open_others(key_log: KeyLog, keys: Path) -> None:
+    """As a writer would after a full disk: it says what has happened."""
+    index = LmdbKeyIndex(keys, key_log.log)
+    environment = index._environment
+    assert environment is not None
+    assert environment.has_its_files()
+    shutil.rmtree(keys)
+    assert not environment.has_its_files()
+    with pytest.raises(KeyIndexUnusable, match=r"deleted or replaced .* open it again"):
+        environment.become_writable()
+    index.close()
 
 
 def test_a_second_writer_is_refused(key_log: KeyLog, index: LmdbKeyIndex, keys: Path) -> None:
