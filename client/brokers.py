@@ -1,7 +1,7 @@
 """The brokers that a client was given, by name.
 
-A queue names its broker, so whoever has a queue finds whom to ask. Several brokers are several stores: the
-queues of a topic are those of all of them. Threads: any; nothing here changes.
+A queue carries the name of its broker, and here that broker is found. Several brokers are several stores: a
+topic has the queues of all of them. Threads: any; nothing here changes.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.errors import BrokerNotExist, NoBroker
 from mqstore.store.errors import StoreClosed
 
-__all__ = ["Brokers"]
+__all__ = ["Brokers", "readable_queues"]
 
 
 class Brokers(dict[str, Broker]):
@@ -29,14 +29,20 @@ class Brokers(dict[str, Broker]):
     def message_queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that may be read, of all brokers that are open; none if it does not exist."""
         queues: list[MessageQueue] = []
-        for name, broker in self.items():
+        for broker in self.values():
             try:
-                route = broker.topic_route(topic)
+                queues += readable_queues(broker, topic)
             except StoreClosed:
                 continue
-            if route is not None and route.is_readable:
-                queues += [MessageQueue(topic, name, queue_id) for queue_id in range(route.read_queue_nums)]
         return queues
 
     def __missing__(self, name: str) -> Broker:
         raise BrokerNotExist(name, list(self))
+
+
+def readable_queues(broker: Broker, topic: str) -> list[MessageQueue]:
+    """The queues of a topic at one broker; none if they may not be read. Raises StoreClosed."""
+    route = broker.topic_route(topic)
+    if route is None or not route.is_readable:
+        return []
+    return [MessageQueue(topic, broker.name, queue_id) for queue_id in range(route.read_queue_nums)]

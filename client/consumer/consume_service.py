@@ -11,17 +11,16 @@
 What is done leaves the process queue, and the offset that it then says is noted. If the queue was taken away
 meanwhile nothing counts: the messages come again, perhaps elsewhere. A message that a listener has had for
 consume_timeout is sent back by `clean_expired`, when it is the first of its queue, and holds the queue up no
-more. Requests are refused only where not one thread can be started; they are submitted again after 5 s.
+more.
 
 It pulls nothing (pull_service.py) and persists no offset.
-Threads: `submit` and `wake` by one thread, `clean_expired` and the repeated requests by the timer's, requests
-by the service's own. Source: docs/spec/client_consume.md section 4; ConsumeMessageConcurrentlyService. Its
-CONSUME_START_TIME, a property of each message, is kept with the batch here.
+Its threads: listening_service.py. `submit` is called by the one that pulls, `clean_expired` by the timer's.
+Source: docs/spec/client_consume.md section 4; ConsumeMessageConcurrentlyService. Its CONSUME_START_TIME, a
+property of each message, is kept with the batch here.
 """
 
 import logging
 from collections.abc import Sequence
-from typing import Protocol
 
 from mqstore.broker.broker import MessageModel, PullAnswer
 from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageContext, return_type
@@ -30,18 +29,17 @@ from mqstore.client.consumer.listener import (
     ALL_ACKNOWLEDGED,
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
-    RegisteredListener,
+    RegisteredConcurrentListener,
 )
+from mqstore.client.consumer.listening_service import ListeningService
 from mqstore.client.consumer.pulls.process_queue import PulledBatch
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.clock import Clock
-from mqstore.store.errors import StoreClosed
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.timer import Timer
-from mqstore.store.threads.worker_threads import Unfinished, WorkerThreads
 
 __all__ = ["ConcurrentConsumeService", "ConsumeRequest"]
 
@@ -52,14 +50,6 @@ _PAUSE_AT_SPAN_MS = 50
 _EXPIRED_DELAY_LEVEL = 3
 _MOST_EXPIRED = 16
 _MINUTE_MS = 60_000
-
-
-class RoomListener(Protocol):
-    """Who waits for room in process queues: the pull service."""
-
-    def has_room(self, pulled: PulledQueue) -> None:
-        """Messages of a queue that is held back were worked off."""
-        ...
 
 
 class ConsumeRequest:
@@ -90,37 +80,29 @@ class ConsumeRequest:
         return f"{len(self.messages)} messages of {self.pulled.queue!r} from {first!r} on"
 
 
-class ConcurrentConsumeService:
+class ConcurrentConsumeService(ListeningService[ConsumeRequest]):
     """Consumes for one consumer. hooks: called around the listener."""
 
     def __init__(
         self,
         group: str,
         settings: ConsumerSettings,
-        listener: RegisteredListener,
+        listener: RegisteredConcurrentListener,
         offsets: OffsetStore,
         send_back: SendBack,
         timer: Timer,
         clock: Clock,
         hooks: ConsumeHooks,
     ) -> None:
-        self._group = group
+        super().__init__(group, settings, offsets, timer)
         self._batch_size = settings.consume_message_batch_max_size
         self._max_span = settings.consume_concurrently_max_span
         self._timeout_ms = settings.consume_timeout * _MINUTE_MS
         self._is_broadcasting = settings.message_model is MessageModel.BROADCASTING
         self._listener = listener
-        self._offsets = offsets
         self._send_back = send_back
-        self._timer = timer
         self._clock = clock
         self._hooks = hooks
-        self._room_listener: RoomListener | None = None
-        self._threads = WorkerThreads(f"mqstore consume {group}", self.run, settings.consume_thread_min)
-
-    def tell_of_room(self, listener: RoomListener) -> None:
-        """Tell `listener` when messages of a queue that is held back were worked off."""
-        self._room_listener = listener
 
     # -- taking messages --------------------------------------------------------------------------
 
@@ -150,48 +132,6 @@ class ConcurrentConsumeService:
                     max_offset,
                 )
             )
-
-    def wake(self) -> None:
-        """Begin with what was submitted."""
-        if not self._threads.wake():
-            self._submit_refused()
-
-    def skip(self, pulled: PulledQueue, offset: int) -> None:
-        """Nothing is left of what matched before `offset`: that need not be looked at again."""
-        self._offsets.update(pulled.queue, offset, increase_only=True)
-
-    def end(self, broker_name: str, error: StoreClosed) -> None:
-        """Nothing: what is in memory is still consumed."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether requests wait although a thread could take them: listeners may have become slow."""
-        return self._threads.needs_wake
-
-    def look_again(self) -> None:
-        """Wake all threads that there is work for, if requests wait still."""
-        if not self._threads.wake_all():
-            self._submit_refused()
-
-    def _submit_refused(self) -> None:
-        for request in self._threads.take_all():
-            self._submit_later(request)
-
-    def _submit_later(self, request: ConsumeRequest) -> None:
-        def submit() -> None:
-            self._threads.add(request)
-            self.wake()
-
-        self._timer.call_later(_AGAIN_MS, submit)
-
-    @property
-    def is_listener_thread(self) -> bool:
-        """Whether the caller is called by a listener."""
-        return self._threads.is_own_thread
-
-    def stop(self, timeout_s: float) -> list[Unfinished]:
-        """Begin no more requests; those under way have `timeout_s`. Returns the threads that need longer."""
-        return self._threads.stop(timeout_s)
 
     # -- a request --------------------------------------------------------------------------------
 
@@ -284,7 +224,7 @@ class ConcurrentConsumeService:
             request.min_offset,
             request.max_offset,
         )
-        self._submit_later(again)
+        self._submit_later(again, _AGAIN_MS)
         return mask
 
     def _finish(self, pulled: PulledQueue, batch: PulledBatch, done: int) -> None:
@@ -292,8 +232,7 @@ class ConcurrentConsumeService:
         offset = queue.remove(batch, done)
         if offset >= 0 and not queue.dropped:
             self._offsets.update(pulled.queue, offset, increase_only=True)
-        if pulled.is_held_back and self._room_listener is not None:
-            self._room_listener.has_room(pulled)
+        self._have_worked_off(pulled)
 
     # -- messages that take too long --------------------------------------------------------------
 

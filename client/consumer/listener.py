@@ -11,8 +11,8 @@ Threads: a context belongs to one call of the listener; a listener is called by 
 
 import enum
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.errors import AnswerIllegal, ListenerIllegal
@@ -25,11 +25,14 @@ __all__ = [
     "ConsumeOrderlyStatus",
     "MessageListener",
     "MessageListenerConcurrently",
+    "RegisteredConcurrentListener",
     "RegisteredListener",
-    "function_of",
 ]
 
 ALL_ACKNOWLEDGED = 2**31 - 1
+
+ContextT = TypeVar("ContextT")
+StatusT = TypeVar("StatusT", bound=enum.Enum)
 
 
 class ConsumeConcurrentlyStatus(enum.Enum):
@@ -111,45 +114,53 @@ class MessageListenerConcurrently(Protocol):
         ...
 
 
-class RegisteredListener:
+class RegisteredListener(Generic[ContextT, StatusT]):
     """A listener that was checked, and what None from it means: a status, or None for no answer."""
+
+    status_kind: type[StatusT]
+    context_kinds: ClassVar[Mapping[str, type]]
+    """What the listener may set on its context, and of which type."""
 
     def __init__(
         self,
-        listener: MessageListener | MessageListenerConcurrently,
-        none_means: ConsumeConcurrentlyStatus | None,
+        listener: object,
+        none_means: StatusT | None,
     ) -> None:
-        """Raises ListenerIllegal."""
-        self.function: MessageListener = function_of(listener)
+        """listener: a function of (messages, context), or an object with that as its `consume_message`.
+
+        Raises ListenerIllegal.
+        """
+        self.function: Callable[[Sequence[StoredMessage], ContextT], StatusT | None] = _function_of(listener)
         self._none_means = none_means
 
-    def __call__(
-        self, messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext
-    ) -> ConsumeConcurrentlyStatus | None:
+    def __call__(self, messages: Sequence[StoredMessage], context: ContextT) -> StatusT | None:
         """Call the listener; None: it gave no answer. Raises what it raises, and AnswerIllegal."""
         answer = self.function(messages, context)
         if answer is None:
             answer = self._none_means
-        elif type(answer) is not ConsumeConcurrentlyStatus:
+        elif type(answer) is not self.status_kind:
             raise AnswerIllegal(
-                self.function, "answered", answer, "return None or a ConsumeConcurrentlyStatus"
+                self.function, "answered", answer, f"return None or a {self.status_kind.__name__}"
             )
-        if type(context.ack_index) is not int:
-            raise AnswerIllegal(
-                self.function, "set context.ack_index to", context.ack_index, "set a whole number"
-            )
-        level = context.delay_level_when_next_consume
-        if type(level) is not int:
-            raise AnswerIllegal(
-                self.function, "set delay_level_when_next_consume to", level, "set a whole number"
-            )
+        for name, kind in self.context_kinds.items():
+            value = getattr(context, name)
+            if type(value) is not kind:
+                wanted = "True or False" if kind is bool else "a whole number"
+                raise AnswerIllegal(self.function, f"set context.{name} to", value, f"set {wanted}")
         return answer
 
     def __repr__(self) -> str:
-        return f"RegisteredListener({self.function!r})"
+        return f"{type(self).__name__}({self.function!r})"
 
 
-def function_of(listener: object) -> Callable[..., Any]:
+class RegisteredConcurrentListener(RegisteredListener[ConsumeConcurrentlyContext, ConsumeConcurrentlyStatus]):
+    """One that many threads call at a time."""
+
+    status_kind = ConsumeConcurrentlyStatus
+    context_kinds: ClassVar = {"ack_index": int, "delay_level_when_next_consume": int}
+
+
+def _function_of(listener: object) -> Callable[..., Any]:
     """What to call: the listener, or its method `consume_message`. Raises ListenerIllegal."""
     function = getattr(listener, "consume_message", listener)
     if isinstance(listener, type) or not callable(function):

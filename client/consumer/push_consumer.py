@@ -31,7 +31,7 @@ from mqstore.client.consumer.listener import (
     ConsumeOrderlyStatus,
     MessageListener,
     MessageListenerConcurrently,
-    RegisteredListener,
+    RegisteredConcurrentListener,
 )
 from mqstore.client.consumer.orderly.orderly_listener import (
     MessageListenerOrderly,
@@ -100,7 +100,7 @@ class PushConsumer(ConsumerLife):
         self._allocate = allocate
         self._retry_policy = retry_policy
         self._clock = clock or SystemClock()
-        self._listener: RegisteredListener | RegisteredOrderlyListener | None = None
+        self._listener: RegisteredConcurrentListener | RegisteredOrderlyListener | None = None
         self._hooks = ConsumeHooks()
         self._running: RunningConsumer | None = None
 
@@ -112,7 +112,7 @@ class PushConsumer(ConsumerLife):
         None and CONSUME_SUCCESS: done. An exception and RECONSUME_LATER: they come again, each time later,
         and become dead letters at last. Also a decorator. Raises ListenerIllegal, ConsumerStarted.
         """
-        self._register(RegisteredListener(function, ConsumeConcurrentlyStatus.CONSUME_SUCCESS))
+        self._register(RegisteredConcurrentListener(function, ConsumeConcurrentlyStatus.CONSUME_SUCCESS))
         return function
 
     def register_message_listener(self, listener: MessageListener | MessageListenerConcurrently) -> None:
@@ -120,7 +120,7 @@ class PushConsumer(ConsumerLife):
 
         `listener` may also be an object with a method `consume_message(messages, context)`.
         """
-        self._register(RegisteredListener(listener, None))
+        self._register(RegisteredConcurrentListener(listener, None))
 
     def orderly_listener(self, function: OrderlyFunction) -> OrderlyFunction:
         """Have `function(messages, context)` called with each queue's messages in order, one batch at a time.
@@ -146,7 +146,7 @@ class PushConsumer(ConsumerLife):
         self._check_open("add a hook")
         self._hooks.add(hook)
 
-    def _register(self, listener: RegisteredListener | RegisteredOrderlyListener) -> None:
+    def _register(self, listener: RegisteredConcurrentListener | RegisteredOrderlyListener) -> None:
         self._check_open("register a listener")
         with self._lock:
             if self._running is not None:

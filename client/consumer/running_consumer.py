@@ -15,7 +15,7 @@ from mqstore.client.brokers import Brokers
 from mqstore.client.consumer.consume_hooks import ConsumeHooks
 from mqstore.client.consumer.consume_service import ConcurrentConsumeService
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.listener import RegisteredListener
+from mqstore.client.consumer.listener import RegisteredConcurrentListener
 from mqstore.client.consumer.orderly.orderly_listener import RegisteredOrderlyListener
 from mqstore.client.consumer.orderly.orderly_service import OrderlyConsumeService
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
@@ -43,7 +43,7 @@ class RunningConsumer:
         group: str,
         client_id: str,
         settings: ConsumerSettings,
-        listener: RegisteredListener | RegisteredOrderlyListener,
+        listener: RegisteredConcurrentListener | RegisteredOrderlyListener,
         hooks: ConsumeHooks,
         offsets: OffsetStore,
         clock: Clock,

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from mqstore.broker.broker import Broker, MessageModel, MessageQueue
+from mqstore.client.brokers import readable_queues
 from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
 from mqstore.store.errors import StoreClosed
 from mqstore.store.message.topic_names import is_retry_topic
@@ -161,13 +162,12 @@ class RebalanceService:
         closed: list[StoreClosed] = []
         for broker in self._brokers:
             try:
-                route = broker.topic_route(topic)
+                readable = readable_queues(broker, topic)
                 members.update(() if self._is_broadcasting else broker.consumer_ids(self._group))
             except StoreClosed as error:
                 closed.append(error)
                 continue
-            if route is not None and route.is_readable:
-                queues += [MessageQueue(topic, broker.name, place) for place in range(route.read_queue_nums)]
+            queues += readable
         if closed and len(closed) == len(self._brokers):
             raise closed[0]
         return sorted(queues), sorted(members)

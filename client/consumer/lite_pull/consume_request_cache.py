@@ -4,13 +4,13 @@
                                                          |
          offset to commit  <-  done  <-------------------'  when it asks for the next one, or says so
 
-Three offsets are kept for each queue: `taken`, behind the last batch that was taken, `handed`, of the message
-to hand out next, which an iterator moves message by message, and `done`, which what was handed out last has
-not passed. So an application that dies while it works gets the same messages again.
+Three offsets are kept for each queue: `taken`, behind the last batch that was taken; `handed`, of the message
+to hand out next, which an iterator moves message by message; and `done`, the end of what was handed out
+before the last time. So an application that dies while it works gets the same messages again.
 A batch whose queue was taken away, or was sought through, is not handed out.
 
-It pulls nothing and commits nothing (lite_pull_consumer.py). Records are read in by the thread that pulls, so
-that whoever asks, a loop of asyncio too, seldom waits for a disk.
+It pulls nothing and commits nothing (lite_pull_consumer.py). The thread that pulls touches each page of a
+batch. So the thread that takes the batch, which may be a loop of asyncio, seldom waits for a disk.
 Threads: any; one lock. Callbacks of `call_when_ready` come from the thread that pulls, and must be quick.
 Source: docs/spec/client_produce.md section 9; consumeRequestCache of DefaultLitePullConsumerImpl,
 AssignedMessageQueue.
@@ -97,7 +97,7 @@ class ConsumeRequestCache:
 
     def submit(self, pulled: PulledQueue, batch: PulledBatch, answer: PullAnswer) -> None:
         """Keep a batch until it is asked for."""
-        # What cannot be read is told to whoever reads it.
+        # A page that cannot be read raises again where the application reads the message.
         with suppress(Exception):
             for message in batch.messages:
                 _read_in(message)
@@ -134,7 +134,7 @@ class ConsumeRequestCache:
                     progress.done = progress.handed
 
     def end(self, broker_name: str, error: StoreClosed) -> None:
-        """A broker is closed. When all are, whoever asks is told, after the messages that are here."""
+        """A broker is closed. When all are closed, `take` raises, once no batch is left."""
         with self._condition:
             self._closed[broker_name] = error
         self.wake()

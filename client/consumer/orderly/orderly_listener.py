@@ -8,11 +8,10 @@ Source: docs/spec/client_consume.md section 5; ConsumeOrderlyContext, MessageLis
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from mqstore.broker.broker import MessageQueue
-from mqstore.client.consumer.listener import ConsumeOrderlyStatus, function_of
-from mqstore.client.errors import AnswerIllegal
+from mqstore.client.consumer.listener import ConsumeOrderlyStatus, RegisteredListener
 from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = [
@@ -72,32 +71,8 @@ class MessageListenerOrderly(Protocol):
         ...
 
 
-class RegisteredOrderlyListener:
-    """A listener that was checked, and what None from it means: a status, or None for no answer."""
+class RegisteredOrderlyListener(RegisteredListener[ConsumeOrderlyContext, ConsumeOrderlyStatus]):
+    """One that a single thread at a time calls for each queue."""
 
-    def __init__(
-        self,
-        listener: OrderlyMessageListener | MessageListenerOrderly,
-        none_means: ConsumeOrderlyStatus | None,
-    ) -> None:
-        """Raises ListenerIllegal."""
-        self.function: OrderlyMessageListener = function_of(listener)
-        self._none_means = none_means
-
-    def __call__(
-        self, messages: Sequence[StoredMessage], context: ConsumeOrderlyContext
-    ) -> ConsumeOrderlyStatus | None:
-        """Call the listener; None: it gave no answer. Raises what it raises, and AnswerIllegal."""
-        answer = self.function(messages, context)
-        if answer is None:
-            answer = self._none_means
-        elif type(answer) is not ConsumeOrderlyStatus:
-            raise AnswerIllegal(self.function, "answered", answer, "return None or a ConsumeOrderlyStatus")
-        for name, kind in (("auto_commit", bool), ("suspend_current_queue_time_millis", int)):
-            value = getattr(context, name)
-            if type(value) is not kind:
-                raise AnswerIllegal(self.function, f"set context.{name} to", value, f"set a {kind.__name__}")
-        return answer
-
-    def __repr__(self) -> str:
-        return f"RegisteredOrderlyListener({self.function!r})"
+    status_kind = ConsumeOrderlyStatus
+    context_kinds: ClassVar = {"auto_commit": bool, "suspend_current_queue_time_millis": int}

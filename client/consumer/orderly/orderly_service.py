@@ -27,8 +27,8 @@ answer counts no more. RocketMQ waits 500 ms for the listener and tries again in
 of the run tells of itself.
 
 It pulls nothing (pull_service.py) and persists no offset. Locks: client/rebalance/queue_locks.py.
-Threads: `submit`, `wake` and `pause_ms` by the one that pulls, `claim`, `may_leave` and `release` by the
-timer's, runs by the service's own.
+Its threads: listening_service.py. `submit` and `pause_ms` are called by the one that pulls, `claim`,
+`may_leave` and `release` by the timer's.
 Source: docs/spec/client_consume.md section 5, docs/spec/client_produce.md section 7;
 ConsumeMessageOrderlyService.
 """
@@ -41,9 +41,9 @@ from weakref import WeakKeyDictionary
 
 from mqstore.broker.broker import MessageQueue, PullAnswer
 from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageContext, return_type
-from mqstore.client.consumer.consume_service import RoomListener
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import ConsumeOrderlyStatus
+from mqstore.client.consumer.listening_service import ListeningService
 from mqstore.client.consumer.orderly.ordered_messages import OrderedMessage, OrderedMessages
 from mqstore.client.consumer.orderly.orderly_listener import ConsumeOrderlyContext, RegisteredOrderlyListener
 from mqstore.client.consumer.pulls.process_queue import PulledBatch
@@ -53,10 +53,9 @@ from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_locks import QueueLocks
 from mqstore.store.clock import Clock
-from mqstore.store.errors import StoreClosed
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.timer import Timer
-from mqstore.store.threads.worker_threads import Unfinished, WorkerThreads
+from mqstore.store.threads.worker_threads import Unfinished
 
 __all__ = ["OrderlyConsumeService"]
 
@@ -68,7 +67,6 @@ _SOON_MS = 10
 _LOCK_AT_START_MS = 100
 _LOCK_IN_RUN_MS = 10
 _NOT_LOCKED_MS = 3_000
-_NO_THREAD_MS = 5_000
 _LEAST_SUSPEND_MS, _MOST_SUSPEND_MS = 10, 30_000
 _FORCED_AFTER_S = 20.0
 
@@ -76,7 +74,7 @@ _SUCCESS, _COMMIT = ConsumeOrderlyStatus.SUCCESS, ConsumeOrderlyStatus.COMMIT
 _ROLLBACK, _SUSPEND = ConsumeOrderlyStatus.ROLLBACK, ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
 
 
-class OrderlyConsumeService:
+class OrderlyConsumeService(ListeningService[PulledQueue]):
     """Consumes for one consumer."""
 
     def __init__(
@@ -99,31 +97,23 @@ class OrderlyConsumeService:
         on_left: called when the run of a queue ends that was taken away. now_s: a clock that only goes
         forward.
         """
-        self._group = group
+        super().__init__(group, settings, offsets, timer)
         self._batch_size = settings.consume_message_batch_max_size
         self._timeout_ms = settings.consume_timeout * _MINUTE_MS
         self._suspend_ms = settings.suspend_current_queue_time_millis
         self._max_reconsume_times = settings.orderly_retries
         self._listener = listener
-        self._offsets = offsets
         self._send_back = send_back
-        self._timer = timer
         self._clock = clock
         self._hooks = hooks
         self._locks = locks
         self._on_left = on_left
         self._now_s = now_s
-        self._room_listener: RoomListener | None = None
         self._is_stopped = False
         self._lock = threading.Lock()
         # Both under the lock. The queues that a run is at work on, and for which time of theirs here.
         self._at_work: dict[MessageQueue, PulledQueue] = {}
         self._ordered: WeakKeyDictionary[PulledQueue, OrderedMessages] = WeakKeyDictionary()
-        self._threads = WorkerThreads(f"mqstore consume {group}", self.run, settings.consume_thread_min)
-
-    def tell_of_room(self, listener: RoomListener) -> None:
-        """Tell `listener` when messages of a queue that is held back were worked off."""
-        self._room_listener = listener
 
     # -- taking messages --------------------------------------------------------------------------
 
@@ -147,32 +137,6 @@ class OrderlyConsumeService:
         if self._ordered_of(pulled).add(batch):
             self._threads.add(pulled)
 
-    def wake(self) -> None:
-        """Begin with what was submitted."""
-        if not self._threads.wake():
-            self._submit_refused()
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether queues wait although a thread could take them: listeners may have become slow."""
-        return self._threads.needs_wake
-
-    def look_again(self) -> None:
-        """Wake all threads that there is work for, if queues wait still."""
-        if not self._threads.wake_all():
-            self._submit_refused()
-
-    def _submit_refused(self) -> None:
-        for pulled in self._threads.take_all():
-            self._again(pulled, _NO_THREAD_MS)
-
-    def skip(self, pulled: PulledQueue, offset: int) -> None:
-        """Nothing is left of what matched before `offset`: that need not be looked at again."""
-        self._offsets.update(pulled.queue, offset, increase_only=True)
-
-    def end(self, broker_name: str, error: StoreClosed) -> None:
-        """Nothing: what is in memory is still consumed."""
-
     def _ordered_of(self, pulled: PulledQueue) -> OrderedMessages:
         with self._lock:
             ordered = self._ordered.get(pulled)
@@ -183,15 +147,10 @@ class OrderlyConsumeService:
     def clean_expired(self, pulled: PulledQueue) -> None:
         """Nothing: in order no message is given up because it takes long."""
 
-    @property
-    def is_listener_thread(self) -> bool:
-        """Whether the caller is called by a listener."""
-        return self._threads.is_own_thread
-
     def stop(self, timeout_s: float) -> list[Unfinished]:
         """Begin no more batches; those under way have `timeout_s`. Returns the threads that need longer."""
         self._is_stopped = True
-        return self._threads.stop(timeout_s)
+        return super().stop(timeout_s)
 
     # -- queues that come and go ------------------------------------------------------------------
 
@@ -220,7 +179,7 @@ class OrderlyConsumeService:
             self._run(pulled, ordered)
         except BaseException:
             ordered.rollback()
-            self._again(pulled, self._suspend_ms)
+            self._submit_later(pulled, self._suspend_ms)
             raise
         finally:
             if pulled.process_queue.dropped:
@@ -233,7 +192,7 @@ class OrderlyConsumeService:
                 self._timer.call_later(lock_ms, lambda: self._lock_again(pulled))
                 return
             if self._now_s() - begin_s > _LONGEST_RUN_S:
-                self._again(pulled, _SOON_MS)
+                self._submit_later(pulled, _SOON_MS)
                 return
             taken = ordered.take(self._batch_size)
             if not taken or not self._consume_alone(pulled, ordered, taken):
@@ -251,7 +210,7 @@ class OrderlyConsumeService:
         if not is_free:
             # It did not return in time when the queue was taken away, and here the queue is again.
             ordered.put_back(taken)
-            self._again(pulled, self._suspend_ms)
+            self._submit_later(pulled, self._suspend_ms)
             return False
         try:
             # A drop from here on waits for the listener.
@@ -262,14 +221,7 @@ class OrderlyConsumeService:
 
     def _lock_again(self, pulled: PulledQueue) -> None:
         if not pulled.process_queue.dropped:
-            self._again(pulled, _SOON_MS if self.claim(pulled.queue) else _NOT_LOCKED_MS)
-
-    def _again(self, pulled: PulledQueue, delay_ms: int) -> None:
-        def submit() -> None:
-            self._threads.add(pulled)
-            self.wake()
-
-        self._timer.call_later(delay_ms, submit)
+            self._submit_later(pulled, _SOON_MS if self.claim(pulled.queue) else _NOT_LOCKED_MS)
 
     # -- a batch ----------------------------------------------------------------------------------
 
@@ -351,14 +303,13 @@ class OrderlyConsumeService:
         pause_ms = context.suspend_current_queue_time_millis
         if pause_ms == -1:
             pause_ms = self._suspend_ms
-        self._again(pulled, max(_LEAST_SUSPEND_MS, min(pause_ms, _MOST_SUSPEND_MS)))
+        self._submit_later(pulled, max(_LEAST_SUSPEND_MS, min(pause_ms, _MOST_SUSPEND_MS)))
 
     def _commit(self, pulled: PulledQueue, ordered: OrderedMessages) -> None:
         offset = ordered.commit()
         if offset >= 0 and not pulled.process_queue.dropped:
             self._offsets.update(pulled.queue, offset, increase_only=False)
-        if pulled.is_held_back and self._room_listener is not None:
-            self._room_listener.has_room(pulled)
+        self._have_worked_off(pulled)
 
     def __repr__(self) -> str:
         return f"OrderlyConsumeService({self._group!r}, {self._threads!r}, {self._locks!r})"

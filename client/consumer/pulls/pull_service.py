@@ -195,7 +195,7 @@ class PullService:
     def _hold_back(self, pulled: PulledQueue) -> None:
         pulled.is_held_back = True
         if pulled.is_looked_after:
-            # Its messages were worked off and pulled anew within the 50 ms.
+            # The last look is still to come: messages were worked off before it, and others pulled.
             return
 
         def look() -> None:

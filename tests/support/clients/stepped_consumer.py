@@ -9,7 +9,7 @@ from mqstore.broker.broker import Broker, MessageQueue, PullRequest
 from mqstore.client.consumer.consume_hooks import ConsumeHooks
 from mqstore.client.consumer.consume_service import ConcurrentConsumeService
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.listener import MessageListener, RegisteredListener
+from mqstore.client.consumer.listener import MessageListener, RegisteredConcurrentListener
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack
@@ -42,7 +42,7 @@ class SteppedConsumer:
         self._consuming = ConcurrentConsumeService(
             group,
             settings,
-            RegisteredListener(listener, None),
+            RegisteredConcurrentListener(listener, None),
             self._offsets,
             SendBack({broker.name: broker}, group, settings.retries),
             ManualTimer(),

@@ -19,7 +19,7 @@ from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.listener import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
-    RegisteredListener,
+    RegisteredConcurrentListener,
 )
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.send_back import SendBack
@@ -84,7 +84,7 @@ class Consuming:
         self.service = ConcurrentConsumeService(
             GROUP,
             ConsumerSettings(consume_message_batch_max_size=batch_size, message_model=model),
-            RegisteredListener(self.listener, none_means),
+            RegisteredConcurrentListener(self.listener, none_means),
             self.offsets,
             SendBack({BROKER: self.broker}, GROUP, 16),
             self.timer,

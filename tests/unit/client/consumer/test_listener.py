@@ -11,7 +11,7 @@ from mqstore.broker.broker import MessageQueue
 from mqstore.client.consumer.listener import (
     ConsumeConcurrentlyContext,
     ConsumeConcurrentlyStatus,
-    RegisteredListener,
+    RegisteredConcurrentListener,
 )
 from mqstore.client.errors import AnswerIllegal, ListenerIllegal
 
@@ -72,7 +72,7 @@ def consume(messages: object, context: object, third: int = 3) -> ConsumeConcurr
 )
 def test_what_may_be_a_listener(listener: Any) -> None:
     """Whatever can be called with (messages, context), and an object as RocketMQ has it."""
-    assert RegisteredListener(listener, None)([], context()) is SUCCESS
+    assert RegisteredConcurrentListener(listener, None)([], context()) is SUCCESS
 
 
 async def coroutine(messages: object, context: object) -> None:
@@ -111,7 +111,7 @@ class CallableCoroutine:
 def test_what_may_not(listener: Any, reason: str) -> None:
     """A typed error when it is registered, not at the first message; it says what to give instead."""
     with pytest.raises(ListenerIllegal, match=reason) as refused:
-        RegisteredListener(listener, None)
+        RegisteredConcurrentListener(listener, None)
     assert refused.value.listener is listener
     assert "give a plain function of (messages, context)" in str(refused.value)
     assert isinstance(refused.value, TypeError)
@@ -120,12 +120,14 @@ def test_what_may_not(listener: Any, reason: str) -> None:
 @pytest.mark.parametrize("none_means", [None, SUCCESS])
 def test_what_none_means(none_means: ConsumeConcurrentlyStatus | None) -> None:
     """That is said when the listener is registered."""
-    assert RegisteredListener(lambda messages, context: None, none_means)([], context()) is none_means
+    assert (
+        RegisteredConcurrentListener(lambda messages, context: None, none_means)([], context()) is none_means
+    )
 
 
 @pytest.mark.parametrize("answer", [True, 0, "CONSUME_SUCCESS", ConsumeConcurrentlyStatus])
 def test_an_answer_of_a_wrong_type(answer: Any) -> None:
     """It is an error that names the answer."""
     with pytest.raises(AnswerIllegal) as refused:
-        RegisteredListener(lambda messages, context: answer, SUCCESS)([], context())
+        RegisteredConcurrentListener(lambda messages, context: answer, SUCCESS)([], context())
     assert refused.value.answer is answer

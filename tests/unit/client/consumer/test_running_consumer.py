@@ -11,7 +11,7 @@ from mqstore.broker.broker import ConsumerData, MessageModel
 from mqstore.client.brokers import Brokers
 from mqstore.client.consumer.consume_hooks import ConsumeHooks
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus, RegisteredListener
+from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus, RegisteredConcurrentListener
 from mqstore.client.consumer.running_consumer import RunningConsumer
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.client.rebalance.queue_allocation import allocate_averagely
@@ -41,7 +41,7 @@ class Consumer:
             GROUP,
             CLIENT,
             ConsumerSettings(),
-            RegisteredListener(self.listen, ConsumeConcurrentlyStatus.CONSUME_SUCCESS),
+            RegisteredConcurrentListener(self.listen, ConsumeConcurrentlyStatus.CONSUME_SUCCESS),
             ConsumeHooks(),
             self.offsets,
             ManualClock(),

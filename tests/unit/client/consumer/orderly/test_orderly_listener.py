@@ -53,8 +53,8 @@ def set_number(subject: ConsumeOrderlyContext) -> None:
     [
         (ConsumeConcurrentlyStatus.CONSUME_SUCCESS, None, "a ConsumeOrderlyStatus"),
         (True, None, "answered True"),
-        (SUCCESS, set_text, "set context.suspend_current_queue_time_millis to 'long': set a int"),
-        (SUCCESS, set_number, "set context.auto_commit to 0: set a bool"),
+        (SUCCESS, set_text, "set context.suspend_current_queue_time_millis to 'long': set a whole number"),
+        (SUCCESS, set_number, "set context.auto_commit to 0: set True or False"),
     ],
 )
 def test_an_answer_that_is_none(
