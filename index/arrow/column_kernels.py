@@ -39,7 +39,7 @@ from mqstore.store.record.record_format import (
     PHYSICAL_OFFSET_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.record.record_kernels import begins_magic, record_layout
+from mqstore.store.record.record_kernels import begins_magic, record_layout, whole_record_size
 
 __all__ = [
     "BODY_LENGTH",
@@ -62,7 +62,9 @@ __all__ = [
     "count_pairs",
     "find_header",
     "find_values",
+    "first_damaged",
     "lay_out",
+    "lay_out_gathered",
     "lend_bytes",
     "number_distinct",
     "split_pairs",
@@ -171,6 +173,19 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
 
 
 @compiled
+def first_damaged(buffer: Bytes, physical_offset: int, layout: Int32s, count: int) -> int:
+    """The first of the `count` records in `layout` with a wrong CRC, or that is torn; `count`: there is none.
+
+    `physical_offset` is that of the buffer's first byte. The rule is that of recovery (record_kernels.py).
+    """
+    for n in range(count):
+        at = np.int64(layout[POSITION, n])
+        if whole_record_size(buffer, at, at + layout[SIZE, n], physical_offset) < 0:
+            return n
+    return count
+
+
+@compiled
 def lay_out(
     buffer: Bytes, end: int, start_offset: int, physical_offsets: Int64s, sizes: Int32s, layout: Int32s
 ) -> int:
@@ -195,6 +210,30 @@ def lay_out(
         if not _lay_out(buffer, at, size, layout, n):
             return n
     return count
+
+
+@compiled
+def lay_out_gathered(
+    buffer: Bytes, places: Int64s, physical_offsets: Int64s, sizes: Int32s, check_crc: bool, layout: Int32s
+) -> int:
+    """As `lay_out`, for records that lie at `places` of the buffer; -1 for one that is not there.
+
+    check_crc: a record with a wrong CRC, or a torn one, counts as missing.
+    """
+    buffer, places, physical_offsets = borrowed((buffer, places, physical_offsets))
+    sizes, layout = borrowed((sizes, layout))
+    for n in range(physical_offsets.size):
+        at = places[n]
+        size = np.int64(sizes[n])
+        if at < 0 or size < MIN_RECORD_BYTES or size > buffer.size - at:
+            return n
+        if read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offsets[n]:
+            return n
+        if not _lay_out(buffer, at, size, layout, n):
+            return n
+        if check_crc and whole_record_size(buffer, at, at + size, physical_offsets[n] - at) < 0:
+            return n
+    return physical_offsets.size
 
 
 @compiled_into_caller

@@ -30,7 +30,8 @@ from mqstore.store.threads.run_in_thread import run_in_thread
 
 __all__ = ["SCHEMA", "build_column", "build_columns"]
 
-_MAX_MS = (2**63 - 1) // 1000
+# Python's calendar has the years 1 to 9999; a day less, for it may show them in any time zone.
+_LEAST_MS, _MOST_MS = -62_135_510_400_000, 253_402_214_399_999
 # Copying this many bytes of bodies takes longer than starting a thread.
 _BESIDE_BYTES = 4 << 20
 _TIME = pa.timestamp("ms", tz="UTC")
@@ -97,9 +98,13 @@ def _copied_bytes(records: Records, schema: pa.Schema) -> int:
 def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Array:
     """The column `name` of `records`, of the type in SCHEMA or Spark's type for it.
 
+    Besides those of SCHEMA there are body_size (int32, bytes of the body as stored), born_timestamp_ms and
+    store_timestamp_ms (int64, epoch ms as stored).
+
     arrow_type: binary_view for bodies that are not copied; timestamps in ms or us; the fields of a map.
     """
-    return _COLUMNS[name](records, arrow_type)
+    make = _COLUMNS.get(name) or _FURTHER_COLUMNS[name]
+    return make(records, arrow_type)
 
 
 def _topic(records: Records, _: pa.DataType) -> pa.Array:
@@ -130,6 +135,14 @@ def _store_size(records: Records, _: pa.DataType) -> pa.Array:
     )  # the layout is reused, Arrow would refer to it
 
 
+def _body_size(records: Records, _: pa.DataType) -> pa.Array:
+    return pa.array(records.layout[column_kernels.BODY_LENGTH].copy())
+
+
+def _store_timestamp_ms(records: Records, _: pa.DataType) -> pa.Array:
+    return pa.array(records.store_timestamps_ms)
+
+
 def _reconsume_times(records: Records, _: pa.DataType) -> pa.Array:
     return pa.array(records.int32(records.layout[column_kernels.BODY_START], -STORE_HOST_END_BEFORE_BODY))
 
@@ -149,10 +162,10 @@ def _long_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
 
 
 def _timestamp(epoch_ms: Int64s, arrow_type: pa.DataType) -> pa.Array:
-    """Spark counts microseconds; a time that does not fit becomes the nearest that does."""
+    """Spark counts microseconds; a time that is not in Python's calendar becomes the nearest that is."""
     if arrow_type.unit == "ms":
         return pa.array(epoch_ms).view(arrow_type)
-    return pa.array(np.clip(epoch_ms, -_MAX_MS, _MAX_MS) * 1000).view(arrow_type)
+    return pa.array(np.clip(epoch_ms, _LEAST_MS, _MOST_MS) * 1000).view(arrow_type)
 
 
 def _born_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
@@ -227,6 +240,13 @@ _COLUMNS: dict[str, Callable[[Records, pa.DataType], pa.Array]] = {
     "store_host": _store_host,
     "reconsume_times": _reconsume_times,
     "store_size": _store_size,
+}
+
+# Not in SCHEMA: for readers that ask for them by name.
+_FURTHER_COLUMNS: dict[str, Callable[[Records, pa.DataType], pa.Array]] = {
+    "body_size": _body_size,
+    "born_timestamp_ms": _long_at(BORN_TIMESTAMP_POSITION),
+    "store_timestamp_ms": _store_timestamp_ms,
 }
 
 assert list(_COLUMNS) == SCHEMA.names

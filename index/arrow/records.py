@@ -141,6 +141,18 @@ class Records:
         return pa.Array.from_buffers(pa.binary_view(), len(self), buffers)
 
     @property
+    def starts(self) -> Int32s:
+        """Where the records begin."""
+        starts: Int32s = self.layout[column_kernels.POSITION]
+        return starts
+
+    @property
+    def sys_flags(self) -> Int32s:
+        """The sys flags as stored."""
+        sys_flags: Int32s = self.layout[column_kernels.SYS_FLAG]
+        return sys_flags
+
+    @property
     def topics(self) -> pa.Array:
         """The topics as binary."""
         return self.binary(self.layout[column_kernels.TOPIC_START], self.layout[column_kernels.TOPIC_LENGTH])

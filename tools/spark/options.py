@@ -1,96 +1,227 @@
 """The options of the data source, checked: `spark.read.format("mqstore").option(name, value)`.
 
-    path               the store's root directory (the one that holds `commitlog`); required
-    topic, subscribe   read these topics only, comma-separated (`subscribe` is Kafka's name for it)
-    subscribePattern   read the topics whose whole name matches this regular expression (Python's syntax)
-    startingTimestamp  epoch ms: read messages stored at or after it
-    endingTimestamp    epoch ms: read messages stored before it
-    decompress         true (default): bodies that producers compressed are read as they were sent;
-                       false: body and sysFlag as stored
-    failOnDataLoss     true (default): missing or damaged segments are an error, and so are bodies that cannot
-                       be decompressed; false: read what is whole, and such bodies as stored
+Names are those of Spark's Kafka source, of its file sources and of RocketMQ's connector; docs/spark.md tells
+them all. Spark hands the names over in any case. An unknown name is an error, so that a misspelt `topic`
+cannot silently read everything; Spark's own options for tables are ignored by name.
 
-Spark hands the names over in any case. An unknown name is an error, so that a misspelt `topic` cannot
-silently read everything.
+What the offsets mean is decided where a store is at hand (read/offset_bounds.py).
 """
 
 import difflib
+import enum
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
 
-from mqstore.store.errors import ConfigIllegal
+from mqstore.index.pull.tag_filter import parse_subscription
+from mqstore.store.errors import ConfigIllegal, SubscriptionIllegal
 
-__all__ = ["ReadOptions", "SparkOptionIllegal"]
+__all__ = ["EARLIEST", "LATEST", "OffsetOptions", "ReadMode", "ReadOptions", "SparkOptionIllegal"]
+
+EARLIEST, LATEST = -2, -1
+"""In JSON, the first offset of a queue that there is, and the one behind its last."""
 
 _NAMES = (
     "path",
+    "paths",
     "topic",
     "subscribe",
     "subscribePattern",
+    "assign",
     "startingTimestamp",
     "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingOffsets",
+    "endingOffsets",
+    "subExpression",
+    "columns",
     "decompress",
+    "checkCRC",
     "failOnDataLoss",
+    "mode",
+    "minPartitions",
+    "maxPartitionBytes",
+    "queueScan",
 )
-_TOPIC_NAMES = ("topic", "subscribe", "subscribePattern")
+_TOPIC_NAMES = ("topic", "subscribe", "subscribePattern", "assign")
+# Spark's, of tables and of readers. They choose nothing here.
+_OF_SPARK = frozenset(
+    ["owner", "provider", "location", "comment", "external", "is_managed_location", "serialization.format"]
+)
 _BOOLEANS = {"true": True, "false": False}
+_BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+QueueNumbers = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+"""A number for each queue of each topic: ((topic, ((queue id, number), ...)), ...)."""
 
 
 class SparkOptionIllegal(ConfigIllegal):
     """An option is unknown, missing, or has a value that cannot be used; nothing was read."""
 
 
+class ReadMode(enum.Enum):
+    """What is done with damage, as Spark's sources of text files do it.
+
+    FAILFAST: it is an error. PERMISSIVE: a row in its place tells of it, in the column `_corrupt_record`.
+    DROPMALFORMED: it is passed over, and logged.
+    """
+
+    FAILFAST = "FAILFAST"
+    PERMISSIVE = "PERMISSIVE"
+    DROPMALFORMED = "DROPMALFORMED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetOptions:
+    """Where to begin, or to end, as the options say; the first that is given counts.
+
+    timestamp_ms: of every queue. timestamps_ms, offsets: of each queue, by topic and queue id.
+    """
+
+    timestamp_ms: int | None = None
+    timestamps_ms: QueueNumbers | None = None
+    offsets: QueueNumbers | None = None
+
+    @property
+    def by_queue(self) -> QueueNumbers | None:
+        """The numbers of the queues that count, if any."""
+        if self.timestamp_ms is not None:
+            return None
+        return self.timestamps_ms if self.timestamps_ms is not None else self.offsets
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What to read. `topics` None and `topic_pattern` None mean every topic."""
+    """What to read. Without topics, a pattern and an assignment: every topic.
 
-    path: Path
+    paths: absolute paths of store directories, and globs of them. assign: the queues of each topic.
+    latest_if_none: for startingOffsetsByTimestamp, where no message is as young as that.
+    """
+
+    paths: tuple[str, ...]
     topics: frozenset[str] | None = None
     topic_pattern: str | None = None
-    begin_ms: int | None = None
-    end_ms: int | None = None
+    assign: tuple[tuple[str, frozenset[int]], ...] | None = None
+    starting: OffsetOptions = OffsetOptions()
+    ending: OffsetOptions = OffsetOptions()
+    latest_if_none: bool = False
+    tags: frozenset[str] | None = None
+    columns: tuple[str, ...] | None = None
     decompress: bool = True
+    check_crc: bool = True
     fail_on_data_loss: bool = True
+    mode: ReadMode = ReadMode.FAILFAST
+    min_partitions: int | None = None
+    max_partition_bytes: int | None = None
+    queue_scan: bool | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "ReadOptions":
         """Check the options as Spark gives them. Raises SparkOptionIllegal."""
         values = _known(given)
-        if not values.get("path"):
-            raise SparkOptionIllegal("option 'path' is missing: give the store's root directory", key="path")
-        _refuse_two_topic_choices(values)
+        _refuse_two(values, _TOPIC_NAMES)
         topics = values.get("topic", values.get("subscribe"))
+        assign = _assign(values.get("assign"))
+        if assign is not None:
+            topics = ",".join(topic for topic, _ in assign)
+        fails = _boolean("failOnDataLoss", values, default=True)
         return cls(
-            path=Path(values["path"]),
+            paths=_paths(values),
             topics=None if topics is None else _topics(topics),
             topic_pattern=_pattern(values.get("subscribePattern")),
-            begin_ms=_epoch_ms("startingTimestamp", values),
-            end_ms=_epoch_ms("endingTimestamp", values),
+            assign=assign,
+            starting=_offsets("starting", values),
+            ending=_offsets("ending", values),
+            latest_if_none=_strategy(values),
+            tags=_tags(values.get("subExpression")),
+            columns=_columns(values.get("columns")),
             decompress=_boolean("decompress", values, default=True),
-            fail_on_data_loss=_boolean("failOnDataLoss", values, default=True),
+            check_crc=_boolean("checkCRC", values, default=True),
+            fail_on_data_loss=fails,
+            mode=_mode(values, fails=fails),
+            min_partitions=_count("minPartitions", values),
+            max_partition_bytes=_bytes("maxPartitionBytes", values),
+            queue_scan=_queue_scan(values),
         )
+
+    @property
+    def is_by_queue(self) -> bool:
+        """Whether queues are assigned, or the read begins or ends at offsets of queues."""
+        return bool(self.assign or self.starting.by_queue or self.ending.by_queue)
+
+    @property
+    def has_several_stores(self) -> bool:
+        """Whether rows may come from more than one store."""
+        return len(self.paths) > 1 or any(set("*?[{") & set(path) for path in self.paths)
 
 
 def _known(given: Mapping[str, str]) -> dict[str, str]:
-    """The options under the spelling of `_NAMES`."""
+    """The options under the spelling of `_NAMES`, without those of Spark."""
     spelling = {name.lower(): name for name in _NAMES}
     values = {}
     for name, value in given.items():
-        if name.lower() not in spelling:
+        if name.lower() in spelling:
+            values[spelling[name.lower()]] = value
+        elif name.lower() not in _OF_SPARK and not name.lower().startswith("spark."):
             close = difflib.get_close_matches(name.lower(), spelling, n=1)
             hint = f"did you mean {spelling[close[0]]!r}?" if close else f"there are {', '.join(_NAMES)}"
             raise SparkOptionIllegal(f"unknown option {name!r}: {hint}", key=name, value=value)
-        values[spelling[name.lower()]] = value
     return values
 
 
-def _refuse_two_topic_choices(values: Mapping[str, str]) -> None:
-    chosen = [name for name in _TOPIC_NAMES if name in values]
+def _refuse_two(values: Mapping[str, str], exclusive: tuple[str, ...]) -> None:
+    chosen = [name for name in exclusive if name in values]
     if len(chosen) > 1:
         names = " and ".join(chosen)
         raise SparkOptionIllegal(f"options {names} exclude each other: give one", key=chosen[1])
+
+
+# -- where ------------------------------------------------------------------------------------------------
+
+
+def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
+    """`path`, or the list that Spark makes of `load([one, other])`."""
+    given = [values["path"]] if values.get("path") else []
+    if "paths" in values:
+        listed = _json("paths", values["paths"], "a list of paths")
+        if not isinstance(listed, list) or not all(isinstance(path, str) for path in listed):
+            raise _illegal("paths", values["paths"], 'a JSON list of paths, as ["a", "b"]')
+        given += listed
+    if not given:
+        raise SparkOptionIllegal("option 'path' is missing: give the store's root directory", key="path")
+    return tuple(dict.fromkeys(map(_absolute, given)))
+
+
+def _absolute(path: str) -> str:
+    """Of the driver's working directory: a worker has another one."""
+    parts = urlparse(path)
+    if parts.scheme == "file" and path.lower().startswith("file:/"):
+        if parts.netloc not in ("", "localhost"):
+            raise SparkOptionIllegal(
+                f"path {path!r} is on the machine {parts.netloc!r}: give a path that every worker can read",
+                key="path",
+                value=path,
+            )
+        path = unquote(parts.path)
+    elif "://" in path:
+        raise SparkOptionIllegal(
+            f"path {path!r} is not in a file system that is mounted: give a directory, or a file: URL",
+            key="path",
+            value=path,
+        )
+    store = Path(path).expanduser().absolute()
+    # Who gives the log means the store.
+    return str(store.parent if store.name == "commitlog" and store.is_dir() else store)
+
+
+# -- topics -----------------------------------------------------------------------------------------------
 
 
 def _topics(text: str) -> frozenset[str]:
@@ -116,6 +247,43 @@ def _pattern(text: str | None) -> str | None:
     return text
 
 
+def _assign(text: str | None) -> tuple[tuple[str, frozenset[int]], ...] | None:
+    if text is None:
+        return None
+    wanted = 'queues by topic, as {"orders": [0, 1]}'
+    given = _json("assign", text, wanted)
+    if not isinstance(given, dict) or not given or not all(map(_is_queue_list, given.values())):
+        raise _illegal("assign", text, wanted)
+    return tuple((topic, frozenset(queues)) for topic, queues in sorted(given.items()))
+
+
+def _is_queue_list(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is int and one >= 0 for one in value)
+
+
+def _tags(expression: str | None) -> frozenset[str] | None:
+    try:
+        wanted = parse_subscription(expression)
+    except SubscriptionIllegal as error:
+        raise SparkOptionIllegal(
+            f"subExpression {expression!r} names no tag: give * or tags, as 'created || paid'",
+            key="subExpression",
+            value=expression,
+        ) from error
+    return None if wanted is None else wanted.tags
+
+
+# -- offsets and times --------------------------------------------------------------------------------------
+
+
+def _offsets(side: str, values: Mapping[str, str]) -> OffsetOptions:
+    return OffsetOptions(
+        timestamp_ms=_epoch_ms(f"{side}Timestamp", values),
+        timestamps_ms=_timestamps(f"{side}OffsetsByTimestamp", values),
+        offsets=_queue_offsets(f"{side}Offsets", values),
+    )
+
+
 def _epoch_ms(name: str, values: Mapping[str, str]) -> int | None:
     text = values.get(name)
     if text is None:
@@ -123,9 +291,66 @@ def _epoch_ms(name: str, values: Mapping[str, str]) -> int | None:
     try:
         return int(text)
     except ValueError:
-        raise SparkOptionIllegal(
-            f"{name} is {text!r}: give whole milliseconds since 1970-01-01 UTC", key=name, value=text
-        ) from None
+        raise _illegal(name, text, "whole milliseconds since 1970-01-01 UTC") from None
+
+
+def _timestamps(name: str, values: Mapping[str, str]) -> QueueNumbers | None:
+    if name not in values:
+        return None
+    return _queue_numbers(name, values[name], least=0)
+
+
+def _queue_offsets(name: str, values: Mapping[str, str]) -> QueueNumbers | None:
+    """None for the whole queue, as without the option."""
+    text = values.get(name, "").strip()
+    whole, other = ("earliest", "latest") if name.startswith("starting") else ("latest", "earliest")
+    if text.lower() in ("", whole):
+        return None
+    if text.lower() == other:
+        raise _illegal(name, text, f"{whole!r}, or JSON: a read in one batch would be empty")
+    offsets = _queue_numbers(name, text, least=EARLIEST)
+    empty = LATEST if whole == "earliest" else EARLIEST
+    if any(number == empty for _, queues in offsets for _, number in queues):
+        raise _illegal(name, text, f"no {empty}: a read in one batch would be empty")
+    return offsets
+
+
+def _queue_numbers(name: str, text: str, *, least: int) -> QueueNumbers:
+    wanted = 'numbers by topic and queue, as {"orders": {"0": 23, "1": 5}}'
+    given = _json(name, text, wanted)
+    if not isinstance(given, dict) or not given:
+        raise _illegal(name, text, wanted)
+    return tuple(
+        (topic, _by_queue(name, text, queues, least, wanted)) for topic, queues in sorted(given.items())
+    )
+
+
+def _by_queue(name: str, text: str, queues: Any, least: int, wanted: str) -> tuple[tuple[int, int], ...]:
+    if not isinstance(queues, dict) or not queues:
+        raise _illegal(name, text, wanted)
+    for queue_id, number in queues.items():
+        if not queue_id.isdecimal() or type(number) is not int or number < least:
+            raise _illegal(name, text, wanted)
+    return tuple(sorted((int(queue_id), number) for queue_id, number in queues.items()))
+
+
+def _strategy(values: Mapping[str, str]) -> bool:
+    text = values.get("startingOffsetsByTimestampStrategy", "error")
+    if text.lower() not in ("error", "latest"):
+        raise _illegal("startingOffsetsByTimestampStrategy", text, "error or latest")
+    return text.lower() == "latest"
+
+
+# -- the rest -----------------------------------------------------------------------------------------------
+
+
+def _columns(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise _illegal("columns", text, "names separated by commas, as 'topic, bodySize'")
+    return names
 
 
 def _boolean(name: str, values: Mapping[str, str], *, default: bool) -> bool:
@@ -133,5 +358,52 @@ def _boolean(name: str, values: Mapping[str, str], *, default: bool) -> bool:
     if text is None:
         return default
     if text.strip().lower() not in _BOOLEANS:
-        raise SparkOptionIllegal(f"{name} is {text!r}: give true or false", key=name, value=text)
+        raise _illegal(name, text, "true or false")
     return _BOOLEANS[text.strip().lower()]
+
+
+def _mode(values: Mapping[str, str], *, fails: bool) -> ReadMode:
+    if "mode" not in values:
+        return ReadMode.FAILFAST if fails else ReadMode.DROPMALFORMED
+    text = values["mode"]
+    if text.upper() not in ReadMode.__members__:
+        raise _illegal("mode", text, ", ".join(ReadMode.__members__))
+    return ReadMode[text.upper()]
+
+
+def _queue_scan(values: Mapping[str, str]) -> bool | None:
+    if values.get("queueScan", "auto").strip().lower() == "auto":
+        return None
+    if values["queueScan"].strip().lower() not in _BOOLEANS:
+        raise _illegal("queueScan", values["queueScan"], "auto, true or false")
+    return _boolean("queueScan", values, default=True)
+
+
+def _count(name: str, values: Mapping[str, str]) -> int | None:
+    text = values.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise _illegal(name, text, "a whole number from 1 on")
+    return int(text)
+
+
+def _bytes(name: str, values: Mapping[str, str]) -> int | None:
+    text = values.get(name)
+    if text is None:
+        return None
+    found = _BYTES.fullmatch(text.strip())
+    if found is None or int(found[1]) < 1:
+        raise _illegal(name, text, "a number of bytes, as 134217728 or 128m")
+    return int(found[1]) * _FACTORS[found[2].lower()]
+
+
+def _json(name: str, text: str, wanted: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise _illegal(name, text, wanted) from None
+
+
+def _illegal(name: str, value: str, wanted: str) -> SparkOptionIllegal:
+    return SparkOptionIllegal(f"{name} is {value!r}: give {wanted}", key=name, value=value)

@@ -4,10 +4,10 @@
     register(spark)
     spark.read.format("mqstore").option("path", directory).option("topic", "orders").load()
 
-Options: options.py. Columns: schema.py. It reads the segment files of a live store or of a RocketMQ
-store directory; it takes no lock, changes nothing, and needs no broker. Spark plans the segments of a
-DataFrame when it is first used, and a query reads the newest of them as far as its writer has come:
-`load()` again to see segments that were begun since.
+Options: options.py. Columns: schema.py. Both are told in docs/spark.md. It reads the segment files of a live
+store or of a RocketMQ store directory; it takes no lock, changes nothing, and needs no broker. Spark plans a
+DataFrame when it is first used; from then on it has the messages that were there by then: `load()` again to
+see those that came since.
 
 The Python workers of the session must have mqstore installed (set PYSPARK_PYTHON to such a Python, or
 use session.py).
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.read.batch_reader import FilteringReader, MqstoreReader
-from mqstore.tools.spark.schema import SCHEMA, check_schema
+from mqstore.tools.spark.schema import check_schema, schema_of
 
 __all__ = ["MqstoreDataSource"]
 
@@ -36,13 +36,12 @@ class MqstoreDataSource(DataSource):
         return "mqstore"
 
     def schema(self) -> StructType:
-        """All columns. Raises SparkOptionIllegal, so that a bad option fails at `load()`."""
-        ReadOptions.parse(self.options)
-        return SCHEMA
+        """The columns. Raises SparkOptionIllegal and SchemaIllegal: a bad option fails at `load()`."""
+        return schema_of(ReadOptions.parse(self.options))
 
     def reader(self, schema: StructType) -> MqstoreReader:
         """A reader of the columns of `schema`. Raises SparkOptionIllegal and SchemaIllegal."""
         options = ReadOptions.parse(self.options)
-        check_schema(schema)
+        check_schema(schema, options)
         kind = FilteringReader if _PUSHDOWN_WORKER in sys.modules else MqstoreReader
         return kind(schema, options)

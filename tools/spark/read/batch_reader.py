@@ -4,30 +4,37 @@ Spark pickles a reader and its partitions and reads in other processes, so files
 only. The reader that plans and the one that reads are different objects.
 
 Filters: Spark refuses a reader that has `pushFilters` unless spark.sql.python.filterPushdown.enabled is
-true (it is false by default), and does not say whether it is. source.py therefore hands out
-`FilteringReader` only in the worker that Spark starts for pushing filters. A pushed filter only saves
-decoding: Spark still checks every one of them, so it does not matter if our comparison differs from its.
+true (it is false by default; `register` sets it), and does not say whether it is. source.py therefore hands
+out `FilteringReader` only in the worker that Spark starts for pushing filters.
 """
 
+import functools
+import gc
+import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from mqstore.store.errors import BodyTooLarge, CorruptBody
-from mqstore.tools.spark.options import ReadOptions
-from mqstore.tools.spark.read.segment_plan import SegmentPartition, plan_segments
+from mqstore.tools.spark.options import ReadMode, ReadOptions
+from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
+from mqstore.tools.spark.read.pushed_filters import narrow
 from mqstore.tools.spark.read.selection import Selection
-from mqstore.tools.spark.schema import FIELDS
+from mqstore.tools.spark.schema import CORRUPT_RECORD, FIELDS, STORE
 
 if TYPE_CHECKING:
     from mqstore.index.arrow.records import Records
+    from mqstore.tools.spark.read.segment_reader import PassedOver
 
 __all__ = ["FilteringReader", "MqstoreReader"]
+
+_logger = logging.getLogger(__name__)
 
 
 class MqstoreReader(DataSourceReader):
@@ -39,22 +46,73 @@ class MqstoreReader(DataSourceReader):
         self._selection = Selection.of(options)
 
     def partitions(self) -> list[InputPartition]:
-        """One partition per segment that holds records."""
-        return list(plan_segments(self._options.path, fail_on_data_loss=self._options.fail_on_data_loss))
+        """What each task reads; decided here once, with the end of the log."""
+        from mqstore.tools.spark.read.read_plan import plan_read
+
+        return list(plan_read(self._options, self._selection))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The wanted records of one segment, a batch for each 2 MiB piece of it."""
-        if not isinstance(partition, SegmentPartition):  # Spark replaces an empty list of partitions
+        """The wanted records of one partition, a batch for each 2 MiB piece of it."""
+        if not isinstance(partition, LogPartition | QueuePartition):
+            # Spark replaces an empty list of partitions by one without a value.
             return
-        from mqstore.index.arrow.record_columns import build_column
-        from mqstore.tools.spark.read.segment_reader import read_segment
-
+        _freeze_once()
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        for piece in read_segment(partition, fail_on_data_loss=self._options.fail_on_data_loss):
-            records = self._selection.apply(piece)
+        passed_bytes = 0
+        for piece in self._pieces(partition):
+            if isinstance(piece, tuple):
+                passed_bytes += piece.end - piece.begin
+                _logger.warning("passed over: %s", piece)
+                if CORRUPT_RECORD in schema.names and self._options.mode is ReadMode.PERMISSIVE:
+                    yield _tell(piece, partition.store, schema)
+                continue
+            records = partition.selection.apply(piece)
             for shown in self._shown(records, schema) if len(records) else ():
-                columns = [build_column(FIELDS[field.name], shown, field.type) for field in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+                yield _batch(shown, partition.store, schema)
+        if passed_bytes:
+            _logger.warning("%s: passed over %d bytes in all of this task", partition.store, passed_bytes)
+
+    def _pieces(self, partition: LogPartition | QueuePartition) -> Iterator["Records | PassedOver"]:
+        if isinstance(partition, LogPartition):
+            return self._through_log(partition)
+        return self._through_queues(partition)
+
+    def _through_log(self, partition: LogPartition) -> Iterator["Records | PassedOver"]:
+        from mqstore.tools.spark.read.segment_files import SegmentMissing
+        from mqstore.tools.spark.read.segment_reader import PassedOver, read_range
+
+        for one in partition.ranges:
+            try:
+                yield from read_range(
+                    one.segment,
+                    one.begin,
+                    one.end,
+                    check_crc=self._options.check_crc,
+                    passes_over=self._passes_over,
+                )
+            except SegmentMissing:
+                if self._options.fail_on_data_loss:
+                    raise
+                yield PassedOver(one.segment.path, one.begin, one.end, "the segment is gone")
+
+    def _through_queues(self, partition: QueuePartition) -> Iterator["Records | PassedOver"]:
+        from mqstore.tools.spark.read.queue_reader import QueueReader
+        from mqstore.tools.spark.read.read_plan import open_store
+
+        with open_store(Path(partition.store)) as parts:
+            reader = QueueReader(
+                parts,
+                check_crc=self._options.check_crc,
+                passes_over=self._passes_over,
+                skips_missing=not self._options.fail_on_data_loss,
+            )
+            with closing(reader):
+                for queue in partition.queues:
+                    yield from reader.read(queue)
+
+    @property
+    def _passes_over(self) -> bool:
+        return self._options.mode is not ReadMode.FAILFAST
 
     def _shown(self, records: "Records", schema: pa.Schema) -> Iterable["Records"]:
         """The records with bodies as the options want them, in one batch or several."""
@@ -62,7 +120,41 @@ class MqstoreReader(DataSourceReader):
             return (records,)
         from mqstore.index.arrow.sent_bodies import as_sent
 
-        return _told_the_option(as_sent(records, schema, keep_broken=not self._options.fail_on_data_loss))
+        return _told_the_option(as_sent(records, schema, keep_broken=self._passes_over))
+
+
+@functools.cache
+def _freeze_once() -> None:
+    """Leave all that is imported by now out of the garbage collections that Spark does after each task.
+
+    They would look through all objects of numba, which takes longer than a small task.
+    """
+    import mqstore.index.arrow.record_columns
+    import mqstore.tools.spark.read.segment_reader  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
+def _batch(records: "Records", store: str, schema: pa.Schema) -> pa.RecordBatch:
+    from mqstore.index.arrow.record_columns import build_column
+
+    columns = []
+    for field in schema:
+        if field.name == STORE:
+            columns.append(pa.repeat(pa.scalar(store, pa.string()), len(records)))
+        elif field.name == CORRUPT_RECORD:
+            columns.append(pa.nulls(len(records), pa.string()))
+        else:
+            columns.append(build_column(FIELDS[field.name], records, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _tell(passed: "PassedOver", store: str, schema: pa.Schema) -> pa.RecordBatch:
+    """One row that tells of damage: where it is, what it is, and nothing else."""
+    values = {CORRUPT_RECORD: str(passed), STORE: store, "physicalOffset": passed.begin}
+    columns = [pa.array([values.get(field.name)], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _told_the_option(shown: Iterator["Records"]) -> Iterator["Records"]:
@@ -71,33 +163,16 @@ def _told_the_option(shown: Iterator["Records"]) -> Iterator["Records"]:
         yield from shown
     except (CorruptBody, BodyTooLarge) as error:
         error.add_note(
-            "With Spark, set option decompress to false to read all bodies as stored, or failOnDataLoss to "
-            "false to read those as stored that cannot be decompressed."
+            "With Spark, set option decompress to false to read all bodies as stored, or mode to PERMISSIVE "
+            "to read those as stored that cannot be decompressed."
         )
         raise
 
 
 class FilteringReader(MqstoreReader):
-    """A reader that lets Spark push `topic` and `tags` comparisons down."""
+    """A reader that lets Spark push comparisons down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Narrow the selection; every filter goes back to Spark."""
-        for pushed in filters:
-            self._push(pushed)
+        self._selection = narrow(self._selection, filters)
         return filters
-
-    def _push(self, pushed: Filter) -> None:
-        match pushed:
-            case EqualTo(attribute=(column,), value=str(value)):
-                self._narrow(column, frozenset([value]))
-            case In(attribute=(column,), value=values) if all(isinstance(value, str) for value in values):
-                self._narrow(column, frozenset(values))
-
-    def _narrow(self, column: str, values: frozenset[str]) -> None:
-        selection = self._selection
-        if column == "topic":
-            topics = values if selection.topics is None else selection.topics & values
-            self._selection = replace(selection, topics=topics)
-        elif column == "tags":
-            tags = values if selection.tags is None else selection.tags & values
-            self._selection = replace(selection, tags=tags)

@@ -1,123 +1,196 @@
-"""The segment: one file of the commit log, read from its beginning to where its records end.
+"""The segment reader: the records of a range of one segment, each checked, piece by piece.
 
 Positional reads of 2 MiB into one buffer, which a kernel cuts into whole records; a record that does not
 fit makes the buffer grow. No mmap: it would be no faster here, and a positional read of a file that
 vanishes or shrinks is an error instead of a signal.
 
-Where the records end, when there is none at the next position:
-
-1. a BLANK record, or the end of the file: the segment is full;
-2. zeros, in the last segment: the writer has come this far (it writes a record's first 8 bytes last);
-3. other bytes, in the last segment: a torn tail; but damage when a whole record follows behind them;
-4. zeros or other bytes, in a segment that is not the last: damage.
-
-Before damage is reported the place is read again, since a writer may have filled it meanwhile. Damage is
-CorruptRecord with file and position, never a silent end, unless the caller chose to read what is whole.
-Lengths and physical offsets are verified here, checksums are not.
+A range begins and ends where the plan has found records (log_end.py, range_plan.py), so nothing in it is
+unfinished: what is no record there is damage, and so is a record whose CRC is wrong (`check_crc`). Damage is
+CorruptRecord with file, byte and what was expected; or, if the caller wants the rest, it is passed over up to
+the next whole record, and told as `PassedOver`. A record that reaches beyond the end of its range shows that
+the range ends inside of it: a body that was made to look like records misled the plan (ForgedBoundary).
+Without `check_crc` lengths and physical offsets alone are verified.
+Source of the rules: CommitLog#checkMessageAndReturnSize; layout: store/record/record_format.py.
 """
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.arrow import column_kernels
 from mqstore.index.arrow.records import Records
-from mqstore.store.errors import CorruptRecord
+from mqstore.store.errors import CorruptRecord, StoreError
 from mqstore.store.files.file_kind import open_regular
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.record.host import IPV4_HOST_BYTES
 from mqstore.store.record.record_format import (
     HEADER_BYTES,
-    IPV6_EXTRA_BYTES,
     MESSAGE_MAGIC_CODE,
     RecordIllegal,
+    check_record,
     decode_header,
 )
-from mqstore.tools.spark.read.segment_plan import SegmentMissing, SegmentPartition
+from mqstore.tools.spark.read.segment_files import LONGEST_HEADER_BYTES, SegmentFile, SegmentMissing
 
-__all__ = ["read_segment"]
+__all__ = ["CHUNK_BYTES", "HINT", "ForgedBoundary", "PassedOver", "SegmentScan", "opened", "read_range"]
 
 CHUNK_BYTES = 2 * 1024 * 1024
-_LONGEST_HEADER_BYTES = HEADER_BYTES + 2 * IPV6_EXTRA_BYTES
-LOOK_AHEAD_BYTES = 8 * 1024 * 1024  # more than RocketMQ's largest record: 4 MiB of body, 64 KiB of the rest
+# More than RocketMQ's largest record: 4 MiB of body, 64 KiB of the rest.
+_SEARCH_BYTES = 8 * 1024 * 1024
+_FIRST_SEARCH_BYTES = 64 * 1024
+HINT = (
+    "If its writer crashed, open the store once, which recovers it. To read what is whole with Spark, set "
+    "option mode to PERMISSIVE, which tells of the rest, or failOnDataLoss to false."
+)
+"""What to do about damage."""
 
 
-def read_segment(
-    segment: SegmentPartition, *, fail_on_data_loss: bool, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[Records]:
-    """The records of `segment`, piece by piece. A piece is valid until the next one is asked for.
+class ForgedBoundary(StoreError):
+    """A body looks like records at this very place of the log, and the plan took one for a record."""
 
-    Raises CorruptRecord and SegmentMissing; with `fail_on_data_loss` false, ends there instead.
-    """
+    def __init__(self, path: Path, position: int, size: int, boundary: int) -> None:
+        super().__init__(
+            f"{path}: the record of {size} bytes at byte {position} reaches beyond byte {boundary}, where "
+            "another task begins to read: its body was made to look like records. Read each segment by one "
+            "task: set option maxPartitionBytes to the size of a segment"
+        )
+        self.path = path
+        self.position = position
+        self.boundary = boundary
+
+
+class PassedOver(NamedTuple):
+    """Bytes of a segment that are no whole records. begin, end: physical offsets."""
+
+    path: str
+    begin: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.end - self.begin} bytes from physical offset {self.begin} on: {self.reason}"
+        )
+
+
+@contextmanager
+def opened(segment: SegmentFile) -> Iterator[int]:
+    """A descriptor of the file. Raises SegmentMissing."""
     path = Path(segment.path)
     try:
         descriptor = open_regular(path)
     except FileNotFoundError as error:
         raise_foreign(error)
-        if fail_on_data_loss:
-            end_offset = segment.start_offset + segment.size_bytes
-            raise SegmentMissing(path, segment.start_offset, end_offset) from None
-        return
+        raise SegmentMissing(path, segment.start_offset, segment.end_offset) from None
     try:
-        scan = _Scan(descriptor, segment, chunk_bytes)
-        yield from scan.pieces()
-        if scan.damaged and fail_on_data_loss:
-            scan.refuse()
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-class _Scan:
-    """A walk through one open segment: `position` is the beginning of the next record."""
+def read_range(
+    segment: SegmentFile,
+    begin: int,
+    end: int,
+    *,
+    check_crc: bool = True,
+    passes_over: bool = False,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[Records | PassedOver]:
+    """The records between two physical offsets; a piece is valid until the next one is asked for.
 
-    def __init__(self, file_descriptor: int, segment: SegmentPartition, chunk_bytes: int) -> None:
-        self._file_descriptor = file_descriptor
+    passes_over: tell of damage, and go on behind it. Raises CorruptRecord otherwise, SegmentMissing,
+    ForgedBoundary.
+    """
+    with opened(segment) as descriptor:
+        yield from SegmentScan(
+            descriptor, segment, begin, end, check_crc=check_crc, chunk_bytes=chunk_bytes
+        ).pieces(passes_over=passes_over)
+
+
+class SegmentScan:
+    """A walk through one open segment. position: of the next record in the file; stop: of the range's end."""
+
+    def __init__(
+        self,
+        descriptor: int,
+        segment: SegmentFile,
+        begin: int,
+        end: int,
+        *,
+        check_crc: bool = True,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._descriptor = descriptor
         self._segment = segment
-        self._allocate(chunk_bytes)
+        self._check_crc = check_crc
+        self.position = begin - segment.start_offset
+        self._stop = min(end, segment.end_offset) - segment.start_offset
+        self._allocate(max(min(chunk_bytes, self._stop - self.position), 1))
         self._length = 0
-        self.position = 0
-        self.damaged = False
 
-    def pieces(self) -> Iterator[Records]:
-        """The records up to where they end; then `damaged` says whether that is damage."""
-        while self.position < self._segment.size_bytes:
+    def pieces(self, *, passes_over: bool) -> Iterator[Records | PassedOver]:
+        """The records up to the end of the range, or to a BLANK."""
+        while self.position < self._stop:
             count, ending = self._lay_out()
             if count:
                 yield self._step_over(count)
-            if ending == column_kernels.ENDING_BLANK:
+            elif ending == column_kernels.ENDING_BLANK:
                 return
-            if not count and not self._grow_for(ending) and self._ends_here():
-                return
+            elif not self._grow_for(ending):
+                damage = self._damage()
+                if not passes_over:
+                    raise damage
+                yield self._pass_over(damage)
 
-    def refuse(self) -> NoReturn:
-        """Raise the error for damage at `position`."""
-        found = os.pread(self._file_descriptor, 16, self.position)
-        error = CorruptRecord(
-            Path(self._segment.path),
-            self.position,
-            expected=f"a record with physical offset {self._segment.start_offset + self.position}",
-            found=found.hex(" ") or "the end of the file",
-        )
-        error.add_note(
-            "If its writer crashed, open the store once, which recovers it. To read what is whole with "
-            "Spark, set option failOnDataLoss to false."
-        )
-        raise error
+    def walk(self) -> bool:
+        """Step over whole records as far as they go; whether a BLANK follows."""
+        while self.position < self._stop:
+            count, ending = self._lay_out()
+            if count:
+                self._step_over(count)
+            elif ending == column_kernels.ENDING_BLANK:
+                return True
+            elif not self._grow_for(ending):
+                return False
+        return False
+
+    def find_record(self, stop: int | None = None) -> int | None:
+        """Position of the first whole record from `position` on and before `stop`, if there is one."""
+        at, stop = self.position, self._stop if stop is None else min(stop, self._stop)
+        search_bytes = _FIRST_SEARCH_BYTES
+        while at < stop:
+            buffer = np.empty(min(search_bytes, self._stop - at), np.uint8)
+            length = self._read(buffer, at)
+            found = column_kernels.find_header(
+                buffer, length, self._segment.start_offset + at, self._segment.size_bytes - at
+            )
+            if found < 0:
+                # A header may lie across the border.
+                at += max(length - column_kernels.MIN_RECORD_BYTES, 1)
+                search_bytes = _SEARCH_BYTES
+            elif at + found < stop and self._is_whole(at + found):
+                return int(at + found)
+            else:
+                at += found + 1
+        return None
 
     def _lay_out(self) -> tuple[int, int]:
         """Read the bytes at `position` and lay out the whole records in them: (records, ending)."""
         self._length = self._read(self._buffer, self.position)
+        first_offset = self._segment.start_offset + self.position
         count, ending = column_kernels.walk(
-            self._buffer,
-            self._length,
-            self._segment.start_offset + self.position,
-            self._segment.size_bytes - self.position,
-            self._layout,
+            self._buffer, self._length, first_offset, self._stop - self.position, self._layout
         )
+        if self._check_crc and count:
+            damaged = column_kernels.first_damaged(self._buffer, first_offset, self._layout, count)
+            if damaged < count:
+                return damaged, column_kernels.ENDING_NOT_A_RECORD
         return count, ending
 
     def _step_over(self, count: int) -> Records:
@@ -129,11 +202,11 @@ class _Scan:
         return records
 
     def _read(self, buffer: npt.NDArray[np.uint8], position: int) -> int:
-        """Fill `buffer` from `position`, as far as the segment goes; returns the bytes read."""
-        view = buffer.data[: self._segment.size_bytes - position]
+        """Fill `buffer` from `position`, as far as the range goes; returns the bytes read."""
+        view = buffer.data[: max(self._stop - position, 0)]
         length = 0
         while length < len(view):
-            count = os.preadv(self._file_descriptor, [view[length:]], position + length)
+            count = os.preadv(self._descriptor, [view[length:]], position + length)
             if count == 0:
                 break
             length += count
@@ -149,44 +222,85 @@ class _Scan:
         """Whether a record begins at `position` that is longer than the buffer; makes room for it."""
         if ending != column_kernels.ENDING_MORE or self._length < self._buffer.size:
             return False
-        if not self._adds_up():
+        size = self._size_at(self.position)
+        if size <= self._buffer.size:
             return False
-        self._allocate(int.from_bytes(self._buffer[:4], "big"))
+        self._allocate(size)
         return True
 
-    def _adds_up(self) -> bool:
-        """Whether the lengths in the record add up to the size at `position`; else it gets no buffer."""
+    def _size_at(self, position: int) -> int:
+        """The size of the record at `position`, which may reach beyond the range; 0 if lengths do not add up.
+
+        Nothing is read but the lengths: a damaged one may claim a gigabyte.
+        """
         try:
-            header = decode_header(os.pread(self._file_descriptor, _LONGEST_HEADER_BYTES, self.position))
+            header = decode_header(os.pread(self._descriptor, LONGEST_HEADER_BYTES, position))
         except RecordIllegal:
-            return False
+            return 0
+        if header.physical_offset != self._segment.start_offset + position:
+            return 0
         extra_bytes = len(header.born_host) + len(header.store_host) - 2 * IPV4_HOST_BYTES
         topic_at = HEADER_BYTES + extra_bytes + header.body_length
-        if not 0 <= header.body_length <= header.total_size:
-            return False
+        if not 0 <= header.body_length <= header.total_size <= self._segment.size_bytes - position:
+            return 0
         width = 1 if header.magic == MESSAGE_MAGIC_CODE else 2
-        properties_at = topic_at + width + self._length_at(topic_at, width)
-        return properties_at + 2 + self._length_at(properties_at, 2) == header.total_size
+        properties_at = topic_at + width + self._length_at(position + topic_at, width)
+        size = properties_at + 2 + self._length_at(position + properties_at, 2)
+        return size if size == header.total_size else 0
 
-    def _length_at(self, at: int, width: int) -> int:
-        """A length of one or two bytes in the record at `position`."""
-        return int.from_bytes(os.pread(self._file_descriptor, width, self.position + at), "big")
+    def _length_at(self, position: int, width: int) -> int:
+        """A length of one or two bytes."""
+        return int.from_bytes(os.pread(self._descriptor, width, position), "big")
 
-    def _ends_here(self) -> bool:
-        """No record was found at `position`: whether that is final. Sets `damaged`."""
-        if self._segment.is_last and not self._record_follows():
-            return True
-        count, ending = self._lay_out()
-        self.damaged = not (count or ending == column_kernels.ENDING_BLANK or self._grow_for(ending))
-        return self.damaged
+    def _is_whole(self, position: int) -> bool:
+        """Whether the record at `position`, which may reach beyond the range, is whole."""
+        return bool(self._size_at(position)) and self._illegal(position) is None
 
-    def _record_follows(self) -> bool:
-        """Whether there are bytes that are no record at `position`, and a record behind them."""
-        if not self._buffer[: min(8, self._length)].any():
-            return False
-        behind = self.position + 1
-        buffer = np.empty(LOOK_AHEAD_BYTES, np.uint8)
-        length = self._read(buffer, behind)
-        room = self._segment.size_bytes - behind
-        found: int = column_kernels.find_header(buffer, length, self._segment.start_offset + behind, room)
-        return found >= 0
+    def _illegal(self, position: int) -> RecordIllegal | None:
+        """What is wrong with the record at `position`, whose lengths add up."""
+        if self._check_crc:
+            data = memoryview(os.pread(self._descriptor, self._size_at(position), position))
+            try:
+                check_record(data, self._segment.start_offset + position)
+            except RecordIllegal as error:
+                return error
+        return None
+
+    # -- damage -----------------------------------------------------------------------------------------
+
+    def _damage(self) -> CorruptRecord:
+        """The error for the bytes at `position`. Raises ForgedBoundary if a whole record begins there."""
+        path, physical_offset = Path(self._segment.path), self._segment.start_offset + self.position
+        size = self._size_at(self.position)
+        illegal = self._illegal(self.position) if size else None
+        if size and illegal is None and self.position + size > self._stop:
+            raise ForgedBoundary(path, self.position, size, self._stop)
+        found = os.pread(self._descriptor, 16, self.position)
+        expected, seen = (
+            f"a record with physical offset {physical_offset}",
+            found.hex(" ") or "the end of the file",
+        )
+        if illegal is not None:
+            expected, seen = f"{expected} and {illegal.expected}", illegal.found
+        error = CorruptRecord(path, self.position, expected, seen)
+        error.add_note(HINT)
+        return error
+
+    def _pass_over(self, damage: CorruptRecord) -> PassedOver:
+        """Step over the damage at `position`, to the next whole record or the end of the range."""
+        begin = self.position
+        behind = self._behind_damaged(begin)
+        if behind is None:
+            self.position += 1
+            behind = self.find_record()
+        self.position = self._stop if behind is None else behind
+        start_offset = self._segment.start_offset
+        reason = f"expected {damage.expected}, found {damage.found}"
+        return PassedOver(self._segment.path, start_offset + begin, start_offset + self.position, reason)
+
+    def _behind_damaged(self, position: int) -> int | None:
+        """The end of the record at `position` if its lengths add up and a whole record follows it."""
+        behind = position + self._size_at(position)
+        if not position < behind <= self._stop:
+            return None
+        return behind if behind == self._stop or self._is_whole(behind) else None

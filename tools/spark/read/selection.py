@@ -1,18 +1,25 @@
-"""The selection: which records of a segment a read wants, by topic, tag and store time.
+"""The selection: which records of a piece a query wants, decided column by column before rows are built.
 
-Decided before any column is built, so other records cost the walk and their topic only. Topics and
-tags are compared once per distinct value of a piece, whatever the number of records.
+Topics and tags are compared as their distinct values, so a topic name is decoded once per piece and not once
+per record. What only this decides, options and pushed filters alike, is decided exactly here, whichever way
+the records were found; plans use it to leave out what cannot be wanted.
 A selection is pickled with the reader; it holds no files and no arrays.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.record.record_format import (
+    PHYSICAL_OFFSET_POSITION,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+)
+from mqstore.store.record.sys_flag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from mqstore.tools.spark.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -23,54 +30,123 @@ if TYPE_CHECKING:
 __all__ = ["Selection"]
 
 Mask = npt.NDArray[np.bool_]
+_GREATEST = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What to keep; None means no restriction. The time range is half open: begin_ms <= t < end_ms."""
+    """What to keep; None means no restriction. Ranges are half open: begin <= value < end.
+
+    begin_offset, end_offset: physical. begin_queue_offset, end_queue_offset: in any queue. queue_bounds:
+    (topic, queue id, begin, end) of each queue that is wanted, if not all are. is_listed: without messages
+    that are in no queue, half and rolled-back ones.
+    """
 
     topics: frozenset[str] | None = None
     topic_pattern: str | None = None
     tags: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
     begin_ms: int | None = None
     end_ms: int | None = None
+    begin_offset: int = 0
+    end_offset: int = _GREATEST
+    begin_queue_offset: int | None = None
+    end_queue_offset: int | None = None
+    queue_bounds: tuple[tuple[str, int, int, int], ...] | None = None
+    is_listed: bool = False
 
     @classmethod
     def of(cls, options: ReadOptions) -> "Selection":
-        """The selection that the read options ask for."""
+        """The selection that the read options ask for, without what a store must be asked for.
+
+        Who chooses topics or queues gets what consumers of them get; who does not, or wants no queue scan,
+        gets every record.
+        """
+        has_chosen = options.topics is not None or options.topic_pattern is not None or options.is_by_queue
         return cls(
+            is_listed=options.queue_scan if options.queue_scan is not None else has_chosen,
             topics=options.topics,
             topic_pattern=options.topic_pattern,
-            begin_ms=options.begin_ms,
-            end_ms=options.end_ms,
+            tags=options.tags,
+            begin_ms=options.starting.timestamp_ms,
+            end_ms=options.ending.timestamp_ms,
         )
 
-    def apply(self, records: "Records") -> "Records":
-        """The wanted ones of `records`, in their order."""
-        if self.begin_ms is not None or self.end_ms is not None:
-            records = records.select(self._stored_in_time(records))
-        if self.topics is not None or self.topic_pattern is not None:
-            records = records.select(_among(records.topics, self._wants_topic))
-        if self.tags is not None:
-            records = records.select(_among(records.binary(*records.find_property("TAGS")), self._wants_tag))
-        return records
+    def narrowed(self, name: str, values: frozenset[str] | frozenset[int]) -> "Selection":
+        """With a set (`topics`, `tags`, `queue_ids`) that holds none but `values`."""
+        known = getattr(self, name)
+        changed: dict[str, Any] = {name: values if known is None else known & values}
+        return replace(self, **changed)
 
-    def _stored_in_time(self, records: "Records") -> Mask:
-        times = records.store_timestamps_ms
-        mask = np.ones(times.size, np.bool_)
-        if self.begin_ms is not None:
-            mask &= times >= self.begin_ms
-        if self.end_ms is not None:
-            mask &= times < self.end_ms
-        return mask
+    def from_(self, name: str, begin: int) -> "Selection":
+        """With a lower bound of this name, unless there is a higher one."""
+        known = getattr(self, name)
+        changed: dict[str, Any] = {name: begin if known is None else max(known, begin)}
+        return replace(self, **changed)
 
-    def _wants_topic(self, topic: str) -> bool:
+    def until(self, name: str, end: int) -> "Selection":
+        """With an upper bound of this name, not included, unless there is a lower one."""
+        known = getattr(self, name)
+        changed: dict[str, Any] = {name: end if known is None else min(known, end)}
+        return replace(self, **changed)
+
+    def wants_topic(self, topic: str) -> bool:
+        """Whether messages of a topic may be wanted."""
         if self.topics is not None and topic not in self.topics:
             return False
         return self.topic_pattern is None or re.fullmatch(self.topic_pattern, topic) is not None
 
+    def wants_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether messages of a queue may be wanted."""
+        return self.wants_topic(topic) and (self.queue_ids is None or queue_id in self.queue_ids)
+
+    def apply(self, records: "Records") -> "Records":
+        """The wanted ones of `records`, in their order."""
+        if self.begin_ms is not None or self.end_ms is not None:
+            records = records.select(_within(records.store_timestamps_ms, self.begin_ms, self.end_ms))
+        if self.begin_offset > 0 or self.end_offset < _GREATEST:
+            offsets = records.int64(records.starts, PHYSICAL_OFFSET_POSITION)
+            records = records.select(_within(offsets, self.begin_offset, self.end_offset))
+        if self.begin_queue_offset is not None or self.end_queue_offset is not None:
+            offsets = records.int64(records.starts, QUEUE_OFFSET_POSITION)
+            records = records.select(_within(offsets, self.begin_queue_offset, self.end_queue_offset))
+        if self.queue_ids is not None:
+            ids = records.int32(records.starts, QUEUE_ID_POSITION)
+            records = records.select(np.isin(ids, list(self.queue_ids)))
+        if self.topics is not None or self.topic_pattern is not None:
+            records = records.select(_among(records.topics, self.wants_topic))
+        if self.queue_bounds is not None:
+            records = records.select(self._within_bounds(records))
+        if self.is_listed:
+            types = records.sys_flags & TRANSACTION_MASK
+            records = records.select((types != TRANSACTION_PREPARED) & (types != TRANSACTION_ROLLBACK))
+        if self.tags is not None:
+            records = records.select(_among(records.binary(*records.find_property("TAGS")), self._wants_tag))
+        return records
+
+    def _within_bounds(self, records: "Records") -> Mask:
+        ids = records.int32(records.starts, QUEUE_ID_POSITION)
+        offsets = records.int64(records.starts, QUEUE_OFFSET_POSITION)
+        encoded = records.topics.dictionary_encode()
+        topics, numbers = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+        mask = np.zeros(ids.size, np.bool_)
+        for topic, queue_id, begin, end in self.queue_bounds or ():
+            if topic.encode() in topics:
+                of_queue = (numbers == topics.index(topic.encode())) & (ids == queue_id)
+                mask |= of_queue & _within(offsets, begin, end)
+        return mask
+
     def _wants_tag(self, tag: str) -> bool:
         return self.tags is None or tag in self.tags
+
+
+def _within(values: npt.NDArray[np.int64], begin: int | None, end: int | None) -> Mask:
+    mask = np.ones(values.size, np.bool_)
+    if begin is not None:
+        mask &= values >= begin
+    if end is not None:
+        mask &= values < end
+    return mask
 
 
 def _among(values: "pa.Array", wanted: Callable[[str], bool]) -> Mask:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import ConfigIllegal
-from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
+from mqstore.tools.spark.options import OffsetOptions, ReadMode, ReadOptions, SparkOptionIllegal
 
 
 def test_only_the_path_is_required() -> None:
     """Without other options everything is read, and loss is an error."""
-    assert ReadOptions.parse({"path": "/data"}) == ReadOptions(path=Path("/data"))
+    assert ReadOptions.parse({"path": "/data"}) == ReadOptions(paths=("/data",))
 
 
 def test_names_are_accepted_in_any_case() -> None:
@@ -29,7 +29,12 @@ def test_names_are_accepted_in_any_case() -> None:
         }
     )
     assert options == ReadOptions(
-        path=Path("/data"), topic_pattern="%.*", begin_ms=5, end_ms=9, fail_on_data_loss=False
+        paths=("/data",),
+        topic_pattern="%.*",
+        starting=OffsetOptions(timestamp_ms=5),
+        ending=OffsetOptions(timestamp_ms=9),
+        fail_on_data_loss=False,
+        mode=ReadMode.DROPMALFORMED,
     )
 
 
@@ -45,11 +50,34 @@ def test_topics_are_separated_by_commas(name: str) -> None:
         ({}, "path", "root directory"),
         ({"topics": "a"}, "topics", "did you mean 'topic'?"),
         ({"failOnDataLos": "true"}, "failOnDataLos", "did you mean 'failOnDataLoss'?"),
-        ({"wibble": "1"}, "wibble", "there are path, topic"),
+        ({"wibble": "1"}, "wibble", "there are path, paths, topic"),
         ({"topic": " ,"}, "topic", "no topic in"),
         ({"topic": "a", "subscribePattern": "b"}, "subscribePattern", "exclude each other"),
         ({"subscribePattern": "("}, "subscribePattern", "no regular expression"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp", "whole milliseconds"),
+        ({"assign": "[1]"}, "assign", "queues by topic"),
+        ({"assign": '{"a": []}'}, "assign", "queues by topic"),
+        ({"assign": "{"}, "assign", "queues by topic"),
+        ({"startingOffsets": "latest"}, "startingOffsets", "would be empty"),
+        ({"endingOffsets": "earliest"}, "endingOffsets", "would be empty"),
+        ({"startingOffsets": '{"a": {"0": -1}}'}, "startingOffsets", "no -1"),
+        ({"endingOffsets": '{"a": {"0": -2}}'}, "endingOffsets", "no -2"),
+        ({"startingOffsets": '{"a": {"x": 1}}'}, "startingOffsets", "numbers by topic and queue"),
+        ({"startingOffsetsByTimestamp": '{"a": 5}'}, "startingOffsetsByTimestamp", "numbers by topic"),
+        (
+            {"startingOffsetsByTimestampStrategy": "first"},
+            "startingOffsetsByTimestampStrategy",
+            "error or latest",
+        ),
+        ({"subExpression": " || "}, "subExpression", "names no tag"),
+        ({"columns": ","}, "columns", "names separated by commas"),
+        ({"mode": "LENIENT"}, "mode", "FAILFAST, PERMISSIVE"),
+        ({"minPartitions": "0"}, "minPartitions", "from 1 on"),
+        ({"maxPartitionBytes": "much"}, "maxPartitionBytes", "number of bytes"),
+        ({"queueScan": "perhaps"}, "queueScan", "auto, true or false"),
+        ({"path": "hdfs://host/data"}, "path", "not in a file system that is mounted"),
+        ({"path": "file://host/data"}, "path", "on the machine 'host'"),
+        ({"paths": "a"}, "paths", "a list of paths"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss", "give true or false"),
     ],
 )
@@ -59,3 +87,58 @@ def test_a_wrong_option_is_named(given: dict[str, str], key: str, says: str) -> 
         ReadOptions.parse(given if key == "path" else {"path": "/data"} | given)
     assert caught.value.key == key
     assert isinstance(caught.value, ConfigIllegal)
+
+
+def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker has another working directory. URLs, several paths, and the log itself are understood."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "commitlog").mkdir(parents=True)
+    data = str(tmp_path / "data")
+    for path in ("data", "./data", data, f"file:{data}", f"file://{data}", "data/commitlog", f"{data}/"):
+        assert ReadOptions.parse({"path": path}).paths == (data,)
+    assert ReadOptions.parse({"path": "file:/a%20b"}).paths == ("/a b",)
+    assert ReadOptions.parse({"paths": '["/a", "/b", "/a"]'}).paths == ("/a", "/b")
+
+
+def test_options_of_spark_are_ignored_by_name() -> None:
+    """It hands its own over with those of a table."""
+    given = {"path": "/data", "owner": "me", "Provider": "mqstore", "spark.sql.x": "1"}
+    assert ReadOptions.parse(given) == ReadOptions.parse({"path": "/data"})
+
+
+def test_offsets_are_read_from_json() -> None:
+    """As Spark's Kafka source has them; whole queues need none."""
+    options = ReadOptions.parse(
+        {
+            "path": "/data",
+            "assign": '{"b": [1], "a": [0, 2]}',
+            "startingOffsets": '{"a": {"0": -2, "2": 7}, "b": {"1": 0}}',
+            "endingOffsets": "latest",
+        }
+    )
+    assert options.assign == (("a", frozenset({0, 2})), ("b", frozenset({1})))
+    assert options.topics == {"a", "b"}
+    assert options.starting.by_queue == (("a", ((0, -2), (2, 7))), ("b", ((1, 0),)))
+    assert options.ending.by_queue is None
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("4096", 4096), ("64k", 65_536), ("128 MiB", 2**27), ("1GB", 2**30)]
+)
+def test_sizes_have_units(text: str, count: int) -> None:
+    """Those of Spark's own settings."""
+    assert ReadOptions.parse({"path": "/data", "maxPartitionBytes": text}).max_partition_bytes == count
+
+
+@pytest.mark.parametrize(
+    ("given", "mode"),
+    [
+        ({}, ReadMode.FAILFAST),
+        ({"failOnDataLoss": "false"}, ReadMode.DROPMALFORMED),
+        ({"failOnDataLoss": "false", "mode": "PERMISSIVE"}, ReadMode.PERMISSIVE),
+        ({"mode": "dropmalformed"}, ReadMode.DROPMALFORMED),
+    ],
+)
+def test_the_mode_decides_about_damage(given: dict[str, str], mode: ReadMode) -> None:
+    """Without one, failOnDataLoss does."""
+    assert ReadOptions.parse({"path": "/data"} | given).mode is mode

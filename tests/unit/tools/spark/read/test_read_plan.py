@@ -1,0 +1,497 @@
+"""Goal: however a read is planned, it has exactly the messages of the store, and reads little besides them.
+
+Method: random stores that mqstore wrote, with small segments, read as Spark's workers read them (without
+Spark), against `look_message_by_offset`, `get_message`, and each other; seeds are printed by hypothesis.
+"""
+
+import pickle
+import random
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from mqstore import Message, MessageStore
+from mqstore.store.errors import CorruptRecord, StoreNotFound
+from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
+from mqstore.tools.spark.read.batch_reader import FilteringReader
+from mqstore.tools.spark.read.offset_bounds import OffsetsMissing
+from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
+from mqstore.tools.spark.read.segment_reader import ForgedBoundary
+from mqstore.tools.spark.schema import schema_of
+from support.golden.manifest import GOLDEN_NAMES
+from support.manual_clock import ManualClock
+from support.stores.small_log import SEGMENT_BYTES, small_config
+from support.stores.small_store import messages_of
+from support.twins.plain_records import read_rows, record, write_segment
+
+Row = dict[str, Any]
+Partition = LogPartition | QueuePartition
+NAMES = (
+    "topic, queueId, queueOffset, physicalOffset, tags, keys, body, properties, storeTimestampMs, storeSize"
+)
+TOPICS = ["orders", "payments", "audit"]
+
+
+def _plan(store: Path, *filters: Filter, **options: str) -> tuple[FilteringReader, list[Partition]]:
+    parsed = ReadOptions.parse({"path": str(store)} | options)
+    reader = FilteringReader(schema_of(parsed), parsed)
+    assert list(reader.pushFilters(list(filters))) == list(filters)
+    planned = [one for one in reader.partitions() if isinstance(one, LogPartition | QueuePartition)]
+    return reader, pickle.loads(pickle.dumps(planned))
+
+
+def _rows(store: Path, *filters: Filter, **options: str) -> list[Row]:
+    reader, planned = _plan(store, *filters, **{"columns": NAMES} | options)
+    return [row for partition in planned for batch in reader.read(partition) for row in batch.to_pylist()]
+
+
+def _offsets(store: Path, *filters: Filter, **options: str) -> list[int]:
+    """The physical offsets read, sorted; none comes twice."""
+    found = [
+        row["physicalOffset"] for row in _rows(store, *filters, **{"columns": "physicalOffset"} | options)
+    ]
+    assert len(set(found)) == len(found)
+    return sorted(found)
+
+
+def _fill(store: MessageStore, clock: ManualClock, seed: int, count: int = 400) -> None:
+    choice = random.Random(seed)
+    for number in range(count):
+        clock.advance(choice.choice([0, 1, 50]))
+        topic = choice.choices(TOPICS, [10, 3, 1])[0]
+        size = choice.choice([0, 10, 500, 3_000, 20_000 if choice.random() < 0.1 else 1])
+        store.put_message(
+            Message(
+                topic,
+                choice.randbytes(size),
+                tags=choice.choice(["", "a", "b"]),
+                keys=f"k{number}" if choice.random() < 0.5 else "",
+                properties={"n": str(number)},
+                queue_id=choice.randrange(3),
+                delay_level=choice.choice([0] * 9 + [1]),
+            )
+        )
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of several segments, closed."""
+    path = tmp_path_factory.mktemp("filled") / "store"
+    clock = ManualClock()
+    with MessageStore.open(path, small_config(), clock=clock, start=False) as store:
+        _fill(store, clock, seed=1)
+    assert len(list((path / "commitlog").iterdir())) > 3
+    return path
+
+
+def _log_rows(path: Path) -> list[Row]:
+    """All records of the log, by the twin."""
+    return [row for segment in sorted((path / "commitlog").iterdir()) for row in read_rows(segment)]
+
+
+def _all_offsets(path: Path, wanted: Callable[[Row], bool] = lambda row: True) -> list[int]:
+    return [row["physicalOffset"] for row in _log_rows(path) if wanted(row)]
+
+
+# -- equal to the store -------------------------------------------------------------------------------
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), split=st.integers(1, SEGMENT_BYTES), is_open=st.booleans())
+def test_every_row_equals_what_the_store_has(tmp_path: Path, seed: int, split: int, is_open: bool) -> None:
+    """By offset and by queue, beside a live writer or closed, whatever the size of a task."""
+    path = tmp_path / f"{seed}-{split}-{is_open}"
+    clock = ManualClock()
+    with MessageStore.open(path, small_config(), clock=clock, start=False) as store:
+        _fill(store, clock, seed, count=120)
+        if not is_open:
+            store.close()
+        rows = _rows(path, maxPartitionBytes=str(split))
+    with MessageStore.open(path, read_only=True) as store:
+        assert sorted(row["physicalOffset"] for row in rows) == _all_offsets(path)
+        for row in rows:
+            message = store.look_message_by_offset(row["physicalOffset"])
+            assert message is not None
+            assert (row["topic"], row["queueId"], row["queueOffset"]) == (
+                message.topic,
+                message.queue_id,
+                message.queue_offset,
+            )
+            assert (row["body"], dict(row["properties"])) == (message.body, dict(message.properties))
+            assert (row["storeTimestampMs"], row["storeSize"]) == (
+                message.store_timestamp,
+                message.store_size,
+            )
+        for topic in TOPICS:
+            expected = [
+                (message.queue_id, message.queue_offset, message.body)
+                for queue_id in range(3)
+                for message in messages_of(store, topic, queue_id)
+            ]
+            for scan in ("true", "false"):
+                found = _rows(path, topic=topic, queueScan=scan, maxPartitionBytes=str(split))
+                assert sorted((r["queueId"], r["queueOffset"], r["body"]) for r in found) == expected
+
+
+@pytest.mark.parametrize("name", GOLDEN_NAMES)
+def test_golden_directories_are_read_alike_in_each_way(
+    name: str, golden_directory: Callable[[str], Path]
+) -> None:
+    """Of all versions of RocketMQ, in tasks from one record up, and through the queues."""
+    path = golden_directory(name)
+    whole = {"decompress": "false", "columns": "physicalOffset"}
+    everything = _offsets(path, **whole)
+    assert everything == _all_offsets(path)
+    for split in ("1", "1k", "10k", "1m"):
+        assert _offsets(path, maxPartitionBytes=split, **whole) == everything
+    hidden = set(_all_offsets(path, lambda row: row["sysFlag"] & 0xC in (0x4, 0xC)))
+    assert hidden
+    for topic in ("TopicA", "TopicB"):
+        of_topic = _all_offsets(path, lambda row, topic=topic: row["topic"] == topic)  # type: ignore[misc]
+        assert _offsets(path, topic=topic, queueScan="false", **whole) == of_topic
+        # Half messages and rolled-back ones are in no queue.
+        expected = [offset for offset in of_topic if offset not in hidden]
+        assert _offsets(path, topic=topic, queueScan="true", **whole) == expected
+        assert _offsets(path, topic=topic, **whole) == expected
+
+
+def test_a_topic_of_a_small_share_is_read_through_its_queues(filled: Path) -> None:
+    """And one of a large share, and all of them, through the log."""
+    assert {type(one) for one in _plan(filled, topic="audit")[1]} == {QueuePartition}
+    assert {type(one) for one in _plan(filled, subscribePattern="aud.*")[1]} == {QueuePartition}
+    # A filter must not hide the records that no queue has.
+    assert {type(one) for one in _plan(filled, EqualTo(("topic",), "audit"))[1]} == {LogPartition}
+    assert {type(one) for one in _plan(filled, topic="orders")[1]} == {LogPartition}
+    assert {type(one) for one in _plan(filled)[1]} == {LogPartition}
+    assert _offsets(filled, topic="audit") == _all_offsets(filled, lambda row: row["topic"] == "audit")
+
+
+def test_what_the_queues_lack_is_read_from_the_log(tmp_path: Path) -> None:
+    """Of a writer that was killed before it dispatched, or that is about to."""
+    clock = ManualClock()
+    with MessageStore.open(tmp_path / "store", small_config(), clock=clock, start=False) as store:
+        _fill(store, clock, seed=3, count=200)
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+        assert {type(one) for one in _plan(tmp_path / "copy", topic="audit", queueScan="true")[1]} >= {
+            LogPartition
+        }
+        expected = _all_offsets(tmp_path / "copy", lambda row: row["topic"] == "audit")
+        assert _offsets(tmp_path / "copy", topic="audit", queueScan="true") == expected
+
+
+def test_a_deleted_topic_is_read_from_the_log(tmp_path: Path) -> None:
+    """Its messages are there until they expire; its queues are not."""
+    clock = ManualClock()
+    with MessageStore.open(tmp_path, small_config(), clock=clock, start=False) as store:
+        _fill(store, clock, seed=4, count=100)
+        store.delete_topic("audit")
+        store.put_message(Message("audit", b"anew", queue_id=0))
+    expected = _all_offsets(tmp_path, lambda row: row["topic"] == "audit")
+    assert len(expected) > 1
+    assert _offsets(tmp_path, topic="audit") == expected
+
+
+# -- damage -------------------------------------------------------------------------------------------
+
+
+def test_a_flip_in_any_byte_is_reported(tmp_path: Path) -> None:
+    """With file, byte and what was expected; through the queues, too."""
+    clock = ManualClock()
+    with MessageStore.open(tmp_path / "store", small_config(), clock=clock, start=False) as store:
+        put = [
+            store.put_message(Message("orders", b"body %d" % n, tags="a", keys="k", queue_id=0))
+            for n in range(4)
+        ]
+    path = tmp_path / "store" / "commitlog" / f"{0:020d}"
+    whole = path.read_bytes()
+    begin, end = put[1].physical_offset, put[2].physical_offset
+    for position in range(begin, end):
+        data = bytearray(whole)
+        data[position] ^= 1 << position % 8
+        path.write_bytes(data)
+        with pytest.raises(CorruptRecord, match="expected a record with physical offset") as caught:
+            _rows(tmp_path / "store")
+        assert (caught.value.path, caught.value.position) == (path, begin)
+        with pytest.raises(CorruptRecord) as caught:
+            _rows(tmp_path / "store", topic="orders", queueScan="true")
+        assert (caught.value.path, caught.value.position) == (path, begin)
+        others = [one.physical_offset for one in put if one.physical_offset != begin]
+        assert _offsets(tmp_path / "store", failOnDataLoss="false") == others
+        assert _offsets(tmp_path / "store", mode="DROPMALFORMED", topic="orders", queueScan="true") == others
+
+
+def test_a_permissive_read_tells_of_damage_in_a_row(tmp_path: Path) -> None:
+    """And goes on behind it; the rest of the segment is not lost."""
+    log, ends = b"", []
+    for n in range(100):
+        log += record(len(log), body=b"%d" % n)
+        ends.append(len(log))
+    path = write_segment(tmp_path, 0, log, 1 << 16)
+    data = bytearray(path.read_bytes())
+    data[ends[9] + 30] ^= 1  # its physical offset
+    data[ends[49] - 10] ^= 1  # a body
+    path.write_bytes(data)
+    rows = _rows(tmp_path, mode="PERMISSIVE", columns="physicalOffset, body, _corrupt_record")
+    told = [row for row in rows if row["_corrupt_record"] is not None]
+    assert [row["body"] for row in rows if row["_corrupt_record"] is None] == [
+        b"%d" % n for n in range(100) if n not in (10, 49)
+    ]
+    assert [row["physicalOffset"] for row in told] == [ends[9], ends[48]]
+    assert told[0]["_corrupt_record"].startswith(
+        f"{path}: {ends[10] - ends[9]} bytes from physical offset {ends[9]} on"
+    )
+    assert all(row["body"] is None for row in told)
+
+
+def test_crcs_are_not_checked_on_request(tmp_path: Path) -> None:
+    """checkCRC=false serves a body as its bytes are."""
+    path = write_segment(tmp_path, 0, record(0, body=b"body") + record(len(record(0, body=b"body"))), 4096)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"body")] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptRecord, match="body CRC"):
+        _rows(tmp_path)
+    assert [row["body"] for row in _rows(tmp_path, checkCRC="false")] == [b"cody", b""]
+
+
+def test_a_torn_last_record_is_left_out(tmp_path: Path) -> None:
+    """Its lengths are whole, and one page of its body was never written."""
+    first = record(0, body=b"first")
+    torn = bytearray(record(len(first), body=b"x" * 9000))
+    torn[4096:8192] = bytes(4096)
+    write_segment(tmp_path, 0, first + torn, 1 << 16)
+    assert [row["body"] for row in _rows(tmp_path)] == [b"first"]
+
+
+@pytest.mark.parametrize("split", ["1", "300", "1k", "64k"])
+def test_a_body_that_looks_like_records_makes_none(tmp_path: Path, split: str) -> None:
+    """At its very place in the log, with right CRCs: each row comes once, or the read says what is wrong."""
+    first = record(0, body=b"first")
+    header = 88  # up to the body
+    inner = b""
+    while len(inner) < 2000:
+        inner += record(len(first) + header + len(inner), body=b"forged")
+    log = first + record(len(first), body=inner)
+    log += record(len(log), body=b"last")
+    write_segment(tmp_path, 0, log, 1 << 16)
+    try:
+        bodies = [row["body"] for row in _rows(tmp_path, maxPartitionBytes=split)]
+    except ForgedBoundary as error:
+        assert split != "64k"
+        assert "maxPartitionBytes" in str(error)
+    else:
+        assert bodies == [b"first", inner, b"last"]
+
+
+# -- plans --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("split", [1, 100, 5_000, 50_000, 200_000])
+def test_tasks_are_as_large_as_the_options_say(filled: Path, split: int) -> None:
+    """Never much larger, and every record is read."""
+    _, planned = _plan(filled, maxPartitionBytes=str(split))
+    sizes = [sum(one.size_bytes for one in part.ranges) for part in planned if isinstance(part, LogPartition)]
+    assert max(sizes) <= split * 1.25 + 40_000
+    assert _offsets(filled, maxPartitionBytes=str(split)) == _all_offsets(filled)
+
+
+def test_small_segments_share_a_task(filled: Path) -> None:
+    """Unless more tasks are wanted."""
+    assert len(_plan(filled)[1]) == 1
+    assert len(_plan(filled, minPartitions="7")[1]) in range(7, 10)
+
+
+def test_segments_of_other_times_are_not_read(filled: Path) -> None:
+    """By option and by filter; nothing that is wanted is left out."""
+    times = sorted(row["storeTimestamp"] for row in _log_rows(filled))
+    begin, end = times[len(times) * 6 // 10], times[len(times) * 7 // 10]
+    expected = _all_offsets(filled, lambda row: begin <= row["storeTimestamp"] < end)
+    options = {"startingTimestamp": str(begin), "endingTimestamp": str(end)}
+    filters = [
+        GreaterThanOrEqual(("storeTimestamp",), datetime.fromtimestamp(begin / 1000, UTC)),
+        LessThan(("storeTimestampMs",), end),
+    ]
+    assert _offsets(filled, **options) == expected == _offsets(filled, *filters)
+    for planned in (_plan(filled, **options)[1], _plan(filled, *filters)[1]):
+        read = sum(
+            one.size_bytes for part in planned if isinstance(part, LogPartition) for one in part.ranges
+        )
+        assert read < 0.7 * _all_offsets(filled)[-1]
+
+
+def test_a_clock_that_was_set_back_hides_nothing(tmp_path: Path) -> None:
+    """Between two segments."""
+    for number, time in enumerate([100, 50, 200]):
+        write_segment(tmp_path, number * 256, record(number * 256, store_timestamp=time), 256, blank=True)
+    assert _offsets(tmp_path, startingTimestamp="60", endingTimestamp="120") == [0]
+    assert _offsets(tmp_path, startingTimestamp="40", endingTimestamp="60") == [256]
+
+
+FILTERS: list[tuple[list[Filter], Callable[[Row], bool]]] = [
+    ([In(("topic",), ["audit", "payments"])], lambda row: row["topic"] in ("audit", "payments")),
+    ([EqualTo(("queueId",), 1)], lambda row: row["queueId"] == 1),
+    ([In(("tags",), ["a", "z"])], lambda row: row["tags"] == "a"),
+    (
+        [GreaterThan(("queueOffset",), 5), LessThanOrEqual(("queueOffset",), 9)],
+        lambda row: 5 < row["queueOffset"] <= 9,
+    ),
+    ([EqualTo(("queueOffset",), 3)], lambda row: row["queueOffset"] == 3),
+    (
+        [GreaterThanOrEqual(("physicalOffset",), 70_000), LessThan(("physicalOffset",), 140_001)],
+        lambda row: 70_000 <= row["physicalOffset"] < 140_001,
+    ),
+    (
+        [EqualTo(("topic",), "audit"), EqualTo(("queueId",), 2), GreaterThan(("queueOffset",), 0)],
+        lambda row: row["topic"] == "audit" and row["queueId"] == 2 and row["queueOffset"] > 0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("filters", "wanted"), FILTERS, ids=[str(n) for n in range(len(FILTERS))])
+def test_pushed_filters_leave_out_only_what_they_exclude(
+    filled: Path, filters: list[Filter], wanted: Callable[[Row], bool]
+) -> None:
+    """Exactly the rows that Spark would keep, through the log and through the queues."""
+    assert _offsets(filled, *filters, queueScan="false") == _all_offsets(filled, wanted)
+    assert _offsets(filled, *filters) == _all_offsets(filled, wanted)
+
+
+def test_filters_that_cannot_be_compared_change_nothing(filled: Path) -> None:
+    """Other columns, other types, times at the ends of the calendar."""
+    filters = [
+        EqualTo(("body",), b""),
+        EqualTo(("topic",), 5),
+        LessThan(("storeTimestamp",), datetime(9999, 12, 30, tzinfo=UTC)),
+        GreaterThan(("storeTimestamp",), datetime(2100, 1, 1)),  # noqa: DTZ001 - the zone is unknown
+    ]
+    assert _offsets(filled, *filters) == _all_offsets(filled)
+
+
+# -- offsets ------------------------------------------------------------------------------------------
+
+
+def test_assigned_queues_alone_are_read(filled: Path) -> None:
+    """From one offset to another, as JSON says."""
+    rows = _rows(filled, assign='{"audit": [0, 2]}')
+    assert {(row["topic"], row["queueId"]) for row in rows} == {("audit", 0), ("audit", 2)}
+    rows = _rows(
+        filled,
+        assign='{"orders": [1]}',
+        startingOffsets='{"orders": {"1": 3}}',
+        endingOffsets='{"orders": {"1": 7}}',
+    )
+    assert [row["queueOffset"] for row in rows] == [3, 4, 5, 6]
+    rows = _rows(
+        filled,
+        topic="audit",
+        startingOffsets='{"audit": {"0": -2, "1": 1, "2": -2}}',
+        endingOffsets='{"audit": {"0": 1, "1": -1, "2": 0}}',
+    )
+    assert {row["queueId"] for row in rows} == {0, 1}
+    assert min(row["queueOffset"] for row in rows if row["queueId"] == 1) == 1
+
+
+def test_offsets_by_time_begin_at_the_first_message_of_that_time(filled: Path) -> None:
+    """startingTimestamp counts before them."""
+    times = sorted(row["storeTimestamp"] for row in _log_rows(filled) if row["topic"] == "audit")
+    middle = times[len(times) // 2]
+    by_time = f'{{"audit": {{"0": {middle}, "1": {middle}, "2": {middle}}}}}'
+    expected = _all_offsets(filled, lambda row: row["topic"] == "audit" and row["storeTimestamp"] >= middle)
+    choice = {"topic": "audit", "startingOffsetsByTimestampStrategy": "latest"}
+    assert _offsets(filled, startingOffsetsByTimestamp=by_time, **choice) == expected
+    before = _all_offsets(filled, lambda row: row["topic"] == "audit" and row["storeTimestamp"] < middle)
+    assert _offsets(filled, endingOffsetsByTimestamp=by_time, **choice) == before
+    late = f'{{"audit": {{"0": {middle}, "1": {middle}, "2": {times[-1] + 1}}}}}'
+    with pytest.raises(SparkOptionIllegal, match="Strategy to latest"):
+        _rows(filled, topic="audit", startingOffsetsByTimestamp=late)
+    assert _offsets(
+        filled,
+        startingTimestamp="0",
+        endingTimestamp=str(times[-1] + 1),
+        startingOffsetsByTimestamp=late,
+        **choice,
+    ) == _all_offsets(filled, lambda row: row["topic"] == "audit")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"startingOffsets": '{"audit": {"0": 0}}'}, "without audit/1, audit/2"),
+        ({"startingOffsets": '{"audit": {"0": 0, "1": 0, "2": 0, "9": 0}}'}, "not read: audit/9"),
+        ({"startingOffsets": '{"audit": {"0": 0, "1": 0, "2": 99999}}'}, "which ends at"),
+        (
+            {
+                "startingOffsets": '{"audit": {"0": 2, "1": 0, "2": 0}}',
+                "endingOffsets": '{"audit": {"0": 1, "1": 0, "2": 0}}',
+            },
+            "begin at offset 2 and end at 1",
+        ),
+    ],
+)
+def test_offsets_that_do_not_fit_are_refused(filled: Path, options: dict[str, str], says: str) -> None:
+    """Nothing is read."""
+    with pytest.raises(SparkOptionIllegal, match=says):
+        _rows(filled, topic="audit", **options)
+
+
+def test_assigned_queues_must_exist(filled: Path) -> None:
+    """A queue that is not there is no empty one."""
+    with pytest.raises(SparkOptionIllegal, match="no queue 7 of topic 'audit'"):
+        _rows(filled, assign='{"audit": [0, 7]}')
+
+
+def test_expired_offsets_are_a_loss(tmp_path: Path) -> None:
+    """Which failOnDataLoss=false accepts."""
+    clock = ManualClock()
+    with MessageStore.open(tmp_path, small_config(), clock=clock, start=False) as store:
+        _fill(store, clock, seed=5, count=300)
+        (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    with MessageStore.open(tmp_path, read_only=True) as store:
+        first = store.get_min_offset_in_queue("orders", 0)
+    assert first > 0
+    options = {"assign": '{"orders": [0]}', "startingOffsets": '{"orders": {"0": 0}}'}
+    with pytest.raises(OffsetsMissing, match=f"begins at offset {first}"):
+        _rows(tmp_path, **options)
+    assert _rows(tmp_path, failOnDataLoss="false", **options)[0]["queueOffset"] == first
+
+
+# -- several stores -----------------------------------------------------------------------------------
+
+
+def test_several_stores_are_read_as_one(tmp_path: Path) -> None:
+    """By list and by glob; the column `store` tells them apart."""
+    for name in ("a", "b"):
+        write_segment(tmp_path / name, 0, record(0, body=name.encode()), 4096)
+    expected = [(str(tmp_path / name), name.encode()) for name in ("a", "b")]
+    options = ReadOptions.parse({"paths": f'["{tmp_path}/a", "{tmp_path}/b"]'})
+    assert "store" in schema_of(options).names
+    for paths in ({"path": f"{tmp_path}/*"}, {"path": f"{tmp_path}/a", "paths": f'["{tmp_path}/b"]'}):
+        rows = _rows(tmp_path, columns="store, body", **paths)
+        assert [(row["store"], row["body"]) for row in rows] == expected
+    with pytest.raises(StoreNotFound):
+        _rows(tmp_path / "c*")
+    with pytest.raises(SparkOptionIllegal, match="offsets are those of one store, and 2 are read"):
+        _rows(tmp_path / "*", assign='{"orders": [0]}')
+
+
+def test_sizes_of_bodies_need_no_bodies(filled: Path) -> None:
+    """bodySize is that of the stored body."""
+    rows = _rows(filled, columns="bodySize, physicalOffset")
+    assert {row["physicalOffset"]: row["bodySize"] for row in rows} == {
+        row["physicalOffset"]: len(row["body"]) for row in _log_rows(filled)
+    }

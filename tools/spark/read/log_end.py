@@ -1,0 +1,45 @@
+"""The end of the log: how far a read goes that is planned now.
+
+The last segment is walked to where its records end: at zeros (the writer has come this far: it writes a
+record's first 8 bytes last), at a BLANK or the end of the file, or at a torn record, which a crash or a power
+cut leaves behind. If whole records follow bytes that are none, those bytes are damage, and the log goes on
+behind them; the read then reports it. An opened store knows a place that is not far from the end.
+"""
+
+import os
+
+from mqstore.tools.spark.read.segment_files import SegmentFile
+from mqstore.tools.spark.read.segment_reader import SegmentScan, opened
+
+__all__ = ["find_log_end"]
+
+# More than RocketMQ's largest record: within so many bytes behind damage another record begins.
+_LOOK_AHEAD_BYTES = 8 * 1024 * 1024
+
+
+def find_log_end(segment: SegmentFile, known_offset: int | None, *, check_crc: bool = True) -> int:
+    """Physical offset of the end of the log, whose last segment is `segment`.
+
+    known_offset: where a record begins or the log ends. Raises SegmentMissing.
+    """
+    begin = segment.start_offset
+    if known_offset is not None and known_offset >= segment.end_offset:
+        # The writer has begun the next segment since the segments were listed.
+        return segment.end_offset
+    if known_offset is not None and begin <= known_offset <= segment.end_offset:
+        begin = known_offset
+    with opened(segment) as descriptor:
+        size_bytes = min(segment.size_bytes, os.fstat(descriptor).st_size)
+        scan = SegmentScan(descriptor, segment, begin, segment.start_offset + size_bytes, check_crc=check_crc)
+        while True:
+            if scan.walk() or scan.position >= size_bytes:
+                # A BLANK or the last byte: the segment is full.
+                return segment.end_offset
+            end = scan.position
+            if not any(os.pread(descriptor, 8, end)):
+                return segment.start_offset + end
+            scan.position += 1
+            following = scan.find_record(end + _LOOK_AHEAD_BYTES)
+            if following is None:
+                return segment.start_offset + end
+            scan.position = following

@@ -1,0 +1,200 @@
+"""The queue reader: the records that entries of consume queues point to, each checked, piece by piece.
+
+Entries of one segment are taken together, up to 2 MiB of records. Those that lie near each other are read by
+one positional read, the others by one each, into one buffer; a kernel then checks each record against its
+entry, and its CRCs. An entry whose record is not whole is damage, as in segment_reader.py.
+Source: ConsumeQueue; layout of an entry: index/queue/consume_queue_format.py.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mqstore.index.arrow import column_kernels
+from mqstore.index.arrow.queue_table import Entries
+from mqstore.index.arrow.records import Records
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
+from mqstore.store.errors import CorruptRecord
+from mqstore.store.record.record_format import RecordIllegal, check_record
+from mqstore.store_parts import StoreParts
+from mqstore.tools.spark.read.partitions import QueueRange
+from mqstore.tools.spark.read.segment_files import SegmentFile, SegmentMissing
+from mqstore.tools.spark.read.segment_reader import CHUNK_BYTES, HINT, PassedOver, opened
+
+__all__ = ["QueueReader"]
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+
+# Bytes between two records that are read rather than jumped over.
+_NEAR_BYTES = 8 * 1024
+_MOST_ENTRIES = 4096
+
+
+class QueueReader:
+    """Reads through the queues of one store. Closes the segments that it has opened with `close`."""
+
+    def __init__(self, parts: StoreParts, *, check_crc: bool, passes_over: bool, skips_missing: bool) -> None:
+        self._parts = parts
+        self._check_crc = check_crc
+        self._passes_over = passes_over
+        self._skips_missing = skips_missing
+        self._buffer = np.empty(CHUNK_BYTES, np.uint8)
+        # The segment that was read last, and its descriptor.
+        self._open = ExitStack()
+        self._segment: SegmentFile | None = None
+        self._descriptor = -1
+
+    def close(self) -> None:
+        """Close the last segment."""
+        self._open.close()
+
+    def read(self, asked: QueueRange) -> Iterator[Records | PassedOver]:
+        """The records of these entries; a piece is valid until the next one is asked for.
+
+        Raises CorruptRecord, SegmentMissing.
+        """
+        queue = self._parts.consume_queues.find(asked.topic, asked.queue_id)
+        if queue is None:
+            yield from self._lost(asked, asked.begin, asked.end)
+            return
+        offset = asked.begin
+        while offset < asked.end:
+            view = queue.view_from(offset, min(asked.end - offset, _MOST_ENTRIES))
+            if not view:
+                # Retention has deleted it since the plan was made, or a file of the queue is missing.
+                behind = min(max(queue.roll_next_file(offset), queue.min_offset), asked.end)
+                yield from self._lost(asked, offset, behind)
+                offset = behind
+                continue
+            entries = Entries.of(view)
+            while len(entries.sizes):
+                count = self._count_together(entries)
+                yield from self._pieces(queue, asked, offset, entries.select(slice(count)))
+                entries = entries.select(slice(count, None))
+            offset += len(view) // ENTRY_BYTES
+
+    def _lost(self, asked: QueueRange, begin: int, end: int) -> Iterator[PassedOver]:
+        path = self._parts.layout.consume_queues / asked.topic / str(asked.queue_id)
+        if not self._skips_missing:
+            raise SegmentMissing(path, begin, end)
+        yield PassedOver(str(path), begin, end, "entries of the queue are gone")
+
+    def _count_together(self, entries: Entries) -> int:
+        """How many of the first entries lie in one segment and fit into the buffer."""
+        segment = self._segment_of(int(entries.physical_offsets[0]))
+        if segment is None:
+            return 1
+        ends_before = int(np.searchsorted(entries.physical_offsets, segment.end_offset))
+        rooms = np.minimum(np.maximum(entries.sizes, 0) + _NEAR_BYTES, CHUNK_BYTES).astype(np.int64)
+        fits = int(np.searchsorted(np.cumsum(rooms), CHUNK_BYTES, side="right"))
+        return max(1, min(ends_before, fits))
+
+    def _segment_of(self, physical_offset: int) -> SegmentFile | None:
+        known = self._segment
+        if known is None or not known.start_offset <= physical_offset < known.end_offset:
+            found = self._parts.commit_log.files.file_for(physical_offset)
+            if found is None:
+                return None
+            self._open.close()
+            self._segment = None
+            segment = SegmentFile(str(found.path), found.start_offset, found.size_bytes)
+            self._descriptor = self._open.enter_context(opened(segment))
+            self._segment = known = segment
+        return known
+
+    def _pieces(
+        self, queue: ConsumeQueue, asked: QueueRange, offset: int, entries: Entries
+    ) -> Iterator[Records | PassedOver]:
+        """The records of entries of one segment."""
+        try:
+            segment = self._segment_of(int(entries.physical_offsets[0]))
+        except SegmentMissing:
+            segment = None
+        if segment is None:
+            yield from self._without_segment(queue, entries)
+            return
+        places = self._gather(segment, entries)
+        first = 0
+        while first < len(entries.sizes):
+            rest = entries.select(slice(first, None))
+            layout = np.empty((column_kernels.LAYOUT_FIELDS, len(rest.sizes)), np.int32)
+            count = column_kernels.lay_out_gathered(
+                self._buffer, places[first:], rest.physical_offsets, rest.sizes, self._check_crc, layout
+            )
+            if count:
+                yield Records(self._buffer, layout[:, :count])
+            first += count
+            if first < len(entries.sizes):
+                damage = self._damage(segment, entries, first, int(places[first]))
+                if not self._passes_over:
+                    raise damage
+                begin = int(entries.physical_offsets[first])
+                end = begin + max(int(entries.sizes[first]), 0)
+                yield PassedOver(
+                    segment.path, begin, end, f"expected {damage.expected}, found {damage.found}"
+                )
+                first += 1
+
+    def _without_segment(self, queue: ConsumeQueue, entries: Entries) -> Iterator[PassedOver]:
+        begin = int(entries.physical_offsets[0])
+        end = int(entries.physical_offsets[-1]) + max(int(entries.sizes[-1]), 0)
+        if begin >= self._parts.commit_log.max_offset and not self._passes_over:
+            expected = f"entries that point below {self._parts.commit_log.max_offset}"
+            raise CorruptRecord(queue.directory, 0, expected, str(begin))
+        if not self._skips_missing:
+            raise SegmentMissing(self._parts.layout.commit_log, begin, end)
+        yield PassedOver(str(self._parts.layout.commit_log), begin, end, "the segment is gone")
+
+    def _gather(self, segment: SegmentFile, entries: Entries) -> Int64s:
+        """Read the records into the buffer; where each begins there, or -1 for one that cannot be there."""
+        starts = entries.physical_offsets - segment.start_offset
+        sizes = np.maximum(entries.sizes, 0).astype(np.int64)
+        is_inside = (starts >= 0) & (sizes <= segment.size_bytes - starts)
+        starts, sizes = np.where(is_inside, starts, 0), np.where(is_inside, sizes, 0)
+        stops = starts + sizes
+        # A run is read at once: from one record to the last of those that follow nearby.
+        is_far = (starts[1:] < stops[:-1]) | (starts[1:] - stops[:-1] > _NEAR_BYTES)
+        run_of = np.concatenate(([0], np.cumsum(is_far)))
+        firsts = np.concatenate(([0], np.flatnonzero(is_far) + 1))
+        lasts = np.concatenate((firsts[1:] - 1, [len(starts) - 1]))
+        run_starts, run_sizes = starts[firsts], stops[lasts] - starts[firsts]
+        run_ends = np.cumsum(run_sizes)
+        run_places = run_ends - run_sizes
+        if run_ends[-1] > self._buffer.size:
+            self._buffer = np.empty(int(run_ends[-1]), np.uint8)
+        self._read(run_starts, run_sizes, run_places)
+        return np.where(is_inside, run_places[run_of] + starts - run_starts[run_of], -1)
+
+    def _read(self, starts: Int64s, sizes: Int64s, places: Int64s) -> None:
+        view, descriptor, preadv = self._buffer.data, self._descriptor, os.preadv
+        for start, size, place in zip(starts.tolist(), sizes.tolist(), places.tolist(), strict=True):
+            length = preadv(descriptor, [view[place : place + size]], start)
+            while length < size:
+                count = preadv(descriptor, [view[place + length : place + size]], start + length)
+                if count == 0:
+                    # The file was cut short: what was read before must not be taken for its bytes.
+                    self._buffer[place + length : place + size] = 0
+                    break
+                length += count
+
+    def _damage(self, segment: SegmentFile, entries: Entries, index: int, place: int) -> CorruptRecord:
+        physical_offset, size = int(entries.physical_offsets[index]), int(entries.sizes[index])
+        expected, found = f"the record of {size} bytes of a queue entry", "bytes outside of the segment"
+        if place >= 0:
+            record = self._buffer[place : place + size].data
+            found = bytes(record[:16]).hex(" ")
+            try:
+                header = check_record(record, physical_offset)
+            except RecordIllegal as error:
+                expected, found = f"{expected}, with {error.expected}", error.found
+            else:
+                found = f"one of {header.total_size} bytes"
+        damage = CorruptRecord(Path(segment.path), physical_offset - segment.start_offset, expected, found)
+        damage.add_note(HINT)
+        return damage

@@ -1,0 +1,127 @@
+"""Segment files: which files of a store's `commitlog/` hold records, in the order of the log.
+
+RocketMQ and mqstore allocate segments ahead of the writer; those that are still all zero are left out. Files
+are listed and their first bytes read, nothing more. Where the last one ends: log_end.py.
+
+Reads the disk directly, not through store/files/file_system.py: a plan is read in other processes, perhaps on
+other machines. Takes no lock and changes nothing.
+"""
+
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from mqstore.store.errors import StoreError, StoreNotFound
+from mqstore.store.files.file_kind import open_regular
+from mqstore.store.files.file_names import file_name, is_file_name
+from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.record.record_format import (
+    HEADER_BYTES,
+    IPV6_EXTRA_BYTES,
+    RecordIllegal,
+    decode_header,
+)
+from mqstore.store.relisting import relisting
+
+__all__ = ["LONGEST_HEADER_BYTES", "SegmentFile", "SegmentMissing", "SegmentShort", "list_segments"]
+
+LONGEST_HEADER_BYTES = HEADER_BYTES + 2 * IPV6_EXTRA_BYTES
+
+
+class SegmentMissing(StoreError):
+    """The log has a hole, or a segment was deleted before it was read."""
+
+    def __init__(self, path: Path, begin_offset: int, end_offset: int) -> None:
+        super().__init__(
+            f"physical offsets {begin_offset} to {end_offset} cannot be read: {path} is missing. "
+            "Restore the file, or set option failOnDataLoss to false to read what is there"
+        )
+        self.path = path
+        self.begin_offset = begin_offset
+        self.end_offset = end_offset
+
+
+class SegmentShort(StoreError):
+    """The last segment is shorter than the one before it: a copy was cut off."""
+
+    def __init__(self, path: Path, size_bytes: int, expected_bytes: int) -> None:
+        super().__init__(
+            f"{path} has {size_bytes} bytes, and the segment before it {expected_bytes}: it was cut off. "
+            "Copy it again, or set option failOnDataLoss to false to read what is there"
+        )
+        self.path = path
+        self.size_bytes = size_bytes
+        self.expected_bytes = expected_bytes
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """One segment. first_timestamp: store time of its first record, epoch ms; -1 if it cannot be read."""
+
+    path: str
+    start_offset: int
+    size_bytes: int
+    first_timestamp: int = -1
+
+    @property
+    def end_offset(self) -> int:
+        """Physical offset of the byte behind it."""
+        return self.start_offset + self.size_bytes
+
+
+def list_segments(store_path: Path, *, fail_on_data_loss: bool = True) -> list[SegmentFile]:
+    """The segments that hold records, in order; an empty list for an empty log.
+
+    Raises StoreNotFound, FilesVanished, SegmentMissing for a hole between two segments, SegmentShort.
+    """
+    directory = store_path / "commitlog"
+    if not directory.is_dir():
+        raise StoreNotFound(store_path)
+    segments = relisting(store_path, lambda: _list(directory))
+    if fail_on_data_loss:
+        _refuse_loss(segments)
+    return segments
+
+
+def _list(directory: Path) -> list[SegmentFile]:
+    """Raises FileNotFoundError for a file that retention deleted since it was listed."""
+    paths = sorted(path for path in directory.iterdir() if is_file_name(path.name))
+    segments = [_segment(path) for path in paths]
+    while segments and segments[-1] is None:
+        segments.pop()
+    return [found or _empty(path) for found, path in zip(segments, paths, strict=False)]
+
+
+def _segment(path: Path) -> SegmentFile | None:
+    """None if nothing was published in the file: a record's size and magic are written last."""
+    descriptor = open_regular(path)
+    try:
+        head = os.read(descriptor, LONGEST_HEADER_BYTES)
+        if not any(head[:8]):
+            return None
+        return SegmentFile(str(path), int(path.name), os.fstat(descriptor).st_size, _store_timestamp(head))
+    finally:
+        os.close(descriptor)
+
+
+def _store_timestamp(head: bytes) -> int:
+    try:
+        return decode_header(head).store_timestamp
+    except RecordIllegal as error:
+        raise_foreign(error)
+        return -1
+
+
+def _empty(path: Path) -> SegmentFile:
+    """A segment without records before one that has some: it is damaged, as will be found when it is read."""
+    return SegmentFile(str(path), int(path.name), path.stat().st_size)
+
+
+def _refuse_loss(segments: list[SegmentFile]) -> None:
+    for segment, following in itertools.pairwise(segments):
+        if segment.end_offset != following.start_offset:
+            missing = Path(segment.path).with_name(file_name(segment.end_offset))
+            raise SegmentMissing(missing, segment.end_offset, following.start_offset)
+    if len(segments) > 1 and segments[-1].size_bytes < segments[-2].size_bytes:
+        raise SegmentShort(Path(segments[-1].path), segments[-1].size_bytes, segments[-2].size_bytes)
