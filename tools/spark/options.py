@@ -54,6 +54,7 @@ _TOPIC_NAMES = ("topic", "subscribe", "subscribePattern", "assign")
 _OF_SPARK = frozenset(
     ["owner", "provider", "location", "comment", "external", "is_managed_location", "serialization.format"]
 )
+_PREFIXES_OF_SPARK = ("spark.", "option.")
 _BOOLEANS = {"true": True, "false": False}
 _BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -169,7 +170,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         if name.lower() in spelling:
             values[spelling[name.lower()]] = value
-        elif name.lower() not in _OF_SPARK and not name.lower().startswith("spark."):
+        elif name.lower() not in _OF_SPARK and not name.lower().startswith(_PREFIXES_OF_SPARK):
             close = difflib.get_close_matches(name.lower(), spelling, n=1)
             hint = f"did you mean {spelling[close[0]]!r}?" if close else f"there are {', '.join(_NAMES)}"
             raise SparkOptionIllegal(f"unknown option {name!r}: {hint}", key=name, value=value)
@@ -195,7 +196,11 @@ def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
             raise _illegal("paths", values["paths"], 'a JSON list of paths, as ["a", "b"]')
         given += listed
     if not given:
-        raise SparkOptionIllegal("option 'path' is missing: give the store's root directory", key="path")
+        raise SparkOptionIllegal(
+            "option 'path' is missing: give the store's root directory. In SQL make a TEMPORARY VIEW: Spark "
+            "hands no options of a table to a data source in Python",
+            key="path",
+        )
     return tuple(dict.fromkeys(map(_absolute, given)))
 
 

@@ -47,7 +47,7 @@ def test_topics_are_separated_by_commas(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "key", "says"),
     [
-        ({}, "path", "root directory"),
+        ({}, "path", "root directory. In SQL make a TEMPORARY VIEW"),
         ({"topics": "a"}, "topics", "did you mean 'topic'?"),
         ({"failOnDataLos": "true"}, "failOnDataLos", "did you mean 'failOnDataLoss'?"),
         ({"wibble": "1"}, "wibble", "there are path, paths, topic"),
@@ -102,7 +102,13 @@ def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_options_of_spark_are_ignored_by_name() -> None:
     """It hands its own over with those of a table."""
-    given = {"path": "/data", "owner": "me", "Provider": "mqstore", "spark.sql.x": "1"}
+    given = {
+        "path": "/data",
+        "owner": "me",
+        "Provider": "mqstore",
+        "spark.sql.x": "1",
+        "option.path": "/data",
+    }
     assert ReadOptions.parse(given) == ReadOptions.parse({"path": "/data"})
 
 
