@@ -107,8 +107,7 @@ class MqstoreReader(DataSourceReader):
                 skips_missing=not self._options.fail_on_data_loss,
             )
             with closing(reader):
-                for queue in partition.queues:
-                    yield from reader.read(queue)
+                yield from reader.read(partition.queues)
 
     @property
     def _passes_over(self) -> bool:

@@ -5,11 +5,18 @@ about a quarter of the log, where the order of reading begins to cost more than 
 that are in no queue are then not seen: half and rolled-back ones. So that this does not depend on the share,
 a read of chosen topics never has them (`Selection.is_listed`). A deleted topic is read from the log.
 
+A task reads all of the queues, between two places of the log, and in its order: so it reads forward, and what
+lies side by side at once.
+
 The queues hold entries up to some physical offset at least (`complete_up_to`); what is behind it is read from
 the log itself.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.store.record.record_format import FIXED_BYTES
@@ -23,16 +30,18 @@ __all__ = [
     "MOST_SHARE",
     "chosen_queues",
     "complete_up_to",
-    "estimated_bytes",
     "is_known_by_queues",
     "narrowed",
     "pack_queues",
+    "sample",
     "use_queues",
 ]
 
-# Up to this share of the log's bytes.
+Int64s = npt.NDArray[np.int64]
+
 MOST_SHARE = 0.25
-# Sizes of so many records of a queue are looked at.
+"""Up to this share of the log's bytes the queues are read."""
+# About so many entries of a queue are looked at.
 _SAMPLES = 32
 
 
@@ -85,41 +94,65 @@ def _find(parts: StoreParts, one: QueueRange) -> ConsumeQueue | None:
     return parts.consume_queues.find(one.topic, one.queue_id)
 
 
-def estimated_bytes(parts: StoreParts, one: QueueRange) -> int:
-    """About how many bytes of the log the records of these entries take."""
-    queue, count = _find(parts, one), one.end - one.begin
-    if queue is None or count <= 0:
-        return 0
-    places = range(one.begin, one.end, max(count // _SAMPLES, 1))
-    sizes = [entry[1] for entry in map(queue.entry_at, places) if entry is not None]
-    return count * max(sum(sizes) // max(len(sizes), 1), FIXED_BYTES)
+class Sample(NamedTuple):
+    """Some entries of the queues to read, in the order of the log.
+
+    physical_offsets: of their messages, int64. weights: bytes of the log that each stands for, int64.
+    """
+
+    physical_offsets: Int64s
+    weights: Int64s
+
+    @property
+    def total_bytes(self) -> int:
+        """About how many bytes of the log the records of all entries take."""
+        return int(self.weights.sum())
+
+    def cuts(self, count: int) -> list[int]:
+        """Physical offsets that cut what is read into `count` parts of about equal size."""
+        ends = np.cumsum(self.weights)
+        places = np.searchsorted(ends, ends[-1] * np.arange(1, count) // count, side="right")
+        return sorted(set(self.physical_offsets[np.minimum(places, ends.size - 1)].tolist()))
+
+
+def sample(parts: StoreParts, chosen: Sequence[QueueRange]) -> Sample:
+    """Look at some entries of each queue."""
+    found: list[tuple[int, int]] = []
+    for one in chosen:
+        queue, count = _find(parts, one), one.end - one.begin
+        if queue is not None and count > 0:
+            step = max(count // _SAMPLES, 1)
+            for place in range(one.begin, one.end, step):
+                entry = queue.entry_at(place)
+                if entry is not None:
+                    found.append((entry[0], max(entry[1], FIXED_BYTES) * min(step, one.end - place)))
+    found.sort()
+    table = np.array(found, np.int64).reshape(-1, 2)
+    return Sample(table[:, 0], table[:, 1])
 
 
 def pack_queues(
-    store: str, selection: Selection, parts: StoreParts, chosen: Sequence[QueueRange], target: int
+    store: str, selection: Selection, parts: StoreParts, chosen: Sequence[QueueRange], cuts: Sequence[int]
 ) -> Iterator[QueuePartition]:
-    """Tasks of about `target` bytes: large queues are cut, small ones share a task."""
-    waiting: list[QueueRange] = []
-    waiting_bytes = 0
-    for one in chosen:
-        size_bytes = estimated_bytes(parts, one)
-        for piece in _cut(one, -(-size_bytes // target)):
-            piece_bytes = size_bytes * (piece.end - piece.begin) // max(one.end - one.begin, 1)
-            if waiting and waiting_bytes + piece_bytes > target:
-                yield QueuePartition(store, selection, tuple(waiting))
-                waiting, waiting_bytes = [], 0
-            waiting.append(piece)
-            waiting_bytes += piece_bytes
-    if waiting:
-        yield QueuePartition(store, selection, tuple(waiting))
+    """A task for each part of the log between two of the `cuts`: it reads all queues there."""
+    begins = [one.begin for one in chosen]
+    for cut in (*cuts, None):
+        ends = [_end_below(parts, one, cut) for one in chosen]
+        queues = tuple(
+            one._replace(begin=begin, end=end)
+            for one, begin, end in zip(chosen, begins, ends, strict=True)
+            if begin < end
+        )
+        if queues:
+            yield QueuePartition(store, selection, queues)
+        begins = [max(begin, end) for begin, end in zip(begins, ends, strict=True)]
 
 
-def _cut(one: QueueRange, count: int) -> Iterator[QueueRange]:
-    """The entries in `count` parts of equal length."""
-    count = max(min(count, one.end - one.begin), 1)
-    for part in range(count):
-        begin, end = (one.begin + (one.end - one.begin) * at // count for at in (part, part + 1))
-        yield one._replace(begin=begin, end=end)
+def _end_below(parts: StoreParts, one: QueueRange, physical_offset: int | None) -> int:
+    queue = _find(parts, one)
+    if queue is None or physical_offset is None:
+        return one.end
+    return min(one.end, queue.end_below(physical_offset))
 
 
 def use_queues(options: ReadOptions, selection: Selection) -> bool | None:

@@ -1,13 +1,14 @@
 """The queue reader: the records that entries of consume queues point to, each checked, piece by piece.
 
-Entries of one segment are taken together, up to 2 MiB of records. Those that lie near each other are read by
-one positional read, the others by one each, into one buffer; a kernel then checks each record against its
-entry, and its CRCs. An entry whose record is not whole is damage, as in segment_reader.py.
+The entries of all queues of a task are merged into the order of the log. Those of one segment are taken
+together, up to 2 MiB of records: those that lie near each other are read by one positional read, the others
+by one each, into one buffer; a kernel then checks each record against its entry, and its CRCs. An entry whose
+record is not whole is damage, as in segment_reader.py.
 Source: ConsumeQueue; layout of an entry: index/queue/consume_queue_format.py.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,7 +18,6 @@ import numpy.typing as npt
 from mqstore.index.arrow import column_kernels
 from mqstore.index.arrow.queue_table import Entries
 from mqstore.index.arrow.records import Records
-from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.record.record_format import RecordIllegal, check_record
@@ -34,6 +34,52 @@ Int32s = npt.NDArray[np.int32]
 # Bytes between two records that are read rather than jumped over.
 _NEAR_BYTES = 8 * 1024
 _MOST_ENTRIES = 4096
+
+
+class _Cursor:
+    """How far one queue was read. offset: of the next entry to load. loaded: entries not handed on yet."""
+
+    def __init__(self, asked: QueueRange) -> None:
+        self.asked = asked
+        self.offset = asked.begin
+        self.loaded = Entries(np.empty(0, np.int64), np.empty(0, np.int32))
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all entries were loaded."""
+        return self.offset >= self.asked.end
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether there are entries here, or none any more."""
+        return self.is_at_end or bool(len(self.loaded.sizes))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all entries were loaded and taken."""
+        return self.is_at_end and not len(self.loaded.sizes)
+
+    @property
+    def last_offset(self) -> int:
+        """Physical offset of the last loaded entry."""
+        return int(self.loaded.physical_offsets[-1])
+
+    def take_to(self, physical_offset: int | None) -> Entries:
+        """Remove and return the entries up to a physical offset; None: all."""
+        count = len(self.loaded.sizes)
+        if physical_offset is not None:
+            count = int(np.searchsorted(self.loaded.physical_offsets, physical_offset, side="right"))
+        taken, self.loaded = self.loaded.select(slice(count)), self.loaded.select(slice(count, None))
+        return taken
+
+
+def _merged(each: Sequence[Entries]) -> Entries:
+    """The entries in the order of the log."""
+    if len(each) == 1:
+        return each[0]
+    physical_offsets = np.concatenate([entries.physical_offsets for entries in each])
+    order = np.argsort(physical_offsets, kind="stable")
+    return Entries(physical_offsets[order], np.concatenate([entries.sizes for entries in each])[order])
 
 
 class QueueReader:
@@ -54,30 +100,44 @@ class QueueReader:
         """Close the last segment."""
         self._open.close()
 
-    def read(self, asked: QueueRange) -> Iterator[Records | PassedOver]:
-        """The records of these entries; a piece is valid until the next one is asked for.
+    def read(self, asked: Sequence[QueueRange]) -> Iterator[Records | PassedOver]:
+        """The records of these entries, in the order of the log; a piece is valid until the next one.
 
         Raises CorruptRecord, SegmentMissing.
         """
-        queue = self._parts.consume_queues.find(asked.topic, asked.queue_id)
-        if queue is None:
-            yield from self._lost(asked, asked.begin, asked.end)
-            return
-        offset = asked.begin
-        while offset < asked.end:
-            view = queue.view_from(offset, min(asked.end - offset, _MOST_ENTRIES))
-            if not view:
-                # Retention has deleted it since the plan was made, or a file of the queue is missing.
-                behind = min(max(queue.roll_next_file(offset), queue.min_offset), asked.end)
-                yield from self._lost(asked, offset, behind)
-                offset = behind
-                continue
-            entries = Entries.of(view)
+        cursors = [_Cursor(one) for one in asked]
+        while cursors:
+            for cursor in cursors:
+                while not cursor.is_loaded:
+                    yield from self._load(cursor)
+            # What lies before the last loaded entry of every queue that goes on is complete.
+            frontier = min((cursor.last_offset for cursor in cursors if not cursor.is_at_end), default=None)
+            entries = _merged([cursor.take_to(frontier) for cursor in cursors])
+            cursors = [
+                cursor for cursor in cursors if not (cursor.is_at_end and not len(cursor.loaded.sizes))
+            ]
             while len(entries.sizes):
                 count = self._count_together(entries)
-                yield from self._pieces(queue, asked, offset, entries.select(slice(count)))
+                yield from self._pieces(entries.select(slice(count)))
                 entries = entries.select(slice(count, None))
-            offset += len(view) // ENTRY_BYTES
+
+    def _load(self, cursor: "_Cursor") -> Iterator[PassedOver]:
+        """Take in the next entries of a queue, or find that it ends."""
+        asked, offset = cursor.asked, cursor.offset
+        queue = self._parts.consume_queues.find(asked.topic, asked.queue_id)
+        if queue is None:
+            yield from self._lost(asked, offset, asked.end)
+            cursor.offset = asked.end
+            return
+        view = queue.view_from(offset, min(asked.end - offset, _MOST_ENTRIES))
+        if view:
+            cursor.loaded = Entries.of(view)
+            cursor.offset += len(view) // ENTRY_BYTES
+            return
+        # Retention has deleted it since the plan was made, or a file of the queue is missing.
+        behind = min(max(queue.roll_next_file(offset), queue.min_offset), asked.end)
+        yield from self._lost(asked, offset, behind)
+        cursor.offset = behind
 
     def _lost(self, asked: QueueRange, begin: int, end: int) -> Iterator[PassedOver]:
         path = self._parts.layout.consume_queues / asked.topic / str(asked.queue_id)
@@ -108,16 +168,14 @@ class QueueReader:
             self._segment = known = segment
         return known
 
-    def _pieces(
-        self, queue: ConsumeQueue, asked: QueueRange, offset: int, entries: Entries
-    ) -> Iterator[Records | PassedOver]:
+    def _pieces(self, entries: Entries) -> Iterator[Records | PassedOver]:
         """The records of entries of one segment."""
         try:
             segment = self._segment_of(int(entries.physical_offsets[0]))
         except SegmentMissing:
             segment = None
         if segment is None:
-            yield from self._without_segment(queue, entries)
+            yield from self._without_segment(entries)
             return
         places = self._gather(segment, entries)
         first = 0
@@ -141,12 +199,12 @@ class QueueReader:
                 )
                 first += 1
 
-    def _without_segment(self, queue: ConsumeQueue, entries: Entries) -> Iterator[PassedOver]:
+    def _without_segment(self, entries: Entries) -> Iterator[PassedOver]:
         begin = int(entries.physical_offsets[0])
         end = int(entries.physical_offsets[-1]) + max(int(entries.sizes[-1]), 0)
         if begin >= self._parts.commit_log.max_offset and not self._passes_over:
             expected = f"entries that point below {self._parts.commit_log.max_offset}"
-            raise CorruptRecord(queue.directory, 0, expected, str(begin))
+            raise CorruptRecord(self._parts.layout.consume_queues, 0, expected, str(begin))
         if not self._skips_missing:
             raise SegmentMissing(self._parts.layout.commit_log, begin, end)
         yield PassedOver(str(self._parts.layout.commit_log), begin, end, "the segment is gone")

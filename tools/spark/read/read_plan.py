@@ -143,13 +143,14 @@ class _StorePlan:
         elif not demanded and not queue_plan.is_known_by_queues(parts, selection, chosen):
             return None
         wanted = queue_plan.narrowed(parts, selection, _below(parts, chosen, complete))
-        total_bytes = sum(queue_plan.estimated_bytes(parts, one) for one in wanted)
+        sample = queue_plan.sample(parts, wanted)
+        total_bytes = sample.total_bytes
         if not demanded and total_bytes > queue_plan.MOST_SHARE * self._log_bytes(segments, complete):
             return None
-        target = self._target(total_bytes)
-        planned: list[Partition] = list(
-            queue_plan.pack_queues(str(self._path), selection, parts, wanted, target)
-        )
+        planned: list[Partition] = []
+        if wanted:
+            cuts = sample.cuts(-(-total_bytes // self._target(total_bytes)))
+            planned += queue_plan.pack_queues(str(self._path), selection, parts, wanted, cuts)
         if complete < end:
             planned += self._through_log(segments, complete, end, selection)
         return planned

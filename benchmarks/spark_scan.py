@@ -1,0 +1,344 @@
+"""What reading a store with Spark costs, beside Spark's own reading of the same rows from Parquet (snappy).
+
+usage: python benchmarks/spark_scan.py [--messages 848000] [--rounds 7] [--cores 2] [--only TEXT]
+           [--directory DIR] [--json benchmarks/results/spark_scan.json] [--page docs/spark.md]
+
+The messages: bodies of 1 KiB, half of it compressible, properties as RocketMQ's clients and brokers set them,
+20 topics of 4 queues, each with 5 % of the messages; about 1 GiB. They are stored three times, in one segment
+of 1 GiB, in 4 of 256 MiB and in 64 of 16 MiB, and once as Parquet in 4 files.
+
+A row is one query on one store. `time` is from the call until the answer; `CPU` is that of the JVM and of
+all Python workers. In each round all sources have their turn; a ratio is Parquet's cost over ours in the same
+round (more than 1: we are cheaper), the median of the rounds with the least and the greatest.
+
+What would make the numbers dishonest: files that are not in the page cache, loops that are not compiled yet,
+workers that are not started (the first round, which is not counted, sees to all three); a machine that is at
+work for others.
+"""
+
+import dataclasses
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import typer
+from pyspark.sql import DataFrame, SparkSession
+
+from mqstore import MessageStore, StoreConfig
+from mqstore.tools.spark.session import local_session
+
+_MIB = 1 << 20
+_TOPICS, _QUEUES = 20, 4
+_SMALL_TOPIC, _QUARTER_TOPICS = "topic-0", ",".join(f"topic-{n}" for n in range(5))
+_CHUNK = 16_000
+_CHUNK_MS = 60_000
+_BEGIN_MS = 1_700_000_000_000
+_STORES = {"1 x 1 GiB": 1024, "4 x 256 MiB": 256, "64 x 16 MiB": 16}
+_BEGIN = "<!-- figures: written by benchmarks/spark_scan.py -->"
+_END = "<!-- end of figures -->"
+_RESULTS = Path(__file__).with_name("results") / "spark_scan.json"
+
+
+class _SteppedClock:
+    """A clock that the filling moves."""
+
+    def __init__(self) -> None:
+        self.time_ms = _BEGIN_MS
+
+    def now_ms(self) -> int:
+        """Epoch ms."""
+        return self.time_ms
+
+
+# -- the data ---------------------------------------------------------------------------------------------
+
+
+def _chunk(first: int, count: int) -> dict[str, Any]:
+    """Messages `first` and following, as columns for `put_columns`."""
+    numbers = np.arange(first, first + count)
+    rng = np.random.default_rng(first)
+    bodies = np.full((count, 1024), ord("x"), np.uint8)
+    bodies[:, :512] = rng.integers(0, 256, (count, 512), np.uint8)
+    properties = [
+        f"UNIQ_KEY\x017F00000100002A139A55{n:016X}\x02WAIT\x01true\x02"
+        + ("CLUSTER\x01DefaultCluster\x02TRACE_ON\x01true\x02MSG_REGION\x01eu\x02" if n % 2 else "")
+        for n in numbers.tolist()
+    ]
+    return {
+        "topic": pa.array([f"topic-{n}" for n in (numbers % _TOPICS).tolist()]).dictionary_encode(),
+        "queue_id": (numbers // _TOPICS % _QUEUES).astype(np.int32),
+        "body": (bodies.reshape(-1), np.arange(0, 1024 * count + 1, 1024)),
+        "tags": pa.array([f"tag-{n}" for n in (numbers % 7).tolist()]),
+        "keys": pa.array([f"order-{n} customer-{n % 1000}" for n in numbers.tolist()]),
+        "properties": pa.array(properties),
+    }
+
+
+def _fill(path: Path, segment_mib: int, messages: int) -> None:
+    clock = _SteppedClock()
+    config = StoreConfig(
+        mapped_file_size_commit_log=segment_mib * _MIB,
+        max_message_size=min(4 * _MIB, segment_mib * _MIB - 65_544),
+        key_index="lmdb",
+    )
+    with MessageStore.open(path, config, clock=clock, start=False) as store:
+        for topic in range(_TOPICS):
+            store.topics.create(f"topic-{topic}", _QUEUES)
+        for first in range(0, messages, _CHUNK):
+            store.put_columns(_chunk(first, min(_CHUNK, messages - first)))
+            clock.time_ms += _CHUNK_MS
+            store.flush()
+
+
+def _write_parquet(spark: SparkSession, store: Path, target: Path) -> None:
+    """The same rows with the same columns, in four files, as Spark writes them if nothing is said."""
+    options = {"maxPartitionBytes": f"{256 * _MIB}"}
+    frame = spark.read.format("mqstore").options(**options).load(str(store))
+    frame.write.option("compression", "snappy").parquet(str(target))
+
+
+# -- the queries ------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """One kind of work. run: on a frame. columns, options: for our source; where: for Parquet, which prunes.
+
+    filter: for both. goal: least ratio of time to Parquet's, per store.
+    """
+
+    name: str
+    run: Callable[[DataFrame], object]
+    goal: float
+    columns: str | None = None
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
+    where: str | None = None
+    filter: str | None = None
+    stores: tuple[str, ...] = tuple(_STORES)
+
+
+def _noop(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _export(frame: DataFrame) -> None:
+    with tempfile.TemporaryDirectory() as target:
+        frame.write.mode("overwrite").parquet(target)
+
+
+def _queries(messages: int) -> list[Query]:
+    chunks = -(-messages // _CHUNK)
+    begin = _BEGIN_MS + chunks * 6 // 10 * _CHUNK_MS
+    end = begin + max(chunks // 10, 1) * _CHUNK_MS
+    within = f"storeTimestamp >= timestamp_millis({begin}) AND storeTimestamp < timestamp_millis({end})"
+    times = {"startingTimestamp": str(begin), "endingTimestamp": str(end)}
+    several = ("4 x 256 MiB", "64 x 16 MiB")
+    quarter = " OR ".join(f"topic = '{topic}'" for topic in _QUARTER_TOPICS.split(","))
+    return [
+        Query("all columns, noop sink", _noop, 0.9),
+        Query("sum(length(body))", lambda f: f.selectExpr("sum(length(body))").collect(), 0.8, "body"),
+        Query("sum(bodySize)", lambda f: f.selectExpr("sum(bodySize)").collect(), 1.0, "bodySize"),
+        Query("count", lambda f: f.count(), 0.5, "queueId"),
+        Query("group by topic", lambda f: f.groupBy("topic").count().collect(), 0.5, "topic"),
+        Query("topic of 5 %", _noop, 3.0, None, {"topic": _SMALL_TOPIC}, f"topic = '{_SMALL_TOPIC}'"),
+        Query("topics of 25 %", _noop, 1.2, None, {"topic": _QUARTER_TOPICS}, quarter),
+        Query("time range of 10 %, option", _noop, 3.0, None, times, within, stores=several),
+        Query("time range of 10 %, filter", _noop, 3.0, filter=within, stores=several),
+        Query("export to Parquet", _export, 1.0),
+    ]
+
+
+def _ours(spark: SparkSession, path: Path, query: Query) -> DataFrame:
+    options = dict(query.options)
+    if query.columns is not None:
+        options["columns"] = query.columns
+    frame = spark.read.format("mqstore").options(**options).load(str(path))
+    return frame.where(query.filter) if query.filter else frame
+
+
+def _parquet(spark: SparkSession, path: Path, query: Query) -> DataFrame:
+    frame = spark.read.parquet(str(path))
+    if query.columns == "bodySize":
+        frame = frame.selectExpr("length(body) AS bodySize")
+    condition = query.filter or query.where
+    return frame.where(condition) if condition else frame
+
+
+# -- the measurement --------------------------------------------------------------------------------------
+
+
+def _descendants() -> Iterator[int]:
+    """Children of this process, and theirs: the JVM, the daemons and the workers."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    waiting = list(parents.get(os.getpid(), []))
+    while waiting:
+        process = waiting.pop()
+        yield process
+        waiting += parents.get(process, [])
+
+
+def _cpu_s() -> float:
+    """CPU seconds of all of them, those that have ended included."""
+    ticks = 0
+    for process in _descendants():
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _workers_mib() -> float:
+    """The greatest proportional set size of a Python worker."""
+    most = 0
+    for process in _descendants():
+        try:
+            is_worker = b"pyspark" in Path(f"/proc/{process}/cmdline").read_bytes()
+            rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        if is_worker and b"java" not in Path(f"/proc/{process}/exe").readlink().name.encode():
+            most = max(most, int(rollup.partition("Pss:")[2].split()[0]))
+    return most / 1024
+
+
+def _measured(run: Callable[[], object]) -> tuple[float, float]:
+    cpu_s, begin_s = _cpu_s(), time.perf_counter()
+    run()
+    return time.perf_counter() - begin_s, _cpu_s() - cpu_s
+
+
+def _turns(
+    spark: SparkSession, directory: Path, query: Query, rounds: int
+) -> dict[str, list[tuple[float, float]]]:
+    """(seconds, CPU seconds) of each source, round by round; the first round is not counted."""
+    sources: dict[str, Callable[[], object]] = {
+        "Parquet": lambda: query.run(_parquet(spark, directory / "parquet", query))
+    }
+    for store in query.stores:
+        sources[store] = lambda store=store: query.run(_ours(spark, directory / store, query))  # type: ignore[misc]
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in sources}
+    for turn in range(rounds + 1):
+        for name, run in sources.items():
+            measured = _measured(run)
+            if turn:
+                found[name].append(measured)
+    return found
+
+
+def _row(query: Query, store: str, turns: dict[str, list[tuple[float, float]]]) -> dict[str, Any]:
+    pairs = list(zip(turns["Parquet"], turns[store], strict=True))
+    row: dict[str, Any] = {"query": query.name, "store": store, "goal": query.goal}
+    for index, name in enumerate(("time", "cpu")):
+        ratios = [theirs[index] / max(ours[index], 0.01) for theirs, ours in pairs]
+        row[name] = {
+            "ratio": statistics.median(ratios),
+            "least": min(ratios),
+            "greatest": max(ratios),
+            "ours_s": statistics.median(ours[index] for _, ours in pairs),
+            "parquet_s": statistics.median(theirs[index] for theirs, _ in pairs),
+        }
+    return row
+
+
+# -- the report -------------------------------------------------------------------------------------------
+
+
+def _table(results: dict[str, Any]) -> str:
+    lines = [
+        "| query | store | time, s | x Parquet | CPU, s | x Parquet | goal |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in results["rows"]:
+        cells = [row["query"], row["store"]]
+        for name in ("time", "cpu"):
+            of = row[name]
+            cells += [f"{of['ours_s']:.2f}", f"{of['ratio']:.2f} ({of['least']:.2f}-{of['greatest']:.2f})"]
+        lines.append(f"| {' | '.join(cells)} | {row['goal']} |")
+    machine = results["machine"]
+    before, after = results["load"]
+    said = (
+        f"`{results['command']}`: {results['messages']:,} messages, {results['rounds']} rounds",
+        f"local[{results['cores']}], {machine['cpu_count']} processors ({machine['machine']})",
+        f"Linux {machine['release']}, Python {machine['python']}; load {before:.1f} before, {after:.1f} after.",
+    )
+    worker = f"A Python worker took {results['worker_mib']:.0f} MiB (PSS) at most."
+    lines += ["", f"{', '.join(said)} {worker}"]
+    return "\n".join(lines)
+
+
+def _write_page(page: Path, table: str) -> None:
+    text = page.read_text("utf-8")
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}", "utf-8")
+
+
+def main(
+    *,
+    messages: Annotated[int, typer.Option()] = 848_000,
+    rounds: Annotated[int, typer.Option()] = 7,
+    cores: Annotated[int, typer.Option()] = 2,
+    only: Annotated[str, typer.Option(help="Queries whose name contains this.")] = "",
+    directory: Annotated[Path | None, typer.Option(help="Keep the data here, or use what is there.")] = None,
+    json_path: Annotated[Path, typer.Option("--json")] = _RESULTS,
+    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
+) -> None:
+    """Measure, print, and write the results."""
+    with tempfile.TemporaryDirectory(prefix="mqstore-bench-") as temporary:
+        data = directory or Path(temporary)
+        for name, segment_mib in _STORES.items():
+            if not (data / name).exists():
+                _fill(data / name, segment_mib, messages)
+        load = os.getloadavg()[0]
+        spark = local_session(cores=cores)
+        if not (data / "parquet").exists():
+            _write_parquet(spark, data / "4 x 256 MiB", data / "parquet")
+        results: dict[str, Any] = {
+            "command": "make bench-spark",
+            "messages": messages,
+            "rounds": rounds,
+            "cores": cores,
+            "machine": {
+                "cpu_count": os.cpu_count(),
+                "machine": platform.machine(),
+                "release": platform.release(),
+                "python": platform.python_version(),
+            },
+            "rows": [],
+        }
+        for query in _queries(messages):
+            if only in query.name:
+                turns = _turns(spark, data, query, rounds)
+                for store in query.stores:
+                    results["rows"].append(_row(query, store, turns))
+                    print(results["rows"][-1]["query"], store, results["rows"][-1]["time"], flush=True)
+        results["worker_mib"] = _workers_mib()
+        results["load"] = (load, os.getloadavg()[0])
+        spark.stop()
+    table = _table(results)
+    print(table)
+    if not only:
+        json_path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+        if page is not None:
+            _write_page(page, table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
