@@ -13,7 +13,8 @@ loops are kept on disk. Where, is decided for each loop when it is decorated:
    package lies in an archive: in NUMBA_CACHE_DIR, else under the temporary directory, in a folder that only
    this user can write (store/loops/private_folder.py).
 3. Otherwise nowhere. Each process then compiles anew what it uses, and a warning says so once.
-A place that fails later (a full disk, another user after a fork) costs time, and raises nothing.
+A place that fails later (a full disk, another user after a fork, a file that a power cut left empty) costs
+time, and raises nothing.
 
 A loop that Python calls returns numbers, and fills arrays of the caller. To return an array, numba would run
 Python code after the loop, and an interrupt (Ctrl-C) there would become a SystemError.
@@ -26,8 +27,10 @@ import hashlib
 import logging
 import marshal
 import os
+import pickle
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
@@ -142,10 +145,20 @@ class _DiskCache(caching.FunctionCache):  # type: ignore[misc]
             return super().load_overload(signature, target)
         except OSError:
             return None
+        except (EOFError, pickle.UnpicklingError):
+            self._forget_damaged()
+            return None
+
+    def _forget_damaged(self) -> None:
+        """Write an empty index: numba reads the old one before it keeps the loop again."""
+        with suppress(OSError):
+            self.flush()
 
     def save_overload(self, signature: Any, code: Any) -> None:
         try:
             super().save_overload(signature, code)
+        except (EOFError, pickle.UnpicklingError):
+            return  # The index is damaged and cannot be written.
         except OSError as error:
             _say_that_nothing_is_kept(error.strerror or str(error))
 

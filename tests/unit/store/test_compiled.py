@@ -233,6 +233,19 @@ def test_a_folder_that_is_lost_later_costs_time_only(
     assert len(report["said"]) == 1
 
 
+@pytest.mark.parametrize("content", [b"", bytes(4096)], ids=["empty", "zeros"])
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_a_file_that_a_power_cut_left_is_written_anew(
+    installed: Path, tmp_path: Path, temporary: Path, kind: str, content: bytes
+) -> None:
+    """numba syncs nothing: its files may be empty or full of zeros. The loop is compiled and kept again."""
+    first = run_loop(installed, tmp_path, TMPDIR=str(temporary))
+    (file,) = Path(first["place"]).glob(f"*.{kind}")
+    file.write_bytes(content)
+    again = [run_loop(installed, tmp_path, TMPDIR=str(temporary)) for _ in range(2)]
+    assert [report["loaded"] for report in again] == [0, 1]
+
+
 @pytest.mark.parametrize("name", ["mqstore.zip", "mqstore.whl"])
 def test_a_package_in_an_archive_works(installed: Path, tmp_path: Path, temporary: Path, name: str) -> None:
     """Whatever its ending: the second process loads what the first one compiled."""
