@@ -48,9 +48,11 @@ types: setup ## mypy --strict on the installed package
 	@$(BIN)/python -m venv --without-pip $(TYPES)
 	@$(BIN)/python -m pip --python $(TYPES)/bin/python install --quiet --no-deps build/wheel/*.whl
 	@$(BIN)/python -c "$(SITE)" > "$$($(TYPES)/bin/python -c "$(SITE)")/dependencies.pth"
-	@cd $(TYPES) && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
-	    --python-executable bin/python -p mqstore \
-	    | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|broker|client|tools)/#\1/#'
+	@cd $(TYPES) && for checked in "-p mqstore" lib/python3*/site-packages/pyspark_mqstore.py; do \
+	    ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
+	        --python-executable bin/python $$checked \
+	        | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|broker|client|tools)/#\1/#'; \
+	done
 
 # Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/figures/.
 STATES ?= 20000

@@ -21,6 +21,12 @@ def test_every_folder_is_shipped() -> None:
     assert with_modules == set(PROJECT["tool"]["setuptools"]["packages"])
 
 
+def test_every_module_at_the_top_is_shipped() -> None:
+    """`py-modules` lists the modules that lie beside pyproject.toml, and no other."""
+    modules = [path.stem for path in ROOT.glob("*.py")]
+    assert modules == PROJECT["tool"]["setuptools"]["py-modules"]
+
+
 def test_every_folder_is_a_package() -> None:
     """Each has an __init__.py: a folder without one would be importable from the checkout only."""
     folders = {source.path.rpartition("/")[0] for source in package_sources()}

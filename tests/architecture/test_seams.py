@@ -162,6 +162,9 @@ FILES = Seam(
         "store/files/room_promise.py",
         "store/files/file_kind.py",
         "tools/*",
+        # Compiled code is no part of a store, and lies outside of it.
+        "store/compiled.py",
+        "store/loops/*",
         # LMDB keeps its own files and must be given a folder.
         "index/lmdb_files/lmdb_environment.py",
         # A file of settings is the user's, and is read before there is a store.
