@@ -11,6 +11,7 @@ Imported when an export begins, since it imports pyarrow.
 """
 
 import gzip
+import io
 from collections.abc import Callable
 from typing import BinaryIO, Final, Protocol
 
@@ -131,8 +132,9 @@ class _TextWriter:
 
     def abandon(self) -> None:
         if self._packed is not None:
-            # Or its destructor would write the end of the file.
-            self._packed.fileobj = None
+            # Or its destructor would write the end into the file.
+            self._packed.fileobj = io.BytesIO()
+            self._packed.close()
 
 
 def _json_lines(texts: pa.RecordBatch) -> bytes:
