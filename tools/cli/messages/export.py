@@ -149,7 +149,7 @@ def export(
 
 def _progress(output: Output, *, is_stream: bool) -> AbstractContextManager[WorkBoard | None]:
     """None where the rows themselves go to the terminal."""
-    return nullcontext() if is_stream and sys.stdout.isatty() else progress(output)
+    return nullcontext() if is_stream and _is_terminal() else progress(output)
 
 
 def _time_ms(option: str, text: str | None, absent: int) -> int:
@@ -191,8 +191,12 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
 def _standard_output(row_format: RowFormat | None, compression: Compression | None) -> BinaryIO:
-    if not sys.stdout.isatty():
+    if not _is_terminal():
         return sys.stdout.buffer
     if row_format is RowFormat.PARQUET or compression is Compression.GZIP:
         raise typer.BadParameter("Parquet and gzip are nothing for a terminal: redirect standard output")
