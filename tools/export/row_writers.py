@@ -1,6 +1,7 @@
 """Row writers: batches of one schema go into an open file, as Parquet, JSON lines or CSV.
 
-    parquet   row groups of up to 131,072 rows or 64 MiB; batches wait in memory until one is full
+    parquet   row groups of up to 131,072 rows or 64 MiB; batches wait in memory until one is full; null for a
+              time that no calendar has
     jsonl     one object a line, with the names of the columns; properties are an object
     csv       a header, then a line a row, texts in quotes; null is an empty field without quotes; properties
               are an object of JSON
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from mqstore.tools.export.calendar_times import calendar_schema, with_calendar_times
 from mqstore.tools.export.export_form import ExportForm
 from mqstore.tools.export.text_columns import text_columns
 from mqstore.tools.ingest.row_files import RowFormat
@@ -72,7 +74,7 @@ def row_writer(file: BinaryIO, form: ExportForm, schema: pa.Schema) -> RowWriter
 
 class _ParquetWriter:
     def __init__(self, file: BinaryIO, schema: pa.Schema, compression: str) -> None:
-        self._writer = pyarrow.parquet.ParquetWriter(file, schema, compression=compression)
+        self._writer = pyarrow.parquet.ParquetWriter(file, calendar_schema(schema), compression=compression)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self.waiting_bytes = 0
@@ -80,7 +82,7 @@ class _ParquetWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         if self._waiting_rows + batch.num_rows > _GROUP_ROWS:
             self.flush()
-        self._waiting.append(batch)
+        self._waiting.append(with_calendar_times(batch))
         self._waiting_rows += batch.num_rows
         self.waiting_bytes += batch.nbytes
         if self.waiting_bytes >= _GROUP_BYTES:

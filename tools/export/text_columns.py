@@ -1,6 +1,6 @@
 """Columns as text, for JSON lines and CSV: nothing is lost, whatever the bytes.
 
-    times        2026-11-21T01:37:27.656Z; a time that no calendar has is its epoch ms in digits
+    times        2026-11-21T01:37:27.656Z; one that no calendar has (calendar_times.py) is its epoch ms
     body         the text of a body that is UTF-8 without the character U+0000; null for others
     body_base64  the other bodies, in base64 (RFC 4648, section 4); null for those that are texts
 
@@ -15,13 +15,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqstore.tools.export.calendar_times import has_date
+
 __all__ = ["BODY_BASE64", "text_columns"]
 
 BODY_BASE64: Final = "body_base64"
 
-# The first and the last millisecond of the years 1 to 9999.
-_FIRST_MS: Final = -62_135_596_800_000
-_LAST_MS: Final = 253_402_300_799_999
 _DATE_CHARACTERS: Final = 10
 
 
@@ -41,10 +40,10 @@ def text_columns(batch: pa.RecordBatch, *, all_base64: bool) -> pa.RecordBatch:
 
 def _times(times: pa.Array) -> pa.Array:
     epoch_ms = times.view(pa.int64())
-    has_date = pc.and_(pc.greater_equal(epoch_ms, _FIRST_MS), pc.less_equal(epoch_ms, _LAST_MS))
-    dates = pc.if_else(has_date, epoch_ms, 0).view(pa.timestamp("ms")).cast(pa.string())
+    is_date = has_date(epoch_ms)
+    dates = pc.if_else(is_date, epoch_ms, 0).view(pa.timestamp("ms")).cast(pa.string())
     with_t = pc.binary_replace_slice(dates, _DATE_CHARACTERS, _DATE_CHARACTERS + 1, "T")
-    return pc.if_else(has_date, pc.binary_join_element_wise(with_t, "Z", ""), epoch_ms.cast(pa.string()))
+    return pc.if_else(is_date, pc.binary_join_element_wise(with_t, "Z", ""), epoch_ms.cast(pa.string()))
 
 
 def _bodies(bodies: pa.Array, *, all_base64: bool) -> tuple[pa.Array, pa.Array]:
