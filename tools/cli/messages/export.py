@@ -122,7 +122,8 @@ def export(
 
         def on_progress(done: int, total: int) -> None:
             if interruption.is_asked():
-                raise ToolProblem("interrupted: nothing was exported", ExitCode.INTERRUPTED)
+                left = f"{done:,} of {total:,} messages were written" if is_stream else "nothing was exported"
+                raise ToolProblem(f"interrupted: {left}", ExitCode.INTERRUPTED)
             if board is not None and not works:
                 works.append(board.begin("export", total))
             for work in works:
