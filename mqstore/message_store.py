@@ -360,6 +360,57 @@ class MessageStore:
         end_offset = queue.max_offset if end_offset is None else end_offset
         return queue_table(self.commit_log, queue, begin_offset, end_offset, schema, decompress=decompress)
 
+    def to_arrow_batches(
+        self,
+        topic: str,
+        queue_id: int,
+        begin_offset: int = 0,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        decompress: bool = True,
+        keep_broken: bool = False,
+    ) -> "Iterator[pa.RecordBatch]":
+        """The rows of `to_arrow` in batches, each read when it is asked for: for more than memory holds.
+
+        A batch has at most 65,536 rows, and 64 MiB of records or of decompressed bodies (a longer body is a
+        batch of its own). Without `end_offset` the last one is where the queue ends at this call.
+        keep_broken: bodies that cannot be decompressed are shown as stored, and a warning is logged for each,
+        instead of CorruptBody and BodyTooLarge. Raises as `to_arrow`, and StoreClosed between two batches.
+
+        >>> with MessageStore.open("data") as store:
+        ...     put = store.put_message(Message("parcels", b"first", queue_id=0))
+        ...     sum(batch.num_rows for batch in store.to_arrow_batches("parcels", 0))
+        1
+        """
+        from mqstore.index.arrow.queue_table import queue_batches, table_schema
+
+        self._catch_up()
+        schema = table_schema(columns, lend_bodies=False)
+        queue = self.consume_queues.find(topic, queue_id)
+        if queue is None:
+            return iter(())
+        end_offset = queue.max_offset if end_offset is None else end_offset
+        return self._while_open(
+            queue_batches(
+                self.commit_log,
+                queue,
+                begin_offset,
+                end_offset,
+                schema,
+                decompress=decompress,
+                keep_broken=keep_broken,
+            )
+        )
+
+    def _while_open(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        while True:
+            self._check_open()
+            batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
     def query_message(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int = END_OF_TIME_MS, max_num: int = 32
     ) -> list[StoredMessage]:

@@ -1,8 +1,8 @@
-"""The queue table: a range of one queue as an Arrow table.
+"""The queue table: a range of one queue as an Arrow table, or as record batches one after another.
 
 The entries of the queue say where the records lie. Each record is compared with its entry, and its lengths
-are checked (its CRCs are not); compiled loops gather the fields. A batch of the table covers records of one
-segment, at most `_BATCH_RECORDS` of them and `_BATCH_BYTES`.
+are checked (its CRCs are not); compiled loops gather the fields. A batch covers records of one segment, at
+most `_BATCH_RECORDS` of them and a number of bytes: few where batches are streamed, many in a table.
 
 It does not walk the log (tools/spark/read/segment_reader.py) and has no groups. Threads: any; no lock is
 taken. A segment that retention deletes meanwhile stays readable while a table refers to its bodies.
@@ -27,11 +27,13 @@ from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.log.commit_log import CommitLog
 
-__all__ = ["queue_table", "table_schema"]
+__all__ = ["queue_batches", "queue_table", "table_schema"]
 
 _BATCH_RECORDS = 65_536
 # Offsets within an array of bytes have 31 bits.
-_BATCH_BYTES = 1 << 30
+_TABLE_BATCH_BYTES = 1 << 30
+# What a program that goes from batch to batch holds in memory.
+_STREAM_BATCH_BYTES = 64 << 20
 
 
 class Entries(NamedTuple):
@@ -82,16 +84,41 @@ def queue_table(
     decompress: decompress bodies that producers compressed. Raises CorruptRecord if an entry
     points at bytes that are not its record; with `decompress` also CorruptBody and BodyTooLarge.
     """
-    batches = [
-        pa.RecordBatch.from_arrays(build_columns(shown, schema), schema=schema)
-        for records in _records(commit_log, queue, begin_offset, end_offset)
-        for shown in (as_sent(records, schema) if decompress else (records,))
-    ]
+    batches = queue_batches(
+        commit_log,
+        queue,
+        begin_offset,
+        end_offset,
+        schema,
+        decompress=decompress,
+        batch_bytes=_TABLE_BATCH_BYTES,
+    )
     return pa.Table.from_batches(batches, schema)
 
 
+def queue_batches(
+    commit_log: CommitLog,
+    queue: ConsumeQueue,
+    begin_offset: int,
+    end_offset: int,
+    schema: pa.Schema,
+    *,
+    decompress: bool = True,
+    keep_broken: bool = False,
+    batch_bytes: int = _STREAM_BATCH_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of `queue_table` in batches, each made when it is asked for; none is empty.
+
+    keep_broken: bodies that cannot be decompressed stay as stored, with a warning for each. batch_bytes: of
+    the records of a batch; a longer record is a batch of its own. Raises as `queue_table`.
+    """
+    for records in _records(commit_log, queue, begin_offset, end_offset, batch_bytes):
+        for shown in as_sent(records, schema, keep_broken=keep_broken) if decompress else (records,):
+            yield pa.RecordBatch.from_arrays(build_columns(shown, schema), schema=schema)
+
+
 def _records(
-    commit_log: CommitLog, queue: ConsumeQueue, begin_offset: int, end_offset: int
+    commit_log: CommitLog, queue: ConsumeQueue, begin_offset: int, end_offset: int, batch_bytes: int
 ) -> Iterator[Records]:
     offset = begin_offset
     end_offset = min(end_offset, queue.end_below(commit_log.visible_offset))
@@ -108,7 +135,7 @@ def _records(
             physical_offset = int(entries.physical_offsets[0])
             segment = commit_log.files.file_for(physical_offset)
             if segment is not None:
-                count = _count_in(segment, entries)
+                count = _count_in(segment, entries, batch_bytes)
                 records = _lay_out(commit_log, segment, entries.select(slice(count)))
                 if records is not None:
                     yield records
@@ -120,10 +147,10 @@ def _records(
                 raise CorruptRecord(queue.directory, offset * ENTRY_BYTES, expected, str(physical_offset))
 
 
-def _count_in(segment: MappedFile, entries: Entries) -> int:
+def _count_in(segment: MappedFile, entries: Entries, batch_bytes: int) -> int:
     """How many of the first entries make one batch; the first one's record is in `segment`."""
     ends_before = np.searchsorted(entries.physical_offsets, segment.end_offset)
-    fits = np.searchsorted(np.cumsum(entries.sizes, dtype=np.int64), _BATCH_BYTES, side="right")
+    fits = np.searchsorted(np.cumsum(entries.sizes, dtype=np.int64), batch_bytes, side="right")
     return max(1, int(min(ends_before, fits)))
 
 

@@ -21,7 +21,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "client": ("producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
     "client/consumer": ("pulls", "orderly", "lite_pull"),
-    "tools": ("ingest", "spark", "demo", "cli"),
+    "tools": ("ingest", "export", "spark", "demo", "cli"),
     "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "demo"),
     "tools/spark": ("read", "jobs"),
 }

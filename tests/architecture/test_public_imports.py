@@ -22,6 +22,7 @@ PUBLIC = (
     "mqstore.client",
     "mqstore.errors",
     "mqstore.repair",
+    "mqstore.tools.export",
     "mqstore.tools.spark",
     "mqstore.verify",
 )

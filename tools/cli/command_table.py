@@ -25,6 +25,7 @@ from mqstore.tools.cli.maintenance.rebuild import rebuild
 from mqstore.tools.cli.maintenance.repair import repair
 from mqstore.tools.cli.maintenance.stats import stats
 from mqstore.tools.cli.maintenance.verify import verify
+from mqstore.tools.cli.messages.export import export
 from mqstore.tools.cli.messages.get import get
 from mqstore.tools.cli.messages.ingest import ingest
 from mqstore.tools.cli.messages.put import put
@@ -75,7 +76,7 @@ def mqstore(
     """
 
 
-_READING = (get, tail, query, topics, groups, offsets, stats, dump)
+_READING = (get, tail, query, export, topics, groups, offsets, stats, dump)
 _MAINTAINING = (backup, verify, repair, rebuild, retain)
 
 for command in (demo, put, ingest, *_READING, *_MAINTAINING):

@@ -16,6 +16,7 @@ from mqstore.store.errors import (
     StateFileCorrupt,
     StoreLocked,
 )
+from mqstore.tools.export import ExportRefused
 
 __all__ = ["ExitCode", "ToolProblem", "exit_code_of"]
 
@@ -56,6 +57,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (ConfigIllegal, ExitCode.USAGE),
     (MessageIllegal, ExitCode.USAGE),
     (GroupIllegal, ExitCode.USAGE),
+    (ExportRefused, ExitCode.USAGE),
 )
 
 

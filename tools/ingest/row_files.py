@@ -10,7 +10,7 @@ tools/cli/messages/ingest.py decides what becomes of a row. Rows are numbered fr
 import io
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 import msgspec
@@ -54,7 +54,7 @@ class ReaderMissing(Exception):
         super().__init__(f"reading {row_format.value} needs pyarrow: pip install 'mqstore[arrow]'")
 
 
-def format_of(path: Path) -> RowFormat | None:
+def format_of(path: PurePath) -> RowFormat | None:
     """The format by a file's name; None if the name shows none."""
     return _FORMAT_OF_SUFFIX.get(path.suffix.lower())
 

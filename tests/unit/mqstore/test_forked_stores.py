@@ -125,6 +125,7 @@ def test_all_that_a_child_asks_is_refused(tmp_path: Path, *, read_only: bool) ->
             store.commit_log,
             store.delivery,
         )
+        batches = store.to_arrow_batches("a", 0)
         create, get, append, chunk = topics.create, store.get_message, log.append, log.chunk
         encoded = MessageEncoder(SMALL).encode(Message("a", b"x"))
         pending = None if read_only else store.put_message_async(Message("a", b"pending"))
@@ -138,6 +139,7 @@ def test_all_that_a_child_asks_is_refused(tmp_path: Path, *, read_only: bool) ->
             "wait": lambda: store.wait_for_messages("a", 0, 5, 100),
             "max offset": lambda: store.max_offset,
             "arrow": lambda: store.to_arrow("a", 0),
+            "arrow batches": lambda: next(batches),
             "flush": store.flush,
             "deliver": store.deliver_due,
             "stats": store.stats,

@@ -54,6 +54,19 @@ def test_what_was_put_is_got_at_once(small: SmallStore, flush_disk_type: str) ->
             assert [found.body for found in store.query_message("orders", f"o-{index}")] == [b"%d" % index]
 
 
+def test_batches_of_a_queue_end_where_it_ended_at_the_call(small: SmallStore) -> None:
+    """What is put later is in none; a queue that is not there has no batch; a closed store gives no more."""
+    with small.open() as store:
+        store.put_message(Message("orders", b"first"))
+        batches = store.to_arrow_batches("orders", 0, columns=["body"])
+        store.put_message(Message("orders", b"second"))
+        assert [batch["body"].to_pylist() for batch in batches] == [[b"first"]]
+        assert list(store.to_arrow_batches("orders", 5)) == []
+        batches = store.to_arrow_batches("orders", 0)
+    with pytest.raises(StoreClosed):
+        next(batches)
+
+
 @pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_an_action_waits_until_all_that_was_put_is_visible(small: SmallStore, flush_disk_type: str) -> None:
     """In SYNC_FLUSH until the next sync, if a put has not waited for one; else it comes at once."""

@@ -1,1 +1,1 @@
-"""Commands about messages: put, get, tail, query, ingest."""
+"""Commands about messages: put, get, tail, query, ingest, export."""

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.index.arrow import column_kernels, record_columns, sent_bodies
-from mqstore.index.arrow.queue_table import _records, queue_table, table_schema
+from mqstore.index.arrow.queue_table import _records, queue_batches, queue_table, table_schema
 from mqstore.index.arrow.record_columns import SCHEMA, build_columns
 from mqstore.index.queue.consume_queue_format import ENTRY
 from mqstore.store.errors import BodyTooLarge, ConfigIllegal, CorruptBody, CorruptRecord
@@ -142,6 +142,32 @@ def test_a_range_is_that_of_the_queue(filled: FilledQueues, begin: int, end: int
     expected = list(range(max(begin, 0), min(end, 250)))
     assert found["queue_offset"].to_pylist() == expected
     assert [int(body[:-1000]) for body in found["body"].to_pylist()] == expected
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 5_000, 2**26])
+def test_batches_are_the_table_piece_by_piece(filled: FilledQueues, batch_bytes: int) -> None:
+    """However small they are, and never longer than asked for unless by one record; none is empty."""
+    for number in range(150):
+        filled.put(b"%d" % number + bytes(1_000))
+    queue, schema = filled.queues.find_or_create("orders", 0), table_schema(None, lend_bodies=False)
+    batches = list(queue_batches(filled.log, queue, 3, 149, schema, batch_bytes=batch_bytes))
+    assert pa.Table.from_batches(batches, schema).equals(queue_table(filled.log, queue, 3, 149, schema))
+    for batch in batches:
+        assert batch.num_rows == 1 or sum(batch["store_size"].to_pylist()) <= batch_bytes
+
+
+def test_a_batch_is_read_when_it_is_asked_for(filled: FilledQueues) -> None:
+    """Damage in the second is no error of the first."""
+    filled.put(b"first" + bytes(50_000))
+    broken = filled.put(b"second" + bytes(50_000))
+    segment = filled.log.files.file_for(broken.physical_offset)
+    assert segment is not None
+    segment.write(broken.physical_offset - segment.start_offset, bytes(4))
+    queue, schema = filled.queues.find_or_create("orders", 0), table_schema(["body"], lend_bodies=False)
+    batches = queue_batches(filled.log, queue, 0, 2, schema, batch_bytes=1)
+    assert next(batches)["body"].to_pylist() == [b"first" + bytes(50_000)]
+    with pytest.raises(CorruptRecord):
+        next(batches)
 
 
 def test_columns_come_in_the_order_asked_for(filled: FilledQueues) -> None:
@@ -287,7 +313,7 @@ def test_broken_bodies_can_be_kept_as_stored(compressed: FilledQueues) -> None:
     compressed.put(b"never compressed", sys_flag=0x101)
     schema = table_schema(["body", "sys_flag"], lend_bodies=False)
     queue = compressed.queues.find_or_create("orders", 0)
-    (stored,) = _records(compressed.log, queue, 0, 31)
+    (stored,) = _records(compressed.log, queue, 0, 31, 2**20)
     (kept,) = sent_bodies.as_sent(stored, schema, keep_broken=True)
     found = pa.Table.from_arrays(build_columns(kept, schema), schema=schema).to_pylist()
     assert found[-1] == {"body": b"never compressed", "sys_flag": 0x101}

@@ -15,7 +15,7 @@ from mqstore.tools.cli import app as entry_point
 from support.command_line import ORDER_CONFIG, run
 
 COMMANDS = (
-    *("demo", "put", "ingest", "get", "tail", "query", "topics", "stats", "dump"),
+    *("demo", "put", "ingest", "get", "tail", "query", "export", "topics", "stats", "dump"),
     *("verify", "repair", "rebuild"),
 )
 
@@ -127,6 +127,14 @@ def test_segments_of_different_sizes_answer_4(orders: Path) -> None:
         ("put", "STORE", "orders", "x", "-o", "message_delay_level=soon"),
         ("dump", "STORE"),
         ("ingest", "STORE", "file.xyz", "--topic", "orders"),
+        ("export", "STORE"),
+        ("export", "STORE", "--out", "orders.xyz"),
+        ("export", "STORE", "--out", "orders.csv", "--columns", "queueOffset"),
+        ("export", "STORE", "--out", "orders.csv", "--compression", "snappy"),
+        ("export", "STORE", "--out", "orders.csv", "--begin", "yesterday"),
+        ("export", "STORE", "--out", "orders.csv", "--topic", "orders", "--all"),
+        ("export", "STORE", "--out", "orders.parquet", "--base64"),
+        ("export", "STORE", "--out", "no_such_folder/orders.csv"),
     ],
     ids=" ".join,
 )
