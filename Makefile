@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types crash fuzz powercut bench storm soak docs clean
+.PHONY: help setup demo test interop lint types crash fuzz powercut bench bench-spark storm soak docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -96,6 +96,9 @@ bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/, an
 	@$(if $(ARGS),true,$(BIN)/python benchmarks/scale.py)
 	@$(BIN)/python benchmarks/report.py $(RESULTS).json --chart $(RESULTS).png \
 	    $(if $(ARGS),,--documents --beside benchmarks/results/slower_disk.json)
+
+bench-spark: setup ## the data source for Spark beside Parquet; writes benchmarks/results/spark_scan.json and docs/spark.md
+	@$(BIN)/python benchmarks/spark_scan.py --page docs/spark.md $(ARGS)
 
 docs: setup ## write the tables that pages take from the code: the rooms in ARCHITECTURE.md
 	@$(BIN)/python tests/support/room_table.py
