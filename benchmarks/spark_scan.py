@@ -276,7 +276,8 @@ def _table(results: dict[str, Any]) -> str:
     said = (
         f"`{results['command']}`: {results['messages']:,} messages, {results['rounds']} rounds",
         f"local[{results['cores']}], {machine['cpu_count']} processors ({machine['machine']})",
-        f"Linux {machine['release']}, Python {machine['python']}; load {before:.1f} before, {after:.1f} after",
+        f"Linux {machine['release']}, Python {machine['python']}",
+        f"load {before:.1f} before and {after:.1f} after",
     )
     worker = f"A Python worker took {results['worker_mib']:.0f} MiB (PSS) at most."
     lines += ["", f"{', '.join(said)}. {worker}"]

@@ -11,6 +11,7 @@ out `FilteringReader` only in the worker that Spark starts for pushing filters.
 import functools
 import gc
 import logging
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -126,8 +127,12 @@ class MqstoreReader(DataSourceReader):
 def _freeze_once() -> None:
     """Leave all that is imported by now out of the garbage collections that Spark does after each task.
 
-    They would look through all objects of numba, which takes longer than a small task.
+    They would look through all objects of numba, which takes longer than a small task. Only in Spark's own
+    processes: in a user's program objects live and die as it wants.
     """
+    program = getattr(sys.modules["__main__"], "__spec__", None)
+    if program is None or not program.name.startswith("pyspark."):
+        return
     import mqstore.index.arrow.record_columns
     import mqstore.tools.spark.read.segment_reader  # noqa: F401
 

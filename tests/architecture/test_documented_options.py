@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 from mqstore.tools.spark import options
 from mqstore.tools.spark.schema import FIELDS, SCHEMA
 
-PAGE = Path(__file__).parents[4] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
 def _rows(section: str) -> list[list[str]]:
