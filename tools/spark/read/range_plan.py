@@ -114,7 +114,7 @@ def _find_cut(descriptor: int, one: SegmentRange, wanted: int, check_crc: bool) 
     scan = SegmentScan(descriptor, one.segment, wanted, one.end, check_crc=check_crc, chunk_bytes=1)
     position = scan.position
     found = scan.find_record(position + _NEAR_BYTES)
-    if found is None and any(os.pread(descriptor, _NEAR_BYTES, position)):
+    if found is None and os.pread(descriptor, _NEAR_BYTES, position) != bytes(_NEAR_BYTES):
         found = scan.find_record(position + _FAR_BYTES)
     return None if found is None else one.segment.start_offset + found
 

@@ -165,7 +165,9 @@ class SegmentScan:
         at, stop = self.position, self._stop if stop is None else min(stop, self._stop)
         search_bytes = _FIRST_SEARCH_BYTES
         while at < stop:
-            buffer = np.empty(min(search_bytes, self._stop - at), np.uint8)
+            # Of the last record only the header must be there.
+            wanted = min(search_bytes, stop - at + LONGEST_HEADER_BYTES, self._stop - at)
+            buffer = np.empty(wanted, np.uint8)
             length = self._read(buffer, at)
             found = column_kernels.find_header(
                 buffer, length, self._segment.start_offset + at, self._segment.size_bytes - at
