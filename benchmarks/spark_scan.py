@@ -21,6 +21,7 @@ import json
 import os
 import platform
 import statistics
+import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +34,9 @@ import typer
 from pyspark.sql import DataFrame, SparkSession
 
 from mqstore import MessageStore, StoreConfig
+from mqstore.tools.spark.options import ReadOptions
+from mqstore.tools.spark.read.batch_reader import MqstoreReader
+from mqstore.tools.spark.schema import SCHEMA
 from mqstore.tools.spark.session import local_session
 
 _MIB = 1 << 20
@@ -257,6 +261,97 @@ def _row(query: Query, store: str, turns: dict[str, list[tuple[float, float]]]) 
     return row
 
 
+# -- single figures ---------------------------------------------------------------------------------------
+
+
+def _first_queries(spark: SparkSession, path: Path) -> tuple[float, float]:
+    """Seconds of the first query of the session, and of the second."""
+    first_s, _ = _measured(lambda: _noop(spark.read.format("mqstore").load(str(path))))
+    second_s, _ = _measured(lambda: _noop(spark.read.format("mqstore").load(str(path))))
+    return first_s, second_s
+
+
+def _task_cpu_ms(spark: SparkSession, path: Path, rounds: int) -> float:
+    """CPU that a task more costs: 64 tasks of a segment each, against packed ones; median of the rounds."""
+
+    def cost(**options: str) -> float:
+        frame = spark.read.format("mqstore").options(columns="queueId", **options).load(str(path))
+        return _measured(frame.count)[1]
+
+    few = len(_reader(path).partitions())
+    differences = [cost(maxPartitionBytes=str(16 * _MIB)) - cost() for _ in range(rounds + 1)][1:]
+    return 1000 * statistics.median(differences) / (len(list((path / "commitlog").iterdir())) - few)
+
+
+def _reader(path: Path, **options: str) -> MqstoreReader:
+    return MqstoreReader(SCHEMA, ReadOptions.parse({"path": str(path)} | options))
+
+
+def _planning_s() -> float:
+    """Seconds to plan 1,024 segments of 1 GiB, all sparse but for their first records."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory, "commitlog")
+        log.mkdir()
+        for number in range(1024):
+            start = number << 30
+            path = log / f"{start:020d}"
+            path.write_bytes(_bare_record(start))
+            os.truncate(path, 1 << 30)
+        seconds = [_measured(_reader(Path(directory)).partitions)[0] for _ in range(3)]
+    return min(seconds)
+
+
+def _bare_record(physical_offset: int) -> bytes:
+    """A record without body, tags and keys, of topic `t`."""
+    rest = struct.pack(">Iiiqqi", 0, 0, 0, 0, physical_offset, 0) + bytes(16) + bytes(16)
+    rest += bytes(12) + struct.pack(">i", 0) + b"\x01t" + bytes(2)
+    return struct.pack(">II", len(rest) + 8, 0xDAA320A7) + rest
+
+
+def _decoding(path: Path, rounds: int) -> dict[str, float]:
+    """Seconds of CPU in one process: all columns of a store, without CRCs, and a loop of struct.unpack."""
+
+    def ours(check_crc: str) -> None:
+        reader = _reader(path, checkCRC=check_crc)
+        for part in reader.partitions():
+            for _ in reader.read(part):
+                pass
+
+    kinds = {
+        "checked": lambda: ours("true"),
+        "unchecked": lambda: ours("false"),
+        "struct": lambda: _loop(path),
+    }
+    found: dict[str, list[float]] = {name: [] for name in kinds}
+    for turn in range(rounds + 1):
+        for name, run in kinds.items():
+            begin_s = time.process_time()
+            run()
+            if turn:
+                found[name].append(time.process_time() - begin_s)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+_HEAD = struct.Struct(">iiIiiqqiq8sq8siqi")
+
+
+def _loop(path: Path) -> None:
+    """What a program without this library would write: one record after the other, all fields as objects."""
+    for segment in sorted((path / "commitlog").iterdir()):
+        data, at, rows = segment.read_bytes(), 0, []
+        while at + _HEAD.size < len(data) and data[at + 4 : at + 8] == b"\xda\xa3\x20\xa7":
+            head = _HEAD.unpack_from(data, at)
+            body_at = at + _HEAD.size
+            topic_at = body_at + head[-1] + 1
+            properties_at = topic_at + data[topic_at - 1] + 2
+            stored = data[properties_at : at + head[0]].decode()
+            properties = dict(pair.split("\x01", 1) for pair in stored.split("\x02") if pair)
+            rows.append(
+                (head, data[body_at : topic_at - 1], data[topic_at : properties_at - 2].decode(), properties)
+            )
+            at += head[0]
+
+
 # -- the report -------------------------------------------------------------------------------------------
 
 
@@ -280,8 +375,31 @@ def _table(results: dict[str, Any]) -> str:
         f"load {before:.1f} before and {after:.1f} after",
     )
     worker = f"A Python worker took {results['worker_mib']:.0f} MiB (PSS) at most."
-    lines += ["", f"{', '.join(said)}. {worker}"]
+    lines += ["", f"{', '.join(said)}. {worker}", ""]
+    lines += ["| figure | measured | goal |", "| --- | --- | --- |"]
+    lines += [
+        f"| {name} | {measured} | {goal} |" for name, measured, goal in _figure_rows(results["figures"])
+    ]
     return "\n".join(lines)
+
+
+def _figure_rows(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
+    decode, first_s, second_s = figures["decoding"], *figures["first_queries"]
+    return [
+        (
+            "all columns in one process, CRCs checked, x a loop of struct.unpack",
+            f"{decode['struct'] / decode['checked']:.1f}",
+            "10",
+        ),
+        ("CRCs checked, x without", f"{decode['checked'] / decode['unchecked']:.2f}", "at most 1.3"),
+        ("one task more", f"{figures['task_cpu_ms']:.0f} ms of CPU", "at most 30"),
+        ("planning 1,024 segments of 1 GiB", f"{figures['planning_s']:.2f} s", "at most 1"),
+        (
+            "first query of a session, and the second",
+            f"{first_s:.1f} s, {second_s:.1f} s",
+            "at most twice the second and 1 s",
+        ),
+    ]
 
 
 def _write_page(page: Path, table: str) -> None:
@@ -324,6 +442,13 @@ def main(
             },
             "rows": [],
         }
+        results["figures"] = {
+            "first_queries": _first_queries(spark, data / "4 x 256 MiB"),
+            "task_cpu_ms": _task_cpu_ms(spark, data / "64 x 16 MiB", rounds),
+            "decoding": _decoding(data / "4 x 256 MiB", min(rounds, 3)),
+            "planning_s": _planning_s(),
+        }
+        print(results["figures"], flush=True)
         for query in _queries(messages):
             if only in query.name:
                 turns = _turns(spark, data, query, rounds)
