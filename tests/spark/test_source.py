@@ -59,28 +59,24 @@ def test_all_columns_reach_spark(spark: SparkSession, golden: Path) -> None:
 
 
 @pytest.mark.parametrize("enabled", ["false", "true"])
-def test_filters_give_the_same_whether_pushed_or_not(spark: SparkSession, golden: Path, enabled: str) -> None:
-    """`register` sets Spark's switch for pushing filters into Python sources; both ways must work."""
-    assert spark.conf.get(PUSHDOWN) == "true"
+def test_a_frame_is_filtered_in_several_ways(spark: SparkSession, golden: Path, enabled: str) -> None:
+    """Whatever the switch says. Spark 4.3 would keep what a pushed filter left for the next query on it."""
     spark.conf.set(PUSHDOWN, enabled)
     try:
-        frame = _load(spark, golden, **AS_STORED).where("topic in ('TopicA', 'TopicB') and tags = 'TagA'")
-        assert frame.count() == 96
-        assert _scanned_rows(frame) == (96 if enabled == "true" else 1995)
+        frame = _load(spark, golden, **AS_STORED)
+        some = frame.where("topic in ('TopicA', 'TopicB') and tags = 'TagA'")
+        others = frame.where("topic = 'TopicA'")
+        assert (some.count(), frame.count()) == (96, 1995)
+        assert others.count() == 451
+        assert some.union(others).count() == 96 + 451
+        assert frame.count() == 1995
     finally:
-        spark.conf.set(PUSHDOWN, "true")
+        spark.conf.unset(PUSHDOWN)
 
 
 def _twin_rows(store: Path, topic: str) -> list[dict[str, object]]:
     rows = [row for path in sorted((store / "commitlog").iterdir()) for row in read_rows(path)]
     return [row for row in rows if row["topic"] == topic]
-
-
-def _scanned_rows(frame: DataFrame) -> int:
-    """How many rows the data source handed over when the frame's query ran on its own."""
-    frame.collect()
-    plan = frame._jdf.queryExecution().executedPlan()
-    return int(plan.collectLeaves().apply(0).metrics().apply("numOutputRows").value())
 
 
 def test_a_schema_and_options_choose(spark: SparkSession, golden: Path) -> None:
@@ -131,18 +127,6 @@ def test_two_actions_on_one_frame_see_one_state(spark: SparkSession, tmp_path: P
     assert frame.count() == 1
     assert frame.join(frame.select("physicalOffset"), "physicalOffset").count() == 1
     assert _load(spark, tmp_path).count() == 2
-
-
-def test_times_and_offsets_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
-    """Only the segment that can hold them is read."""
-    for number in range(3):
-        start = number * 4096
-        data = record(start, store_timestamp=number * 1000) + b""
-        write_segment(tmp_path, start, data, 4096, blank=True)
-    for where in ("storeTimestamp >= timestamp '1970-01-01 00:00:02'", "physicalOffset >= 8192"):
-        frame = _load(spark, tmp_path).where(where)
-        assert [row.physicalOffset for row in frame.select("physicalOffset").collect()] == [8192]
-        assert _scanned_rows(frame) == 1
 
 
 def test_several_stores_and_damage_in_one_frame(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,17 +10,9 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_PUSHES_FILTERS = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: "SparkSession") -> None:
-    """Make `spark.read.format("mqstore")` available in a session.
-
-    Filters are then pushed into it, and into other data sources in Python, which Spark does not do by
-    default, unless the session says otherwise.
-    """
+    """Make `spark.read.format("mqstore")` available in a session."""
     from mqstore.tools.spark.source import MqstoreDataSource
 
     spark.dataSource.register(MqstoreDataSource)
-    if spark.conf.get(_PUSHES_FILTERS, None) is None:
-        spark.conf.set(_PUSHES_FILTERS, "true")

@@ -13,18 +13,14 @@ The Python workers of the session must have mqstore installed (set PYSPARK_PYTHO
 use session.py).
 """
 
-import sys
-
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from mqstore.tools.spark.options import ReadOptions
-from mqstore.tools.spark.read.batch_reader import FilteringReader, MqstoreReader
+from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.schema import check_schema, schema_of
 
 __all__ = ["MqstoreDataSource"]
-
-_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class MqstoreDataSource(DataSource):
@@ -43,5 +39,4 @@ class MqstoreDataSource(DataSource):
         """A reader of the columns of `schema`. Raises SparkOptionIllegal and SchemaIllegal."""
         options = ReadOptions.parse(self.options)
         check_schema(schema, options)
-        kind = FilteringReader if _PUSHDOWN_WORKER in sys.modules else MqstoreReader
-        return kind(schema, options)
+        return MqstoreReader(schema, options)

@@ -3,9 +3,8 @@
 Spark pickles a reader and its partitions and reads in other processes, so files are opened in `read`
 only. The reader that plans and the one that reads are different objects.
 
-Filters: Spark refuses a reader that has `pushFilters` unless spark.sql.python.filterPushdown.enabled is
-true (it is false by default; `register` sets it), and does not say whether it is. source.py therefore hands
-out `FilteringReader` only in the worker that Spark starts for pushing filters.
+Spark's filters are not pushed into it: Spark 4.3 keeps what a filter left of a DataFrame for later queries on
+the same DataFrame, which then miss rows (docs/decisions/0023-filters-are-not-pushed.md).
 """
 
 import functools
@@ -18,14 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from mqstore.store.errors import BodyTooLarge, CorruptBody
 from mqstore.tools.spark.options import ReadMode, ReadOptions
 from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
-from mqstore.tools.spark.read.pushed_filters import narrow
 from mqstore.tools.spark.read.selection import Selection
 from mqstore.tools.spark.schema import CORRUPT_RECORD, FIELDS, STORE
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from mqstore.index.arrow.records import Records
     from mqstore.tools.spark.read.segment_reader import PassedOver
 
-__all__ = ["FilteringReader", "MqstoreReader"]
+__all__ = ["MqstoreReader"]
 
 _logger = logging.getLogger(__name__)
 
@@ -171,12 +169,3 @@ def _told_the_option(shown: Iterator["Records"]) -> Iterator["Records"]:
             "to read those as stored that cannot be decompressed."
         )
         raise
-
-
-class FilteringReader(MqstoreReader):
-    """A reader that lets Spark push comparisons down."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Narrow the selection; every filter goes back to Spark."""
-        self._selection = narrow(self._selection, filters)
-        return filters

@@ -59,7 +59,7 @@ def chosen_queues(parts: StoreParts, selection: Selection, end_offset: int) -> l
     """All queues that the selection wants: their entries of messages before `end_offset`."""
     chosen = []
     for topic, queue_id in parts.consume_queues.queues():
-        if selection.wants_queue(topic, queue_id):
+        if selection.wants_topic(topic):
             queue = parts.consume_queues.find(topic, queue_id)
             if queue is not None:
                 chosen.append(QueueRange(topic, queue_id, queue.min_offset, queue.end_below(end_offset)))
@@ -75,12 +75,11 @@ def is_known_by_queues(parts: StoreParts, selection: Selection, chosen: Sequence
 
 
 def narrowed(parts: StoreParts, selection: Selection, chosen: Sequence[QueueRange]) -> list[QueueRange]:
-    """The entries whose messages may be wanted, by store time and by queue offset."""
+    """The entries whose messages may be wanted, by store time."""
     found = []
     for one in chosen:
         queue = _find(parts, one)
-        begin = max(one.begin, selection.begin_queue_offset or 0)
-        end = one.end if selection.end_queue_offset is None else min(one.end, selection.end_queue_offset)
+        begin, end = one.begin, one.end
         if queue is not None and selection.begin_ms is not None and begin < end:
             begin = first_at_or_after(queue, parts.commit_log, begin, end, selection.begin_ms)
         if queue is not None and selection.end_ms is not None and begin < end:

@@ -1,7 +1,7 @@
 """The ranges of the log: which parts of which segments are read, and by how many tasks.
 
-Segments are left out whose records cannot be wanted, by physical offset and by store time, before more than
-their first record is read. What is left is cut where records begin, and packed, so that tasks are of similar
+Segments are left out whose records cannot be wanted, by store time, before more than their first record is
+read. What is left is cut where records begin, and packed, so that tasks are of similar
 size: not so small that what a task costs counts, not so large that processors wait.
 
 Store times are taken to be in the order of the log, as RocketMQ takes them. If the clock was set back between
@@ -19,7 +19,7 @@ from mqstore.tools.spark.read.segment_files import SegmentFile
 from mqstore.tools.spark.read.segment_reader import SegmentScan, opened
 from mqstore.tools.spark.read.selection import Selection
 
-__all__ = ["is_wanted", "pack", "split", "target_bytes", "wanted_ranges"]
+__all__ = ["pack", "split", "target_bytes", "wanted_ranges"]
 
 _LEAST_BYTES, _MOST_BYTES = 128 << 20, 512 << 20
 _TASKS_OF_A_CORE = 3
@@ -45,12 +45,7 @@ def wanted_ranges(
             ranges.append(
                 SegmentRange(segment, max(segment.start_offset, begin), min(segment.end_offset, end))
             )
-    return [one for one in ranges if is_wanted(one, selection)]
-
-
-def is_wanted(one: SegmentRange, selection: Selection) -> bool:
-    """Whether a range may hold records of the physical offsets that are wanted."""
-    return one.end > selection.begin_offset and one.begin < selection.end_offset
+    return ranges
 
 
 def _time_ranges(segments: Sequence[SegmentFile]) -> list[tuple[float, float]]:

@@ -25,7 +25,7 @@ from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
 from mqstore.tools.spark.read import queue_plan, range_plan
 from mqstore.tools.spark.read.log_end import find_log_end
 from mqstore.tools.spark.read.offset_bounds import resolve_bounds
-from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition, QueueRange, SegmentRange
+from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition, QueueRange
 from mqstore.tools.spark.read.segment_files import SegmentFile, list_segments
 from mqstore.tools.spark.read.selection import Selection
 
@@ -104,13 +104,8 @@ class _StorePlan:
     ) -> Iterator[LogPartition]:
         ranges = range_plan.wanted_ranges(segments, begin, end, self._selection)
         target = self._target(sum(one.size_bytes for one in ranges))
-        pieces = self._pieces(ranges, target)
+        pieces = range_plan.split(ranges, target, check_crc=self._options.check_crc)
         return range_plan.pack(str(self._path), selection, pieces, target)
-
-    def _pieces(self, ranges: list[SegmentRange], target: int) -> Iterator[SegmentRange]:
-        for piece in range_plan.split(ranges, target, check_crc=self._options.check_crc):
-            if range_plan.is_wanted(piece, self._selection):
-                yield piece
 
     def _target(self, total_bytes: int) -> int:
         return range_plan.target_bytes(total_bytes, self._min_partitions, self._options.max_partition_bytes)

@@ -1,21 +1,20 @@
 """The selection: which records of a piece a query wants, decided column by column before rows are built.
 
 Topics and tags are compared as their distinct values, so a topic name is decoded once per piece and not once
-per record. What only this decides, options and pushed filters alike, is decided exactly here, whichever way
-the records were found; plans use it to leave out what cannot be wanted.
+per record. What is wanted is decided exactly here, whichever way the records were found; plans leave out what
+cannot be wanted.
 A selection is pickled with the reader; it holds no files and no arrays.
 """
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from mqstore.store.record.record_format import (
-    PHYSICAL_OFFSET_POSITION,
     QUEUE_ID_POSITION,
     QUEUE_OFFSET_POSITION,
 )
@@ -30,28 +29,21 @@ if TYPE_CHECKING:
 __all__ = ["Selection"]
 
 Mask = npt.NDArray[np.bool_]
-_GREATEST = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """What to keep; None means no restriction. Ranges are half open: begin <= value < end.
 
-    begin_offset, end_offset: physical. begin_queue_offset, end_queue_offset: in any queue. queue_bounds:
-    (topic, queue id, begin, end) of each queue that is wanted, if not all are. is_listed: without messages
-    that are in no queue, half and rolled-back ones.
+    queue_bounds: (topic, queue id, begin, end) of each queue that is wanted, if not all are; queue offsets.
+    is_listed: without messages that are in no queue, half and rolled-back ones.
     """
 
     topics: frozenset[str] | None = None
     topic_pattern: str | None = None
     tags: frozenset[str] | None = None
-    queue_ids: frozenset[int] | None = None
     begin_ms: int | None = None
     end_ms: int | None = None
-    begin_offset: int = 0
-    end_offset: int = _GREATEST
-    begin_queue_offset: int | None = None
-    end_queue_offset: int | None = None
     queue_bounds: tuple[tuple[str, int, int, int], ...] | None = None
     is_listed: bool = False
 
@@ -72,47 +64,16 @@ class Selection:
             end_ms=options.ending.timestamp_ms,
         )
 
-    def narrowed(self, name: str, values: frozenset[str] | frozenset[int]) -> "Selection":
-        """With a set (`topics`, `tags`, `queue_ids`) that holds none but `values`."""
-        known = getattr(self, name)
-        changed: dict[str, Any] = {name: values if known is None else known & values}
-        return replace(self, **changed)
-
-    def from_(self, name: str, begin: int) -> "Selection":
-        """With a lower bound of this name, unless there is a higher one."""
-        known = getattr(self, name)
-        changed: dict[str, Any] = {name: begin if known is None else max(known, begin)}
-        return replace(self, **changed)
-
-    def until(self, name: str, end: int) -> "Selection":
-        """With an upper bound of this name, not included, unless there is a lower one."""
-        known = getattr(self, name)
-        changed: dict[str, Any] = {name: end if known is None else min(known, end)}
-        return replace(self, **changed)
-
     def wants_topic(self, topic: str) -> bool:
         """Whether messages of a topic may be wanted."""
         if self.topics is not None and topic not in self.topics:
             return False
         return self.topic_pattern is None or re.fullmatch(self.topic_pattern, topic) is not None
 
-    def wants_queue(self, topic: str, queue_id: int) -> bool:
-        """Whether messages of a queue may be wanted."""
-        return self.wants_topic(topic) and (self.queue_ids is None or queue_id in self.queue_ids)
-
     def apply(self, records: "Records") -> "Records":
         """The wanted ones of `records`, in their order."""
         if self.begin_ms is not None or self.end_ms is not None:
             records = records.select(_within(records.store_timestamps_ms, self.begin_ms, self.end_ms))
-        if self.begin_offset > 0 or self.end_offset < _GREATEST:
-            offsets = records.int64(records.starts, PHYSICAL_OFFSET_POSITION)
-            records = records.select(_within(offsets, self.begin_offset, self.end_offset))
-        if self.begin_queue_offset is not None or self.end_queue_offset is not None:
-            offsets = records.int64(records.starts, QUEUE_OFFSET_POSITION)
-            records = records.select(_within(offsets, self.begin_queue_offset, self.end_queue_offset))
-        if self.queue_ids is not None:
-            ids = records.int32(records.starts, QUEUE_ID_POSITION)
-            records = records.select(np.isin(ids, list(self.queue_ids)))
         if self.topics is not None or self.topic_pattern is not None:
             records = records.select(_among(records.topics, self.wants_topic))
         if self.queue_bounds is not None:

@@ -14,12 +14,12 @@ import lz4.frame
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.datasource import EqualTo, In, InputPartition, IsNotNull
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from mqstore.store.errors import CorruptBody, CorruptRecord
 from mqstore.tools.spark.options import ReadOptions
-from mqstore.tools.spark.read.batch_reader import FilteringReader, MqstoreReader
+from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.read.segment_files import SegmentFile, SegmentMissing
 from mqstore.tools.spark.read.segment_reader import SegmentScan, read_range
 from mqstore.tools.spark.schema import SCHEMA
@@ -211,30 +211,6 @@ def test_options_select_records(tmp_path: Path, options: dict[str, str], expecte
     ]
     write_segment(tmp_path, 0, _log(*records), SIZE)
     assert [row["queueId"] for row in _rows(tmp_path, "queueId", **options)] == expected
-
-
-def test_pushed_filters_narrow_and_go_back_to_spark(tmp_path: Path) -> None:
-    """So that Spark stays the judge; filters on other columns change nothing."""
-    write_segment(
-        tmp_path,
-        0,
-        _log(
-            *(
-                {"topic": t, "properties": f"TAGS\x01{g}\x02".encode(), "queue_id": n}
-                for n, (t, g) in enumerate(["ax", "ay", "bx"])
-            )
-        ),
-        SIZE,
-    )
-    reader = FilteringReader(_columns("queueId"), ReadOptions.parse({"path": str(tmp_path)}))
-    filters = [
-        IsNotNull(("tags",)),
-        EqualTo(("topic",), "a"),
-        In(("tags",), ["x", "z"]),
-        EqualTo(("flag",), 9),
-    ]
-    assert list(reader.pushFilters(filters)) == filters
-    assert [row["queueId"] for row in _read(pickle.loads(pickle.dumps(reader)))] == [0]
 
 
 def test_an_empty_store_reads_as_nothing(tmp_path: Path) -> None:

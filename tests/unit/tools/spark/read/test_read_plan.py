@@ -8,27 +8,17 @@ import pickle
 import random
 import shutil
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
 
 from mqstore import Message, MessageStore
 from mqstore.store.errors import CorruptRecord, StoreNotFound
 from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
-from mqstore.tools.spark.read.batch_reader import FilteringReader
+from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.read.offset_bounds import OffsetsMissing
 from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
 from mqstore.tools.spark.read.segment_reader import ForgedBoundary
@@ -47,24 +37,21 @@ NAMES = (
 TOPICS = ["orders", "payments", "audit"]
 
 
-def _plan(store: Path, *filters: Filter, **options: str) -> tuple[FilteringReader, list[Partition]]:
+def _plan(store: Path, **options: str) -> tuple[MqstoreReader, list[Partition]]:
     parsed = ReadOptions.parse({"path": str(store)} | options)
-    reader = FilteringReader(schema_of(parsed), parsed)
-    assert list(reader.pushFilters(list(filters))) == list(filters)
+    reader = MqstoreReader(schema_of(parsed), parsed)
     planned = [one for one in reader.partitions() if isinstance(one, LogPartition | QueuePartition)]
     return reader, pickle.loads(pickle.dumps(planned))
 
 
-def _rows(store: Path, *filters: Filter, **options: str) -> list[Row]:
-    reader, planned = _plan(store, *filters, **{"columns": NAMES} | options)
+def _rows(store: Path, **options: str) -> list[Row]:
+    reader, planned = _plan(store, **{"columns": NAMES} | options)
     return [row for partition in planned for batch in reader.read(partition) for row in batch.to_pylist()]
 
 
-def _offsets(store: Path, *filters: Filter, **options: str) -> list[int]:
+def _offsets(store: Path, **options: str) -> list[int]:
     """The physical offsets read, sorted; none comes twice."""
-    found = [
-        row["physicalOffset"] for row in _rows(store, *filters, **{"columns": "physicalOffset"} | options)
-    ]
+    found = [row["physicalOffset"] for row in _rows(store, **{"columns": "physicalOffset"} | options)]
     assert len(set(found)) == len(found)
     return sorted(found)
 
@@ -174,8 +161,6 @@ def test_a_topic_of_a_small_share_is_read_through_its_queues(filled: Path) -> No
     """And one of a large share, and all of them, through the log."""
     assert {type(one) for one in _plan(filled, topic="audit")[1]} == {QueuePartition}
     assert {type(one) for one in _plan(filled, subscribePattern="aud.*")[1]} == {QueuePartition}
-    # A filter must not hide the records that no queue has.
-    assert {type(one) for one in _plan(filled, EqualTo(("topic",), "audit"))[1]} == {LogPartition}
     assert {type(one) for one in _plan(filled, topic="orders")[1]} == {LogPartition}
     assert {type(one) for one in _plan(filled)[1]} == {LogPartition}
     assert _offsets(filled, topic="audit") == _all_offsets(filled, lambda row: row["topic"] == "audit")
@@ -317,21 +302,16 @@ def test_small_segments_share_a_task(filled: Path) -> None:
 
 
 def test_segments_of_other_times_are_not_read(filled: Path) -> None:
-    """By option and by filter; nothing that is wanted is left out."""
+    """And nothing that is wanted is left out."""
     times = sorted(row["storeTimestamp"] for row in _log_rows(filled))
     begin, end = times[len(times) * 6 // 10], times[len(times) * 7 // 10]
     expected = _all_offsets(filled, lambda row: begin <= row["storeTimestamp"] < end)
     options = {"startingTimestamp": str(begin), "endingTimestamp": str(end)}
-    filters = [
-        GreaterThanOrEqual(("storeTimestamp",), datetime.fromtimestamp(begin / 1000, UTC)),
-        LessThan(("storeTimestampMs",), end),
+    assert _offsets(filled, **options) == expected
+    read = [
+        one for part in _plan(filled, **options)[1] if isinstance(part, LogPartition) for one in part.ranges
     ]
-    assert _offsets(filled, **options) == expected == _offsets(filled, *filters)
-    for planned in (_plan(filled, **options)[1], _plan(filled, *filters)[1]):
-        read = sum(
-            one.size_bytes for part in planned if isinstance(part, LogPartition) for one in part.ranges
-        )
-        assert read < 0.7 * _all_offsets(filled)[-1]
+    assert sum(one.size_bytes for one in read) < 0.7 * _all_offsets(filled)[-1]
 
 
 def test_a_clock_that_was_set_back_hides_nothing(tmp_path: Path) -> None:
@@ -340,46 +320,6 @@ def test_a_clock_that_was_set_back_hides_nothing(tmp_path: Path) -> None:
         write_segment(tmp_path, number * 256, record(number * 256, store_timestamp=time), 256, blank=True)
     assert _offsets(tmp_path, startingTimestamp="60", endingTimestamp="120") == [0]
     assert _offsets(tmp_path, startingTimestamp="40", endingTimestamp="60") == [256]
-
-
-FILTERS: list[tuple[list[Filter], Callable[[Row], bool]]] = [
-    ([In(("topic",), ["audit", "payments"])], lambda row: row["topic"] in ("audit", "payments")),
-    ([EqualTo(("queueId",), 1)], lambda row: row["queueId"] == 1),
-    ([In(("tags",), ["a", "z"])], lambda row: row["tags"] == "a"),
-    (
-        [GreaterThan(("queueOffset",), 5), LessThanOrEqual(("queueOffset",), 9)],
-        lambda row: 5 < row["queueOffset"] <= 9,
-    ),
-    ([EqualTo(("queueOffset",), 3)], lambda row: row["queueOffset"] == 3),
-    (
-        [GreaterThanOrEqual(("physicalOffset",), 70_000), LessThan(("physicalOffset",), 140_001)],
-        lambda row: 70_000 <= row["physicalOffset"] < 140_001,
-    ),
-    (
-        [EqualTo(("topic",), "audit"), EqualTo(("queueId",), 2), GreaterThan(("queueOffset",), 0)],
-        lambda row: row["topic"] == "audit" and row["queueId"] == 2 and row["queueOffset"] > 0,
-    ),
-]
-
-
-@pytest.mark.parametrize(("filters", "wanted"), FILTERS, ids=[str(n) for n in range(len(FILTERS))])
-def test_pushed_filters_leave_out_only_what_they_exclude(
-    filled: Path, filters: list[Filter], wanted: Callable[[Row], bool]
-) -> None:
-    """Exactly the rows that Spark would keep, through the log and through the queues."""
-    assert _offsets(filled, *filters, queueScan="false") == _all_offsets(filled, wanted)
-    assert _offsets(filled, *filters) == _all_offsets(filled, wanted)
-
-
-def test_filters_that_cannot_be_compared_change_nothing(filled: Path) -> None:
-    """Other columns, other types, times at the ends of the calendar."""
-    filters = [
-        EqualTo(("body",), b""),
-        EqualTo(("topic",), 5),
-        LessThan(("storeTimestamp",), datetime(9999, 12, 30, tzinfo=UTC)),
-        GreaterThan(("storeTimestamp",), datetime(2100, 1, 1)),  # noqa: DTZ001 - the zone is unknown
-    ]
-    assert _offsets(filled, *filters) == _all_offsets(filled)
 
 
 # -- offsets ------------------------------------------------------------------------------------------
