@@ -169,14 +169,21 @@ def _fields_of(message: StoredMessage) -> None:
 
 
 def _read_by_spark(path: Path, failures: Failures) -> None:
-    """What a Spark worker does with each segment, without Spark's own processes."""
+    """What Spark's workers do, without Spark's own processes: by segments, in small tasks, by queues."""
     from mqstore.tools.spark.options import ReadOptions
     from mqstore.tools.spark.read.batch_reader import MqstoreReader
-    from mqstore.tools.spark.schema import SCHEMA
+    from mqstore.tools.spark.schema import schema_of
 
-    for fails in ("true", "false"):
+    for chosen in (
+        {},
+        {"failOnDataLoss": "false"},
+        {"mode": "PERMISSIVE", "maxPartitionBytes": "4k"},
+        {"failOnDataLoss": "false", "topic": "a", "queueScan": "true"},
+        {"topic": "a,b", "startingTimestamp": "1", "checkCRC": "false"},
+    ):
         with failures.call("spark: plan"):
-            reader = MqstoreReader(SCHEMA, ReadOptions.parse({"path": str(path), "failOnDataLoss": fails}))
+            options = ReadOptions.parse({"path": str(path), **chosen})
+            reader = MqstoreReader(schema_of(options), options)
             for partition in reader.partitions()[:6]:
                 with failures.call("spark: read"):
                     for batch in reader.read(partition):
