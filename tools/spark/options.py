@@ -56,7 +56,8 @@ _OF_SPARK = frozenset(
 )
 _PREFIXES_OF_SPARK = ("spark.", "option.")
 _BOOLEANS = {"true": True, "false": False}
-_BYTES = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_COUNT = re.compile(r"[0-9]{1,15}")
+_BYTES = re.compile(r"([0-9]{1,15})\s*([kmgt]?)i?b?", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 QueueNumbers = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
@@ -206,6 +207,17 @@ def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
 
 def _absolute(path: str) -> str:
     """Of the driver's working directory: a worker has another one."""
+    try:
+        return _resolved(path)
+    except (ValueError, RuntimeError) as error:
+        if isinstance(error, SparkOptionIllegal):
+            raise
+        raise SparkOptionIllegal(
+            f"path {path!r} cannot be used: {error}. Give the store's root directory", key="path", value=path
+        ) from error
+
+
+def _resolved(path: str) -> str:
     parts = urlparse(path)
     if parts.scheme == "file" and path.lower().startswith("file:/"):
         if parts.netloc not in ("", "localhost"):
@@ -214,7 +226,8 @@ def _absolute(path: str) -> str:
                 key="path",
                 value=path,
             )
-        path = unquote(parts.path)
+        # What follows ? and # belongs to the name: it is a file's.
+        path = unquote(path[path.index(":") + 1 :].removeprefix(f"//{parts.netloc}"))
     elif "://" in path:
         raise SparkOptionIllegal(
             f"path {path!r} is not in a file system that is mounted: give a directory, or a file: URL",
@@ -334,7 +347,9 @@ def _by_queue(name: str, text: str, queues: Any, least: int, wanted: str) -> tup
     if not isinstance(queues, dict) or not queues:
         raise _illegal(name, text, wanted)
     for queue_id, number in queues.items():
-        if not queue_id.isdecimal() or type(number) is not int or number < least:
+        if not (queue_id.isascii() and queue_id.isdigit()) or str(int(queue_id)) != queue_id:
+            raise _illegal(name, text, wanted)
+        if type(number) is not int or number < least:
             raise _illegal(name, text, wanted)
     return tuple(sorted((int(queue_id), number) for queue_id, number in queues.items()))
 
@@ -388,7 +403,7 @@ def _count(name: str, values: Mapping[str, str]) -> int | None:
     text = values.get(name)
     if text is None:
         return None
-    if not text.strip().isdecimal() or int(text) < 1:
+    if not _COUNT.fullmatch(text.strip()) or int(text) < 1:
         raise _illegal(name, text, "a whole number from 1 on")
     return int(text)
 
@@ -406,7 +421,7 @@ def _bytes(name: str, values: Mapping[str, str]) -> int | None:
 def _json(name: str, text: str, wanted: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise _illegal(name, text, wanted) from None
 
 

@@ -154,7 +154,11 @@ def _batch(records: "Records", store: str, schema: pa.Schema) -> pa.RecordBatch:
 
 def _tell(passed: "PassedOver", store: str, schema: pa.Schema) -> pa.RecordBatch:
     """One row that tells of damage: where it is, what it is, and nothing else."""
-    values = {CORRUPT_RECORD: str(passed), STORE: store, "physicalOffset": passed.begin}
+    values = {
+        CORRUPT_RECORD: str(passed),
+        STORE: store,
+        "physicalOffset": passed.begin if passed.begin >= 0 else None,
+    }
     columns = [pa.array([values.get(field.name)], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

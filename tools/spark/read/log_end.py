@@ -2,8 +2,8 @@
 
 The last segment is walked to where its records end: at zeros (the writer has come this far: it writes a
 record's first 8 bytes last), at a BLANK or the end of the file, or at a torn record, which a crash or a power
-cut leaves behind. If whole records follow bytes that are none, those bytes are damage, and the log goes on
-behind them; the read then reports it. An opened store knows a place that is not far from the end.
+cut leaves behind. If whole records follow, what lies before them is damage, and the log goes on; the read
+then reports it. An opened store knows a place that is not far from the end.
 """
 
 import os
@@ -13,8 +13,8 @@ from mqstore.tools.spark.read.segment_reader import SegmentScan, opened
 
 __all__ = ["find_log_end"]
 
-# More than RocketMQ's largest record: within so many bytes behind damage another record begins.
-_LOOK_AHEAD_BYTES = 8 * 1024 * 1024
+# Within so many bytes behind damage another record begins, unless one is larger than that.
+_LOOK_AHEAD_BYTES = 64 * 1024 * 1024
 
 
 def find_log_end(segment: SegmentFile, known_offset: int | None, *, check_crc: bool = True) -> int:
@@ -36,10 +36,14 @@ def find_log_end(segment: SegmentFile, known_offset: int | None, *, check_crc: b
                 # A BLANK or the last byte: the segment is full.
                 return segment.end_offset
             end = scan.position
-            if not any(os.pread(descriptor, 8, end)):
-                return segment.start_offset + end
             scan.position += 1
             following = scan.find_record(end + _LOOK_AHEAD_BYTES)
+            scan.position = end
             if following is None:
                 return segment.start_offset + end
-            scan.position = following
+            # A writer may have filled the place meanwhile.
+            is_full = scan.walk()
+            if is_full:
+                return segment.end_offset
+            if scan.position == end:
+                scan.position = following

@@ -18,7 +18,8 @@ from mqstore.store.errors import StoreError
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store_parts import StoreParts
 from mqstore.tools.spark.options import EARLIEST, LATEST, QueueNumbers, ReadOptions, SparkOptionIllegal
-from mqstore.tools.spark.read.partitions import QueueRange
+from mqstore.tools.spark.read.queue_tail import QueueTail
+from mqstore.tools.spark.read.selection import QueueRange
 
 __all__ = ["OffsetsMissing", "first_at_or_after", "resolve_bounds"]
 
@@ -35,8 +36,10 @@ class OffsetsMissing(StoreError):
         self.topic, self.queue_id, self.begin, self.min_offset = topic, queue_id, begin, min_offset
 
 
-def resolve_bounds(parts: StoreParts, options: ReadOptions, chosen: Sequence[QueueRange]) -> list[QueueRange]:
-    """The entries to read of the `chosen` queues, which are given whole.
+def resolve_bounds(
+    parts: StoreParts, options: ReadOptions, chosen: Sequence[QueueRange], tail: QueueTail
+) -> list[QueueRange]:
+    """The entries to read of the `chosen` queues, which are given whole, with their `tail`.
 
     Raises SparkOptionIllegal, OffsetsMissing.
     """
@@ -49,9 +52,9 @@ def resolve_bounds(parts: StoreParts, options: ReadOptions, chosen: Sequence[Que
         name = (queue.topic, queue.queue_id)
         begin, end = queue.begin, queue.end
         if name in begins:
-            begin = _begin(parts, options, queue, begins[name])
+            begin = _begin(parts, options, queue, tail, begins[name])
         if name in ends:
-            end = _end(parts, options, queue, ends[name])
+            end = _end(parts, options, queue, tail, ends[name])
         if begin > end:
             raise SparkOptionIllegal(
                 f"of queue {queue.queue_id} of topic {queue.topic!r} the read would begin at offset {begin} "
@@ -85,9 +88,9 @@ def _refuse_other_queues(name: str, numbers: QueueNumbers | None, chosen: Sequen
         )
 
 
-def _begin(parts: StoreParts, options: ReadOptions, queue: QueueRange, number: int) -> int:
+def _begin(parts: StoreParts, options: ReadOptions, queue: QueueRange, tail: QueueTail, number: int) -> int:
     if options.starting.timestamps_ms is not None:
-        begin = _at_time(parts, queue, number)
+        begin = _at_time(parts, queue, tail, number)
         if begin == queue.end and not options.latest_if_none:
             raise SparkOptionIllegal(
                 f"queue {queue.queue_id} of topic {queue.topic!r} has no message that was stored at or after "
@@ -104,9 +107,9 @@ def _begin(parts: StoreParts, options: ReadOptions, queue: QueueRange, number: i
     return max(number, queue.begin)
 
 
-def _end(parts: StoreParts, options: ReadOptions, queue: QueueRange, number: int) -> int:
+def _end(parts: StoreParts, options: ReadOptions, queue: QueueRange, tail: QueueTail, number: int) -> int:
     if options.ending.timestamps_ms is not None:
-        return _at_time(parts, queue, number)
+        return _at_time(parts, queue, tail, number)
     if number == LATEST:
         return queue.end
     _refuse_behind(queue, number, "endingOffsets")
@@ -123,11 +126,16 @@ def _refuse_behind(queue: QueueRange, number: int, name: str) -> None:
         )
 
 
-def _at_time(parts: StoreParts, queue: QueueRange, time_ms: int) -> int:
+def _at_time(parts: StoreParts, queue: QueueRange, tail: QueueTail, time_ms: int) -> int:
     found = parts.consume_queues.find(queue.topic, queue.queue_id)
-    if found is None:
-        return queue.begin
-    return first_at_or_after(found, parts.commit_log, queue.begin, queue.end, time_ms)
+    end = queue.end
+    if found is not None:
+        end = min(found.max_offset, queue.end)
+        first = first_at_or_after(found, parts.commit_log, queue.begin, end, time_ms)
+        if first < end:
+            return first
+    in_tail = tail.first_at_or_after(queue.topic, queue.queue_id, time_ms)
+    return queue.end if in_tail is None else max(in_tail, queue.begin)
 
 
 def first_at_or_after(queue: ConsumeQueue, log: CommitLog, begin: int, end: int, time_ms: int) -> int:

@@ -5,14 +5,13 @@ same records, however far the writer has come since.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from mqstore.tools.spark.read.segment_files import SegmentFile
-from mqstore.tools.spark.read.selection import Selection
+from mqstore.tools.spark.read.selection import QueueRange, Selection
 
-__all__ = ["LogPartition", "QueuePartition", "QueueRange", "SegmentRange"]
+__all__ = ["LogPartition", "QueuePartition", "SegmentRange"]
 
 
 @dataclass(frozen=True)
@@ -36,15 +35,6 @@ class LogPartition(InputPartition):
     store: str
     selection: Selection
     ranges: tuple[SegmentRange, ...]
-
-
-class QueueRange(NamedTuple):
-    """Entries of one queue: queue offsets, `end` not included."""
-
-    topic: str
-    queue_id: int
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest
 from mqstore.store.record.record_format import FIXED_BYTES
 from mqstore.store_parts import StoreParts
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.read.offset_bounds import first_at_or_after
-from mqstore.tools.spark.read.partitions import QueuePartition, QueueRange
-from mqstore.tools.spark.read.selection import Selection
+from mqstore.tools.spark.read.partitions import QueuePartition
+from mqstore.tools.spark.read.selection import QueueRange, Selection
 
 __all__ = [
     "MOST_SHARE",
@@ -45,14 +46,17 @@ MOST_SHARE = 0.25
 _SAMPLES = 32
 
 
-def complete_up_to(parts: StoreParts, last_segment_offset: int) -> int:
-    """Physical offset up to which every message that belongs into a queue is in it."""
+def complete_up_to(parts: StoreParts, safe_offset: int) -> int:
+    """Physical offset up to which every message that belongs into a queue is in it.
+
+    safe_offset: where a broker that runs, or has crashed, has surely come by now.
+    """
     end_offset = parts.commit_log.max_offset
     point = parts.recovery_point.point
     if point is not None:
         return min(point.queues_offset, end_offset)
     # A broker of RocketMQ has written it. If it runs, or has crashed, its last entries may be missing.
-    return min(last_segment_offset, end_offset) if parts.abort.exists() else end_offset
+    return min(safe_offset, end_offset) if parts.abort.exists() else end_offset
 
 
 def chosen_queues(parts: StoreParts, selection: Selection, end_offset: int) -> list[QueueRange]:
@@ -67,11 +71,25 @@ def chosen_queues(parts: StoreParts, selection: Selection, end_offset: int) -> l
 
 
 def is_known_by_queues(parts: StoreParts, selection: Selection, chosen: Sequence[QueueRange]) -> bool:
-    """Whether the queues have all messages of the wanted topics, but for half and rolled-back ones."""
+    """Whether the queues have all messages of the wanted topics, but for half and rolled-back ones.
+
+    That is known where mqstore has written down which files of queues there are; elsewhere one that was lost
+    would not be missed. A deleted topic has messages and no queues.
+    """
     topics = {queue.topic for queue in chosen}
     has_all = bool(chosen) and (selection.topics is None or selection.topics <= topics)
     settings = parts.settings_file.settings
-    return has_all and (settings is None or topics.isdisjoint(settings.deleted_topics))
+    if settings is None or not has_all or any(map(selection.wants_topic, settings.deleted_topics)):
+        return False
+    known = parts.queue_names.known
+    expected = {name: files for name, files in known.files.items() if selection.wants_topic(name[0])}
+    found = {}
+    for name in expected:
+        queue = parts.consume_queues.find(*name)
+        if queue is not None and queue.files:
+            found[name] = QueueFiles(queue.files[0].start_offset, queue.files[-1].start_offset)
+    manifest = QueueManifest(parts.commit_log.min_offset, found)
+    return bool(expected) and manifest.has_all_of(QueueManifest(known.log_min_offset, expected))
 
 
 def narrowed(parts: StoreParts, selection: Selection, chosen: Sequence[QueueRange]) -> list[QueueRange]:
@@ -110,6 +128,7 @@ class Sample(NamedTuple):
     def cuts(self, count: int) -> list[int]:
         """Physical offsets that cut what is read into `count` parts of about equal size."""
         ends = np.cumsum(self.weights)
+        count = min(count, ends.size)
         places = np.searchsorted(ends, ends[-1] * np.arange(1, count) // count, side="right")
         return sorted(set(self.physical_offsets[np.minimum(places, ends.size - 1)].tolist()))
 

@@ -18,15 +18,16 @@ import numpy.typing as npt
 from mqstore.index.arrow import column_kernels
 from mqstore.index.arrow.queue_table import Entries
 from mqstore.index.arrow.records import Records
-from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
-from mqstore.store.errors import CorruptRecord
+from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, ENTRY_DTYPE
+from mqstore.store.errors import CorruptRecord, StoreError
 from mqstore.store.record.record_format import RecordIllegal, check_record
 from mqstore.store_parts import StoreParts
-from mqstore.tools.spark.read.partitions import QueueRange
 from mqstore.tools.spark.read.segment_files import SegmentFile, SegmentMissing
 from mqstore.tools.spark.read.segment_reader import CHUNK_BYTES, HINT, PassedOver, opened
+from mqstore.tools.spark.read.selection import QueueRange
 
-__all__ = ["QueueReader"]
+__all__ = ["EntriesMissing", "QueueReader"]
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -36,12 +37,28 @@ _NEAR_BYTES = 8 * 1024
 _MOST_ENTRIES = 4096
 
 
+class EntriesMissing(StoreError):
+    """Entries of a consume queue are not there any more. begin, end: queue offsets."""
+
+    def __init__(self, path: Path, begin: int, end: int) -> None:
+        super().__init__(
+            f"entries {begin} to {end} of {path} cannot be read: their file is missing, or was deleted since "
+            "the read was planned. Load again, set option queueScan to false to read the log without its "
+            "queues, or failOnDataLoss to false to read what is there"
+        )
+        self.path = path
+        self.begin = begin
+        self.end = end
+
+
 class _Cursor:
     """How far one queue was read. offset: of the next entry to load. loaded: entries not handed on yet."""
 
     def __init__(self, asked: QueueRange) -> None:
         self.asked = asked
         self.offset = asked.begin
+        # Physical offset of the last good entry.
+        self.behind = -1
         self.loaded = Entries(np.empty(0, np.int64), np.empty(0, np.int32))
 
     @property
@@ -131,27 +148,66 @@ class QueueReader:
             return
         view = queue.view_from(offset, min(asked.end - offset, _MOST_ENTRIES))
         if view:
-            cursor.loaded = Entries.of(view)
-            cursor.offset += len(view) // ENTRY_BYTES
+            entries = np.frombuffer(view, ENTRY_DTYPE)
+            physical_offsets = entries["physical_offset"].astype(np.int64)
+            sizes = entries["size"].astype(np.int32)
+            is_good = self._are_good(physical_offsets, sizes, cursor.behind)
+            for place in np.flatnonzero(~is_good).tolist():
+                yield self._bad_entry(queue, offset + place, int(physical_offsets[place]), int(sizes[place]))
+            cursor.loaded = Entries(physical_offsets[is_good], sizes[is_good])
+            if is_good.any():
+                cursor.behind = int(physical_offsets[is_good][-1])
+            cursor.offset += len(entries)
             return
         # Retention has deleted it since the plan was made, or a file of the queue is missing.
-        behind = min(max(queue.roll_next_file(offset), queue.min_offset), asked.end)
+        behind = queue.min_offset if queue.min_offset > offset else queue.roll_next_file(offset)
+        behind = min(behind, asked.end)
         yield from self._lost(asked, offset, behind)
         cursor.offset = behind
+
+    def _are_good(self, physical_offsets: Int64s, sizes: Int32s, behind: int) -> npt.NDArray[np.bool_]:
+        """Which entries point into the log, each behind the one before."""
+        log = self._parts.commit_log
+        is_inside = (sizes > 0) & (physical_offsets >= 0) & (physical_offsets < log.max_offset)
+        inside = np.where(is_inside, physical_offsets, behind)
+        before = np.maximum.accumulate(np.concatenate(([behind], inside[:-1])))
+        is_good: npt.NDArray[np.bool_] = is_inside & (physical_offsets > before)
+        return is_good
+
+    def _bad_entry(self, queue: ConsumeQueue, offset: int, physical_offset: int, size: int) -> PassedOver:
+        """Tell of an entry that points to no message. Raises CorruptRecord if damage is not passed over."""
+        log = self._parts.commit_log
+        expected = (
+            f"an entry of queue offset {offset} that points between {log.min_offset} and {log.max_offset}"
+        )
+        expected += " and behind the one before"
+        found = f"offset {physical_offset} and size {size}"
+        if self._passes_over:
+            return PassedOver(str(queue.directory), -1, -1, f"expected {expected}, found {found}")
+        error = CorruptRecord(queue.directory, offset * ENTRY_BYTES, expected, found)
+        error.add_note(HINT)
+        error.add_note("Set option queueScan to false to read the log without its queues.")
+        raise error
 
     def _lost(self, asked: QueueRange, begin: int, end: int) -> Iterator[PassedOver]:
         path = self._parts.layout.consume_queues / asked.topic / str(asked.queue_id)
         if not self._skips_missing:
-            raise SegmentMissing(path, begin, end)
-        yield PassedOver(str(path), begin, end, "entries of the queue are gone")
+            raise EntriesMissing(path, begin, end)
+        yield PassedOver(str(path), -1, -1, f"entries {begin} to {end} of the queue are gone")
 
     def _count_together(self, entries: Entries) -> int:
         """How many of the first entries lie in one segment and fit into the buffer."""
-        segment = self._segment_of(int(entries.physical_offsets[0]))
+        try:
+            segment = self._segment_of(int(entries.physical_offsets[0]))
+        except SegmentMissing:
+            segment = None
         if segment is None:
             return 1
         ends_before = int(np.searchsorted(entries.physical_offsets, segment.end_offset))
-        rooms = np.minimum(np.maximum(entries.sizes, 0) + _NEAR_BYTES, CHUNK_BYTES).astype(np.int64)
+        sizes = entries.sizes.astype(np.int64)
+        gaps = np.diff(entries.physical_offsets, prepend=entries.physical_offsets[0]) - np.roll(sizes, 1)
+        gaps[0] = 0
+        rooms = np.minimum(sizes, CHUNK_BYTES) + np.where((gaps > 0) & (gaps <= _NEAR_BYTES), gaps, 0)
         fits = int(np.searchsorted(np.cumsum(rooms), CHUNK_BYTES, side="right"))
         return max(1, min(ends_before, fits))
 
@@ -202,9 +258,6 @@ class QueueReader:
     def _without_segment(self, entries: Entries) -> Iterator[PassedOver]:
         begin = int(entries.physical_offsets[0])
         end = int(entries.physical_offsets[-1]) + max(int(entries.sizes[-1]), 0)
-        if begin >= self._parts.commit_log.max_offset and not self._passes_over:
-            expected = f"entries that point below {self._parts.commit_log.max_offset}"
-            raise CorruptRecord(self._parts.layout.consume_queues, 0, expected, str(begin))
         if not self._skips_missing:
             raise SegmentMissing(self._parts.layout.commit_log, begin, end)
         yield PassedOver(str(self._parts.layout.commit_log), begin, end, "the segment is gone")

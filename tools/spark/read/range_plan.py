@@ -59,10 +59,9 @@ def _time_ranges(segments: Sequence[SegmentFile]) -> list[tuple[float, float]]:
     most = float("-inf")
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         most = max(most, segment.first_timestamp)
-        behind = float("inf")
-        if following is not None and following.first_timestamp >= 0:
-            behind = following.first_timestamp
-        greatest.append(max(most, behind))
+        # Between two segments that are in order the times are taken to ascend.
+        is_bounded = following is not None and following.first_timestamp >= segment.first_timestamp >= 0
+        greatest.append(max(most, following.first_timestamp) if is_bounded and following else float("inf"))
     return list(zip(reversed(least), greatest, strict=True))
 
 

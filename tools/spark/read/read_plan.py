@@ -25,15 +25,14 @@ from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
 from mqstore.tools.spark.read import queue_plan, range_plan
 from mqstore.tools.spark.read.log_end import find_log_end
 from mqstore.tools.spark.read.offset_bounds import resolve_bounds
-from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition, QueueRange
+from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
+from mqstore.tools.spark.read.queue_tail import read_tail
 from mqstore.tools.spark.read.segment_files import SegmentFile, list_segments
-from mqstore.tools.spark.read.selection import Selection
+from mqstore.tools.spark.read.selection import QueueRange, Selection
 
 __all__ = ["open_store", "plan_read"]
 
 _logger = logging.getLogger(__name__)
-
-_WITHOUT_END = 2**63 - 1
 
 Partition = LogPartition | QueuePartition
 
@@ -62,7 +61,8 @@ def _stores(options: ReadOptions) -> list[Path]:
         if not found:
             raise StoreNotFound(Path(path))
         stores += found
-    return list(dict.fromkeys(stores))
+    # One store by several names is one store.
+    return list({store.resolve(): store for store in reversed(stores)}.values())[::-1]
 
 
 class _StorePlan:
@@ -92,7 +92,7 @@ class _StorePlan:
                 parts.commit_log.max_offset if parts is not None and parts.recovery.damage is None else None
             )
             end = find_log_end(segments[-1], known, check_crc=self._options.check_crc)
-            through_queues = self._through_queues(parts, segments, end)
+            through_queues = self._through_queues_if_possible(parts, segments, end)
             if through_queues is not None:
                 return through_queues
             return list(self._through_log(segments, segments[0].start_offset, end, self._selection))
@@ -112,6 +112,20 @@ class _StorePlan:
 
     # -- through the queues -----------------------------------------------------------------------------
 
+    def _through_queues_if_possible(
+        self, parts: StoreParts | None, segments: list[SegmentFile], end: int
+    ) -> list[Partition] | None:
+        """None if the log is to be read: also if files of queues are damaged, and the options allow it."""
+        demanded = queue_plan.use_queues(self._options, self._selection)
+        try:
+            return self._through_queues(parts, segments, end)
+        except (StoreError, OSError) as error:
+            raise_foreign(error)
+            if demanded:
+                raise
+            _logger.warning("%s is read without its consume queues: %s", self._path, error)
+            return None
+
     def _through_queues(
         self, parts: StoreParts | None, segments: list[SegmentFile], end: int
     ) -> list[Partition] | None:
@@ -126,14 +140,17 @@ class _StorePlan:
                     key="queueScan",
                 )
             return None
-        complete = min(queue_plan.complete_up_to(parts, segments[-1].start_offset), end)
-        chosen = queue_plan.chosen_queues(parts, self._selection, _WITHOUT_END)
-        chosen = [queue for queue in chosen if self._is_assigned(queue)]
+        safe_offset = segments[-2].start_offset if len(segments) > 1 else segments[0].start_offset
+        complete = min(queue_plan.complete_up_to(parts, safe_offset), end)
+        chosen = queue_plan.chosen_queues(parts, self._selection, complete)
         selection = self._selection
         if self._options.is_by_queue:
-            self._refuse_missing(chosen)
-            bounds = resolve_bounds(parts, self._options, chosen)
-            selection = replace(selection, queue_bounds=_tail_bounds(chosen, bounds))
+            tail = read_tail(segments, complete, end, check_crc=self._options.check_crc)
+            known = [one for one in tail.added_to(chosen) if self._selection.wants_topic(one.topic)]
+            whole = [one for one in known if self._is_assigned(one)]
+            self._refuse_missing(whole)
+            bounds = resolve_bounds(parts, self._options, whole, tail)
+            selection = replace(selection, queue_bounds=tuple(bounds))
             chosen = bounds
         elif not demanded and not queue_plan.is_known_by_queues(parts, selection, chosen):
             return None
@@ -171,14 +188,6 @@ class _StorePlan:
         """How much a read of the log would read, store times considered."""
         ranges = range_plan.wanted_ranges(segments, segments[0].start_offset, end, self._selection)
         return sum(one.size_bytes for one in ranges)
-
-
-def _tail_bounds(chosen: list[QueueRange], bounds: list[QueueRange]) -> tuple[tuple[str, int, int, int], ...]:
-    """The bounds, without an end for queues that are read to their end: messages may follow in the log."""
-    return tuple(
-        (one.topic, one.queue_id, one.begin, _WITHOUT_END if one.end == whole.end else one.end)
-        for whole, one in zip(chosen, bounds, strict=True)
-    )
 
 
 def _below(parts: StoreParts, chosen: list[QueueRange], end_offset: int) -> list[QueueRange]:

@@ -20,12 +20,17 @@ from mqstore.store.record.record_format import (
     HEADER_BYTES,
     IPV6_EXTRA_BYTES,
     RecordIllegal,
+    check_record,
     decode_header,
 )
 from mqstore.store.relisting import relisting
 
 __all__ = ["LONGEST_HEADER_BYTES", "SegmentFile", "SegmentMissing", "SegmentShort", "list_segments"]
 
+# An unused segment is all zeros; of a damaged one a page may be.
+_BEGINNING_BYTES = 64 * 1024
+# More than RocketMQ's largest record.
+_LARGEST_BYTES = 8 * 1024 * 1024
 LONGEST_HEADER_BYTES = HEADER_BYTES + 2 * IPV6_EXTRA_BYTES
 
 
@@ -43,11 +48,11 @@ class SegmentMissing(StoreError):
 
 
 class SegmentShort(StoreError):
-    """The last segment is shorter than the one before it: a copy was cut off."""
+    """A segment is shorter than its place in the log: a copy was cut off."""
 
     def __init__(self, path: Path, size_bytes: int, expected_bytes: int) -> None:
         super().__init__(
-            f"{path} has {size_bytes} bytes, and the segment before it {expected_bytes}: it was cut off. "
+            f"{path} has {size_bytes} bytes, and the other segments {expected_bytes}: it was cut off. "
             "Copy it again, or set option failOnDataLoss to false to read what is there"
         )
         self.path = path
@@ -94,20 +99,24 @@ def _list(directory: Path) -> list[SegmentFile]:
 
 
 def _segment(path: Path) -> SegmentFile | None:
-    """None if nothing was published in the file: a record's size and magic are written last."""
+    """None if nothing was ever written at the beginning of the file."""
     descriptor = open_regular(path)
     try:
-        head = os.read(descriptor, LONGEST_HEADER_BYTES)
-        if not any(head[:8]):
+        size_bytes = os.fstat(descriptor).st_size
+        head = os.pread(descriptor, LONGEST_HEADER_BYTES, 0)
+        if not any(head[:8]) and not os.pread(descriptor, _BEGINNING_BYTES, 0).strip(b"\0"):
             return None
-        return SegmentFile(str(path), int(path.name), os.fstat(descriptor).st_size, _store_timestamp(head))
+        return SegmentFile(str(path), int(path.name), size_bytes, _first_timestamp(descriptor, path, head))
     finally:
         os.close(descriptor)
 
 
-def _store_timestamp(head: bytes) -> int:
+def _first_timestamp(descriptor: int, path: Path, head: bytes) -> int:
+    """The store time of the first record, if that record is whole; else -1, for it may say anything."""
     try:
-        return decode_header(head).store_timestamp
+        size = decode_header(head).total_size
+        record = memoryview(os.pread(descriptor, min(max(size, 0), _LARGEST_BYTES), 0))
+        return check_record(record, int(path.name)).store_timestamp
     except RecordIllegal as error:
         raise_foreign(error)
         return -1
@@ -119,9 +128,13 @@ def _empty(path: Path) -> SegmentFile:
 
 
 def _refuse_loss(segments: list[SegmentFile]) -> None:
+    usual_bytes = max((segment.size_bytes for segment in segments), default=0)
     for segment, following in itertools.pairwise(segments):
-        if segment.end_offset != following.start_offset:
+        room_bytes = following.start_offset - segment.start_offset
+        if segment.size_bytes < room_bytes <= usual_bytes:
+            raise SegmentShort(Path(segment.path), segment.size_bytes, room_bytes)
+        if segment.size_bytes != room_bytes:
             missing = Path(segment.path).with_name(file_name(segment.end_offset))
             raise SegmentMissing(missing, segment.end_offset, following.start_offset)
-    if len(segments) > 1 and segments[-1].size_bytes < segments[-2].size_bytes:
-        raise SegmentShort(Path(segments[-1].path), segments[-1].size_bytes, segments[-2].size_bytes)
+    if segments and segments[-1].size_bytes < usual_bytes:
+        raise SegmentShort(Path(segments[-1].path), segments[-1].size_bytes, usual_bytes)

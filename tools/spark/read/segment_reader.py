@@ -51,13 +51,13 @@ HINT = (
 
 
 class ForgedBoundary(StoreError):
-    """A body looks like records at this very place of the log, and the plan took one for a record."""
+    """A body, or old bytes behind the last record of a segment, look like records and misled the plan."""
 
     def __init__(self, path: Path, position: int, size: int, boundary: int) -> None:
         super().__init__(
             f"{path}: the record of {size} bytes at byte {position} reaches beyond byte {boundary}, where "
-            "another task begins to read: its body was made to look like records. Read each segment by one "
-            "task: set option maxPartitionBytes to the size of a segment"
+            "another task begins to read: what is in it looks like records. Read each segment by one task: "
+            "set option maxPartitionBytes to the size of a segment"
         )
         self.path = path
         self.position = position
@@ -65,7 +65,7 @@ class ForgedBoundary(StoreError):
 
 
 class PassedOver(NamedTuple):
-    """Bytes of a segment that are no whole records. begin, end: physical offsets."""
+    """Bytes of a segment that are no whole records. begin, end: physical offsets; -1 if no place is known."""
 
     path: str
     begin: int
@@ -73,9 +73,10 @@ class PassedOver(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.path}: {self.end - self.begin} bytes from physical offset {self.begin} on: {self.reason}"
-        )
+        if self.begin < 0:
+            return f"{self.path}: {self.reason}"
+        size_bytes = self.end - self.begin
+        return f"{self.path}: {size_bytes} bytes from physical offset {self.begin} on: {self.reason}"
 
 
 @contextmanager
@@ -140,7 +141,7 @@ class SegmentScan:
             count, ending = self._lay_out()
             if count:
                 yield self._step_over(count)
-            elif ending == column_kernels.ENDING_BLANK:
+            elif ending == column_kernels.ENDING_BLANK and self._is_last_blank():
                 return
             elif not self._grow_for(ending):
                 damage = self._damage()
@@ -154,7 +155,7 @@ class SegmentScan:
             count, ending = self._lay_out()
             if count:
                 self._step_over(count)
-            elif ending == column_kernels.ENDING_BLANK:
+            elif ending == column_kernels.ENDING_BLANK and self._is_last_blank():
                 return True
             elif not self._grow_for(ending):
                 return False
@@ -267,6 +268,17 @@ class SegmentScan:
             except RecordIllegal as error:
                 return error
         return None
+
+    def _is_last_blank(self) -> bool:
+        """Whether the BLANK at `position` fills the segment.
+
+        Raises ForgedBoundary if the range ends in it.
+        """
+        size = int.from_bytes(os.pread(self._descriptor, 4, self.position), "big")
+        is_last = self.position + size == self._segment.size_bytes
+        if is_last and self._stop < self._segment.size_bytes:
+            raise ForgedBoundary(Path(self._segment.path), self.position, size, self._stop)
+        return is_last
 
     # -- damage -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ A selection is pickled with the reader; it holds no files and no arrays.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +26,25 @@ if TYPE_CHECKING:
 
     from mqstore.index.arrow.records import Records
 
-__all__ = ["Selection"]
+__all__ = ["QueueRange", "Selection"]
 
 Mask = npt.NDArray[np.bool_]
+
+
+class QueueRange(NamedTuple):
+    """Entries of one queue: queue offsets, `end` not included."""
+
+    topic: str
+    queue_id: int
+    begin: int
+    end: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """What to keep; None means no restriction. Ranges are half open: begin <= value < end.
 
-    queue_bounds: (topic, queue id, begin, end) of each queue that is wanted, if not all are; queue offsets.
+    queue_bounds: of each queue that is wanted, if not all are.
     is_listed: without messages that are in no queue, half and rolled-back ones.
     """
 
@@ -44,7 +53,7 @@ class Selection:
     tags: frozenset[str] | None = None
     begin_ms: int | None = None
     end_ms: int | None = None
-    queue_bounds: tuple[tuple[str, int, int, int], ...] | None = None
+    queue_bounds: tuple[QueueRange, ...] | None = None
     is_listed: bool = False
 
     @classmethod

@@ -73,6 +73,12 @@ def test_topics_are_separated_by_commas(name: str) -> None:
         ({"columns": ","}, "columns", "names separated by commas"),
         ({"mode": "LENIENT"}, "mode", "FAILFAST, PERMISSIVE"),
         ({"minPartitions": "0"}, "minPartitions", "from 1 on"),
+        ({"minPartitions": "9" * 5000}, "minPartitions", "from 1 on"),
+        ({"maxPartitionBytes": "9" * 5000}, "maxPartitionBytes", "number of bytes"),
+        ({"startingOffsets": '{"a": {"0": 1, "00": 2}}'}, "startingOffsets", "numbers by topic"),
+        ({"assign": "[" * 100_000}, "assign", "queues by topic"),
+        ({"path": "file://[/x"}, "path", "cannot be used"),
+        ({"path": "~nobody-of-this-name/x"}, "path", "cannot be used"),
         ({"maxPartitionBytes": "much"}, "maxPartitionBytes", "number of bytes"),
         ({"queueScan": "perhaps"}, "queueScan", "auto, true or false"),
         ({"path": "hdfs://host/data"}, "path", "not in a file system that is mounted"),
@@ -97,6 +103,7 @@ def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for path in ("data", "./data", data, f"file:{data}", f"file://{data}", "data/commitlog", f"{data}/"):
         assert ReadOptions.parse({"path": path}).paths == (data,)
     assert ReadOptions.parse({"path": "file:/a%20b"}).paths == ("/a b",)
+    assert ReadOptions.parse({"path": "file:///a?b#c"}).paths == ("/a?b#c",)
     assert ReadOptions.parse({"paths": '["/a", "/b", "/a"]'}).paths == ("/a", "/b")
 
 

@@ -7,7 +7,8 @@ Spark), against `look_message_by_offset`, `get_message`, and each other; seeds a
 import pickle
 import random
 import shutil
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
 from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.read.offset_bounds import OffsetsMissing
 from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
+from mqstore.tools.spark.read.queue_reader import EntriesMissing
+from mqstore.tools.spark.read.segment_files import SegmentMissing
 from mqstore.tools.spark.read.segment_reader import ForgedBoundary
 from mqstore.tools.spark.schema import schema_of
 from support.golden.manifest import GOLDEN_NAMES
 from support.manual_clock import ManualClock
 from support.stores.small_log import SEGMENT_BYTES, small_config
 from support.stores.small_store import messages_of
-from support.twins.plain_records import read_rows, record, write_segment
+from support.twins.plain_records import BLANK, read_rows, record, write_segment
 
 Row = dict[str, Any]
 Partition = LogPartition | QueuePartition
@@ -188,7 +191,9 @@ def test_a_deleted_topic_is_read_from_the_log(tmp_path: Path) -> None:
         store.put_message(Message("audit", b"anew", queue_id=0))
     expected = _all_offsets(tmp_path, lambda row: row["topic"] == "audit")
     assert len(expected) > 1
-    assert _offsets(tmp_path, topic="audit") == expected
+    assert _offsets(tmp_path, topic="audit") == expected == _offsets(tmp_path, subscribePattern="aud.*")
+    both = _all_offsets(tmp_path, lambda row: row["topic"] in ("audit", "payments"))
+    assert _offsets(tmp_path, subscribePattern="audit|payments") == both
 
 
 # -- damage -------------------------------------------------------------------------------------------
@@ -281,6 +286,187 @@ def test_a_body_that_looks_like_records_makes_none(tmp_path: Path, split: str) -
         assert "maxPartitionBytes" in str(error)
     else:
         assert bodies == [b"first", inner, b"last"]
+
+
+ORDERS = {"topic": "orders", "queueScan": "true"}
+
+
+def _orders(path: Path, count: int, *, body: bytes = b"body") -> None:
+    """One queue of one topic."""
+    with MessageStore.open(path, small_config(), clock=ManualClock(), start=False) as store:
+        for _ in range(count):
+            store.put_message(Message("orders", body, queue_id=0))
+
+
+@pytest.mark.parametrize("entry", ["zeros", "blank", "repeated", "far", "negative"])
+@pytest.mark.parametrize("place", [0, 57, 99, 149])
+def test_a_damaged_entry_is_reported_and_hides_no_other(tmp_path: Path, entry: str, place: int) -> None:
+    """With the file and the byte of the queue; a read of the log does without queues."""
+    _orders(tmp_path, 250)
+    everything = _all_offsets(tmp_path)
+    directory = tmp_path / "consumequeue" / "orders" / "0"
+    path = directory / f"{place // 100 * 2000:020d}"
+    data = bytearray(path.read_bytes())
+    at = place % 100 * 20
+    data[at : at + 20] = {
+        "zeros": bytes(20),
+        "blank": struct.pack(">qiq", 0, 2**31 - 1, 0),
+        "repeated": (directory / f"{0:020d}").read_bytes()[:20],
+        "far": struct.pack(">qiq", 1 << 60, 100, 0),
+        "negative": struct.pack(">qiq", -5, 100, 0),
+    }[entry]
+    if data == path.read_bytes() or (place == 0 and entry in ("blank", "negative")):
+        # The first entry itself; and a first entry of an expired message looks like that.
+        return
+    path.write_bytes(data)
+    assert _offsets(tmp_path, topic="orders", queueScan="false") == everything
+    found = _offsets(tmp_path, mode="DROPMALFORMED", **ORDERS)
+    if len(found) == len(everything):
+        # The damage lies where nothing is taken from the queue.
+        return
+    assert found == [offset for offset in everything if offset != everything[place]]
+    with pytest.raises(CorruptRecord, match="queue offset"):
+        _offsets(tmp_path, **ORDERS)
+    rows = _rows(tmp_path, mode="PERMISSIVE", columns="_corrupt_record", **ORDERS)
+    (told,) = [row["_corrupt_record"] for row in rows if row["_corrupt_record"]]
+    assert told.startswith(f"{directory}: expected an entry of queue offset {place}")
+
+
+@pytest.mark.parametrize("lost", ["1", "1/00000000000000000000", "1/last", "2/damaged"])
+def test_queues_that_are_lost_are_not_read(tmp_path: Path, lost: str) -> None:
+    """Unless that is asked for, the log is read then; nothing is missed without a word."""
+    clock = ManualClock()
+    with MessageStore.open(tmp_path, small_config(), clock=clock, start=False) as store:
+        for number in range(900):
+            store.put_message(Message("orders", b"", queue_id=number % 3))
+        store.put_message(Message("big", bytes(60_000), queue_id=0))
+        store.put_message(Message("big", bytes(60_000), queue_id=0))
+        for _ in range(6):
+            store.put_message(Message("big", bytes(60_000), queue_id=0))
+    assert {type(one) for one in _plan(tmp_path, topic="orders")[1]} == {QueuePartition}
+    directory = tmp_path / "consumequeue" / "orders"
+    if lost == "1":
+        shutil.rmtree(directory / "1")
+    elif lost == "2/damaged":
+        sorted((directory / "2").iterdir())[1].unlink()
+    elif lost == "1/last":
+        max((directory / "1").iterdir()).unlink()
+    else:
+        (directory / lost).unlink()
+    assert _offsets(tmp_path, topic="orders") == _all_offsets(tmp_path, lambda row: row["topic"] == "orders")
+
+
+def test_entries_that_expire_before_they_are_read_are_a_loss(tmp_path: Path) -> None:
+    """With failOnDataLoss=false no other is lost with them."""
+    _orders(tmp_path, 300, body=bytes(900))
+    reader, planned = _plan(tmp_path, columns="queueOffset", failOnDataLoss="false", **ORDERS)
+    strict, _ = _plan(tmp_path, columns="queueOffset", **ORDERS)
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    rows = [row for part in planned for batch in reader.read(part) for row in batch.to_pylist()]
+    fresh = _rows(tmp_path, columns="queueOffset", **ORDERS)
+    assert rows == fresh
+    assert 0 < len(rows) < 300
+    with pytest.raises((EntriesMissing, SegmentMissing)):
+        [list(strict.read(part)) for part in planned]
+
+
+def test_a_segment_that_goes_during_a_queue_scan_is_a_loss(tmp_path: Path) -> None:
+    """Which failOnDataLoss=false accepts."""
+    _orders(tmp_path, 500, body=bytes(900))
+    reader, planned = _plan(tmp_path, columns="queueOffset", failOnDataLoss="false", **ORDERS)
+    batches = [batch for part in planned for batch in _unlinking(reader.read(part), tmp_path)]
+    assert 100 < sum(batch.num_rows for batch in batches) < 500
+
+
+def _unlinking(batches: Iterator[Any], store: Path) -> Iterator[Any]:
+    yield next(batches)
+    sorted((store / "commitlog").iterdir())[2].unlink()
+    yield from batches
+
+
+@pytest.mark.parametrize("number", [0, 40])
+def test_a_header_of_zeros_before_whole_records_is_damage(tmp_path: Path, number: int) -> None:
+    """The log does not end there: in the last segment, too, and at its beginning."""
+    _orders(tmp_path, 200, body=bytes(900))
+    offsets = _all_offsets(tmp_path)
+    path = max((tmp_path / "commitlog").iterdir())
+    place = [offset for offset in offsets if offset >= int(path.name)][number]
+    data = bytearray(path.read_bytes())
+    data[place - int(path.name) :][:8] = bytes(8)
+    begin = place - int(path.name)
+    data[begin : begin + 8] = bytes(8)
+    path.write_bytes(data)
+    for name in ("consumequeue", "mqstore", "checkpoint"):
+        with pytest.raises(CorruptRecord) as caught:
+            _offsets(tmp_path)
+        assert (caught.value.path, caught.value.position) == (path, begin)
+        assert _offsets(tmp_path, failOnDataLoss="false") == [one for one in offsets if one != place]
+        target = tmp_path / name
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+
+
+def test_times_that_do_not_ascend_leave_no_segment_out(tmp_path: Path) -> None:
+    """And a time is taken from a whole record alone."""
+    start = 0
+    for times in ([100, 200, 210], [60, 70, 220], [230]):
+        data = b""
+        for time in times:
+            data += record(start + len(data), store_timestamp=time)
+        write_segment(tmp_path, start, data, 512, blank=True)
+        start += 512
+    rows = _rows(tmp_path, startingTimestamp="150", columns="storeTimestampMs")
+    assert [row["storeTimestampMs"] for row in rows] == [200, 210, 220, 230]
+
+
+def test_a_damaged_time_hides_no_damage(tmp_path: Path) -> None:
+    """A segment whose first record is damaged is read, whatever time it says."""
+    for number in range(3):
+        write_segment(
+            tmp_path,
+            number * 512,
+            record(number * 512, body=b"b", store_timestamp=1000 * number),
+            512,
+            blank=True,
+        )
+    path = tmp_path / "commitlog" / f"{512:020d}"
+    damaged = bytearray(path.read_bytes())
+    damaged[56] = 0x7F  # the time
+    damaged[88] ^= 1  # the body
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptRecord):
+        _rows(tmp_path, startingTimestamp="500", endingTimestamp="1500")
+
+
+@pytest.mark.parametrize("split", ["300", "1k", "64k"])
+def test_old_bytes_behind_the_last_record_of_a_segment_make_no_rows(tmp_path: Path, split: str) -> None:
+    """As a broker leaves them that truncates without zeroing: no row of theirs, or the read says it."""
+    live = b""
+    while len(live) < 3000:
+        live += record(len(live), body=b"live")
+    ghosts = b""
+    while len(live) + 8 + len(ghosts) < 15_000:
+        ghosts += record(len(live) + 8 + len(ghosts), body=b"ghost")
+    blank = struct.pack(">II", 16_384 - len(live), BLANK)
+    write_segment(tmp_path, 0, live + blank + ghosts, 16_384)
+    write_segment(tmp_path, 16_384, record(16_384, body=b"live"), 16_384)
+    try:
+        bodies = {row["body"] for row in _rows(tmp_path, maxPartitionBytes=split)}
+    except ForgedBoundary:
+        assert split != "64k"
+    else:
+        assert bodies == {b"live"}
+
+
+def test_a_blank_ends_a_segment_only_if_it_fills_it(tmp_path: Path) -> None:
+    """A record whose magic became that of a BLANK is damage."""
+    first = record(0, body=b"first")
+    data = bytearray(first + record(len(first), body=b"second") + record(2 * len(first) + 1, body=b"third"))
+    data[len(first) + 4 : len(first) + 8] = struct.pack(">I", BLANK)
+    path = write_segment(tmp_path, 0, bytes(data), 4096)
+    with pytest.raises(CorruptRecord) as caught:
+        _rows(tmp_path)
+    assert (caught.value.path, caught.value.position) == (path, len(first))
+    assert [row["body"] for row in _rows(tmp_path, mode="DROPMALFORMED")] == [b"first", b"third"]
 
 
 # -- plans --------------------------------------------------------------------------------------------
@@ -410,6 +596,30 @@ def test_expired_offsets_are_a_loss(tmp_path: Path) -> None:
     assert _rows(tmp_path, failOnDataLoss="false", **options)[0]["queueOffset"] == first
 
 
+def test_offsets_reach_into_what_the_queues_lack(tmp_path: Path) -> None:
+    """A read may begin and end at messages whose entries are not there yet."""
+    clock = ManualClock()
+    with MessageStore.open(tmp_path / "store", small_config(), clock=clock, start=False) as store:
+        times = []
+        for _ in range(20):
+            clock.advance(10)
+            times.append(clock.now_ms())
+            store.put_message(Message("orders", b"", queue_id=0))
+        shutil.copytree(tmp_path / "store", tmp_path / "copy")
+
+    def read(**options: str) -> list[int]:
+        rows = _rows(tmp_path / "copy", assign='{"orders": [0]}', columns="queueOffset", **options)
+        return [row["queueOffset"] for row in rows]
+
+    for end in (0, 5, 10, 19, 20):
+        assert read(endingOffsets=f'{{"orders": {{"0": {end}}}}}') == list(range(end))
+        if end < 20:
+            by_time = f'{{"orders": {{"0": {times[end]}}}}}'
+            assert read(endingOffsetsByTimestamp=by_time) == list(range(end))
+            assert read(startingOffsetsByTimestamp=by_time) == list(range(end, 20))
+            assert read(startingOffsets=f'{{"orders": {{"0": {end}}}}}') == list(range(end, 20))
+
+
 # -- several stores -----------------------------------------------------------------------------------
 
 
@@ -423,6 +633,8 @@ def test_several_stores_are_read_as_one(tmp_path: Path) -> None:
     for paths in ({"path": f"{tmp_path}/*"}, {"path": f"{tmp_path}/a", "paths": f'["{tmp_path}/b"]'}):
         rows = _rows(tmp_path, columns="store, body", **paths)
         assert [(row["store"], row["body"]) for row in rows] == expected
+    (tmp_path / "d").symlink_to(tmp_path / "a")
+    assert len(_rows(tmp_path / "*", columns="body")) == 2
     with pytest.raises(StoreNotFound):
         _rows(tmp_path / "c*")
     with pytest.raises(SparkOptionIllegal, match="offsets are those of one store, and 2 are read"):

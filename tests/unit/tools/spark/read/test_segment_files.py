@@ -54,9 +54,12 @@ def test_a_last_segment_that_was_cut_off_is_an_error(tmp_path: Path) -> None:
     _write(tmp_path, 0, 256)
     with (tmp_path / "commitlog" / f"{256:020d}").open("r+b") as file:
         file.truncate(200)
-    with pytest.raises(SegmentShort, match="has 200 bytes, and the segment before it 256"):
+    with pytest.raises(SegmentShort, match="has 200 bytes, and the other segments 256"):
         list_segments(tmp_path)
     assert [one.size_bytes for one in list_segments(tmp_path, fail_on_data_loss=False)] == [256, 200]
+    _write(tmp_path, 512)
+    with pytest.raises(SegmentShort, match=f"{256:020d} has 200 bytes"):
+        list_segments(tmp_path)
 
 
 def test_other_files_are_left_out(tmp_path: Path) -> None:
