@@ -87,6 +87,8 @@ def test_a_check_of_nothing(spark: SparkSession, tmp_path: Path) -> None:
 # -- export -----------------------------------------------------------------------------------------------
 
 DAY_MS = 86_400_000
+FIRST_MS = 20_780 * DAY_MS - 1
+"""The last millisecond of 2026-11-22, UTC."""
 
 
 def dated_log(path: Path) -> Path:
@@ -94,7 +96,7 @@ def dated_log(path: Path) -> Path:
     data = b""
     for number in range(6):
         topic, at = ("%RETRY%billing", "0042")[number % 2], len(data)
-        stored = 20_779 * DAY_MS - 1 + number // 2 * DAY_MS
+        stored = FIRST_MS + number // 2 * DAY_MS
         data += record(at, topic=topic, body=b"%d" % number, queue_offset=number // 2, store_timestamp=stored)
     write_segment(path, 0, data, 8192)
     return path
@@ -132,7 +134,7 @@ def _rows(frame: DataFrame) -> list[object]:
 def test_an_export_of_a_topic_and_a_time(spark: SparkSession, tmp_path: Path) -> None:
     """The end is not included; an export is replaced on request, and what is none never."""
     store, target = dated_log(tmp_path / "store"), str(tmp_path / "lake")
-    begin_ms = 20_780 * DAY_MS - 1
+    begin_ms = FIRST_MS + DAY_MS
     chosen = {"topics": ["0042"], "begin_ms": begin_ms, "end_ms": begin_ms + DAY_MS, "spark": spark}
     assert export_parquet([store], target, compression="snappy", **chosen) == (("0042", 1),)
     (file,) = (tmp_path / "lake").rglob("*.snappy.parquet")

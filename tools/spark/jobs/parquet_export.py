@@ -14,6 +14,7 @@ For one machine without Spark: tools/export/store_export.py.
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,6 +30,8 @@ __all__ = ["COMPRESSIONS", "ExportCount", "export_parquet"]
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "none")
 """The first is the default."""
 _DAY_MS: Final = 86_400_000
+_FIRST_DAY: Final = (date.min - date(1970, 1, 1)).days
+_LAST_DAY: Final = (date.max - date(1970, 1, 1)).days
 _OF_AN_EXPORT: Final = ("topic=", "_SUCCESS", "_temporary", "._SUCCESS")
 
 
@@ -89,8 +92,10 @@ def _with_date(session: "SparkSession", options: Mapping[str, str]) -> "DataFram
     names = [*SCHEMA.fieldNames(), *([STORE] if len(json.loads(options["paths"])) > 1 else ())]
     columns = ", ".join((*names, "storeTimestampMs"))
     frame = session.read.format("mqstore").options(**options).option("columns", columns).load()
-    day = sql.date_from_unix_date(sql.floor(frame.storeTimestampMs / _DAY_MS).cast("int"))
-    return frame.withColumn("date", day).drop("storeTimestampMs")
+    day = sql.floor(frame.storeTimestampMs / _DAY_MS)
+    # A store time that no calendar has is damaged: it gets Hive's null.
+    known_day = sql.when(day.between(_FIRST_DAY, _LAST_DAY), day.cast("int"))
+    return frame.withColumn("date", sql.date_from_unix_date(known_day)).drop("storeTimestampMs")
 
 
 def _refuse_taken(session: "SparkSession", target: str, *, overwrite: bool) -> None:
