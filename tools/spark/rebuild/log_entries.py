@@ -1,7 +1,7 @@
 """The entries of a range of the log: what a task of the first half of a rebuild makes.
 
-Records are read and checked by tools/spark/read/segment_reader.py; their entries are made by the loop that the
-store itself dispatches with, `consume_queue_entries` in index/queue/entry_kernels.py. A row is a run:
+Records are read and checked by tools/spark/read/segment_reader.py; their entries are made by the loop that
+the store itself dispatches with, `consume_queue_entries` in index/queue/entry_kernels.py. A row is a run:
 consecutive entries of one queue, in the order of the log.
 
 Damage ends the job: a queue without the entries of damaged records would look whole.

@@ -42,7 +42,7 @@ _WRITTEN_SCHEMA: Final = pa.schema(
 
 
 class RebuiltQueue(NamedTuple):
-    """A queue that was written: entries from `min_offset` on, which is above 0 behind an expired beginning."""
+    """A queue that was written: entries from `min_offset` on, above 0 behind an expired beginning."""
 
     topic: str
     queue_id: int
@@ -61,7 +61,7 @@ class _Run(NamedTuple):
 def write_queues(
     batches: Iterator[pa.RecordBatch], staging: Path, rules: QueueRules
 ) -> Iterator[pa.RecordBatch]:
-    """Write the queues of the runs in `batches` (log_entries.py); a row for each. Raises StoreFull, OSError."""
+    """Write the queues of the runs in `batches` (log_entries.py); a row for each. Raises StoreFull."""
     file_system, attempt = OsFileSystem(), staging / f"attempt-{uuid.uuid4()}"
     settings = MappedFileSettings(
         file_size_bytes=rules.file_size_bytes,
@@ -86,7 +86,9 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[_Run]:
         topics, queue_ids = batch.column("topic").to_pylist(), batch.column("queueId").to_pylist()
         offsets, entries = batch.column("queueOffset").to_pylist(), batch.column("entries")
         for index, offset in enumerate(offsets):
-            yield _Run(topics[index], queue_ids[index], offset, memoryview(entries[index].as_buffer()))
+            yield _Run(
+                topics[index], queue_ids[index], offset, memoryview(entries[index].as_buffer()).cast("B")
+            )
 
 
 def _finish(file_system: OsFileSystem, directory: Path, target: Path) -> None:

@@ -6,8 +6,9 @@
     -> whole files of each queue (queue_files.py) -> all renamed to their place at once
 
 The files are byte for byte those that `mqstore rebuild queues` makes, and that a broker or a store writes
-behind a log whose beginning is still there. Where it has expired, a queue begins with the first message that
-the log has: the entries before it in the same file are pre-blank, and queues without any message are left out.
+behind a log whose beginning is still there. Where it has expired, a queue begins with the first message
+that the log has: the entries before it in the same file are pre-blank, and a queue of which the log has no
+message is left out.
 
 The writer's lock is held meanwhile where the directory has a lock file, so a store that is open is refused.
 The target must not exist. It appears when it is whole; until then, and after a kill, there is only the
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from mqstore.tools.spark.read.partitions import SegmentRange
     from mqstore.tools.spark.rebuild.queue_files import RebuiltQueue
 
-__all__ = ["RebuildReport", "rebuild_queues"]
+__all__ = ["RebuildReport", "plan_rebuild", "rebuild_queues"]
 
 # Tasks of the second half for each processor: queues differ in length.
 _TASKS_OF_A_CORE = 3
@@ -82,7 +83,7 @@ def rebuild_queues(
         raise StoreNotFound(layout.root)
     _refuse_taken(target, staging)
     with inspection.locked_if_writable(layout), job_session(spark, master, settings) as session:
-        rules, ranges, end_offset = _plan(inspection, layout, max_partition_bytes)
+        rules, ranges, end_offset = plan_rebuild(inspection, layout, max_partition_bytes)
         inspection.file_system.make_directories(staging / "finished")
         try:
             queues = _run(session, ranges, rules, staging)
@@ -100,7 +101,7 @@ def _refuse_taken(target: Path, staging: Path) -> None:
         raise TargetTaken(str(staging), "a rebuild was killed, or is at work: delete it if none is")
 
 
-def _plan(
+def plan_rebuild(
     inspection: Inspection, layout: StoreLayout, max_partition_bytes: int | None
 ) -> "tuple[QueueRules, list[SegmentRange], int]":
     """The rules of the store, the ranges of its log, and where that ends."""
@@ -110,8 +111,10 @@ def _plan(
 
     directory = tool_config(inspection.file_system, layout.root)
     segments = list_segments(layout.root)
-    begin = segments[0].start_offset if segments else 0
-    end = _find_end(inspection, layout, directory, segments[-1].start_offset) if segments else 0
+    if not segments:
+        return _rules(inspection, layout, directory, 0, 0), [], 0
+    begin = segments[0].start_offset
+    end = _find_end(inspection, layout, directory, segments[-1].start_offset)
     rules = _rules(inspection, layout, directory, begin, end)
     wanted = range_plan.wanted_ranges(segments, begin, end, Selection())
     target_bytes = range_plan.target_bytes(end - begin, None, max_partition_bytes)
