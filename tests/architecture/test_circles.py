@@ -23,7 +23,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "client/consumer": ("pulls", "orderly", "lite_pull"),
     "tools": ("ingest", "export", "spark", "demo", "cli"),
     "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "spark", "demo"),
-    "tools/spark": ("read", "jobs", "rebuild"),
+    "tools/spark": ("read", "jobs", "rebuild", "report"),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""
 

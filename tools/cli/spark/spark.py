@@ -11,6 +11,7 @@ import typer
 
 from mqstore.tools.cli.spark.export import export
 from mqstore.tools.cli.spark.rebuild_queues import rebuild_queues
+from mqstore.tools.cli.spark.report import report
 from mqstore.tools.cli.spark.verify import verify
 
 __all__ = ["spark"]
@@ -26,3 +27,4 @@ def about() -> None:
 spark.command()(verify)
 spark.command()(export)
 spark.command("rebuild-queues")(rebuild_queues)
+spark.command()(report)
