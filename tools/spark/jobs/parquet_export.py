@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqstore.store.errors import ConfigIllegal
 from mqstore.tools.spark.jobs.job_errors import TargetTaken
@@ -113,7 +113,7 @@ def _refuse_taken(session: "SparkSession", target: str, *, overwrite: bool) -> N
 
 def _names_in(session: "SparkSession", target: str) -> list[str] | None:
     """What lies in the directory, its own name if it is a file; None if there is nothing of that name."""
-    java = session._jvm
+    java: Any = session._jvm
     path = java.org.apache.hadoop.fs.Path(target)
     file_system = path.getFileSystem(session._jsc.hadoopConfiguration())
     if not file_system.exists(path):

@@ -7,7 +7,7 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,9 @@ Rows = Sequence[Mapping[str, Any]]
 _COLORS: Final = {"no_later_failure": "#2f855a", "waiting": "#d69e2e", "dead": "#b10026"}
 _MOST_BARS: Final = 20
 _MOST_TOPICS: Final = 8
+_MOST_LETTERS: Final = 40
 _SECOND_MS: Final = 1_000
+_DAY_MS: Final = 86_400_000
 
 
 class ChartsNotInstalled(StoreError):
@@ -57,11 +59,11 @@ def _svg(draw: "Callable[[Axes, Rows], None]", rows: Rows) -> str:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    style = {
+    style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": draw.__name__,
         "font.size": 10,
-        "font.family": "sans-serif",
+        "text.parse_math": False,  # a dollar sign in a topic's name begins no formula
     }
     with mpl.rc_context(style):
         figure = Figure(figsize=(9, 3.4), layout="constrained")
@@ -78,8 +80,8 @@ def _svg(draw: "Callable[[Axes, Rows], None]", rows: Rows) -> str:
 
 
 def _label(text: str) -> str:
-    """Shortened, and no formula: a dollar sign would begin one."""
-    return (text if len(text) <= 40 else f"{text[:39]}…").replace("$", r"\$")
+    """Shortened, for a name may have 127 characters and more."""
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
 def _bars(axes: "Axes", labels: Sequence[str], values: Sequence[float], color: str, **more: Any) -> None:
@@ -140,14 +142,15 @@ def _draw_growth(axes: "Axes", rows: Rows) -> None:
         of_topic = counts[row["topic"] if row["topic"] in greatest else "others"]
         of_topic[row["begin_ms"]] = of_topic.get(row["begin_ms"], 0) + row["messages"]
     counts = {topic: of_topic for topic, of_topic in counts.items() if of_topic}
-    times = [datetime.fromtimestamp(begin / _SECOND_MS, UTC) for begin in begins]
-    width = bucket_ms / 86_400_000
-    bottoms = [0] * len(times)
-    for topic, of_topic in counts.items():
+    days = [begin / _DAY_MS for begin in begins]  # matplotlib's dates: days since 1970
+    bars, bottoms = [], [0] * len(days)
+    for of_topic in counts.values():
         heights = [of_topic.get(begin, 0) for begin in begins]
-        axes.bar(times, heights, width, bottoms, align="edge", label=_label(topic))
+        bars.append(axes.bar(days, heights, bucket_ms / _DAY_MS, bottoms, align="edge"))
         bottoms = [one + other for one, other in zip(bottoms, heights, strict=True)]
+    axes.xaxis_date(UTC)
     axes.set_xlabel("Store time, UTC")
     axes.set_ylabel("Messages")
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    labels = [_label(topic) for topic in counts]
+    axes.legend(bars, labels, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.tick_params(axis="x", labelrotation=20)
