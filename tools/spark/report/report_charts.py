@@ -26,6 +26,8 @@ _MOST_TOPICS: Final = 8
 _MOST_LETTERS: Final = 40
 _SECOND_MS: Final = 1_000
 _DAY_MS: Final = 86_400_000
+_LAST_DAY_MS: Final = 2_932_896 * _DAY_MS
+"""9999-12-31: matplotlib has no later times."""
 
 
 class ChartsNotInstalled(StoreError):
@@ -84,6 +86,11 @@ def _label(text: str) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
+def _explain(axes: "Axes") -> None:
+    """A legend above the chart, where it hides nothing."""
+    axes.legend(frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1))
+
+
 def _bars(axes: "Axes", labels: Sequence[str], values: Sequence[float], color: str, **more: Any) -> None:
     places = range(len(labels))
     axes.barh(places, values, color=color, **more)
@@ -99,7 +106,7 @@ def _draw_attempts(axes: "Axes", rows: Rows) -> None:
         bottoms = [one + other for one, other in zip(bottoms, counts, strict=True)]
     axes.set_xlabel("Failures so far, all groups")
     axes.set_ylabel("Messages")
-    axes.legend(frameon=False)
+    _explain(axes)
 
 
 def _draw_recovery(axes: "Axes", rows: Rows) -> None:
@@ -110,7 +117,7 @@ def _draw_recovery(axes: "Axes", rows: Rows) -> None:
         axes, labels, [row["median_ms"] / _SECOND_MS for row in shown], "#3c6ab5", height=0.4, label="median"
     )
     axes.set_xlabel("Seconds from birth to the last attempt")
-    axes.legend(frameon=False)
+    _explain(axes)
 
 
 def _draw_dead_letters(axes: "Axes", rows: Rows) -> None:
@@ -127,7 +134,7 @@ def _draw_lateness(axes: "Axes", rows: Rows) -> None:
     _bars(axes, labels, [row["median_ms"] for row in shown], "#c05621", height=0.4, label="median")
     axes.set_xlabel("Milliseconds late")
     if shown:
-        axes.legend(frameon=False)
+        _explain(axes)
 
 
 def _draw_growth(axes: "Axes", rows: Rows) -> None:
@@ -136,7 +143,7 @@ def _draw_growth(axes: "Axes", rows: Rows) -> None:
         totals[row["topic"]] += row["messages"]
     greatest = sorted(totals, key=lambda topic: (-totals[topic], topic))[:_MOST_TOPICS]
     bucket_ms = rows[0]["bucket_ms"]
-    begins = range(min(row["begin_ms"] for row in rows), max(row["begin_ms"] for row in rows) + 1, bucket_ms)
+    begins = [begin for begin in sorted({row["begin_ms"] for row in rows}) if 0 <= begin < _LAST_DAY_MS]
     counts: dict[str, dict[int, int]] = {topic: {} for topic in [*greatest, "others"]}
     for row in rows:
         of_topic = counts[row["topic"] if row["topic"] in greatest else "others"]

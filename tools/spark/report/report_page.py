@@ -28,6 +28,8 @@ _PAGE: Final = Template("""\
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a202c; max-width: 62rem; margin: 2rem auto }
 body { padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.2rem; margin-top: 2.5rem }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: 13px; color: #4a5568 }
+dt { font-weight: 600 } dd { margin: 0 }
 p.meaning, .about { color: #4a5568 } svg { width: 100%; height: auto; font-family: system-ui, sans-serif }
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; white-space: nowrap }
 th, td { padding: .2rem .7rem .2rem 0; text-align: left; border-bottom: 1px solid #e2e8f0 }
@@ -50,6 +52,9 @@ _SECTION: Final = Template("""\
 <section id="$name">
 <h2>$title</h2>
 <p class="meaning">$meaning</p>
+<dl>
+$terms
+</dl>
 $chart
 $table
 </section>
@@ -73,6 +78,9 @@ def _section(definition: TableDefinition, rows: Rows, chart: str) -> str:
         name=definition.name,
         title=escape(definition.title),
         meaning=escape(definition.meaning),
+        terms="\n".join(
+            f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in definition.terms
+        ),
         chart=chart,
         table=_table(rows) if rows else "<p>The log has none.</p>",
     )

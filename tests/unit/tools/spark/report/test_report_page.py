@@ -45,7 +45,13 @@ TABLE_ROWS: dict[str, list[dict[str, Any]]] = {
         }
     ],
     "growth": [
-        {"topic": topic, "begin_ms": 60_000 * at, "bucket_ms": 60_000, "messages": at + 1, "bytes": 100}
+        {
+            "topic": topic,
+            "begin_ms": 60_000 * at if at else -(2**62),
+            "bucket_ms": 60_000,
+            "messages": at + 1,
+            "bytes": 100,
+        }
         for topic in (HOSTILE, *map(str, range(12)))
         for at in range(3)
     ],
@@ -77,6 +83,7 @@ def test_the_page_says_what_each_number_means() -> None:
     for table in TABLES:
         assert table.title in text
         assert table.meaning in text
+        assert all(term in text and meaning in text for term, meaning in table.terms)
     assert all(limit in text for limit in LIMITS)
 
 
