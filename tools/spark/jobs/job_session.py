@@ -6,6 +6,7 @@ that the driver has it under. Threads: as a SparkSession.
 """
 
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,17 +37,25 @@ def job_session(
     """
     if given is not None:
         register(given)
-        with with_our_errors():
+        with with_our_errors(), _without_warnings():
             yield given
         return
     with tempfile.TemporaryDirectory(prefix="mqstore-spark-") as directory:
         spark, is_ours = _start(master, settings or {}, Path(directory))
         try:
-            with with_our_errors():
+            with with_our_errors(), _without_warnings():
                 yield spark
         finally:
             if is_ours:
                 spark.stop()
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """PySpark warns about the pandas that is installed, of which a job uses nothing."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+        yield
 
 
 def _start(master: str, settings: Mapping[str, str], directory: Path) -> "tuple[SparkSession, bool]":
