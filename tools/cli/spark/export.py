@@ -1,0 +1,97 @@
+"""`mqstore spark export`: messages as Parquet by topic and date, written by all tasks. Safe on a live store.
+
+    $ mqstore spark export data --topic orders --out lake/orders
+    topic     rows
+    orders  20,000
+
+What is written: tools/spark/jobs/parquet_export.py. `mqstore export` does the same without Spark.
+"""
+
+from typing import Annotated
+
+import typer
+
+from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
+from mqstore.tools.cli.options import JsonOption
+from mqstore.tools.cli.output import Column, Output, Row
+from mqstore.tools.cli.spark.job_options import ConfOption, MasterOption, StoresArgument
+from mqstore.tools.cli.times import parse_time_ms
+from mqstore.tools.spark.jobs.job_session import ANY_CORES, parse_settings
+from mqstore.tools.spark.jobs.parquet_export import COMPRESSIONS, export_parquet
+
+__all__ = ["export"]
+
+
+class TopicRow(Row):
+    """Rows written of one topic."""
+
+    topic: str
+    rows: int
+
+
+_COLUMNS = (
+    Column[TopicRow]("topic", lambda row: row.topic),
+    Column[TopicRow]("rows", lambda row: f"{row.rows:,}", "right"),
+)
+
+
+def export(
+    stores: StoresArgument,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", "-o", metavar="PATH", help="Any directory that Spark can write: lake/, s3a://..."
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="A topic. Repeatable; otherwise every record of the log."),
+    ] = None,
+    begin: Annotated[
+        str | None, typer.Option("--begin", help="Stored at or after: epoch ms or local time.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", help="Stored before, so that days follow without overlap.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compression", help=f"One of {', '.join(COMPRESSIONS)}.")
+    ] = COMPRESSIONS[0],
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Bodies as they are stored: compressed where producers did so.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an export that is there.")] = False,
+    master: MasterOption = ANY_CORES,
+    conf: ConfOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write messages as Parquet files by topic and date (UTC, of the store time), in parallel.
+
+    Exit code 2: the target is there already.
+    Example: mqstore spark export data --topic orders --out lake/orders --master 'local[4]'
+    """
+    counts = export_parquet(
+        stores,
+        out,
+        topics=topic or (),
+        begin_ms=_time_ms("--begin", begin),
+        end_ms=_time_ms("--end", end),
+        overwrite=force,
+        compression=compression,
+        options={"decompress": "false"} if raw else None,
+        master=master,
+        settings=parse_settings(conf),
+    )
+    output = Output(is_json=json)
+    if not output.listing([TopicRow(topic=one.topic, rows=one.rows) for one in counts], _COLUMNS):
+        output.note("there are no such messages")
+
+
+def _time_ms(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_time_ms(text)
+    except ValueError:
+        raise ToolProblem(
+            f"{option} {text!r} is no time: give epoch ms or 2026-07-18T12:30", ExitCode.USAGE
+        ) from None

@@ -1,0 +1,1 @@
+"""All consume queues of a store, rebuilt from its log by many tasks."""
