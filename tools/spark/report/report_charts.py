@@ -5,6 +5,7 @@ Matplotlib is imported when a chart is drawn; it opens no window. Texts stay tex
 
 import io
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
@@ -67,7 +68,9 @@ def _svg(draw: "Callable[[Axes, Rows], None]", rows: Rows) -> str:
         "font.size": 10,
         "text.parse_math": False,  # a dollar sign in a topic's name begins no formula
     }
-    with mpl.rc_context(style):
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # Of letters that its own font lacks; the page is shown in fonts of the reader.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         axes = figure.subplots()
         draw(axes, rows)

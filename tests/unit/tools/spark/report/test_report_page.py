@@ -14,7 +14,7 @@ from mqstore.tools.spark.report.definitions import LIMITS, TABLES
 from mqstore.tools.spark.report.report_charts import draw_charts
 from mqstore.tools.spark.report.report_page import report_page
 
-HOSTILE = '<script>alert("$x")</script>&'
+HOSTILE = '<script>alert("$x")</script>&标签🚀'
 TABLE_ROWS: dict[str, list[dict[str, Any]]] = {
     "attempts": [
         {"group": HOSTILE, "failures": 1, "messages": 3, "no_later_failure": 1, "waiting": 1, "dead": 1}
