@@ -1,4 +1,4 @@
-"""Spark: the data source `mqstore`, the session of the demo and its report.
+"""Spark: the data source `mqstore`, the session of the jobs and the demo, and these jobs.
 
 Importing this package imports no pyspark; `register` does.
 """

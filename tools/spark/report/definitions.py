@@ -92,6 +92,10 @@ LIMITS: Final = (
         "What retention has deleted is not counted. A message whose first copies have expired shows the "
         "failures that its last copy counts, and one whose copies have all expired is not there."
     ),
+    (
+        "A retry or dead letter that names no first record, since somebody put it there without a "
+        "send-back, is not among the failures per message; dead letters and growth count it."
+    ),
     "Consumers that retry by themselves, such as orderly ones and those that broadcast, leave no copies.",
     (
         "A dead letter that was sent again keeps the id of its first record: its later failures count as "

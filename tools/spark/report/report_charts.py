@@ -5,6 +5,7 @@ Matplotlib is imported when a chart is drawn; it opens no window. Texts stay tex
 
 import io
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
@@ -46,7 +47,7 @@ def require_charts() -> None:
 
 
 def draw_charts(tables: Mapping[str, Rows]) -> dict[str, str]:
-    """A chart for each table that has rows, by the table's name."""
+    """A chart for each table that has rows to draw, by the table's name."""
     drawers: dict[str, Callable[[Axes, Rows], None]] = {
         "attempts": _draw_attempts,
         "recovery": _draw_recovery,
@@ -54,7 +55,8 @@ def draw_charts(tables: Mapping[str, Rows]) -> dict[str, str]:
         "lateness": _draw_lateness,
         "growth": _draw_growth,
     }
-    return {name: _svg(draw, tables[name]) for name, draw in drawers.items() if tables[name]}
+    drawn = dict(tables) | {"lateness": [row for row in tables["lateness"] if row["delivered"]]}
+    return {name: _svg(draw, drawn[name]) for name, draw in drawers.items() if drawn[name]}
 
 
 def _svg(draw: "Callable[[Axes, Rows], None]", rows: Rows) -> str:
@@ -67,7 +69,9 @@ def _svg(draw: "Callable[[Axes, Rows], None]", rows: Rows) -> str:
         "font.size": 10,
         "text.parse_math": False,  # a dollar sign in a topic's name begins no formula
     }
-    with mpl.rc_context(style):
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # Of letters that its own font lacks; the page is shown in fonts of the reader.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         axes = figure.subplots()
         draw(axes, rows)
@@ -128,13 +132,12 @@ def _draw_dead_letters(axes: "Axes", rows: Rows) -> None:
 
 
 def _draw_lateness(axes: "Axes", rows: Rows) -> None:
-    shown = [row for row in rows if row["delivered"]][:_MOST_BARS]
+    shown = rows[:_MOST_BARS]
     labels = [f"level {row['level']} ({row['delay_ms'] / _SECOND_MS:g} s)" for row in shown]
     _bars(axes, labels, [row["p95_ms"] for row in shown], "#fbd38d", label="95 of 100 within")
     _bars(axes, labels, [row["median_ms"] for row in shown], "#c05621", height=0.4, label="median")
     axes.set_xlabel("Milliseconds late")
-    if shown:
-        _explain(axes)
+    _explain(axes)
 
 
 def _draw_growth(axes: "Axes", rows: Rows) -> None:

@@ -33,7 +33,8 @@ dt { font-weight: 600 } dd { margin: 0 }
 p.meaning, .about { color: #4a5568 } svg { width: 100%; height: auto; font-family: system-ui, sans-serif }
 .scroll { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; white-space: nowrap }
 th, td { padding: .2rem .7rem .2rem 0; text-align: left; border-bottom: 1px solid #e2e8f0 }
-th.number, td.number { text-align: right; font-variant-numeric: tabular-nums }
+td { white-space: normal; overflow-wrap: anywhere; min-width: 3rem; max-width: 24rem }
+th.number, td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 </style>
 </head>
 <body>

@@ -14,7 +14,7 @@ from mqstore.tools.spark.report.definitions import LIMITS, TABLES
 from mqstore.tools.spark.report.report_charts import draw_charts
 from mqstore.tools.spark.report.report_page import report_page
 
-HOSTILE = '<script>alert("$x")</script>&'
+HOSTILE = '<script>alert("$x")</script>&标签🚀'
 TABLE_ROWS: dict[str, list[dict[str, Any]]] = {
     "attempts": [
         {"group": HOSTILE, "failures": 1, "messages": 3, "no_later_failure": 1, "waiting": 1, "dead": 1}
@@ -33,16 +33,17 @@ TABLE_ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "lateness": [
         {
-            "level": 1,
+            "level": level,
             "delay_ms": 1_000,
             "records": 2,
-            "delivered": 0,
-            "not_delivered": 2,
+            "delivered": delivered,
+            "not_delivered": 2 - delivered,
             "unknown": 0,
-            "median_ms": None,
-            "p95_ms": None,
-            "most_ms": None,
+            "median_ms": 5 * delivered or None,
+            "p95_ms": 9 * delivered or None,
+            "most_ms": 9 * delivered or None,
         }
+        for level, delivered in ((1, 0), (2, 2))
     ],
     "growth": [
         {
@@ -112,6 +113,12 @@ def test_a_table_without_rows_has_no_chart() -> None:
     reader = Reader(report_page(EMPTY, ["data"]))
     assert reader.text.count("The log has none.") == 5
     assert "svg" not in reader.tags
+
+
+def test_levels_without_deliveries_have_no_chart() -> None:
+    """Their rows are in the table; bars would have no length."""
+    waiting = [row for row in TABLE_ROWS["lateness"] if not row["delivered"]]
+    assert draw_charts(EMPTY | {"lateness": waiting}) == {}
 
 
 @pytest.mark.parametrize("name", [table.name for table in TABLES])
