@@ -80,7 +80,9 @@ class OsFileLock:
         # the place of the file, opening it says so.
         with suppress_system_error(OSError):
             status = path.stat()
-            if (status.st_dev, status.st_ino) in self._held:
+            held = self._held.get((status.st_dev, status.st_ino))
+            # An interrupt may leave the entry of a lock that was released.
+            if held is not None and held._descriptor >= 0:
                 raise StoreLocked(path, os.getpid())
 
     def loss(self) -> str | None:

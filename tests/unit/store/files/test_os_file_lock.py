@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 from mqstore.store.errors import StoreLocked
 from mqstore.store.files import os_file_lock
 from mqstore.store.files.os_file_system import OsFileSystem
+from support.disks.interrupts import interrupted_at
 
 # What Java's FileChannel.tryLock(0, 1) does: a POSIX record lock on byte 0.
 BROKER = """
@@ -152,6 +154,19 @@ def test_the_lock_ends_with_its_process(path: Path) -> None:
             OsFileSystem().lock(path)
         process.kill()
     OsFileSystem().lock(path).release()
+
+
+def test_a_release_that_was_interrupted_leaves_no_lock(path: Path) -> None:
+    """Wherever that was, in the libraries it calls too: once it is repeated, the next opener gets the lock."""
+    place, was_reached = 0, True
+    while was_reached:
+        place += 1
+        lock = OsFileSystem().lock(path)
+        was_reached = interrupted_at(place, (os_file_lock, weakref), lock.release)
+        lock.release()
+        # The first one is still referred to, as by the frames of a traceback.
+        OsFileSystem().lock(path).release()
+    assert place > 3
 
 
 def test_releasing_twice_is_no_error(path: Path) -> None:
