@@ -157,7 +157,7 @@ def test_the_lock_ends_with_its_process(path: Path) -> None:
 
 
 def test_a_release_that_was_interrupted_leaves_no_lock(path: Path) -> None:
-    """Wherever that was, in the libraries it calls too: once it is repeated, the next opener gets the lock."""
+    """Wherever that was, in the libraries it calls too: once repeated, the next opener gets the lock."""
     place, was_reached = 0, True
     while was_reached:
         place += 1
