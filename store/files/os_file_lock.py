@@ -51,29 +51,37 @@ class OsFileLock:
     def __init__(self, path: Path) -> None:
         """Take the lock; the file is created where it is missing. Raises StoreLocked, OSError."""
         self._path = path.absolute()
-        with self._guard:
-            self._refuse_second_lock(path)
-            self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
-            try:
-                self._survives_a_close = _lock(self._descriptor)
-                text = b"%s %d\n" % (_TEXT, os.getpid())
-                os.pwrite(self._descriptor, text, 0)
-                os.ftruncate(self._descriptor, len(text))
-                os.fdatasync(self._descriptor)
-                status = os.fstat(self._descriptor)
-            except BlockingIOError as error:
-                if is_foreign(error):
-                    os.close(self._descriptor)
-                    raise
-                holder_pid = _holder_pid(self._descriptor)
-                os.close(self._descriptor)
-                raise StoreLocked(path, holder_pid) from error
-            except BaseException:
-                os.close(self._descriptor)
+        self._descriptor = -1
+        try:
+            with self._guard:
+                self._take(path)
+        except BaseException:
+            # An interrupt, too: the frames of its traceback may refer to this lock for long.
+            self._close()
+            raise
+
+    def _take(self, path: Path) -> None:
+        self._refuse_second_lock(path)
+        self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
+        try:
+            self._survives_a_close = _lock(self._descriptor)
+            text = b"%s %d\n" % (_TEXT, os.getpid())
+            os.pwrite(self._descriptor, text, 0)
+            os.ftruncate(self._descriptor, len(text))
+            os.fdatasync(self._descriptor)
+            status = os.fstat(self._descriptor)
+        except BlockingIOError as error:
+            if is_foreign(error):
                 raise
-            self._written_ns = status.st_mtime_ns
-            self._key = (status.st_dev, status.st_ino)
-            self._held[self._key] = self
+            raise StoreLocked(path, _holder_pid(self._descriptor)) from error
+        self._written_ns = status.st_mtime_ns
+        self._key = (status.st_dev, status.st_ino)
+        self._held[self._key] = self
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
     def _refuse_second_lock(self, path: Path) -> None:
         # By stat, not open: closing a second descriptor would drop a POSIX lock. If something else is in

@@ -21,6 +21,7 @@ import pytest
 
 from mqstore.store.errors import StoreLocked
 from mqstore.store.files import os_file_lock
+from mqstore.store.files.file_system import FileLock
 from mqstore.store.files.os_file_system import OsFileSystem
 from support.disks.interrupts import interrupted_at
 
@@ -167,6 +168,28 @@ def test_a_release_that_was_interrupted_leaves_no_lock(path: Path) -> None:
         # The first one is still referred to, as by the frames of a traceback.
         OsFileSystem().lock(path).release()
     assert place > 3
+
+
+def test_a_lock_whose_taking_was_interrupted_is_not_held(path: Path) -> None:
+    """Not even as long as somebody keeps the exception, whose frames refer to it."""
+    kept: list[BaseException] = []
+    taken: list[FileLock] = []
+
+    def take() -> None:
+        try:
+            taken.append(OsFileSystem().lock(path))
+        except BaseException as error:
+            kept.append(error)
+            raise
+
+    place, was_reached = 0, True
+    while was_reached:
+        place += 1
+        was_reached = interrupted_at(place, (os_file_lock, weakref), take)
+        while taken:
+            taken.pop().release()
+        OsFileSystem().lock(path).release()
+    assert len(kept) > 10
 
 
 def test_releasing_twice_is_no_error(path: Path) -> None:
