@@ -93,18 +93,24 @@ def _build_parts(
     file_system: FileSystem,
     on_progress: Progress | None,
 ) -> StoreParts:
-    with ExitStack() as undo:
-        lock = None if read_only else _lock(file_system, layout)
-        if lock is not None:
+    undo = ExitStack()
+    lock: FileLock | None = None
+    try:
+        if not read_only:
+            lock = _lock(file_system, layout)
             undo.callback(lock.release)
         settings_file = DirectorySettingsFile(file_system, layout.settings)
         role: Role = "reader" if read_only else "writer"
         directory = config_in_force(file_system, layout, config, settings_file.load(), role)
         abort = AbortFile(file_system, layout.abort)
         context = OpeningContext(layout, directory, file_system, clock, read_only, abort.exists())
-        parts = _Opening(context, settings_file, abort, on_progress, undo).run(lock)
-        undo.pop_all()
-        return parts
+        return _Opening(context, settings_file, abort, on_progress, undo).run(lock)
+    except BaseException:
+        # Also for an interrupt between two lines: its traceback may refer to the lock for long.
+        undo.close()
+        if lock is not None:
+            lock.release()
+        raise
 
 
 def _load_compiled_code() -> None:
@@ -288,10 +294,17 @@ class _Opening:
 
     def _feed_keys(self, commit_log: CommitLog, index_files: IndexFileKeyIndex | None) -> tuple[KeyFeed, ...]:
         feeds = []
-        own = open_own_key_index(self._context, commit_log)
+        own: KeyIndex | None = None
+        try:
+            own = open_own_key_index(self._context, commit_log)
+            if own is not None:
+                self._undo.callback(own.close)
+        except BaseException:
+            # LMDB's files may be open once in a process: an interrupt between the lines above closes them.
+            if own is not None:
+                own.close()
+            raise
         if own is not None:
-            # LMDB's files may be open once in a process.
-            self._undo.callback(own.close)
             feeds.append(KeyFeed(own, _key_dispatcher(commit_log, own, "key index"), own.flush))
         if index_files is not None:
             dispatcher = _key_dispatcher(commit_log, index_files, "index files")

@@ -3,6 +3,7 @@
 On both file systems where files are touched; a kill drops the store as the end of its process would.
 """
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mqstore import Message, MessageStore, StoreConfig
+from mqstore import Message, MessageStore, StoreConfig, opening
 from mqstore.store.errors import (
     ConfigIllegal,
     CorruptRecord,
@@ -385,3 +386,27 @@ def test_abort_is_durable_before_anything_that_an_opening_writes() -> None:
     abort = changes.index(small.path / "abort")
     assert {path.parent.name for path in changes[:abort]} <= {"commitlog"}
     assert {path.parent.name for path in changes[abort + 1 :]} >= {"mqstore"}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_interrupt_before_a_part_can_be_undone_leaves_it_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The lock, and the files of LMDB, also while somebody keeps the exception, whose frames hold them."""
+    MessageStore.open(tmp_path, start=False).close()
+    calls = 0
+
+    class InterruptedStack(contextlib.ExitStack):
+        def callback(self, *arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                raise KeyboardInterrupt
+            return super().callback(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opening, "ExitStack", InterruptedStack)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            MessageStore.open(tmp_path, start=False)
+    MessageStore.open(tmp_path, start=False).close()
+    assert kept.value.__traceback__ is not None
