@@ -85,7 +85,12 @@ class LmdbEnvironment:
         # A snapshot and what was made of it (`read_kept`). Under _gate.
         self._kept: tuple[Transaction, object] | None = None
         self._environment = self._open(read_only=read_only)
-        self._data_file = self._identify_data_file()
+        try:
+            self._data_file = self._identify_data_file()
+        except BaseException:
+            # An interrupt, too: LMDB would not open the folder a second time.
+            self._environment.close()
+            raise
 
     def _open(self, *, read_only: bool) -> "lmdb.Environment":
         import lmdb

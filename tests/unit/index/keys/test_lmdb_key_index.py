@@ -513,6 +513,22 @@ def test_an_environment_whose_files_are_gone_does_not_open_others(key_log: KeyLo
     index.close()
 
 
+def test_an_opening_that_was_interrupted_can_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path
+) -> None:
+    """While somebody keeps the exception, too: LMDB opens a folder once in a process."""
+
+    def interrupt(environment: LmdbEnvironment) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LmdbEnvironment, "_identify_data_file", interrupt)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            LmdbKeyIndex(keys, key_log.log)
+    LmdbKeyIndex(keys, key_log.log).close()
+    assert kept.value.__traceback__ is not None
+
+
 def test_a_second_writer_is_refused(key_log: KeyLog, index: LmdbKeyIndex, keys: Path) -> None:
     """StoreLocked names the holder; the first one goes on."""
     with pytest.raises(StoreLocked) as caught:
