@@ -17,7 +17,7 @@ __all__ = ["DefaultSource"]
 class DefaultSource(DataSource):
     """Stands for `MqstoreDataSource` (tools/spark/source.py) until one is made."""
 
-    def __new__(cls, options: MutableMapping[str, str]) -> DataSource:  # type: ignore[misc]
+    def __new__(cls, options: MutableMapping[str, str]) -> DataSource:  # type: ignore[misc]  # of another class
         """A `MqstoreDataSource`, and none of this class."""
         from mqstore.tools.spark.source import MqstoreDataSource
 

@@ -25,6 +25,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -165,6 +166,10 @@ def _ours(spark: SparkSession, path: Path, query: Query) -> DataFrame:
     return spark.read.format("mqstore").options(**options).load(str(path))
 
 
+def _run_ours(spark: SparkSession, path: Path, query: Query) -> object:
+    return query.run(_ours(spark, path, query))
+
+
 def _parquet(spark: SparkSession, path: Path, query: Query) -> DataFrame:
     frame = spark.read.parquet(str(path))
     if query.columns == "bodySize":
@@ -232,7 +237,7 @@ def _turns(
         "Parquet": lambda: query.run(_parquet(spark, directory / "parquet", query))
     }
     for store in query.stores:
-        sources[store] = lambda store=store: query.run(_ours(spark, directory / store, query))  # type: ignore[misc]
+        sources[store] = partial(_run_ours, spark, directory / store, query)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in sources}
     for turn in range(rounds + 1):
         for name, run in sources.items():

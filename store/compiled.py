@@ -12,7 +12,7 @@ loops are kept on disk. Where, is decided for each loop when it is decorated:
 2. If nothing of that can be written (a package that root installed, and a user without a home), or if the
    package lies in an archive: in NUMBA_CACHE_DIR, else under the temporary directory, in a folder that only
    this user can write (store/loops/private_folder.py).
-3. Otherwise nowhere. Each process then compiles anew what it uses, and a warning says so once.
+3. Otherwise nowhere. Each process then compiles the loops that it uses, and logs one warning.
 A place that fails later (a full disk, another user after a fork, a file that a power cut left empty) costs
 time, and raises nothing.
 
@@ -85,7 +85,7 @@ def _can_write(place: Any) -> bool:
     return True
 
 
-class _OurPlace(caching._CacheLocator):  # type: ignore[misc]
+class _OurPlace(caching._CacheLocator):  # type: ignore[misc]  # numba has no types
     """A folder of this installation in NUMBA_CACHE_DIR, else in our private folder."""
 
     def __init__(self, function: FunctionType, source: str, folder: Path, *, is_private: bool) -> None:
@@ -129,11 +129,11 @@ def _private_folder() -> Path:
     return Path(tempfile.gettempdir()).resolve(strict=True) / f"mqstore-{os.geteuid()}"
 
 
-class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]
+class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]  # as above
     _locator_classes = [_NumbasPlace] if CHECKS_BOUNDS else [_NumbasPlace, _OurPlace]
 
 
-class _DiskCache(caching.FunctionCache):  # type: ignore[misc]
+class _DiskCache(caching.FunctionCache):  # type: ignore[misc]  # as above
     """The cache of one loop on disk. Where it cannot be read or written, the loop is compiled."""
 
     _impl_class = _Places

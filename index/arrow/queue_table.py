@@ -27,7 +27,7 @@ from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.log.commit_log import CommitLog
 
-__all__ = ["queue_batches", "queue_table", "table_schema"]
+__all__ = ["Entries", "queue_batches", "queue_table", "table_schema"]
 
 _BATCH_RECORDS = 65_536
 # Offsets within an array of bytes have 31 bits.

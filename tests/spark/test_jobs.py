@@ -4,7 +4,6 @@ Method: one real session on this machine for all tests, on RocketMQ's golden dir
 written here.
 """
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,24 +13,9 @@ from mqstore.store.errors import StoreNotFound
 from mqstore.tools.spark.jobs.job_errors import LogDamaged, TargetTaken
 from mqstore.tools.spark.jobs.parquet_export import export_parquet
 from mqstore.tools.spark.jobs.segment_check import check_segments
-from mqstore.tools.spark.session import local_session
 from support.twins.plain_records import read_rows, record, write_segment
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-CLEAN = "rocketmq-5.3.3-clean"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = local_session()
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="module")
-def golden(golden_directory: Callable[[str], Path]) -> Path:
-    return golden_directory(CLEAN)
 
 
 # -- verify -----------------------------------------------------------------------------------------------

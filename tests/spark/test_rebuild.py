@@ -4,7 +4,7 @@ Method: one real session on this machine. Which bytes it makes of which log is t
 tests/unit/tools/spark/rebuild/test_queue_rebuild.py.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,20 +14,12 @@ from mqstore import MessageStore
 from mqstore.store.errors import StoreLocked, StoreNotFound
 from mqstore.tools.spark.jobs.job_errors import LogDamaged, TargetTaken
 from mqstore.tools.spark.rebuild.queue_rebuild import rebuild_queues
-from mqstore.tools.spark.session import local_session
 from support.command_line import json_lines, run, store_orders
 from support.stores.small_log import small_config
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 CLEAN = "rocketmq-5.3.3-clean"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = local_session()
-    yield session
-    session.stop()
 
 
 def files_of(directory: Path) -> dict[str, bytes]:

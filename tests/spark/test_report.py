@@ -3,7 +3,6 @@
 Method: a store whose consumer fails as planned, one real session, every table compared with the plan.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from pyspark.sql import SparkSession
 from mqstore import Message, MessageStore
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.tools.spark.report.retry_report import RetryReport, make_report
-from mqstore.tools.spark.session import local_session
 from support.command_line import json_lines, run
 from support.manual_clock import ManualClock
 from support.stores.small_log import small_config
@@ -23,13 +21,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 GROUP, RETRY = "billing", "%RETRY%billing"
 START_MS = 1_790_000_000_000
 LATE_MS = 250
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = local_session()
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

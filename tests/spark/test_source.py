@@ -7,7 +7,6 @@ in tests/unit/tools/spark.
 
 import json
 import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,25 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mqstore.tools.spark.jobs.flights_report import run_report
 from mqstore.tools.spark.schema import SCHEMA
-from mqstore.tools.spark.session import local_session
 from support.twins.plain_records import read_rows, record, write_segment
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-CLEAN = "rocketmq-5.3.3-clean"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = local_session()
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="module")
-def golden(golden_directory: Callable[[str], Path]) -> Path:
-    return golden_directory(CLEAN)
 
 
 # The records of the golden directories say of random bodies that they are compressed.

@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "BeginOption",
     "ConfigFileOption",
+    "EndOption",
     "JsonOption",
     "RawOption",
     "SettingOption",
@@ -41,6 +43,12 @@ RawOption = Annotated[
 ]
 TagsOption = Annotated[
     str, typer.Option("--tags", metavar="EXPRESSION", help="Only these tags: '*' or 'TagA || TagB'.")
+]
+BeginOption = Annotated[
+    str | None, typer.Option("--begin", help="Stored at or after: epoch ms or local time.")
+]
+EndOption = Annotated[
+    str | None, typer.Option("--end", help="Stored before, so that days follow without overlap.")
 ]
 ConfigFileOption = Annotated[
     Path | None,

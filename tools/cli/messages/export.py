@@ -21,7 +21,7 @@ from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.interruption import interruptible
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import BeginOption, EndOption, JsonOption, RawOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row, json_text
 from mqstore.tools.cli.progress import Work, WorkBoard, progress
 from mqstore.tools.cli.times import parse_time_ms
@@ -78,12 +78,8 @@ def export(
             "--format", help="Where the name does not say it: parquet for a directory, jsonl for -."
         ),
     ] = None,
-    begin: Annotated[
-        str | None, typer.Option("--begin", help="Stored at or after: epoch ms or local time.")
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--end", help="Stored before, so that days follow without overlap.")
-    ] = None,
+    begin: BeginOption = None,
+    end: EndOption = None,
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="NAME,...", help="Only these columns, in this order.")
     ] = None,
@@ -91,9 +87,7 @@ def export(
         Compression | None,
         typer.Option("--compression", help="Parquet: zstd if not given. JSON lines, CSV: none or gzip."),
     ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Bodies as they are stored: compressed where producers did so.")
-    ] = False,
+    raw: RawOption = False,
     base64: Annotated[
         bool, typer.Option("--base64", help="JSON lines, CSV: all bodies in body_base64, texts too.")
     ] = False,

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
-from mqstore.tools.cli.options import JsonOption
+from mqstore.tools.cli.options import BeginOption, EndOption, JsonOption, RawOption
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.spark.job_options import ConfOption, MasterOption, StoresArgument
 from mqstore.tools.cli.times import parse_time_ms
@@ -47,18 +47,12 @@ def export(
         list[str] | None,
         typer.Option("--topic", help="A topic. Repeatable; otherwise every record of the log."),
     ] = None,
-    begin: Annotated[
-        str | None, typer.Option("--begin", help="Stored at or after: epoch ms or local time.")
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option("--end", help="Stored before, so that days follow without overlap.")
-    ] = None,
+    begin: BeginOption = None,
+    end: EndOption = None,
     compression: Annotated[
         str, typer.Option("--compression", help=f"One of {', '.join(COMPRESSIONS)}.")
     ] = COMPRESSIONS[0],
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Bodies as they are stored: compressed where producers did so.")
-    ] = False,
+    raw: RawOption = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an export that is there.")] = False,
     master: MasterOption = ANY_CORES,
     conf: ConfOption = None,

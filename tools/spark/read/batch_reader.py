@@ -55,11 +55,13 @@ class MqstoreReader(DataSourceReader):
         if not isinstance(partition, LogPartition | QueuePartition):
             # Spark replaces an empty list of partitions by one without a value.
             return
+        from mqstore.tools.spark.read.segment_reader import PassedOver
+
         _freeze_once()
         schema = to_arrow_schema(self._schema, timezone="UTC")
         passed_bytes = 0
         for piece in self._pieces(partition):
-            if isinstance(piece, tuple):
+            if isinstance(piece, PassedOver):
                 passed_bytes += piece.end - piece.begin
                 _logger.warning("passed over: %s", piece)
                 if CORRUPT_RECORD in schema.names and self._options.mode is ReadMode.PERMISSIVE:

@@ -128,6 +128,8 @@ class Sample(NamedTuple):
     def cuts(self, count: int) -> list[int]:
         """Physical offsets that cut what is read into `count` parts of about equal size."""
         ends = np.cumsum(self.weights)
+        if not ends.size:
+            return []
         count = min(count, ends.size)
         places = np.searchsorted(ends, ends[-1] * np.arange(1, count) // count, side="right")
         return sorted(set(self.physical_offsets[np.minimum(places, ends.size - 1)].tolist()))

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from mqstore.index.arrow.records import Records
 from mqstore.store.record.record_format import QUEUE_ID_POSITION, QUEUE_OFFSET_POSITION
-from mqstore.store.record.sys_flag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from mqstore.tools.spark.read.segment_files import SegmentFile
 from mqstore.tools.spark.read.segment_reader import read_range
-from mqstore.tools.spark.read.selection import QueueRange
+from mqstore.tools.spark.read.selection import QueueRange, Selection
 
 __all__ = ["QueueTail", "read_tail"]
 
@@ -50,8 +49,7 @@ def read_tail(segments: Sequence[SegmentFile], begin: int, end: int, *, check_cr
 
 
 def _take(records: Records, found: dict[tuple[str, int], list[tuple[int, int]]]) -> None:
-    types = records.sys_flags & TRANSACTION_MASK
-    records = records.select((types != TRANSACTION_PREPARED) & (types != TRANSACTION_ROLLBACK))
+    records = Selection(is_listed=True).apply(records)
     for topic, queue_id, offset, stored_ms in zip(
         records.topics.to_pylist(),
         records.int32(records.starts, QUEUE_ID_POSITION).tolist(),

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mqstore.tools.spark.read.partitions import LogPartition, SegmentRange
-from mqstore.tools.spark.read.segment_files import SegmentFile
+from mqstore.tools.spark.read.segment_files import LARGEST_RECORD_BYTES, SegmentFile
 from mqstore.tools.spark.read.segment_reader import SegmentScan, opened
 from mqstore.tools.spark.read.selection import Selection
 
@@ -23,8 +23,8 @@ __all__ = ["pack", "split", "target_bytes", "wanted_ranges"]
 
 _LEAST_BYTES, _MOST_BYTES = 128 << 20, 512 << 20
 _TASKS_OF_A_CORE = 3
-# How far behind the wanted place a cut is looked for: first near it, then as far as a record can reach.
-_NEAR_BYTES, _FAR_BYTES = 64 << 10, 8 << 20
+# How far behind the wanted place a cut is looked for at first; then it is as far as a record can reach.
+_NEAR_BYTES = 64 << 10
 # A rest below this part of a task is not cut off.
 _LEAST_REST = 0.25
 
@@ -109,7 +109,7 @@ def _find_cut(descriptor: int, one: SegmentRange, wanted: int, check_crc: bool) 
     position = scan.position
     found = scan.find_record(position + _NEAR_BYTES)
     if found is None and os.pread(descriptor, _NEAR_BYTES, position) != bytes(_NEAR_BYTES):
-        found = scan.find_record(position + _FAR_BYTES)
+        found = scan.find_record(position + LARGEST_RECORD_BYTES)
     return None if found is None else one.segment.start_offset + found
 
 

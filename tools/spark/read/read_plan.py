@@ -118,7 +118,7 @@ class _StorePlan:
         """None if the log is to be read: also if files of queues are damaged, and the options allow it."""
         demanded = queue_plan.use_queues(self._options, self._selection)
         try:
-            return self._through_queues(parts, segments, end)
+            return self._through_queues(parts, segments, end, demanded)
         except (StoreError, OSError) as error:
             raise_foreign(error)
             if demanded:
@@ -127,10 +127,9 @@ class _StorePlan:
             return None
 
     def _through_queues(
-        self, parts: StoreParts | None, segments: list[SegmentFile], end: int
+        self, parts: StoreParts | None, segments: list[SegmentFile], end: int, demanded: bool | None
     ) -> list[Partition] | None:
         """None if the log is to be read. Raises SparkOptionIllegal, OffsetsMissing."""
-        demanded = queue_plan.use_queues(self._options, self._selection)
         if demanded is False:
             return None
         if parts is None:

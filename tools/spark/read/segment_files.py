@@ -25,12 +25,19 @@ from mqstore.store.record.record_format import (
 )
 from mqstore.store.relisting import relisting
 
-__all__ = ["LONGEST_HEADER_BYTES", "SegmentFile", "SegmentMissing", "SegmentShort", "list_segments"]
+__all__ = [
+    "LARGEST_RECORD_BYTES",
+    "LONGEST_HEADER_BYTES",
+    "SegmentFile",
+    "SegmentMissing",
+    "SegmentShort",
+    "list_segments",
+]
 
 # An unused segment is all zeros; of a damaged one a page may be.
 _BEGINNING_BYTES = 64 * 1024
-# More than RocketMQ's largest record.
-_LARGEST_BYTES = 8 * 1024 * 1024
+LARGEST_RECORD_BYTES = 8 * 1024 * 1024
+"""More than RocketMQ's largest record: 4 MiB of body, 64 KiB of the rest."""
 LONGEST_HEADER_BYTES = HEADER_BYTES + 2 * IPV6_EXTRA_BYTES
 
 
@@ -115,7 +122,7 @@ def _first_timestamp(descriptor: int, path: Path, head: bytes) -> int:
     """The store time of the first record, if that record is whole; else -1, for it may say anything."""
     try:
         size = decode_header(head).total_size
-        record = memoryview(os.pread(descriptor, min(max(size, 0), _LARGEST_BYTES), 0))
+        record = memoryview(os.pread(descriptor, min(max(size, 0), LARGEST_RECORD_BYTES), 0))
         return check_record(record, int(path.name)).store_timestamp
     except RecordIllegal as error:
         raise_foreign(error)

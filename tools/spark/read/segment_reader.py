@@ -35,13 +35,16 @@ from mqstore.store.record.record_format import (
     check_record,
     decode_header,
 )
-from mqstore.tools.spark.read.segment_files import LONGEST_HEADER_BYTES, SegmentFile, SegmentMissing
+from mqstore.tools.spark.read.segment_files import (
+    LARGEST_RECORD_BYTES,
+    LONGEST_HEADER_BYTES,
+    SegmentFile,
+    SegmentMissing,
+)
 
 __all__ = ["CHUNK_BYTES", "HINT", "ForgedBoundary", "PassedOver", "SegmentScan", "opened", "read_range"]
 
 CHUNK_BYTES = 2 * 1024 * 1024
-# More than RocketMQ's largest record: 4 MiB of body, 64 KiB of the rest.
-_SEARCH_BYTES = 8 * 1024 * 1024
 _FIRST_SEARCH_BYTES = 64 * 1024
 HINT = (
     "If its writer crashed, open the store once, which recovers it. To read what is whole with Spark, set "
@@ -176,7 +179,7 @@ class SegmentScan:
             if found < 0:
                 # A header may lie across the border.
                 at += max(length - column_kernels.MIN_RECORD_BYTES, 1)
-                search_bytes = _SEARCH_BYTES
+                search_bytes = LARGEST_RECORD_BYTES
             elif at + found < stop and self._is_whole(at + found):
                 return int(at + found)
             else:
