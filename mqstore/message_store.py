@@ -15,6 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
@@ -193,18 +194,27 @@ class MessageStore:
         file_system = file_system or OsFileSystem(config.mapped_writes)
         # Files are opened as they are needed, wherever the process has gone by then.
         path = Path(path).absolute()
-        parts = open_parts(
-            path, config, read_only=read_only, clock=clock, file_system=file_system, on_progress=on_progress
-        )
+        undo = ExitStack()
         try:
+            parts = open_parts(
+                path,
+                config,
+                read_only=read_only,
+                clock=clock,
+                file_system=file_system,
+                on_progress=on_progress,
+                undo=undo,
+            )
             store = cls(parts)
+            # Before the directory is unlocked.
+            undo.callback(store._services.stop)
             store.delivery.load(read_only=read_only)
             if start and not read_only:
                 store._services.start()
+            return store
         except BaseException:
-            parts.release()
+            undo.close()
             raise
-        return store
 
     # -- putting --------------------------------------------------------------------------------------
 

@@ -70,8 +70,13 @@ def open_parts(
     clock: Clock,
     file_system: FileSystem,
     on_progress: Progress | None,
+    undo: ExitStack,
 ) -> StoreParts:
-    """Open the store at `path`; see the head of this file. Raises what MessageStore.open raises."""
+    """Open the store at `path`; see the head of this file. Raises what MessageStore.open raises.
+
+    undo: gets what closes it again. It is the caller's, who closes it if anything goes wrong later: an
+    interrupt may come before the parts have reached the caller.
+    """
     DelayLevels.parse(config.message_delay_level)
     layout = StoreLayout(path)
     if file_system.exists(layout.unfinished_backup):
@@ -80,7 +85,7 @@ def open_parts(
         raise StoreNotFound(path)
 
     def build() -> StoreParts:
-        return _build_parts(layout, config, read_only, clock, file_system, on_progress)
+        return _build_parts(layout, config, read_only, clock, file_system, on_progress, undo)
 
     return relisting(path, build) if read_only else build()
 
@@ -92,8 +97,8 @@ def _build_parts(
     clock: Clock,
     file_system: FileSystem,
     on_progress: Progress | None,
+    undo: ExitStack,
 ) -> StoreParts:
-    undo = ExitStack()
     lock: FileLock | None = None
     try:
         if not read_only:
@@ -164,7 +169,7 @@ class _Opening:
         index_files = open_index_files(context, commit_log, checkpoint)
         key_feeds = self._feed_keys(commit_log, index_files)
         self._agree_with_queues(topics, consumer_offsets, consume_queues)
-        return StoreParts(
+        parts = StoreParts(
             layout=context.layout,
             config=context.config,
             file_system=context.file_system,
@@ -186,6 +191,8 @@ class _Opening:
             recovery=report,
             settings_file=self._settings_file,
         )
+        self._undo.callback(parts.release)
+        return parts
 
     def _recover(
         self, commit_log: CommitLog, recovery_point: RecoveryPointFile, start_offset: int

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from mqstore import Message, MessageStore, StoreConfig, opening
+from mqstore import Message, MessageStore, StoreConfig, message_store
+from mqstore.opening import open_parts
+from mqstore.services import Services
 from mqstore.store.errors import (
     ConfigIllegal,
     CorruptRecord,
@@ -24,6 +26,7 @@ from mqstore.store.errors import (
 )
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store_parts import StoreParts
 from support.disks.watched_file_system import WatchedFileSystem
 from support.stores.small_log import SEGMENT_BYTES, small_config
 from support.stores.small_store import SmallStore, bodies_of, kill, messages_of
@@ -388,7 +391,7 @@ def test_abort_is_durable_before_anything_that_an_opening_writes() -> None:
     assert {path.parent.name for path in changes[abort + 1 :]} >= {"mqstore"}
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_an_interrupt_before_a_part_can_be_undone_leaves_it_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -405,8 +408,45 @@ def test_an_interrupt_before_a_part_can_be_undone_leaves_it_closed(
             return super().callback(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(opening, "ExitStack", InterruptedStack)
+        patched.setattr(message_store, "ExitStack", InterruptedStack)
         with pytest.raises(KeyboardInterrupt) as kept:
             MessageStore.open(tmp_path, start=False)
+    assert calls == number
     MessageStore.open(tmp_path, start=False).close()
     assert kept.value.__traceback__ is not None
+
+
+def test_an_interrupt_between_the_parts_and_their_store_leaves_them_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt as the function that opens them returns: nobody has them by name."""
+
+    def open_and_be_interrupted(*arguments: Any, **settings: Any) -> StoreParts:
+        open_parts(*arguments, **settings)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(message_store, "open_parts", open_and_be_interrupted)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            MessageStore.open(tmp_path)
+    MessageStore.open(tmp_path, start=False).close()
+    assert kept.value.__traceback__ is not None
+
+
+def test_an_interrupt_after_the_threads_have_begun_ends_them_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that went on would write beside the next writer."""
+    start = Services.start
+
+    def start_and_be_interrupted(services: Services) -> None:
+        start(services)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Services, "start", start_and_be_interrupted)
+        before = set(threading.enumerate())
+        with pytest.raises(KeyboardInterrupt):
+            MessageStore.open(tmp_path)
+    assert set(threading.enumerate()) <= before
+    MessageStore.open(tmp_path, start=False).close()

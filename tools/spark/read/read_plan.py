@@ -202,18 +202,16 @@ def _below(parts: StoreParts, chosen: list[QueueRange], end_offset: int) -> list
 @contextmanager
 def open_store(path: Path) -> Iterator[StoreParts]:
     """The parts of a store, opened read only. Raises what MessageStore.open raises."""
-    parts = open_parts(
-        path,
-        StoreConfig(),
-        read_only=True,
-        clock=SystemClock(),
-        file_system=OsFileSystem(),
-        on_progress=None,
-    )
-    try:
-        yield parts
-    finally:
-        parts.release()
+    with ExitStack() as undo:
+        yield open_parts(
+            path,
+            StoreConfig(),
+            read_only=True,
+            clock=SystemClock(),
+            file_system=OsFileSystem(),
+            on_progress=None,
+            undo=undo,
+        )
 
 
 @contextmanager
