@@ -68,8 +68,15 @@ class LmdbEnvironment:
     """One LMDB environment of this process; all that have its folder open share it."""
 
     def __init__(
-        self, file_system: FileSystem, directory: Path, contents: Contents, *, read_only: bool
+        self,
+        file_system: FileSystem,
+        directory: Path,
+        contents: Contents,
+        *,
+        read_only: bool,
+        on_opened: "Callable[[LmdbEnvironment], None]",
     ) -> None:
+        """on_opened: called with this as soon as the files are open. If it raises, they are closed."""
         self.path = directory.resolve()
         self._max_commit_bytes = contents.max_commit_bytes
         # Under the guard of the registry.
@@ -87,6 +94,7 @@ class LmdbEnvironment:
         self._environment = self._open(read_only=read_only)
         try:
             self._data_file = self._identify_data_file()
+            on_opened(self)
         except BaseException:
             # An interrupt, too: LMDB would not open the folder a second time.
             self._environment.close()
@@ -120,9 +128,13 @@ class LmdbEnvironment:
                 # A reader that may not write here cannot register itself with the writer. On a read-only
                 # medium there is no writer; elsewhere a torn read may miss hits, but adds none.
                 environment = open_here(lock=False)
-            if not read_only:
-                # Slots of readers that were killed would keep old pages from being used again.
-                environment.reader_check()
+            try:
+                if not read_only:
+                    # Slots of readers that were killed would keep old pages from being used again.
+                    environment.reader_check()
+            except BaseException:
+                environment.close()
+                raise
         return environment
 
     def _refuse_damaged(self) -> None:

@@ -92,26 +92,34 @@ def acquire_writable(
             known.become_writable()
             return known
         file_system.make_directories(directory)
-        return _register(_open_or_recreate(file_system, directory, contents), holder)
+        environment = _open_usable(file_system, directory, holder, contents, read_only=False)
+        if environment is None:
+            # Nothing is lost: all of it is derived from the log.
+            delete_files(file_system, directory)
+            environment = _open(file_system, directory, holder, contents, read_only=False)
+        file_system.sync_directory(directory)
+        return environment
 
 
-def _open_or_recreate(file_system: FileSystem, directory: Path, contents: Contents) -> LmdbEnvironment:
-    environment = _open_usable(file_system, directory, contents, read_only=False)
-    if environment is None:
-        # Nothing is lost: all of it is derived from the log.
-        delete_files(file_system, directory)
-        environment = LmdbEnvironment(file_system, directory, contents, read_only=False)
-    file_system.sync_directory(directory)
-    return environment
+def _open(
+    file_system: FileSystem, directory: Path, holder: object, contents: Contents, *, read_only: bool
+) -> LmdbEnvironment:
+    """Open the files. From then on `holder` has them, also if an interrupt comes before this returns."""
+
+    def register(environment: LmdbEnvironment) -> None:
+        environment.holders.add(holder)
+        _Registry.opened.add(environment)
+
+    return LmdbEnvironment(file_system, directory, contents, read_only=read_only, on_opened=register)
 
 
 def _open_usable(
-    file_system: FileSystem, directory: Path, contents: Contents, *, read_only: bool
+    file_system: FileSystem, directory: Path, holder: object, contents: Contents, *, read_only: bool
 ) -> LmdbEnvironment | None:
     """The environment in a folder; None when it is damaged or of another version, or cannot be read."""
     environment = None
     try:
-        environment = LmdbEnvironment(file_system, directory, contents, read_only=read_only)
+        environment = _open(file_system, directory, holder, contents, read_only=read_only)
         if environment.read(contents.is_usable):
             return environment
     except KeyIndexDamaged:
@@ -120,13 +128,9 @@ def _open_usable(
         # A reader has the log to fall back on.
         if not read_only:
             raise
-    except BaseException:
-        # An interrupt (Ctrl-C): LMDB would not open the folder a second time.
-        if environment is not None:
-            environment.close()
-        raise
     if environment is not None:
         environment.close()
+        _Registry.opened.discard(environment)
     return None
 
 
@@ -141,20 +145,13 @@ def acquire_readable(
             return known
         if not file_system.exists(directory / "data.mdb"):
             return None
-        environment = _open_usable(file_system, directory, contents, read_only=True)
-        return _register(environment, holder) if environment is not None else None
+        return _open_usable(file_system, directory, holder, contents, read_only=True)
 
 
 def _find_opened(directory: Path) -> LmdbEnvironment | None:
     """The open environment of the files that the folder has now. Under the guard."""
     path = directory.resolve()
     return next((each for each in _Registry.opened if each.path == path and each.has_its_files()), None)
-
-
-def _register(environment: LmdbEnvironment, holder: object) -> LmdbEnvironment:
-    environment.holders.add(holder)
-    _Registry.opened.add(environment)
-    return environment
 
 
 def release(environment: LmdbEnvironment, holder: object, *, read_only: bool) -> None:

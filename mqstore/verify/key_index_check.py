@@ -13,7 +13,8 @@ import numpy.typing as npt
 from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.key_index_format import PHYSICAL_OFFSET, KeyIndexState
 from mqstore.index.keys.sorted_run import SortedRun
-from mqstore.index.lmdb_files.lmdb_registry import acquire_readable, release
+from mqstore.index.lmdb_files.lmdb_environment import LmdbEnvironment
+from mqstore.index.lmdb_files.lmdb_registry import acquire_readable, release, release_if_held
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.finding import Finding
 from mqstore.store.log.log_offsets import END_OF_LOG
@@ -32,14 +33,17 @@ class KeyIndexCheck:
     def __init__(self, file_system: FileSystem, directory: Path) -> None:
         self._path = directory / "data.mdb"
         self._is_there = file_system.exists(self._path)
-        self._environment = (
-            acquire_readable(file_system, directory, self, lmdb_runs.CONTENTS) if self._is_there else None
-        )
-        self._state = (
-            self._environment.read(lmdb_runs.read_state)
-            if self._environment is not None
-            else KeyIndexState(0)
-        )
+        self._environment: LmdbEnvironment | None = None
+        self._state = KeyIndexState(0)
+        try:
+            if self._is_there:
+                self._environment = acquire_readable(file_system, directory, self, lmdb_runs.CONTENTS)
+            if self._environment is not None:
+                self._state = self._environment.read(lmdb_runs.read_state)
+        except BaseException:
+            # An interrupt, too: the next opening would find the files open.
+            release_if_held(self, read_only=True)
+            raise
 
     def digest(self, piece: Piece) -> list[Finding]:
         """Keys of the piece that are missing, and entries in its range that are none of its keys."""

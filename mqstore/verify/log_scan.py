@@ -12,7 +12,6 @@ records, and its results come back in the order of the log. Nothing is changed.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,6 +26,7 @@ from mqstore.store.record.record_format import (
     RecordIllegal,
     check_record,
 )
+from mqstore.store.threads.run_in_thread import CallInThread, run_in_thread
 
 __all__ = ["DamagedRange", "Piece", "ScannedSegment", "scan_segments"]
 
@@ -100,21 +100,19 @@ def scan_segments(
 
     max_record_bytes: no record is longer. on_bytes: called with the number of bytes scanned since.
     """
-    pool = ThreadPoolExecutor(workers, "mqstore-scan")
-    pending: deque[Future[ScannedSegment[T]]] = deque()
+    pending: deque[CallInThread[ScannedSegment[T]]] = deque()
     try:
         for segment in segments:
             reader = SegmentReader(file_system, segment)
             walk = _SegmentWalk(reader, digest, segment_bytes, max_record_bytes, on_bytes)
-            pending.append(pool.submit(walk.run))
-            if len(pending) > workers:
+            if len(pending) == workers:
                 yield pending.popleft().result()
+            pending.append(run_in_thread(walk.run))
         while pending:
             yield pending.popleft().result()
     finally:
-        for future in pending:
-            future.cancel()
-        pool.shutdown()
+        for call in pending:
+            call.wait()
 
 
 class _SegmentWalk(Generic[T]):

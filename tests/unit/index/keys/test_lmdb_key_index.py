@@ -184,7 +184,9 @@ def _damage(keys: Path, damage: str) -> None:
     elif damage == "short":
         os.truncate(data, size - 4096)
     else:
-        environment = LmdbEnvironment(OsFileSystem(), keys, lmdb_runs.CONTENTS, read_only=False)
+        environment = LmdbEnvironment(
+            OsFileSystem(), keys, lmdb_runs.CONTENTS, read_only=False, on_opened=lambda _: None
+        )
         state = b"MQKI\x00\x00\x00\x02" + bytes(24) if damage == "version" else b"?"
         environment.write(lambda transaction: transaction.put(STATE_KEY, state))
         environment.close()
@@ -513,16 +515,24 @@ def test_an_environment_whose_files_are_gone_does_not_open_others(key_log: KeyLo
     index.close()
 
 
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [
+        (LmdbEnvironment, "_identify_data_file"),
+        (LmdbEnvironment, "read"),
+        (OsFileSystem, "sync_directory"),
+    ],
+)
 def test_an_opening_that_was_interrupted_can_be_tried_again(
-    monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path
+    monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path, owner: type, step: str
 ) -> None:
     """While somebody keeps the exception, too: LMDB opens a folder once in a process."""
 
-    def interrupt(environment: LmdbEnvironment) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(LmdbEnvironment, "_identify_data_file", interrupt)
+        patched.setattr(owner, step, interrupt)
         with pytest.raises(KeyboardInterrupt) as kept:
             LmdbKeyIndex(keys, key_log.log)
     LmdbKeyIndex(keys, key_log.log).close()

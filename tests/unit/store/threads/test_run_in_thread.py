@@ -1,10 +1,13 @@
 """A call beside its caller: its result comes back, and its error too."""
 
+import itertools
 import threading
+import time
 
 import pytest
 
 from mqstore.store.threads.run_in_thread import run_in_thread
+from support.crash.interrupt_storm import Strike, Struck
 
 
 def test_the_result_comes_from_another_thread() -> None:
@@ -60,3 +63,18 @@ def test_a_limit_met_while_an_error_is_handled_is_no_interrupt(monkeypatch: pyte
         raise ValueError("handled")
     except ValueError:
         assert run_in_thread(threading.get_ident).result() == threading.get_ident()
+
+
+def test_an_interrupt_of_a_wait_is_no_other_error() -> None:
+    """At every place of it, as Ctrl-C may come."""
+    for place in itertools.count(1):
+        strike = Strike(place)
+        call = run_in_thread(lambda: time.sleep(0.01))
+        try:
+            with strike:
+                call.result()
+        except Struck:
+            call.wait()
+        if not strike.has_struck:
+            break
+    assert place > 3
