@@ -44,7 +44,7 @@ TYPES := build/types
 SITE := import site; print(site.getsitepackages()[0])
 types: setup ## mypy --strict on the installed package
 	@rm -rf build/lib build/wheel $(TYPES)
-	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@MQSTORE_BUILD_LOOPS=0 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@$(BIN)/python -m venv --without-pip $(TYPES)
 	@$(BIN)/python -m pip --python $(TYPES)/bin/python install --quiet --no-deps build/wheel/*.whl
 	@$(BIN)/python -c "$(SITE)" > "$$($(TYPES)/bin/python -c "$(SITE)")/dependencies.pth"

@@ -10,11 +10,9 @@ import sys
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from mqstore.store.compiled import compiled, compiled_into_caller
+from mqstore.store.loops.intrinsics import cgutils, intrinsic, ir, types
 
 __all__ = [
     "WORD_BYTES",
@@ -37,9 +35,6 @@ __all__ = [
 ]
 
 WORD_BYTES = 8
-
-_INT = ir.IntType(32)
-_WORD = ir.IntType(64)
 
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
@@ -68,10 +63,11 @@ def load_word(typing_context, data, at):  # type: ignore[no-untyped-def]
     """The eight bytes from data[at] on as a uint64, the first byte lowest."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        kind = ir.IntType(64)
         address = address_of_bytes(
-            context, builder, signature.args[0], arguments[0], arguments[1], _WORD(WORD_BYTES)
+            context, builder, signature.args[0], arguments[0], arguments[1], kind(WORD_BYTES)
         )
-        word = builder.load(builder.bitcast(address, _WORD.as_pointer()))
+        word = builder.load(builder.bitcast(address, kind.as_pointer()))
         word.align = 1
         return word if sys.byteorder == "little" else builder.bswap(word)
 
@@ -92,7 +88,7 @@ def copy_bytes(typing_context, target, at, source, start, length):  # type: igno
             address_of_bytes(context, builder, signature.args[0], target_value, at_value, length_value),
             address_of_bytes(context, builder, signature.args[2], source_value, start_value, length_value),
             length_value,
-            ir.Constant(_WORD, 1),
+            ir.IntType(64)(1),
         )
         return context.get_dummy_value()
 
@@ -105,9 +101,10 @@ def prefetch(typing_context, data, at):  # type: ignore[no-untyped-def]
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         address = _address(context, builder, signature.args[0], *arguments)
-        kind = ir.FunctionType(ir.VoidType(), [address.type, _INT, _INT, _INT])
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(fetch, [address, _INT(0), _INT(3), _INT(1)])
+        builder.call(fetch, [address, number(0), number(3), number(1)])
         return context.get_dummy_value()
 
     return types.none(data, types.int64), generate

@@ -1,215 +1,71 @@
-"""How loops are compiled: the options that all share, where code is kept, the switch that checks bounds.
+"""The decorators of loops. A loop is machine code that was built with the package, or numba compiles it here.
 
-Compiled loops check no index: callers give them arrays that are long enough, and loops check lengths from
-files before they use them. NUMBA_BOUNDSCHECK=1, numba's own switch, checks every index and every raw copy,
-and raises IndexError instead of reading elsewhere; `make fuzz BOUNDS=1` runs all hostile files with it.
-Compiled code is then not cached on disk, unless NUMBA_CACHE_DIR names a folder. Use a separate folder for
-checked code: numba does not distinguish the two.
+Installed wheels have the machine code of all loops (machine_code.py): then numba is not needed and nothing is
+compiled. Elsewhere, as in a checkout whose sources change, numba compiles a loop when its module is first
+imported, and keeps it on disk (just_in_time.py).
 
-Compiling takes a process 15 seconds before it has put and read a few messages, and longer for everything, so
-loops are kept on disk. Where, is decided for each loop when it is decorated:
-1. Where numba itself keeps code: in NUMBA_CACHE_DIR, in `__pycache__` beside the source, under ~/.cache.
-2. If nothing of that can be written (a package that root installed, and a user without a home), or if the
-   package lies in an archive: in NUMBA_CACHE_DIR, else under the temporary directory, in a folder that only
-   this user can write (store/loops/private_folder.py).
-3. Otherwise nowhere. Each process then compiles the loops that it uses, and logs one warning.
-A place that fails later (a full disk, another user after a fork, a file that a power cut left empty) costs
-time, and raises nothing.
-
-A loop that Python calls returns numbers, and fills arrays of the caller. To return an array, numba would run
-Python code after the loop, and an interrupt (Ctrl-C) there would become a SystemError.
+Loops that Python calls name the kinds of their arguments (kinds.py). They return numbers, and fill arrays of
+the caller. To return an array, Python code would have to run behind the loop, and an interrupt (Ctrl-C)
+there would become a SystemError. Loops without kinds are called by other loops alone; where the machine code
+was built, they are plain functions that nobody calls.
 
 Only kernels import this module.
 """
 
 import functools
-import hashlib
-import logging
-import marshal
-import os
-import pickle
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final
 
-import numba
-from numba.core import caching, config
-from numba.core.compiler_lock import global_compiler_lock
-from numba.misc.appdirs import AppDirs
+from mqstore.store.loops.machine_code import BUILT_IN
 
-from mqstore.store.loops.installation import installation_name
-from mqstore.store.loops.private_folder import make_private_folder
+__all__ = [
+    "CHECKS_BOUNDS",
+    "COMPILES_HERE",
+    "compiled",
+    "compiled_holding_gil",
+    "compiled_into_caller",
+    "compiles_with",
+]
 
-__all__ = ["CHECKS_BOUNDS", "compiled", "compiled_holding_gil", "compiled_into_caller"]
+COMPILES_HERE: Final = BUILT_IN is None
+"""Whether numba compiles the loops in this process."""
 
-_logger = logging.getLogger(__name__)
-
-CHECKS_BOUNDS: Final = config.BOUNDSCHECK == 1
+CHECKS_BOUNDS: bool
 """Whether every index is checked."""
 
-_NAMED_BY_USER = "UserProvidedCacheLocator"
-_IN_HOME = ("UserWideCacheLocator", "ZipCacheLocator")
-"""numba's names, which begin with an underscore in older versions."""
+compiles_with: Callable[..., bool]
+"""Whether loops are compiled here, and for a processor with these features, by LLVM's names."""
 
+_loop_of: Callable[..., Any]
 
-class _NumbasPlace:
-    """The first of numba's own places that can be written."""
-
-    @classmethod
-    def from_function(cls, function: FunctionType, source: str) -> Any:
-        """A locator of numba's; None when no place can be written."""
-        for kind in cls._kinds():
-            place = kind.from_function(function, source)
-            if place is not None and _can_write(place):
-                return place
-        return None
-
-    @staticmethod
-    def _kinds() -> Iterator[Any]:
-        # Without a home the path is relative to the working directory, where anybody may have left code.
-        has_home = Path(AppDirs(appname="numba", appauthor=False).user_cache_dir).is_absolute()
-        for kind in caching.CacheImpl._locator_classes:
-            name = kind.__name__.lstrip("_")
-            if name == _NAMED_BY_USER or (not CHECKS_BOUNDS and (has_home or name not in _IN_HOME)):
-                yield kind
-
-
-def _can_write(place: Any) -> bool:
+if BUILT_IN is None:
     try:
-        place.ensure_cache_path()
-    except OSError:
-        return False
-    return True
+        from mqstore.store.loops import just_in_time
+    except ModuleNotFoundError as missing:
+        raise ImportError(
+            "This mqstore was installed without machine code for its loops, and numba, which would compile "
+            "them, is not there. Install it: pip install 'mqstore[jit]'"
+        ) from missing
+    CHECKS_BOUNDS, compiles_with = just_in_time.CHECKS_BOUNDS, just_in_time.compiles_with
+    _loop_of = just_in_time.compile_loop
+else:
+    CHECKS_BOUNDS, compiles_with = False, BUILT_IN.compiles_with
+    _loop_of = BUILT_IN.loop_of
 
 
-class _OurPlace(caching._CacheLocator):  # type: ignore[misc]  # numba has no types
-    """A folder of this installation in NUMBA_CACHE_DIR, else in our private folder."""
-
-    def __init__(self, function: FunctionType, source: str, folder: Path, *, is_private: bool) -> None:
-        self._function = function
-        self._py_file = source  # numba's name, for its warnings
-        self._private = folder if is_private else None
-        self._path = folder / installation_name() / self.get_suitable_cache_subpath(source)
-
-    @classmethod
-    def from_function(cls, function: FunctionType, source: str) -> "_OurPlace":
-        """The place of a loop. Raises OSError when there is none, or when others can write it."""
-        if config.CACHE_DIR:
-            place = cls(function, source, Path(config.CACHE_DIR), is_private=False)
-            if _can_write(place):
-                return place
-        place = cls(function, source, _private_folder(), is_private=True)
-        place.ensure_cache_path()
-        return place
-
-    def check_private(self) -> None:
-        """Raises OSError when another user could have written what lies here."""
-        if self._private is not None:
-            make_private_folder(self._private)
-
-    def ensure_cache_path(self) -> None:
-        self.check_private()
-        super().ensure_cache_path()
-
-    def get_cache_path(self) -> str:
-        return str(self._path)
-
-    def get_source_stamp(self) -> str:
-        return hashlib.sha256(marshal.dumps(self._function.__code__)).hexdigest()
-
-    def get_disambiguator(self) -> str:
-        return str(self._function.__code__.co_firstlineno)
+def _decorate(*given: Any, **options: Any) -> Any:
+    """given: the function, or the kinds of its arguments."""
+    if given and isinstance(given[0], FunctionType):
+        return _loop_of(given[0], (), **options)
+    return lambda function: _loop_of(function, given, **options)
 
 
-def _private_folder() -> Path:
-    """Our folder under the temporary directory. Raises OSError when there is no such directory."""
-    return Path(tempfile.gettempdir()).resolve(strict=True) / f"mqstore-{os.geteuid()}"
-
-
-class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]  # as above
-    _locator_classes = [_NumbasPlace] if CHECKS_BOUNDS else [_NumbasPlace, _OurPlace]
-
-
-class _DiskCache(caching.FunctionCache):  # type: ignore[misc]  # as above
-    """The cache of one loop on disk. Where it cannot be read or written, the loop is compiled."""
-
-    _impl_class = _Places
-
-    def load_overload(self, signature: Any, target: Any) -> Any:
-        try:
-            if isinstance(self._impl.locator, _OurPlace):
-                self._impl.locator.check_private()
-            return super().load_overload(signature, target)
-        except OSError:
-            return None
-        except (EOFError, pickle.UnpicklingError):
-            self._forget_damaged()
-            return None
-
-    def _forget_damaged(self) -> None:
-        """Write an empty index: numba reads the old one before it keeps the loop again."""
-        with suppress(OSError):
-            self.flush()
-
-    def save_overload(self, signature: Any, code: Any) -> None:
-        try:
-            super().save_overload(signature, code)
-        except (EOFError, pickle.UnpicklingError):
-            return  # The index is damaged and cannot be written.
-        except OSError as error:
-            _say_that_nothing_is_kept(error.strerror or str(error))
-
-
-def _cache_of(function: FunctionType) -> Any:
-    try:
-        return _DiskCache(function)
-    except (OSError, RuntimeError) as error:  # a RuntimeError is numba's word for no place at all
-        if not CHECKS_BOUNDS:
-            _say_that_nothing_is_kept(str(error) if isinstance(error, OSError) else "numba has no place")
-        return caching.NullCache()
-
-
-@functools.cache
-def _say_that_nothing_is_kept(reason: str) -> None:
-    """A warning, once in a process for each reason."""
-    _logger.warning(
-        "Compiled loops cannot be kept on disk (%s), so every process spends its time to compile what it "
-        "uses. Name a folder that it can write in the environment variable NUMBA_CACHE_DIR.",
-        reason,
-    )
-
-
-def _compile(given: Any = None, /, **options: Any) -> Any:
-    """numba.njit with our cache. `given` is the function, a signature, or None, as numba.njit takes it."""
-    if isinstance(given, FunctionType):
-        return _loop_of(given, None, options)
-    return functools.partial(_loop_of, signature=given, options=options)
-
-
-def _loop_of(function: FunctionType, signature: Any, options: dict[str, Any]) -> Any:
-    loop = numba.njit(boundscheck=CHECKS_BOUNDS, **options)(function)
-    if loop is not function:  # with NUMBA_DISABLE_JIT it is
-        loop._cache = _cache_of(function)
-        if signature is not None:
-            loop.compile(signature)
-            loop.disable_compile()
-    return loop
-
-
-compiled: Final[Callable[..., Any]] = functools.partial(_compile, nogil=True)
-"""A loop that releases the GIL. With a signature it is compiled only for these types."""
-compiled_into_caller: Final[Callable[..., Any]] = functools.partial(_compile, nogil=True, forceinline=True)
-"""A small loop that is inlined into its caller."""
-compiled_holding_gil: Final[Callable[..., Any]] = functools.partial(_compile, nogil=False)
-"""A loop that holds the GIL: no other Python thread of this process sees it half done."""
-
-# A fork waits while a loop is being compiled or loaded: otherwise LLVM would abort a child with a half-loaded
-# loop when its interpreter ends.
-os.register_at_fork(
-    before=global_compiler_lock.acquire,
-    after_in_parent=global_compiler_lock.release,
-    after_in_child=global_compiler_lock.release,
+compiled: Final[Callable[..., Any]] = functools.partial(_decorate, holds_gil=False)
+"""A loop that releases the GIL. Its arguments are the kinds of those of a loop that Python calls."""
+compiled_into_caller: Final[Callable[..., Any]] = functools.partial(
+    _decorate, holds_gil=False, forceinline=True
 )
+"""A small loop that is inlined into its caller."""
+compiled_holding_gil: Final[Callable[..., Any]] = functools.partial(_decorate, holds_gil=True)
+"""A loop that holds the GIL: no other Python thread of this process sees it half done."""

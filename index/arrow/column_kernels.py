@@ -27,6 +27,19 @@ from mqstore.store.byte_kernels import (
     trailing_zeros,
 )
 from mqstore.store.compiled import compiled, compiled_into_caller
+from mqstore.store.loops.kinds import (
+    BOOL,
+    BYTES,
+    BYTES_OUT,
+    INT64,
+    INT_ROWS,
+    INT_ROWS_OUT,
+    INTS,
+    INTS_OUT,
+    LONGS,
+    LONGS_OUT,
+    STRIDED_INT_ROWS,
+)
 from mqstore.store.record.properties_format import CRC32
 from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,
@@ -148,7 +161,7 @@ def _claimed_size(buffer: Bytes, at: Int, length: Int, physical_offset: Int, roo
     return size
 
 
-@compiled
+@compiled(BYTES, INT64, INT64, INT64, INT_ROWS_OUT)
 def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: Int32s) -> tuple[int, int]:
     """Lay out the whole records in the first `length` bytes: (number of records, ending).
 
@@ -172,7 +185,7 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
     return n, ENDING_MORE
 
 
-@compiled
+@compiled(BYTES, INT64, INT_ROWS, INT64)
 def first_damaged(buffer: Bytes, physical_offset: int, layout: Int32s, count: int) -> int:
     """The first of the `count` records in `layout` with a wrong CRC, or that is torn; `count`: there is none.
 
@@ -185,7 +198,16 @@ def first_damaged(buffer: Bytes, physical_offset: int, layout: Int32s, count: in
     return count
 
 
-@compiled
+@compiled_into_caller
+def _prefetch_record(buffer: Bytes, start: Int, stop: Int) -> None:
+    """Prefetch the cache lines of a record's header, and of the end of its properties."""
+    prefetch(buffer, start)
+    prefetch(buffer, start + _LINE_BYTES)
+    prefetch(buffer, stop - _LINE_BYTES)
+    prefetch(buffer, stop - 1)
+
+
+@compiled(BYTES, INT64, INT64, LONGS, INTS, INT_ROWS_OUT)
 def lay_out(
     buffer: Bytes, end: int, start_offset: int, physical_offsets: Int64s, sizes: Int32s, layout: Int32s
 ) -> int:
@@ -212,7 +234,7 @@ def lay_out(
     return count
 
 
-@compiled
+@compiled(BYTES, LONGS, LONGS, INTS, BOOL, INT_ROWS_OUT)
 def lay_out_gathered(
     buffer: Bytes, places: Int64s, physical_offsets: Int64s, sizes: Int32s, check_crc: bool, layout: Int32s
 ) -> int:
@@ -236,16 +258,7 @@ def lay_out_gathered(
     return physical_offsets.size
 
 
-@compiled_into_caller
-def _prefetch_record(buffer: Bytes, start: Int, stop: Int) -> None:
-    """Prefetch the cache lines of a record's header, and of the end of its properties."""
-    prefetch(buffer, start)
-    prefetch(buffer, start + _LINE_BYTES)
-    prefetch(buffer, stop - _LINE_BYTES)
-    prefetch(buffer, stop - 1)
-
-
-@compiled
+@compiled(BYTES, INTS, INTS, INT64, INTS_OUT)
 def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int, views: Int32s) -> None:
     """Fill Arrow's views of binary data that stays in `buffer`: 4 ints a value, 4 * starts.size in all.
 
@@ -267,7 +280,7 @@ def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int
             views[4 * n + 3] = start
 
 
-@compiled
+@compiled(BYTES, INT64, INT64, INT64)
 def find_header(buffer: Bytes, length: int, physical_offset: int, room: int) -> int:
     """Position of the first record header in `buffer` that carries its own physical offset, or -1.
 
@@ -280,7 +293,7 @@ def find_header(buffer: Bytes, length: int, physical_offset: int, room: int) -> 
     return -1
 
 
-@compiled
+@compiled(BYTES, INTS, INT64, INTS_OUT)
 def take_int32(buffer: Bytes, starts: Int32s, distance: int, values: Int32s) -> None:
     """Read the int at that distance from each start. `values` is as long as `starts`."""
     buffer, starts, values = borrowed((buffer, starts, values))
@@ -288,7 +301,7 @@ def take_int32(buffer: Bytes, starts: Int32s, distance: int, values: Int32s) -> 
         values[n] = read_int(buffer, starts[n] + distance)
 
 
-@compiled
+@compiled(BYTES, INTS, INT64, LONGS_OUT)
 def take_int64(buffer: Bytes, starts: Int32s, distance: int, values: Int64s) -> None:
     """Read the long at that distance from each start. `values` is as long as `starts`."""
     buffer, starts, values = borrowed((buffer, starts, values))
@@ -296,7 +309,7 @@ def take_int64(buffer: Bytes, starts: Int32s, distance: int, values: Int64s) -> 
         values[n] = read_long(buffer, starts[n] + distance)
 
 
-@compiled
+@compiled(BYTES, INTS, INTS, INTS_OUT, BYTES_OUT)
 def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, data: Bytes) -> None:
     """Copy the pieces one after another into `data`; `offsets` (one longer) gets where each begins.
 
@@ -318,7 +331,26 @@ def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, 
         offsets[n + 1] = end
 
 
-@compiled
+@compiled_into_caller
+def _is_no_utf8(byte: np.uint8, one: np.uint8, two: np.uint8, three: np.uint8) -> bool:
+    """Whether UTF-8 does not allow `byte` after the three bytes before it; `one` is the nearest.
+
+    It has no branch, so that the processor handles many bytes at once.
+    """
+    is_wanted = (one >= 0xC0) | (two >= 0xE0) | (three >= 0xF0)
+    is_never = (byte == 0xC0) | (byte == 0xC1) | (byte > 0xF4)
+    # Overlong; a UTF-16 surrogate; beyond the last character.
+    is_too_long = (one == 0xE0) & (byte < 0xA0) | (one == 0xF0) & (byte < 0x90)
+    is_too_high = (one == 0xED) & (byte > 0x9F) | (one == 0xF4) & (byte > 0x8F)
+    return bool((is_wanted != _continues(byte)) | is_never | is_too_long | is_too_high)
+
+
+@compiled_into_caller
+def _continues(byte: np.uint8) -> bool:
+    return bool((byte >= 0x80) & (byte < 0xC0))
+
+
+@compiled(BYTES, INT64, INTS)
 def are_texts(data: Bytes, size_bytes: int, offsets: Int32s) -> bool:
     """Whether each of the consecutive pieces in the first `size_bytes` bytes of `data` is valid UTF-8.
 
@@ -352,25 +384,22 @@ def are_texts(data: Bytes, size_bytes: int, offsets: Int32s) -> bool:
 
 
 @compiled_into_caller
-def _is_no_utf8(byte: np.uint8, one: np.uint8, two: np.uint8, three: np.uint8) -> bool:
-    """Whether UTF-8 does not allow `byte` after the three bytes before it; `one` is the nearest.
-
-    It has no branch, so that the processor handles many bytes at once.
-    """
-    is_wanted = (one >= 0xC0) | (two >= 0xE0) | (three >= 0xF0)
-    is_never = (byte == 0xC0) | (byte == 0xC1) | (byte > 0xF4)
-    # Overlong; a UTF-16 surrogate; beyond the last character.
-    is_too_long = (one == 0xE0) & (byte < 0xA0) | (one == 0xF0) & (byte < 0x90)
-    is_too_high = (one == 0xED) & (byte > 0x9F) | (one == 0xF4) & (byte > 0x8F)
-    return bool((is_wanted != _continues(byte)) | is_never | is_too_long | is_too_high)
-
-
-@compiled_into_caller
-def _continues(byte: np.uint8) -> bool:
-    return bool((byte >= 0x80) & (byte < 0xC0))
+def _is_piece(buffer: Bytes, start: Int, length: Int, starts: Int32s, lengths: Int32s, other: Int) -> bool:
+    return bool(
+        length == lengths[other] and same_bytes(buffer, start, buffer, np.int64(starts[other]), length)
+    )
 
 
 @compiled
+def _hash(buffer: Bytes, start: Int, length: Int) -> Int:
+    """A hash of `length` bytes; not negative."""
+    code = np.uint64(length)
+    for at in range(start, start + length):
+        code = (code ^ np.uint64(buffer[at])) * _HASH_FACTOR
+    return np.int64(code >> np.uint64(32))
+
+
+@compiled(BYTES, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)
 def number_distinct(
     buffer: Bytes, starts: Int32s, lengths: Int32s, slots: Int32s, numbers: Int32s, firsts: Int32s
 ) -> Int:
@@ -404,23 +433,7 @@ def number_distinct(
     return count
 
 
-@compiled_into_caller
-def _is_piece(buffer: Bytes, start: Int, length: Int, starts: Int32s, lengths: Int32s, other: Int) -> bool:
-    return bool(
-        length == lengths[other] and same_bytes(buffer, start, buffer, np.int64(starts[other]), length)
-    )
-
-
-@compiled
-def _hash(buffer: Bytes, start: Int, length: Int) -> Int:
-    """A hash of `length` bytes; not negative."""
-    code = np.uint64(length)
-    for at in range(start, start + length):
-        code = (code ^ np.uint64(buffer[at])) * _HASH_FACTOR
-    return np.int64(code >> np.uint64(32))
-
-
-@compiled
+@compiled(BYTES, INTS, INTS)
 def count_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s) -> int:
     """The most pairs that the properties strings can contain: in each, one more than its 0x02 bytes."""
     buffer, starts, lengths = borrowed((buffer, starts, lengths))
@@ -454,35 +467,6 @@ def _next_mark(buffer: Bytes, at: Int, stop: Int) -> Int:
         else:
             at += 1
     return stop
-
-
-@compiled
-def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int32s, pairs: Int32s) -> Int:
-    """Split each properties string into its pairs; of equal names the last counts. Returns their number.
-
-    Pairs of record n are columns first_pairs[n] to first_pairs[n + 1] of `pairs`, whose rows are name
-    start, name length, value start, value length. `first_pairs` is one longer than `starts`; `pairs` has
-    room for as many as there can be (`count_pairs`). A chunk without a name, a 0x01 and a value is not a
-    pair; it is left out, and so is the record's own CRC.
-    """
-    buffer, starts, lengths, first_pairs, pairs = borrowed((buffer, starts, lengths, first_pairs, pairs))
-    count = np.int64(0)
-    first_pairs[0] = 0
-    for n in range(starts.size):
-        at = np.int64(starts[n])
-        stop = at + lengths[n]
-        first = count
-        while at < stop and not _is_crc_ending(buffer, at, stop):
-            separator = end = _next_mark(buffer, at, stop)
-            if end < stop and buffer[end] == _NAME_END:
-                # A value may hold the mark that ends a name.
-                while end < stop and buffer[end] == _NAME_END:
-                    end = _next_mark(buffer, end + 1, stop)
-                if at < separator < end - 1 and not _is_record_crc(buffer, at, separator):
-                    count = _put_pair(buffer, pairs, first, count, at, separator, end)
-            at = end + 1
-        first_pairs[n + 1] = count
-    return count
 
 
 @compiled_into_caller
@@ -519,7 +503,36 @@ def _put_pair(
     return max(count, slot + 1)
 
 
-@compiled
+@compiled(BYTES, INTS, INTS, INTS_OUT, INT_ROWS_OUT)
+def split_pairs(buffer: Bytes, starts: Int32s, lengths: Int32s, first_pairs: Int32s, pairs: Int32s) -> Int:
+    """Split each properties string into its pairs; of equal names the last counts. Returns their number.
+
+    Pairs of record n are columns first_pairs[n] to first_pairs[n + 1] of `pairs`, whose rows are name
+    start, name length, value start, value length. `first_pairs` is one longer than `starts`; `pairs` has
+    room for as many as there can be (`count_pairs`). A chunk without a name, a 0x01 and a value is not a
+    pair; it is left out, and so is the record's own CRC.
+    """
+    buffer, starts, lengths, first_pairs, pairs = borrowed((buffer, starts, lengths, first_pairs, pairs))
+    count = np.int64(0)
+    first_pairs[0] = 0
+    for n in range(starts.size):
+        at = np.int64(starts[n])
+        stop = at + lengths[n]
+        first = count
+        while at < stop and not _is_crc_ending(buffer, at, stop):
+            separator = end = _next_mark(buffer, at, stop)
+            if end < stop and buffer[end] == _NAME_END:
+                # A value may hold the mark that ends a name.
+                while end < stop and buffer[end] == _NAME_END:
+                    end = _next_mark(buffer, end + 1, stop)
+                if at < separator < end - 1 and not _is_record_crc(buffer, at, separator):
+                    count = _put_pair(buffer, pairs, first, count, at, separator, end)
+            at = end + 1
+        first_pairs[n + 1] = count
+    return count
+
+
+@compiled(BYTES, INTS, STRIDED_INT_ROWS, BYTES, INTS_OUT, INTS_OUT)
 def find_values(
     buffer: Bytes,
     first_pairs: Int32s,

@@ -20,6 +20,7 @@ from mqstore.index.index_file.index_file_format import (
 from mqstore.index.keys.key_index_format import HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
 from mqstore.store.byte_kernels import read_int, write_int, write_long
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.kinds import BYTES, BYTES_OUT, INT64, LONG_ROWS, LONGS_OUT
 
 __all__ = ["index_slots", "insert_index_entries"]
 
@@ -37,7 +38,7 @@ def _seconds_since(begin_ms, store_timestamp):  # type: ignore[no-untyped-def]
     return min((store_timestamp - begin_ms) // 1000, np.int64(_MAX_INT))
 
 
-@compiled
+@compiled(LONG_ROWS, LONGS_OUT, BYTES_OUT, BYTES_OUT, BYTES_OUT)
 def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore[no-untyped-def]
     """Insert keys into an index file of RocketMQ, as IndexFile#putKey does one by one.
 
@@ -77,7 +78,7 @@ def insert_index_entries(rows, header, slots, touched, entries):  # type: ignore
         header[_INDEX_COUNT] = number + 1
 
 
-@compiled
+@compiled(BYTES, INT64, BYTES_OUT)
 def index_slots(entries, index_count, slots):  # type: ignore[no-untyped-def]
     """Fill `slots`, all zero, as inserting entries 1 to index_count - 1 did; returns how many are in use.
 

@@ -14,6 +14,7 @@ import numpy as np
 from mqstore.index.keys.key_index_format import HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
 from mqstore.store.byte_kernels import borrowed, matches, read_int, read_long
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.kinds import BOOL, BYTES, INT64, LONG_ROWS_OUT
 from mqstore.store.record.properties_format import KEY_SEPARATOR, KEYS, TAGS, TAGS_PREFIX, UNIQ_KEY
 from mqstore.store.record.property_kernels import java_hash_on
 from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION, SYS_FLAG_POSITION
@@ -177,7 +178,7 @@ def _walk_keys(data, base_offset, rows, row_count, is_java, with_tags):  # type:
         at += total_size
 
 
-@compiled
+@compiled(BYTES, INT64, LONG_ROWS_OUT, INT64)
 def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
     """Rows of (hash, store timestamp, physical offset) of all keys of all whole records from data[0] on.
 
@@ -193,7 +194,7 @@ def key_entries(data, base_offset, rows, row_count):  # type: ignore[no-untyped-
     return _walk_keys(data, base_offset, rows, row_count, False, False)
 
 
-@compiled
+@compiled(BYTES, INT64, LONG_ROWS_OUT, INT64, BOOL)
 def java_key_entries(data, base_offset, rows, row_count, with_tags):  # type: ignore[no-untyped-def]
     """As `key_entries`, with the hash of RocketMQ's index files (index_file_format.key_hash).
 

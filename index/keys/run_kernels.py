@@ -11,6 +11,7 @@ from mqstore.index.keys.key_index_format import COLUMN_BYTES, HASH, PHYSICAL_OFF
 from mqstore.index.keys.key_index_format import ENTRY_BYTES as ROW_BYTES
 from mqstore.store.byte_kernels import borrowed, load_word, read_long
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.kinds import BOOL, BYTES, INT64, LONGS_OUT
 
 __all__ = ["run_offsets"]
 
@@ -36,7 +37,7 @@ def _first_row(rows, count, code, is_big_endian):  # type: ignore[no-untyped-def
     return low
 
 
-@compiled
+@compiled(BYTES, BOOL, INT64, INT64, INT64, INT64, INT64, LONGS_OUT)
 def run_offsets(  # type: ignore[no-untyped-def]
     rows, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset, offsets
 ):

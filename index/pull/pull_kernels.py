@@ -14,6 +14,7 @@ import numpy as np
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, SIZE_POSITION, TAGS_CODE_POSITION
 from mqstore.store.byte_kernels import borrowed, read_int, read_long, same_bytes
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.kinds import BOOL, BYTES, INT64, INTS, LONG_ROWS_OUT, LONGS
 from mqstore.store.record.properties_format import TAGS
 from mqstore.store.record.property_kernels import find_property
 from mqstore.store.record.record_format import (
@@ -35,7 +36,7 @@ _LEAST_HASH = -(2**31)
 # -- by time ------------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled(BYTES, BYTES, INT64, INT64, INT64, BOOL, INT64, INT64)
 def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low, high):  # type: ignore[no-untyped-def]
     """Bisect entries low to high (indexes in `entries`) by the store time of their records; (low, high).
 
@@ -62,7 +63,7 @@ def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low
 # -- records of a queue -----------------------------------------------------------------------------------
 
 
-@compiled
+@compiled(BYTES, BYTES, INT64, INT64, INT64, LONG_ROWS_OUT)
 def locate_records(entries, data, start_offset, end, max_bytes, places):  # type: ignore[no-untyped-def]
     """Find the records of consecutive queue entries in one segment; (how many, their total bytes).
 
@@ -125,7 +126,7 @@ def _is_tag_wanted(data, properties_at, properties_length, tags, tag_stops):  # 
     return False
 
 
-@compiled
+@compiled(BYTES, BYTES, INT64, INT64, INT64, INTS, BYTES, LONGS, LONG_ROWS_OUT)
 def locate_tagged(entries, data, start_offset, end, max_bytes, codes, tags, tag_stops, places):  # type: ignore[no-untyped-def]
     """As `locate_records`, for records with a wanted tag: (entries processed, found, bytes).
 

@@ -17,11 +17,8 @@ index/pull/pull_kernels.py.
 Source: CommitLog#checkMessageAndReturnSize.
 """
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from mqstore.index.queue.consume_queue_format import (
     ENTRY_BYTES,
@@ -39,8 +36,8 @@ from mqstore.index.queue.queue_end_row import (
     TOPIC_AT,
     TOPIC_LENGTH,
 )
+from mqstore.store.address_kernels import copy_out
 from mqstore.store.byte_kernels import (
-    address_of_bytes,
     borrowed,
     equals,
     parse_natural,
@@ -51,6 +48,17 @@ from mqstore.store.byte_kernels import (
     write_long,
 )
 from mqstore.store.compiled import CHECKS_BOUNDS, compiled, compiled_holding_gil
+from mqstore.store.loops.kinds import (
+    BYTES,
+    BYTES_OUT,
+    INT64,
+    INTS,
+    INTS_OUT,
+    LONG_ROWS,
+    LONG_ROWS_OUT,
+    LONGS,
+    LONGS_OUT,
+)
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.properties_format import DELAY, TAGS
 from mqstore.store.record.property_kernels import find_property, java_hash
@@ -76,13 +84,6 @@ __all__ = [
     "raise_ends",
     "slots_of",
 ]
-
-# Read-only array types also accept writable arrays: so each kernel is compiled once, and not for every
-# mixture of the two.
-_BYTES = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
-_LONGS = numba.types.Array(numba.types.int64, 1, "C", readonly=True)
-_ROWS = numba.types.Array(numba.types.int64, 2, "C", readonly=True)
-_SLOTS = numba.types.Array(numba.types.int32, 1, "C", readonly=True)
 
 
 # -- tags codes ---------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ def consume_queue_entries(
     return entries[: entry_count * ENTRY_BYTES], runs[:run_count], consumed, at_blank, last_store_timestamp
 
 
-@compiled((_BYTES, numba.types.int64, _ROWS, numba.types.uint8[::1], numba.types.int64[:, ::1]))
+@compiled(BYTES, INT64, LONG_ROWS, BYTES_OUT, LONG_ROWS_OUT)
 def _fill_entries(data, base_offset, delay_tables, entries, runs):  # type: ignore[no-untyped-def]
     """The loop of consume_queue_entries; returns the numbers of entries and runs first."""
     data, delay_tables = borrowed((data, delay_tables))
@@ -319,13 +320,13 @@ def _fill_entries(data, base_offset, delay_tables, entries, runs):  # type: igno
 # -- appending to many queues --------------------------------------------------------------------------
 
 
-@compiled((_BYTES, numba.types.int64, _BYTES, _SLOTS, _ROWS))
+@compiled(BYTES, INT64, BYTES, INTS, LONG_ROWS)
 def find_row(topic, queue_id, names, slots, rows):  # type: ignore[no-untyped-def]
     """The row of a queue in the table of queue_ends.py, or -1. topic: uint8, UTF-8."""
     return np.int64(slots[_find_slot(names, slots, rows, topic, 0, len(topic), queue_id)])
 
 
-@compiled((numba.types.int64, _BYTES, numba.types.int32[::1], _ROWS))
+@compiled(INT64, BYTES, INTS_OUT, LONG_ROWS)
 def enter_row(row, names, slots, rows):  # type: ignore[no-untyped-def]
     """Add this row to `slots`; at least half of them must stay empty."""
     _enter(row, names, slots, rows)
@@ -340,23 +341,10 @@ def slots_of(
     return slots
 
 
-@compiled((numba.types.int64, _BYTES, numba.types.int32[::1], _ROWS))
+@compiled(INT64, BYTES, INTS_OUT, LONG_ROWS)
 def _enter_rows(row_count, names, slots, rows):  # type: ignore[no-untyped-def]
     for row in range(row_count):
         _enter(row, names, slots, rows)
-
-
-@intrinsic
-def _copy_out(typing_context, address, source, at, length):  # type: ignore[no-untyped-def]
-    """Copy source[at : at + length], uint8, to an address in memory."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        address, source, at, length = arguments
-        start = address_of_bytes(context, builder, signature.args[1], source, at, length)
-        cgutils.raw_memcpy(builder, builder.inttoptr(address, start.type), start, length, 1)
-        return context.get_dummy_value()
-
-    return numba.types.void(address, source, at, length), generate
 
 
 @compiled
@@ -406,12 +394,7 @@ def append_runs(
     return appended[:appended_count], ends[:appended_count], left[: count - appended_count]
 
 
-@compiled(
-    (
-        *(_BYTES, _BYTES, _ROWS, _BYTES, _SLOTS, _ROWS),
-        *(numba.types.int64[::1], numba.types.int64[:, ::1], numba.types.int64[::1]),
-    )
-)
+@compiled(*(BYTES, BYTES, LONG_ROWS, BYTES, INTS, LONG_ROWS), *(LONGS_OUT, LONG_ROWS_OUT, LONGS_OUT))
 def _append_runs(  # type: ignore[no-untyped-def]
     data, entries, runs, names, slots, rows, appended, ends, left
 ):
@@ -434,7 +417,7 @@ def _append_runs(  # type: ignore[no-untyped-def]
         room_bytes = (rows[row, ROOM_END] - rows[row, FIRST_OFFSET]) * ENTRY_BYTES
         if CHECKS_BOUNDS and not 0 <= position <= room_bytes - runs[run, 1] * ENTRY_BYTES:
             raise IndexError("entries outside of a queue's room")
-        _copy_out(
+        copy_out(
             rows[row, ADDRESS] + position, entries, runs[run, 0] * ENTRY_BYTES, runs[run, 1] * ENTRY_BYTES
         )
         appended[appended_count] = row
@@ -444,7 +427,7 @@ def _append_runs(  # type: ignore[no-untyped-def]
     return appended_count
 
 
-@compiled_holding_gil((_LONGS, _ROWS, numba.types.int64[:, ::1]))
+@compiled_holding_gil(LONGS, LONG_ROWS, LONG_ROWS_OUT)
 def raise_ends(appended, ends, rows):  # type: ignore[no-untyped-def]
     """Set `ends`, which append_runs returned, in the table of queue_ends.py.
 

@@ -10,13 +10,14 @@ import numpy as np
 from mqstore.store.byte_kernels import read_int, read_long
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.kinds import BYTES
 from mqstore.store.record.record_format import BODY_CRC_POSITION
 from mqstore.store.record.record_kernels import NO_LAYOUT, record_layout, store_timestamp_at
 
 __all__ = ["survey"]
 
 
-@compiled
+@compiled(BYTES)
 def survey(data):  # type: ignore[no-untyped-def]
     """(records, greatest store timestamp or -1, position of the first wrong body CRC or -1, that CRC).
 

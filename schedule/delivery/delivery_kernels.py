@@ -28,6 +28,17 @@ from mqstore.store.byte_kernels import (
 )
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.kinds import (
+    BOOL,
+    BYTES,
+    BYTES_OUT,
+    INT64,
+    INTS,
+    INTS_OUT,
+    LONG_ROWS_OUT,
+    LONGS,
+    LONGS_OUT,
+)
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.properties_format import CRC32, MAX_PROPERTIES_BYTES, REAL_QID, REAL_TOPIC
 from mqstore.store.record.property_kernels import find_property
@@ -165,7 +176,22 @@ def _write_header(target, at, queue_id, store_host, head_bytes, body_bytes):  # 
     write_long(target, body_at - TRANSACTION_OFFSET_BEFORE_BODY, 0)
 
 
-@compiled
+@compiled(
+    BYTES,
+    INT64,
+    INT64,
+    LONGS,
+    INTS,
+    INT64,
+    INT64,
+    BYTES,
+    BOOL,
+    INT64,
+    BYTES_OUT,
+    LONGS_OUT,
+    INTS_OUT,
+    LONG_ROWS_OUT,
+)
 def restore_rows(  # type: ignore[no-untyped-def]
     data,
     end,

@@ -13,7 +13,6 @@ it; compiled code is cached on disk. The plain twins are in tests/support/twins/
 """
 
 import numpy as np
-from numba.core import types
 
 from mqstore.store.byte_kernels import (
     borrowed,
@@ -26,6 +25,19 @@ from mqstore.store.byte_kernels import (
 )
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled, compiled_into_caller
+from mqstore.store.loops.kinds import (
+    BOOL,
+    BYTES,
+    BYTES_OUT,
+    FLAGS_OUT,
+    INT64,
+    INTS,
+    INTS_OUT,
+    LONG_ROWS,
+    LONG_ROWS_OUT,
+    LONGS,
+    LONGS_OUT,
+)
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
 from mqstore.store.record.record_format import (
     BODY_CRC_POSITION,
@@ -78,11 +90,6 @@ _CRC_ENDING = np.frombuffer(crc_property(0), np.uint8)
 _CRC_NAME_BYTES = 9
 # A pair has at least four bytes.
 MAX_PAIRS = MAX_PROPERTIES_BYTES // 4 + 1
-
-_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-_INTS = types.Array(types.int32, 1, "C", readonly=True)
-_LONGS = types.Array(types.int64, 1, "C", readonly=True)
-_TABLE = types.Array(types.int64, 2, "C", readonly=True)
 
 
 # -- properties ---------------------------------------------------------------------------------------
@@ -189,7 +196,7 @@ def _write_properties(  # type: ignore[no-untyped-def]
     return at, NOTHING_ILLEGAL
 
 
-@compiled((_BYTES, _LONGS, _LONGS, _BYTES, types.int64[::1], types.int64[::1]))
+@compiled(BYTES, LONGS, LONGS, BYTES, LONGS_OUT, LONGS_OUT)
 def find_values(data, starts, stops, name, value_starts, value_stops):  # type: ignore[no-untyped-def]
     """Where in each row's properties the value of `name` is; returns how many rows have one.
 
@@ -216,12 +223,10 @@ def find_values(data, starts, stops, name, value_starts, value_stops):  # type: 
 
 
 @compiled(
-    (
-        *(_LONGS, _LONGS),
-        *(_BYTES, _LONGS, _LONGS),
-        *(_BYTES, _LONGS, _LONGS),
-        *(types.uint8[::1], types.int64[::1]),
-    )
+    *(LONGS, LONGS),
+    *(BYTES, LONGS, LONGS),
+    *(BYTES, LONGS, LONGS),
+    *(BYTES_OUT, LONGS_OUT),
 )
 def join_pairs(  # type: ignore[no-untyped-def]
     firsts, lasts, names, name_starts, name_stops, values, value_starts, value_stops, target, target_starts
@@ -290,26 +295,24 @@ def _write_fields(  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    (
-        types.uint8[::1],
-        types.int64[::1],
-        _BYTES,
-        _BYTES,
-        _LONGS,
-        _INTS,
-        _INTS,
-        _INTS,
-        _INTS,
-        _LONGS,
-        *(_BYTES, _LONGS, _LONGS),
-        *(_BYTES, _LONGS, _LONGS),
-        *(_BYTES, _LONGS),
-        *(_BYTES, _TABLE, _TABLE),
-        types.int64[:, ::1],
-        types.boolean[::1],
-        types.int64,
-        types.boolean,
-    )
+    BYTES_OUT,
+    LONGS_OUT,
+    BYTES,
+    BYTES,
+    LONGS,
+    INTS,
+    INTS,
+    INTS,
+    INTS,
+    LONGS,
+    *(BYTES, LONGS, LONGS),
+    *(BYTES, LONGS, LONGS),
+    *(BYTES, LONGS),
+    *(BYTES, LONG_ROWS, LONG_ROWS),
+    LONG_ROWS_OUT,
+    FLAGS_OUT,
+    INT64,
+    BOOL,
 )
 def encode_rows(  # type: ignore[no-untyped-def]
     target,
@@ -425,18 +428,16 @@ def _write_record_crc(target, start, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    (
-        types.uint8[::1],
-        _LONGS,
-        _BYTES,
-        _INTS,
-        types.int64[::1],
-        types.int64[::1],
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-    )
+    BYTES_OUT,
+    LONGS,
+    BYTES,
+    INTS,
+    LONGS_OUT,
+    LONGS_OUT,
+    INT64,
+    INT64,
+    INT64,
+    INT64,
 )
 def complete_records(  # type: ignore[no-untyped-def]
     target, starts, marks, groups, next_offsets, queue_offsets, first, stop, base_offset, store_timestamp
@@ -483,7 +484,7 @@ def _slot_of(slots, topics, queue_ids, first_rows, topic, queue_id):  # type: ig
     return slot
 
 
-@compiled((_INTS, _INTS, types.int32[::1], types.int64[::1]))
+@compiled(INTS, INTS, INTS_OUT, LONGS_OUT)
 def group_rows(topics, queue_ids, groups, first_rows):  # type: ignore[no-untyped-def]
     """Number the queues in order of their first rows; returns how many there are.
 

@@ -11,10 +11,10 @@ Source: the MessagePack specification, "Formats".
 """
 
 import numpy as np
-from numba.core import types
 
 from mqstore.store.byte_kernels import borrowed, read_unsigned
 from mqstore.store.compiled import compiled, compiled_into_caller
+from mqstore.store.loops.kinds import BYTES, INTS_OUT, LONGS_OUT
 from mqstore.store.message.message import Message
 
 __all__ = ["KEYS_FOUND", "NUMBERS_FOUND", "OUT_OF_THE_ORDINARY", "PROPERTIES_FOUND", "read_messages"]
@@ -103,13 +103,7 @@ def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
     return at
 
 
-@compiled(
-    types.int64(
-        types.Array(types.uint8, 1, "C", readonly=True),
-        *[types.int64[::1]] * 2,
-        *[types.int32[::1]] * 3,
-    ),
-)
+@compiled(BYTES, LONGS_OUT, LONGS_OUT, INTS_OUT, INTS_OUT, INTS_OUT)
 def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flags):  # type: ignore[no-untyped-def]
     """Find the bodies and read the numbers. Returns which of keys, properties and numbers any message has.
 

@@ -8,18 +8,15 @@ Import this module inside the function that first needs it; compiled code is cac
 import ctypes
 from errno import EINTR, ENOENT
 
-import numba
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba.extending import intrinsic
 
+from mqstore.store.address_kernels import call, int_at
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.kinds import INT64, LONGS, LONGS_OUT
 
 __all__ = ["c_functions", "serve_syncs", "sync_files"]
 
-_LONG = numba.types.int64
-_LONGS = numba.types.int64[::1]
 _LOW = np.int64(0xFFFFFFFF)
 
 
@@ -31,31 +28,7 @@ def c_functions(*names: str) -> npt.NDArray[np.int64]:
     return np.array(addresses, np.int64)
 
 
-@intrinsic
-def _call(typing_context, function, first, second, third):  # type: ignore[no-untyped-def]
-    """Call the C function at an address with three integers; one that takes fewer does not see the rest."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        address, *values = arguments
-        kind = context.get_value_type(_LONG)
-        target = builder.inttoptr(address, ir.FunctionType(kind, [kind, kind, kind]).as_pointer())
-        return builder.call(target, values)
-
-    return _LONG(_LONG, _LONG, _LONG, _LONG), generate
-
-
-@intrinsic
-def _int_at(typing_context, address):  # type: ignore[no-untyped-def]
-    """The C int at an address."""
-    word = numba.types.int32
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        return builder.load(builder.inttoptr(arguments[0], context.get_value_type(word).as_pointer()))
-
-    return word(_LONG), generate
-
-
-@compiled((_LONGS, _LONGS, _LONG, _LONGS))
+@compiled(LONGS, LONGS, INT64, LONGS_OUT)
 def sync_files(functions, paths, flags, outcome):  # type: ignore[no-untyped-def]
     """Open, sync and close one file after the other.
 
@@ -68,20 +41,20 @@ def sync_files(functions, paths, flags, outcome):  # type: ignore[no-untyped-def
     open_file, sync, close, errno_location = functions[0], functions[1], functions[2], functions[3]
     outcome[0] = outcome[1] = 0
     for path in paths:
-        descriptor = np.int32(_call(open_file, path, flags, 0))
+        descriptor = np.int32(call(open_file, path, flags, 0))
         if descriptor >= 0:
-            if np.int32(_call(sync, descriptor, 0, 0)) != 0:
-                outcome[1] = _int_at(_call(errno_location, 0, 0, 0))
-            _call(close, descriptor, 0, 0)
+            if np.int32(call(sync, descriptor, 0, 0)) != 0:
+                outcome[1] = int_at(call(errno_location, 0, 0, 0))
+            call(close, descriptor, 0, 0)
         else:
-            error = np.int64(_int_at(_call(errno_location, 0, 0, 0)))
+            error = np.int64(int_at(call(errno_location, 0, 0, 0)))
             outcome[1] = error if error != ENOENT else 0
         if outcome[1] != 0:
             return
         outcome[0] += 1
 
 
-@compiled((_LONGS, *[_LONGS] * 4, _LONG, _LONG, _LONG))
+@compiled(LONGS, LONGS_OUT, LONGS_OUT, LONGS_OUT, LONGS_OUT, INT64, INT64, INT64)
 def serve_syncs(functions, request, answer, stop, count, count_at, asked, ended):  # type: ignore[no-untyped-def]
     """Sync the descriptor of each request, one at a time, until told to stop.
 
@@ -96,12 +69,12 @@ def serve_syncs(functions, request, answer, stop, count, count_at, asked, ended)
     read, write, sync, errno_location = functions[0], functions[1], functions[2], functions[3]
     error = np.int64(0)
     while stop[0] == 0:
-        _call(read, asked, count_at, 8)
+        call(read, asked, count_at, 8)
         while request[0] >> 32 != answer[0] >> 32:
             taken = request[0]
-            while error == 0 and np.int32(_call(sync, taken & _LOW, 0, 0)) != 0:
-                error = np.int64(_int_at(_call(errno_location, 0, 0, 0)))
+            while error == 0 and np.int32(call(sync, taken & _LOW, 0, 0)) != 0:
+                error = np.int64(int_at(call(errno_location, 0, 0, 0)))
                 if error == EINTR:
                     error = np.int64(0)
             answer[0] = (taken >> 32 << 32) | error
-            _call(write, ended, count_at, 8)
+            call(write, ended, count_at, 8)

@@ -11,6 +11,9 @@ from pathlib import Path
 
 __all__ = ["installation_name"]
 
+# What all loops are compiled with.
+_SHARED = ("compiled.py", "intrinsics.py", "just_in_time.py", "kinds.py")
+
 
 @functools.cache
 def installation_name() -> str:
@@ -35,7 +38,7 @@ def name_of(package: Path) -> str:
 def _sources_of_loops(folder: Path) -> Iterator[Path]:
     """The kernels under `folder`. Only packages are entered: a checkout also holds an environment."""
     for path in sorted(folder.iterdir()):
-        if path.name == "compiled.py" or path.name.endswith("_kernels.py"):
+        if path.name in _SHARED or path.name.endswith("_kernels.py"):
             yield path
         elif (path / "__init__.py").is_file():
             yield from _sources_of_loops(path)

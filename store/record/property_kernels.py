@@ -11,6 +11,7 @@ import numpy as np
 
 from mqstore.store.byte_kernels import matches
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.kinds import BYTES, INT64
 
 __all__ = ["find_property", "java_hash", "java_hash_on"]
 
@@ -93,7 +94,7 @@ def java_hash_on(data, at, length, code):  # type: ignore[no-untyped-def]
     return code
 
 
-@compiled
+@compiled(BYTES, INT64, INT64)
 def java_hash(data, at, length):  # type: ignore[no-untyped-def]
     """Java's String.hashCode of the UTF-8 text at `at`, as int64 (sign-extended)."""
     return np.int64(np.int32(java_hash_on(data, at, length, np.uint32(0))))

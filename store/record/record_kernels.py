@@ -13,6 +13,7 @@ import numpy as np
 from mqstore.store.byte_kernels import borrowed, matches, read_int, read_long
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled, compiled_into_caller
+from mqstore.store.loops.kinds import BYTES, INT64
 from mqstore.store.record.properties_format import CRC32, MAX_PROPERTIES_BYTES
 from mqstore.store.record.record_format import (
     BLANK_MAGIC_CODE,
@@ -91,7 +92,7 @@ def store_timestamp_at(data, at):  # type: ignore[no-untyped-def]
     return at + STORE_TIMESTAMP_POSITION
 
 
-@compiled
+@compiled(BYTES, INT64, INT64)
 def record_layout(data, at, end):  # type: ignore[no-untyped-def]
     """Lengths and positions of the parts of the record at `at`. Only bytes before `end` are read.
 
@@ -166,7 +167,7 @@ def _has_zero(data, start, stop):  # type: ignore[no-untyped-def]
     return False
 
 
-@compiled
+@compiled(BYTES, INT64, INT64, INT64)
 def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-def]
     """Size of the record at `at` if it is whole and undamaged, else -1.
 
@@ -198,7 +199,7 @@ def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-de
     return total
 
 
-@compiled
+@compiled(BYTES, INT64, INT64, INT64)
 def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Walk whole records from `start`; (stop position, records, last store timestamp, why it stopped).
 
@@ -221,7 +222,7 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     return at, records, last_store_timestamp, END_OF_DATA
 
 
-@compiled
+@compiled(BYTES, INT64, INT64, INT64)
 def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Position of the first whole record at or after `start`, or -1. For repair and recovery."""
     (data,) = borrowed((data,))

@@ -59,7 +59,7 @@ SEAMS = (
     ),
     Seam(
         ("numba", "llvmlite"),
-        ("*_kernels.py", "store/compiled.py"),
+        ("*_kernels.py", "store/loops/just_in_time.py", "store/loops/intrinsics.py", "store/loops/build.py"),
         "put the loop into a *_kernels.py beside its caller, and import that where it is first needed",
     ),
     Seam(
@@ -163,7 +163,6 @@ FILES = Seam(
         "store/files/file_kind.py",
         "tools/*",
         # Compiled code is no part of a store, and lies outside of it.
-        "store/compiled.py",
         "store/loops/*",
         # LMDB keeps its own files and must be given a folder.
         "index/lmdb_files/lmdb_environment.py",

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from mqstore.store.errors import StoreError
+from mqstore.store.loops import machine_code
 from mqstore.tools.cli.administration.backup import backup
 from mqstore.tools.cli.administration.delay import delay
 from mqstore.tools.cli.administration.groups import groups
@@ -59,7 +60,9 @@ app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pre
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"mqstore {version('mqstore')}")
+        code = machine_code.BUILT_IN
+        loops = "compiled by numba" if code is None else f"built for {code.name} by {code.compiler}"
+        typer.echo(f"mqstore {version('mqstore')}, loops {loops}")
         raise typer.Exit
 
 

@@ -1,0 +1,81 @@
+"""What pyproject.toml cannot say: a wheel holds the machine code of all compiled loops where it can be built.
+
+It is built (store/loops/build.py) when numba and a C compiler are there, and then the package does not need
+numba. Elsewhere the package is pure Python, and numba is among its dependencies: it compiles the loops where
+they run. An editable install always takes the sources: `pip install -e '.[jit]'`.
+MQSTORE_BUILD_LOOPS=0 builds the pure wheel on every machine.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+from setuptools.errors import CompileError
+
+# Imported when first needed, so that `import mqstore` stays quick; tests/architecture holds us to it.
+DEPENDENCIES = [
+    "numpy>=1.26",  # views of queues and segments as arrays
+    "lmdb>=1.4",  # the key index
+    "isal>=1.7",  # CRC-32 of single records; half a millisecond of each import
+    "crcmod-plus>=2.1",  # CRC-32C of the state files
+    "msgspec>=0.18",  # Message, JSON, TOML
+    "typer>=0.15",  # the command `mqstore`, which is there after a plain `pip install mqstore`
+    "rich>=13.8",  # its tables and progress bars
+    "lz4>=4.3",  # bodies that producers compressed: LZ4 frames, and Zstandard below
+    "backports.zstd>=1.0; python_version < '3.14'",  # what Python has from 3.14 on
+]
+COMPILER = "numba>=0.60"
+
+
+def can_build_loops() -> bool:
+    """Whether numba and a C compiler that works are there, and nobody said no."""
+    if os.environ.get("MQSTORE_BUILD_LOOPS") == "0" or importlib.util.find_spec("numba") is None:
+        return False
+    from setuptools._distutils.ccompiler import new_compiler
+    from setuptools._distutils.sysconfig import customize_compiler
+
+    compiler = new_compiler()
+    customize_compiler(compiler)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "empty.c")
+        source.write_text("int nothing;\n")
+        try:
+            compiler.compile([str(source)], output_dir=folder)
+        except (CompileError, OSError):
+            return False
+    return True
+
+
+BUILDS_LOOPS = can_build_loops()
+
+
+class BuildWithLoops(build_py):
+    """Adds the machine code to what a wheel is made of."""
+
+    def run(self) -> None:
+        """Copy the sources, then build from the copies."""
+        super().run()
+        if BUILDS_LOOPS and not self.editable_mode:
+            folder = Path(self.build_lib).resolve()
+            script = folder / "mqstore" / "store" / "loops" / "build.py"
+            subprocess.run([sys.executable, "-P", str(script), str(folder)], check=True)
+
+
+class DistributionWithLoops(Distribution):
+    """A wheel with machine code is for one kind of machine and one Python."""
+
+    def has_ext_modules(self) -> bool:
+        """Whether the wheel's name says so."""
+        return BUILDS_LOOPS
+
+
+setup(
+    distclass=DistributionWithLoops,
+    cmdclass={"build_py": BuildWithLoops},
+    install_requires=DEPENDENCIES if BUILDS_LOOPS else [*DEPENDENCIES, COMPILER],
+)
