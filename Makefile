@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types crash fuzz powercut bench bench-spark storm soak docs clean
+.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-spark storm soak docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -40,6 +40,9 @@ lint: setup ## ruff: rules and format
 # The package is checked as its users get it: a plain install into an environment of its own, in which the
 # top-level folders have become mqstore.*. The .pth file lends it the dependencies. Without py.typed, or with
 # a folder that pyproject.toml does not ship, this fails.
+wheel: setup ## the wheel that users install, without numba, and the tests of the store on it
+	@.ci/wheel $(ARGS)
+
 TYPES := build/types
 SITE := import site; print(site.getsitepackages()[0])
 types: setup ## mypy --strict on the installed package

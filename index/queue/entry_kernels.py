@@ -36,7 +36,6 @@ from mqstore.index.queue.queue_end_row import (
     TOPIC_AT,
     TOPIC_LENGTH,
 )
-from mqstore.store.address_kernels import copy_out
 from mqstore.store.byte_kernels import (
     borrowed,
     equals,
@@ -48,6 +47,7 @@ from mqstore.store.byte_kernels import (
     write_long,
 )
 from mqstore.store.compiled import CHECKS_BOUNDS, compiled, compiled_holding_gil
+from mqstore.store.loops.address_kernels import copy_out
 from mqstore.store.loops.kinds import (
     BYTES,
     BYTES_OUT,

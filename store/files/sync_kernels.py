@@ -11,8 +11,8 @@ from errno import EINTR, ENOENT
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.store.address_kernels import call, int_at
 from mqstore.store.compiled import compiled
+from mqstore.store.loops.address_kernels import call, int_at
 from mqstore.store.loops.kinds import INT64, LONGS, LONGS_OUT
 
 __all__ = ["c_functions", "serve_syncs", "sync_files"]

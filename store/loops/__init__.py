@@ -1,1 +1,1 @@
-"""Where compiled loops lie when numba has no place for them: a folder that only this user can write."""
+"""How compiled loops come to be: built with the package as machine code, or by numba when they run."""

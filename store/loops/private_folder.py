@@ -7,7 +7,7 @@ symbolic link, and whatever is loaded from it runs as us. So a folder counts as 
 2. each folder above it belongs to root or to this user, and others cannot write there, or can only add what
    is theirs (the sticky bit, as /tmp has it). Otherwise they could put a folder of their own in its place.
 
-Several processes may make it at the same time. It is checked again before every load (store/compiled.py),
+Several processes may make it at the same time. It is checked again before every load (just_in_time.py),
 because programs that tidy up the temporary directory may delete it while a process runs.
 """
 

@@ -85,7 +85,7 @@ FILE_IN_PROSE = re.compile(r"(?<![\w/.*<>-])(?:\.\./)*((?:[\w.-]+/)*[\w-]+\.py)(
 
 def known_files() -> dict[str, list[str]]:
     """By base name, the paths of all Python files of the repository."""
-    found: dict[str, list[str]] = {}
+    found = {path.name: [path.name] for path in ROOT.glob("*.py")}
     for source in (*package_sources(), *sources_of_tests()):
         found.setdefault(PurePosixPath(source.path).name, []).append(source.path)
     return found

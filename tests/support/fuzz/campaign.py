@@ -15,7 +15,7 @@ Eight cases share a process, which saves a third of the time. If anything is wro
 run once more in a process of its own, and that run counts. What only fails behind the others fails too.
 
 RLIMIT_DATA and not RLIMIT_AS, for LMDB and the log map files of any length, which cost nothing until touched.
-With NUMBA_BOUNDSCHECK=1 the same cases run with every index and every raw copy checked (store/compiled.py).
+With NUMBA_BOUNDSCHECK=1 the same cases run with every index and every raw copy checked (just_in_time.py).
 """
 
 import faulthandler

@@ -1,0 +1,93 @@
+"""`make wheel`: what a new user waits for: README's first program, run for the first time after an install.
+
+usage: first_run.py PYTHON [--json FILE]        PYTHON has mqstore installed, and has not run it yet
+
+Each run is a process of its own with an empty directory. The first one is the first of that installation: it
+writes bytecode, and loops are compiled if they were not built. Memory is the greatest resident set of the
+process, size that of all distributions in site-packages.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+ROOT = Path(__file__).resolve().parents[1]
+_MIB = 1 << 20
+
+
+class Run(NamedTuple):
+    """One run of the program: its time, and its greatest resident set."""
+
+    seconds: float
+    memory_mib: float
+
+
+def program() -> str:
+    """README's first block of Python."""
+    found = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+def run(python: Path) -> Run:
+    """Run the program in an empty directory. Raises CalledProcessError if it fails."""
+    with tempfile.TemporaryDirectory() as directory:
+        began_s = time.perf_counter()
+        process = subprocess.Popen(
+            [str(python), "-P", "-c", program()], cwd=directory, stdout=subprocess.DEVNULL
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began_s
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, "README's first program")
+    return Run(seconds, usage.ru_maxrss / 1024)
+
+
+def installed_mib(python: Path) -> float:
+    """Size of site-packages, without pip, which a virtual environment brings."""
+    asked = "import sysconfig; print(sysconfig.get_path('platlib'))"
+    told = subprocess.run([str(python), "-c", asked], capture_output=True, text=True, check=True)
+    folder = Path(told.stdout.strip())
+    sizes = (
+        path.lstat().st_size
+        for path in folder.rglob("*")
+        if path.is_file() and not path.relative_to(folder).parts[0].startswith(("pip", "setuptools"))
+    )
+    return sum(sizes) / _MIB
+
+
+def main(
+    python: Annotated[Path, typer.Argument(help="A Python with mqstore.")],
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
+    runs: Annotated[int, typer.Option(help="Further runs, whose median is shown.")] = 7,
+) -> None:
+    """Measure, print, and write the figures."""
+    python = python.absolute()
+    size_mib = installed_mib(python)
+    first = run(python)
+    later = sorted(run(python) for _ in range(runs))[runs // 2]
+    figures = {
+        "command": f"first_run.py, {runs} further runs",
+        "python": sys.version.split()[0],
+        "load": os.getloadavg()[0],
+        "installed_mib": round(size_mib, 1),
+        "first_run_s": round(first.seconds, 3),
+        "later_run_s": round(later.seconds, 3),
+        "memory_mib": round(max(first.memory_mib, later.memory_mib), 1),
+    }
+    typer.echo(json.dumps(figures, indent=2))
+    if json_path is not None:
+        json_path.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
