@@ -1,21 +1,22 @@
 """What pyproject.toml cannot say: a wheel holds the machine code of all compiled loops where it can be built.
 
-It is built (store/loops/build.py) when numba and a C compiler are there, and then the package does not need
-numba. Elsewhere the package is pure Python, and numba is among its dependencies: it compiles the loops where
-they run. An editable install always takes the sources: `pip install -e '.[jit]'`.
+It is built (store/loops/build.py) where numba, Python's headers and compilers for C and C++ are there, and then
+the package does not need numba. Elsewhere the package is pure Python, and numba is among its dependencies: it
+compiles the loops where they run. An editable install always takes the sources: `pip install -e '.[jit]'`.
 MQSTORE_BUILD_LOOPS=0 builds the pure wheel on every machine.
 """
 
 import importlib.util
 import os
+import shlex
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
-from setuptools.errors import CompileError
 
 # Imported when first needed, so that `import mqstore` stays quick; tests/architecture holds us to it.
 DEPENDENCIES = [
@@ -33,20 +34,24 @@ COMPILER = "numba>=0.60"
 
 
 def can_build_loops() -> bool:
-    """Whether numba and a C compiler that works are there, and nobody said no."""
+    """Whether numba, Python's headers, and compilers for C and C++ are there, and nobody said no."""
     if os.environ.get("MQSTORE_BUILD_LOOPS") == "0" or importlib.util.find_spec("numba") is None:
         return False
-    from setuptools._distutils.ccompiler import new_compiler
-    from setuptools._distutils.sysconfig import customize_compiler
+    return compiles("CC", "probe.c", "#include <Python.h>\n") and compiles(
+        "CXX", "probe.cpp", "#include <atomic>\n"
+    )
 
-    compiler = new_compiler()
-    customize_compiler(compiler)
+
+def compiles(variable: str, name: str, source: str) -> bool:
+    """Whether the compiler that is named by an environment variable, or else Python's, takes a source."""
+    command = shlex.split(os.environ.get(variable) or sysconfig.get_config_var(variable) or "")
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "empty.c")
-        source.write_text("int nothing;\n")
+        path = Path(folder, name)
+        path.write_text(source)
+        arguments = ["-fPIC", f"-I{sysconfig.get_path('include')}", "-c", str(path), "-o", str(path) + ".o"]
         try:
-            compiler.compile([str(source)], output_dir=folder)
-        except (CompileError, OSError):
+            subprocess.run([*command, *arguments], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
             return False
     return True
 
