@@ -5,20 +5,23 @@ usage: python benchmarks/slow_puts.py [--rate 10000] [--seconds 20] [--sync] [--
 Puts are due at fixed times, as in test_latency.py. A put that is late because the one before it was is
 counted with that one: both belong to an episode, and the slowest put of it says why. Its time is divided into
 
-    machine     the thread could run and had no processor (/proc/thread-self/schedstat)
+    machine     the thread could run and had no processor, or the processor itself stood still
     wake        it waited for the GIL when the put became due
     NAME        a step of the store in the put: a segment roll, a sync, the write into the mapping; or a
                 collection of cycles
-    GIL, lock   neither processor nor step: another thread held the GIL or a lock
-    work        the processor's time in the put
+    GIL, lock   outside of such steps it had no work for the processor: another thread held the GIL or a lock
+    work        the processor's time outside of such steps
 
-Beside it stand the steps that other threads were at, with milliseconds. Steps under 20 us are left out.
+Beside it stand the steps that other threads were at, with milliseconds; `stopped` is the time for which such
+a thread had no processor. Steps under 20 us are left out. The steps of the services follow, and how long they
+took on the whole.
 Dishonest would be to read the latencies as those of the store: the measurement takes some 10 us a put, and
 the steps are wrapped. So compare causes.
 """
 
 import contextlib
 import gc
+import itertools
 import os
 import tempfile
 import threading
@@ -86,14 +89,24 @@ class Span(NamedTuple):
     name: str
     begin_ns: int
     end_ns: int
+    clock_ns: int
+    """The processor's time in the thread that puts; in others the time without one."""
 
 
 class Watch:
     """Records the steps of the store while it is on."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        # Plain tuples of numbers and names: objects would be work for the collector of cycles.
+        self._steps: list[tuple[int, str, int, int, int]] = []
+        self._putting_thread = threading.get_ident()
         self._gc_begun_ns = 0
+        self._of_thread = threading.local()
+
+    def spans(self, begin_ns: int, end_ns: int) -> list[Span]:
+        """The steps that were at work between two moments."""
+        spans = itertools.starmap(Span, self._steps)
+        return [span for span in spans if span.end_ns > begin_ns and span.begin_ns < end_ns]
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
@@ -116,15 +129,25 @@ class Watch:
 
     def _wrapped(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def run(*arguments: Any, **more: Any) -> Any:
-            begin_ns = time.perf_counter_ns()
+            before_ns, begin_ns = self._clock_ns(), time.perf_counter_ns()
             try:
                 return function(*arguments, **more)
             finally:
                 end_ns = time.perf_counter_ns()
                 if end_ns - begin_ns > SHORT_NS:
-                    self.spans.append(Span(threading.get_ident(), name, begin_ns, end_ns))
+                    clock_ns = self._clock_ns() - before_ns
+                    self._steps.append((threading.get_ident(), name, begin_ns, end_ns, clock_ns))
 
         return run
+
+    def _clock_ns(self) -> int:
+        """As `Span.clock_ns`, so far."""
+        if threading.get_ident() == self._putting_thread:
+            return time.thread_time_ns()
+        if not hasattr(self._of_thread, "scheduler"):
+            self._of_thread.scheduler = Scheduler()
+        stopped_ns: int = self._of_thread.scheduler.delay_ns()
+        return stopped_ns
 
     def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
@@ -132,13 +155,14 @@ class Watch:
         else:
             now_ns = time.perf_counter_ns()
             name = f"gc of generation {info['generation']}"
-            self.spans.append(Span(threading.get_ident(), name, self._gc_begun_ns, now_ns))
+            self._steps.append((threading.get_ident(), name, self._gc_begun_ns, now_ns, 0))
 
 
 class Put(NamedTuple):
     """What was measured of one put. delays: without a processor, before it began and in it."""
 
     due_ns: int
+    seen_ns: int
     begin_ns: int
     end_ns: int
     wait_delay_ns: int
@@ -185,20 +209,21 @@ def puts_at(put: Callable[[int], object], rate: float, count: int, first: int) -
         due_ns = begun_ns + int(number * interval_ns)
         before_ns = scheduler.delay_ns()
         queued = ended_ns > due_ns
-        if clock.now_ns() < due_ns:
-            clock.wait_until(due_ns)
+        seen_ns = clock.wait_until(due_ns) if ended_ns < due_ns else due_ns
         begin_ns = clock.now_ns()
         delay_ns, cpu_ns = scheduler.delay_ns(), time.thread_time_ns()
         put(first + number)
         ended_ns = clock.now_ns()
         used_ns = time.thread_time_ns() - cpu_ns
         in_put_ns = scheduler.delay_ns() - delay_ns
-        measured.extend((due_ns, begin_ns, ended_ns, delay_ns - before_ns, in_put_ns, used_ns, queued))
+        measured.extend(
+            (due_ns, seen_ns, begin_ns, ended_ns, delay_ns - before_ns, in_put_ns, used_ns, queued)
+        )
     columns = len(Put._fields)
     return [Put(*measured[at : at + columns]) for at in range(0, len(measured), columns)]
 
 
-def episodes_of(puts: list[Put], threshold_ns: int) -> list[Episode]:
+def episodes_of(puts: list[Put], threshold_ns: float) -> list[Episode]:
     """Late puts, each row of them with the put that took longest by itself."""
     episodes: list[Episode] = []
     row: list[Put] = []
@@ -216,6 +241,16 @@ def episodes_of(puts: list[Put], threshold_ns: int) -> list[Episode]:
 def own_ns(put: Put) -> int:
     """What it added itself: its latency, without the wait for the put before it."""
     return put.end_ns - (put.begin_ns if put.queued else put.due_ns)
+
+
+def overlaps(span: Span, put: Put) -> bool:
+    """Whether a step was at work while the put was late."""
+    return span.begin_ns < put.end_ns and span.end_ns > put.end_ns - own_ns(put)
+
+
+def is_within(span: Span, other: Span) -> bool:
+    """Whether `span` is a step of `other`."""
+    return span is not other and other.begin_ns <= span.begin_ns and span.end_ns <= other.end_ns
 
 
 def exclusive(spans: list[Span], begin_ns: int, end_ns: int) -> Counter[str]:
@@ -247,26 +282,24 @@ def explain(episode: Episode, by_thread: dict[int, list[Span]], own_thread: int)
     }
     put, causes = episode.root, episode.causes
     late_ns = 0 if put.queued else put.begin_ns - put.due_ns
-    machine_ns = min(put.wait_delay_ns, late_ns)
+    unseen_ns = put.seen_ns - put.due_ns
+    machine_ns = min(late_ns, max(unseen_ns, put.wait_delay_ns))
     causes["machine"] = machine_ns + put.delay_ns
     causes["wake"] = late_ns - machine_ns
-    steps = exclusive(by_thread.get(own_thread, []), put.begin_ns, put.end_ns)
-    took_ns = put.end_ns - put.begin_ns
-    known_ns = put.delay_ns + put.cpu_ns
-    # What was waited for is a step's, as far as it lasted longer than the thread had work.
-    waited_ns = max(0, took_ns - known_ns)
-    for name, ns in steps.most_common():
-        part = min(ns, waited_ns) if not name.startswith("gc") else ns
-        if part > 0:
-            causes[name] += part
-            waited_ns -= 0 if name.startswith("gc") else part
-    causes["GIL, lock"] = waited_ns
-    causes["work"] = put.cpu_ns
+    own = [span for span in by_thread.get(own_thread, []) if put.begin_ns <= span.begin_ns < put.end_ns]
+    causes.update(exclusive(own, put.begin_ns, put.end_ns))
+    outermost = [span for span in own if not any(is_within(span, other) for other in own)]
+    outside_ns = put.end_ns - put.begin_ns - sum(span.end_ns - span.begin_ns for span in outermost)
+    work_ns = put.cpu_ns - sum(span.clock_ns for span in outermost)
+    causes["work"] = work_ns
+    causes["GIL, lock"] = max(0, outside_ns - work_ns - put.delay_ns)
     others: Counter[str] = Counter()
     for thread, spans in by_thread.items():
         if thread != own_thread:
             for name, ns in exclusive(spans, put.end_ns - own_ns(put), put.end_ns).items():
                 others[f"{name} [{services.get(thread, '')}]"] += ns
+            stopped_ns = max((span.clock_ns for span in spans if overlaps(span, put)), default=0)
+            others[f"stopped [{services.get(thread, '')}]"] += stopped_ns
     episode.beside = ", ".join(f"{name} {ns / 1e6:.2f}" for name, ns in others.most_common(4) if ns > 20_000)
 
 
@@ -276,6 +309,7 @@ def main(
     sync: Annotated[bool, typer.Option()] = False,
     segment_mib: Annotated[int, typer.Option()] = 64,
     slowest: Annotated[int, typer.Option()] = 15,
+    above_us: Annotated[float, typer.Option(help="Explain puts slower than this; 0: than p99.9.")] = 0,
     directory: Annotated[Path | None, typer.Option(help="On the disk to be measured.")] = None,
 ) -> None:
     """Measure and print."""
@@ -288,18 +322,36 @@ def main(
     ):
         warm_up = int(rate * 2)
         puts_at(put, rate, warm_up, 0)
-        watch.spans.clear()
         puts = puts_at(put, rate, int(rate * seconds), warm_up)
+    spans = watch.spans(puts[0].due_ns, puts[-1].end_ns)
+    report_puts(puts, spans, above_us, slowest)
+    report_steps(spans)
+
+
+def running_ns(span: Span) -> int:
+    """How long a step took; in a service without the time in which its thread had no processor."""
+    stopped_ns = 0 if span.thread == threading.get_ident() else span.clock_ns
+    return span.end_ns - span.begin_ns - stopped_ns
+
+
+def report_steps(spans: list[Span]) -> None:
+    """How often each step came and how long it took."""
+    print("the steps, in milliseconds:")
+    for name in sorted({span.name for span in spans}):
+        steps = [span for span in spans if span.name == name]
+        lengths = sorted(running_ns(span) / 1e6 for span in steps)
+        middle, most = lengths[len(lengths) // 2], lengths[-1]
+        print(f"  {name:30} {len(steps):6,} times, median {middle:7.2f}, longest {most:7.2f}")
+
+
+def report_puts(puts: list[Put], spans: list[Span], above_us: float, slowest: int) -> None:
+    """What the slowest puts waited for."""
     by_thread: dict[int, list[Span]] = defaultdict(list)
-    for span in watch.spans:
+    for span in spans:
         by_thread[span.thread].append(span)
-    report(puts, by_thread, slowest)
-
-
-def report(puts: list[Put], by_thread: dict[int, list[Span]], slowest: int) -> None:
-    latencies_ns = [put.latency_ns for put in puts]
-    threshold_ns = sorted(latencies_ns)[int(len(puts) * 0.999) - 1]
-    print(Latencies.of(latencies_ns))
+    latencies = Latencies.of([put.latency_ns for put in puts])
+    print(latencies)
+    threshold_ns = (above_us or latencies.at_us(99.9)) * 1e3
     episodes = episodes_of(puts, threshold_ns)
     late: Counter[str] = Counter()
     roots: Counter[str] = Counter()
@@ -308,15 +360,16 @@ def report(puts: list[Put], by_thread: dict[int, list[Span]], slowest: int) -> N
         cause = episode.causes.most_common(1)[0][0]
         late[cause] += episode.late
         roots[cause] += 1
-    print(f"slower than p99.9 ({threshold_ns / 1e3:,.0f} us), by the main cause:")
+    print(f"slower than {threshold_ns / 1e3:,.0f} us, by the main cause:")
     for cause, count in late.most_common():
         print(f"  {cause:30} {count:6,} puts in {roots[cause]:4,} episodes")
-    print("the slowest:")
+    print("the slowest that are not the machine's:")
     begun_ns = puts[0].due_ns
-    for episode in sorted(episodes, key=lambda one: -one.latency_ns)[:slowest]:
+    ours = [one for one in episodes if one.causes["machine"] < own_ns(one.root) / 2]
+    for episode in sorted(ours, key=lambda one: -own_ns(one.root))[:slowest]:
         causes = ", ".join(f"{n} {ns / 1e6:.2f}" for n, ns in episode.causes.most_common(4) if ns > 20_000)
         print(
-            f"  at {(episode.root.due_ns - begun_ns) / 1e9:6.2f} s {episode.latency_ns / 1e6:7.2f} ms,"
+            f"  at {(episode.root.due_ns - begun_ns) / 1e9:6.2f} s {own_ns(episode.root) / 1e6:7.2f} ms,"
             f" {episode.late:4} late | {causes} | beside: {episode.beside}"
         )
 

@@ -26,7 +26,7 @@ class GeneratorClock(Protocol):
         """Nanoseconds since any moment; never less than before."""
         ...
 
-    def wait_until(self, due_ns: int) -> None:
+    def wait_until(self, due_ns: int) -> object:
         """Return at `due_ns`, or at once if that is past."""
         ...
 

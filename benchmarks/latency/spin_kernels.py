@@ -17,10 +17,11 @@ _clock_gettime.restype = ctypes.c_int
 _MONOTONIC = time.CLOCK_MONOTONIC
 
 
-@numba.njit(numba.void(numba.int64, numba.int64[::1]), nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(numba.int64(numba.int64, numba.int64[::1]), nogil=True)  # type: ignore[untyped-decorator]
 def spin_until(due_ns, timespec):  # type: ignore[no-untyped-def]
-    """Return when it is `due_ns`."""
+    """Return the time when it is `due_ns` or later."""
     while True:
         _clock_gettime(_MONOTONIC, timespec.ctypes.data)
-        if timespec[0] * 1_000_000_000 + timespec[1] >= due_ns:
-            return
+        now_ns = timespec[0] * 1_000_000_000 + timespec[1]
+        if now_ns >= due_ns:
+            return now_ns

@@ -26,9 +26,10 @@ class SpinningClock:
         self._timespec = np.zeros(2, np.int64)
         self.now_ns = time.perf_counter_ns
 
-    def wait_until(self, due_ns: int) -> None:
-        """Return at `due_ns`, or at once if that is past."""
+    def wait_until(self, due_ns: int) -> int:
+        """Return at `due_ns`, or at once if that is past: the time before it waited for the GIL."""
         ahead_ns = due_ns - time.perf_counter_ns()
         if ahead_ns > SLEEP_ABOVE_NS:
             time.sleep((ahead_ns - AWAKE_BEFORE_NS) / 1e9)
-        spin_until(due_ns, self._timespec)
+        seen_ns: int = spin_until(due_ns, self._timespec)
+        return seen_ns
