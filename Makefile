@@ -4,14 +4,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-spark storm soak docs clean
+.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-spark storm soak docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 ARGS ?=
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
 
 setup: ## make .venv ready (all the others do this first; quick when nothing changed)
 	@.ci/setup
@@ -90,15 +90,27 @@ fuzz: setup ## damaged and crafted files at full length: no crash, no hang, no e
 # on two quiet cores. Narrowed by ARGS="-k put_messages", it prints its tables and leaves the documents alone.
 RIVALS := pytest_benchmark, rocksdict, persistqueue, diskcache
 RESULTS := $(if $(ARGS),build/bench/narrowed,benchmarks/results/latest)
+INSTALL_RIVALS = $(BIN)/python -c 'import $(RIVALS)' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[bench]'
 bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/, and the tables in README.md and docs/
-	@$(BIN)/python -c 'import $(RIVALS)' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[bench]'
+	@$(INSTALL_RIVALS)
 	@benchmarks/rocketmq/prepare
 	@mkdir -p build/bench
-	@$(BIN)/python -m pytest benchmarks -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-disable-gc \
+	@$(BIN)/python -m pytest benchmarks --ignore benchmarks/test_latency.py -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-disable-gc \
 	    --benchmark-quiet --benchmark-json=$(RESULTS).json $(ARGS)
 	@$(if $(ARGS),true,$(BIN)/python benchmarks/scale.py)
 	@$(BIN)/python benchmarks/report.py $(RESULTS).json --chart $(RESULTS).png \
 	    $(if $(ARGS),,--documents --beside benchmarks/results/slower_disk.json)
+
+# An hour on two quiet cores. RUN_SECONDS=2 ROUNDS=1 make bench-latency ARGS="-k plain" is a short part of it, and leaves the
+# documents alone.
+LATENCY := $(if $(ARGS),build/bench/latency,benchmarks/results/latency)
+bench-latency: setup ## percentiles of puts that are due at fixed times, rivals beside us; writes benchmarks/results/latency.json and docs/
+	@$(INSTALL_RIVALS)
+	@benchmarks/rocketmq/prepare
+	@mkdir -p build/bench
+	@$(BIN)/python -m pytest benchmarks/test_latency.py -p no:xdist -o pythonpath=benchmarks --benchmark-only --capture=no \
+	    --benchmark-quiet --benchmark-json=$(LATENCY).json $(ARGS)
+	@$(BIN)/python benchmarks/latency_report.py $(LATENCY).json --chart $(LATENCY).png $(if $(ARGS),,--documents)
 
 bench-spark: setup ## the data source for Spark beside Parquet; writes benchmarks/results/spark_scan.json and docs/spark.md
 	@$(BIN)/python benchmarks/spark_scan.py --page docs/spark.md $(ARGS)

@@ -1,8 +1,9 @@
 """What pyproject.toml cannot say: a wheel holds the machine code of all compiled loops where it can be built.
 
-It is built (store/loops/build.py) where numba, Python's headers and compilers for C and C++ are there, and then
-the package does not need numba. Elsewhere the package is pure Python, and numba is among its dependencies: it
-compiles the loops where they run. An editable install always takes the sources: `pip install -e '.[jit]'`.
+It is built (store/loops/build.py) where numba, Python's headers and compilers for C and C++ are there, and
+then the package does not need numba. Elsewhere the package is pure Python, and numba is among its
+dependencies: it compiles the loops where they run. An editable install always takes the sources:
+`pip install -e '.[jit]'`.
 MQSTORE_BUILD_LOOPS=0 builds the pure wheel on every machine.
 """
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "Ratio", "Results", "Row", "load"]
+__all__ = ["COLUMNS", "Ratio", "Results", "Row", "load", "machine_of", "short"]
 
 OURS = "mqstore"
 
@@ -91,10 +91,11 @@ def load(path: Path) -> Results:
     run = json.loads(path.read_text("utf-8"))
     infos = [benchmark["extra_info"] for benchmark in run["benchmarks"]]
     rows = {info["work"]: Row(info["work"], info["us"], info.get("figures", {})) for info in infos}
-    return Results(rows, _machine(run))
+    return Results(rows, machine_of(run))
 
 
-def _machine(run: dict[str, Any]) -> str:
+def machine_of(run: dict[str, Any]) -> str:
+    """The machine, the versions and the load in one line."""
     info = run["machine_info"]
     cpu = info["cpu"]
     brand = cpu.get("brand_raw") or info.get("processor") or info["machine"]

@@ -1,9 +1,9 @@
 """Bytes in compiled loops: reading and writing numbers, copies, comparisons, and operations that numba lacks.
 
 Only compiled loops call them. They check nothing, unless loops are compiled with checked bounds
-(compiled.py). `data`, `target` and `source` are C-contiguous uint8, positions int64: the caller makes sure
-that all bytes that are read or written lie within them. Numbers are big-endian. The plain twins are slices,
-int.from_bytes and int.to_bytes.
+(just_in_time.py). `data`, `target` and `source` are C-contiguous uint8, positions int64: the caller makes
+sure that all bytes that are read or written lie within them, or behind an address. Numbers are big-endian.
+The plain twins are slices, int.from_bytes and int.to_bytes.
 """
 
 import sys
@@ -18,8 +18,11 @@ __all__ = [
     "WORD_BYTES",
     "address_of_bytes",
     "borrowed",
+    "call_address",
     "copy_bytes",
+    "copy_out",
     "equals",
+    "int_at",
     "load_word",
     "matches",
     "parse_natural",
@@ -242,3 +245,44 @@ def borrowed(typing_context, arrays):  # type: ignore[no-untyped-def]
         return context.make_tuple(builder, arrays, plain)
 
     return arrays(arrays), generate
+
+
+# -- memory that is no array, and C ---------------------------------------------------------------------
+
+
+@intrinsic
+def copy_out(typing_context, address, source, at, length):  # type: ignore[no-untyped-def]
+    """Copy source[at : at + length], uint8, to an address in memory."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        address, source, at, length = arguments
+        start = address_of_bytes(context, builder, signature.args[1], source, at, length)
+        cgutils.raw_memcpy(builder, builder.inttoptr(address, start.type), start, length, 1)
+        return context.get_dummy_value()
+
+    return types.void(address, source, at, length), generate
+
+
+@intrinsic
+def call_address(typing_context, function, first, second, third):  # type: ignore[no-untyped-def]
+    """Call the C function at an address with three integers; one that takes fewer does not see the rest."""
+    long = types.int64
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        address, *values = arguments
+        kind = context.get_value_type(long)
+        target = builder.inttoptr(address, ir.FunctionType(kind, [kind, kind, kind]).as_pointer())
+        return builder.call(target, values)
+
+    return long(long, long, long, long), generate
+
+
+@intrinsic
+def int_at(typing_context, address):  # type: ignore[no-untyped-def]
+    """The C int at an address."""
+    word = types.int32
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.load(builder.inttoptr(arguments[0], context.get_value_type(word).as_pointer()))
+
+    return word(types.int64), generate

@@ -38,6 +38,7 @@ from mqstore.index.queue.queue_end_row import (
 )
 from mqstore.store.byte_kernels import (
     borrowed,
+    copy_out,
     equals,
     parse_natural,
     read_int,
@@ -47,7 +48,6 @@ from mqstore.store.byte_kernels import (
     write_long,
 )
 from mqstore.store.compiled import CHECKS_BOUNDS, compiled, compiled_holding_gil
-from mqstore.store.loops.address_kernels import copy_out
 from mqstore.store.loops.kinds import (
     BYTES,
     BYTES_OUT,

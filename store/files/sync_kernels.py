@@ -11,8 +11,8 @@ from errno import EINTR, ENOENT
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.byte_kernels import call_address, int_at
 from mqstore.store.compiled import compiled
-from mqstore.store.loops.address_kernels import call, int_at
 from mqstore.store.loops.kinds import INT64, LONGS, LONGS_OUT
 
 __all__ = ["c_functions", "serve_syncs", "sync_files"]
@@ -41,13 +41,13 @@ def sync_files(functions, paths, flags, outcome):  # type: ignore[no-untyped-def
     open_file, sync, close, errno_location = functions[0], functions[1], functions[2], functions[3]
     outcome[0] = outcome[1] = 0
     for path in paths:
-        descriptor = np.int32(call(open_file, path, flags, 0))
+        descriptor = np.int32(call_address(open_file, path, flags, 0))
         if descriptor >= 0:
-            if np.int32(call(sync, descriptor, 0, 0)) != 0:
-                outcome[1] = int_at(call(errno_location, 0, 0, 0))
-            call(close, descriptor, 0, 0)
+            if np.int32(call_address(sync, descriptor, 0, 0)) != 0:
+                outcome[1] = int_at(call_address(errno_location, 0, 0, 0))
+            call_address(close, descriptor, 0, 0)
         else:
-            error = np.int64(int_at(call(errno_location, 0, 0, 0)))
+            error = np.int64(int_at(call_address(errno_location, 0, 0, 0)))
             outcome[1] = error if error != ENOENT else 0
         if outcome[1] != 0:
             return
@@ -69,12 +69,12 @@ def serve_syncs(functions, request, answer, stop, count, count_at, asked, ended)
     read, write, sync, errno_location = functions[0], functions[1], functions[2], functions[3]
     error = np.int64(0)
     while stop[0] == 0:
-        call(read, asked, count_at, 8)
+        call_address(read, asked, count_at, 8)
         while request[0] >> 32 != answer[0] >> 32:
             taken = request[0]
-            while error == 0 and np.int32(call(sync, taken & _LOW, 0, 0)) != 0:
-                error = np.int64(int_at(call(errno_location, 0, 0, 0)))
+            while error == 0 and np.int32(call_address(sync, taken & _LOW, 0, 0)) != 0:
+                error = np.int64(int_at(call_address(errno_location, 0, 0, 0)))
                 if error == EINTR:
                     error = np.int64(0)
             answer[0] = (taken >> 32 << 32) | error
-            call(write, ended, count_at, 8)
+            call_address(write, ended, count_at, 8)

@@ -47,6 +47,8 @@ public final class Driver {
         switch (operation) {
             case "put":
                 return Putting.seconds(request);
+            case "arrive":
+                return Arriving.answer(request);
             case "open":
                 reading = new Reading(request);
                 return null;

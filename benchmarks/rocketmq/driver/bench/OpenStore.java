@@ -1,6 +1,7 @@
 package bench;
 
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.FlushDiskType;
@@ -12,12 +13,18 @@ final class OpenStore {
     final DefaultMessageStore store;
 
     OpenStore(String path, boolean sync) throws Exception {
+        this(path, sync, config -> { });
+    }
+
+    /** With more settings than the flush mode. */
+    OpenStore(String path, boolean sync, Consumer<MessageStoreConfig> settings) throws Exception {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(path);
         config.setStorePathCommitLog(path + "/commitlog");
         config.setFlushDiskType(sync ? FlushDiskType.SYNC_FLUSH : FlushDiskType.ASYNC_FLUSH);
         // Any free port: nobody replicates from here.
         config.setHaListenPort(0);
+        settings.accept(config);
         store = new DefaultMessageStore(config, new BrokerStatsManager("bench", false),
             (topic, queueId, offset, tagsCode, time, bitMap, properties) -> { },
             new BrokerConfig(), new ConcurrentHashMap<>());

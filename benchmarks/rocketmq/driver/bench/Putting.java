@@ -27,8 +27,9 @@ final class Putting {
     private final int batch;
     private final int inFlight;
     private final boolean keys;
+    private final boolean attributes;
 
-    private Putting(DefaultMessageStore store, JSONObject request) {
+    Putting(DefaultMessageStore store, JSONObject request) {
         this.store = store;
         body = new byte[request.getIntValue("body_bytes")];
         for (int at = 0; at < body.length; at++) {
@@ -37,6 +38,7 @@ final class Putting {
         batch = request.getIntValue("batch");
         inFlight = request.getIntValue("in_flight");
         keys = request.getBooleanValue("keys");
+        attributes = request.getBooleanValue("attributes");
     }
 
     static double seconds(JSONObject request) throws Exception {
@@ -97,6 +99,11 @@ final class Putting {
         }
     }
 
+    /** One message to one of the queues in turn; with a key, a tag and two properties if they are asked for. */
+    void put(int number) {
+        check(store.putMessage(attributes ? messageWithAttributes(number) : plainMessage(number)));
+    }
+
     private void putInFlight(int queueId, int messages) throws Exception {
         Semaphore room = new Semaphore(inFlight);
         for (int done = 0; done < messages; done++) {
@@ -116,17 +123,39 @@ final class Putting {
         }
     }
 
-    /** As the broker makes it from a request. */
     private InnerMessage message(int queueId, int number) {
-        InnerMessage message = new InnerMessage();
-        message.setTopic("orders");
-        message.setBody(body);
-        message.setQueueId(queueId);
+        InnerMessage message = bare(queueId);
         message.setTags("created");
         if (keys) {
             message.setKeys("order-" + number);
         }
-        message.setTagsCode(InnerMessage.tagsString2tagsCode(TopicFilterType.SINGLE_TAG, "created"));
+        return completed(message);
+    }
+
+    private InnerMessage plainMessage(int number) {
+        return completed(bare(number % QUEUES));
+    }
+
+    private InnerMessage messageWithAttributes(int number) {
+        InnerMessage message = bare(number % QUEUES);
+        message.setTags("created");
+        message.setKeys("order-" + number);
+        message.putUserProperty("region", "eu");
+        message.putUserProperty("source", "web");
+        return completed(message);
+    }
+
+    private InnerMessage bare(int queueId) {
+        InnerMessage message = new InnerMessage();
+        message.setTopic("orders");
+        message.setBody(body);
+        message.setQueueId(queueId);
+        return message;
+    }
+
+    /** As the broker makes it from a request. */
+    private static InnerMessage completed(InnerMessage message) {
+        message.setTagsCode(InnerMessage.tagsString2tagsCode(TopicFilterType.SINGLE_TAG, message.getTags()));
         message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
         message.setBornTimestamp(System.currentTimeMillis());
         message.setBornHost(HOST);
