@@ -139,7 +139,7 @@ class MessageEncoder:
             and (born_timestamp is None or (type(born_timestamp) is int and not born_timestamp >> 63))
         ):
             tags, keys, properties = message.tags, message.keys, message.properties
-            if properties is NO_PROPERTIES and not keys:
+            if properties is NO_PROPERTIES and not keys and born_timestamp is None:
                 if tags is None:
                     template, ending, _, _ = self._known_topic(topic) or self._topics.add(topic)
                 else:
@@ -149,6 +149,7 @@ class MessageEncoder:
                 # As producers give it to each message. Neither separators nor what is not ASCII, for which
                 # there is a "?", pass as alphanumeric.
                 not keys
+                and born_timestamp is None
                 and len(properties) == 1
                 and type(unique_key := properties.get(UNIQ_KEY)) is str
                 and (key := unique_key.encode("ascii", "replace")).isalnum()
