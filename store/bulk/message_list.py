@@ -17,7 +17,7 @@ import numpy as np
 from mqstore.store.bulk.message_columns import MessageColumns
 from mqstore.store.bulk.text_column import Ints, TextColumn
 from mqstore.store.message.message import Message
-from mqstore.store.message.message_encoder import checked_properties, join_keys
+from mqstore.store.message.message_properties import checked_properties, join_keys
 
 __all__ = ["columns_of_messages"]
 

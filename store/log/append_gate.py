@@ -47,9 +47,10 @@ class AppendGate:
         """
 
         def run(argument: Argument) -> Result:
-            if self._lock.locked() and (size_of is None or size_of(argument) < _LONG_COPY_BYTES):
+            lock = self._lock
+            if lock.locked() and (size_of is None or size_of(argument) < _LONG_COPY_BYTES):
                 self._let_holder_finish()
-            with self._lock:
+            with lock:
                 if self._refusal is not None:
                     raise self._refusal()
                 try:

@@ -123,6 +123,7 @@ class LogAppender:
         born_timestamp = message.born_timestamp
         record = encode_from(
             message.template,
+            message.ending,
             size_bytes,
             queue_id,
             message.body,
@@ -131,7 +132,6 @@ class LogAppender:
             physical_offset,
             store_timestamp if born_timestamp is None else born_timestamp,
             store_timestamp,
-            message.own_ending,
         )
         # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
         # becomes visible, so that an offset is never given twice (I1); `_undo_append` undoes half an append.

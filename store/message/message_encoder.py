@@ -5,13 +5,13 @@ store timestamp are known, and closes it with the record CRC.
 
 It does not ask whether the topic or the queue exists (mqstore/put/put_path.py), nor rewrite delayed
 messages (schedule/delay/delayed_message.py). Nothing is stored when a check fails.
-Threads: any; the caches are plain dicts whose entries are immutable and never wrong.
+Threads: any; what is kept of topics and tags is immutable and never wrong (repeated_names.py).
 Source of the checks: docs/spec/commitlog.md, section 11, in its order.
 """
 
 import reprlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 
 import msgspec
@@ -20,21 +20,28 @@ from mqstore.store.checksum.crc32 import crc32
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import MessageIllegal, MessageTooLarge, PropertiesIllegal, QueueIllegal
 from mqstore.store.message.message import NO_PROPERTIES, Message
+from mqstore.store.message.message_properties import checked_properties, join_keys, ordinary_pairs
+from mqstore.store.message.repeated_names import RepeatedNames
 from mqstore.store.message.topic_names import check_topic
 from mqstore.store.record.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
 from mqstore.store.record.properties_format import (
     CRC32,
-    KEY_SEPARATOR,
     KEYS,
     MAX_PROPERTIES_BYTES,
     TAGS,
     UNIQ_KEY,
     WAIT,
     encode_properties,
-    refuse_separators,
 )
-from mqstore.store.record.record_format import CRC_NAME, CRC_PROPERTY_BYTES, encode_topic
-from mqstore.store.record.record_template import RecordTemplate, record_template, without_ending
+from mqstore.store.record.record_format import (
+    CRC_NAME,
+    CRC_PROPERTY_BYTES,
+    MESSAGE_MAGIC_CODE,
+    MESSAGE_MAGIC_CODE_V2,
+    PROPERTIES_LENGTH,
+    encode_topic,
+)
+from mqstore.store.record.record_template import RecordTemplate, encode_ending, record_template
 from mqstore.store.record.sys_flag import (
     BORN_HOST_V6,
     INNER_BATCH,
@@ -47,13 +54,10 @@ __all__ = [
     "EncodedMessage",
     "MessageEncoder",
     "body_too_large",
-    "checked_properties",
-    "join_keys",
     "refuse_mistyped",
 ]
 
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
-_CACHE_ENTRIES = 16_384
 _KINDS: dict[str, type | UnionType] = {
     "tags": str | None,
     "keys": str | Iterable,
@@ -62,26 +66,33 @@ _KINDS: dict[str, type | UnionType] = {
     "born_host": Host | None,
 }
 _ZERO = 0
+_join = b"".join
+_pack_length = PROPERTIES_LENGTH.pack
+# Template, ending of a message without keys and properties, the topic's field, the pair that the tags are.
+_Named = tuple[RecordTemplate, bytes, bytes, bytes]
+
+# So _pack_length raises for what is too long.
+assert 2 ** (8 * PROPERTIES_LENGTH.size - 1) - 1 == MAX_PROPERTIES_BYTES
 
 
 class EncodedMessage(msgspec.Struct, gc=False):
     """A checked message: all that its record is made of but what only the append lock knows.
 
-    size_bytes: of the whole record. body_crc: all 32 bits. born_timestamp: None for the store time.
-    takes_queue_offset: whether its queue grows. waits: whether the put waits for the disk in SYNC_FLUSH.
-    own_ending: what its properties have that the template, shared by many, does not.
+    ending: from `encode_ending`. size_bytes: of the whole record. body_crc: all 32 bits. born_timestamp: None
+    for the store time. takes_queue_offset: whether its queue grows. waits: whether the put waits for the disk
+    in SYNC_FLUSH.
     """
 
     topic: str
     queue_id: int
     template: RecordTemplate
+    ending: bytes
     size_bytes: int
     body: bytes
     body_crc: int
     born_timestamp: int | None
     takes_queue_offset: bool
     waits: bool
-    own_ending: bytes = b""
 
 
 class MessageEncoder:
@@ -94,11 +105,17 @@ class MessageEncoder:
         self._store_host_bit = STORE_HOST_V6 if config.store_host.is_ipv6 else 0
         self._born_host_bit = BORN_HOST_V6 if config.store_host.is_ipv6 else 0
         self._crc_bytes = CRC_PROPERTY_BYTES if self._append_crc else 0
-        self._topics: dict[str, tuple[bytes, int]] = {}
-        # Of messages that have nothing but a topic, a body and perhaps tags.
-        self._ordinary: dict[tuple[str, str | None], RecordTemplate] = {}
-        # Of those that have a UNIQ_KEY of this length too, as all that producers send; and what follows it.
-        self._identified: dict[tuple[str, str | None, int], tuple[RecordTemplate, bytes]] = {}
+        # Of messages whose header says nothing out of the ordinary, by their magic.
+        self._templates = {
+            magic: self._ordinary_template(magic) for magic in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
+        }
+        # Of each topic, and of each topic and tags.
+        self._topics = RepeatedNames(self._encode_topic)
+        self._tagged = RepeatedNames(self._encode_tagged)
+        # Of each topic, tags, and length of a UNIQ_KEY.
+        self._identified = RepeatedNames(self._encode_identified)
+        self._known_topic, self._known_tagged = self._topics.get, self._tagged.get
+        self._known_identified = self._identified.get
 
     def encode(self, message: Message, *, is_own: bool = False) -> EncodedMessage:
         """Check a message and encode what can be encoded before its place in the log is known.
@@ -108,40 +125,76 @@ class MessageEncoder:
         Raises TopicIllegal, QueueIllegal, MessageTooLarge, PropertiesIllegal, MessageIllegal.
         """
         topic, body, queue_id = message.topic, message.body, message.queue_id
+        born_timestamp = message.born_timestamp
         if (
             type(body) is bytes
             and len(body) <= self._max_body_bytes
             and type(queue_id) is int
             and not queue_id >> 31  # as 0 <= queue_id < 2**31, at half its time
-            and not message.keys
             # Compared by identity: False and 0.0 equal 0, but the thorough checks must decide about them.
             and message.flag is message.sys_flag is message.reconsume_times is _ZERO
             and message.prepared_transaction_offset is _ZERO
-            and message.born_timestamp is None
             and message.born_host is None
             and message.wait_store_msg_ok
+            and (born_timestamp is None or (type(born_timestamp) is int and not born_timestamp >> 63))
         ):
-            tags, properties = message.tags, message.properties
-            if properties is NO_PROPERTIES:
-                template = self._ordinary.get((topic, tags)) or self._add_ordinary(topic, tags)
-                size = template.fixed_bytes + len(body)
-                return EncodedMessage(topic, queue_id, template, size, body, crc32(body), None, True, True)
-            if len(properties) == 1 and type(key := properties.get(UNIQ_KEY)) is str:
-                ending = key.encode("ascii", "replace")
-                if ending.isalnum():  # neither separators nor what is not ASCII, for which there is a "?"
-                    length = len(ending)
-                    template, rest = self._identified.get((topic, tags, length)) or self._add_identified(
-                        topic, tags, length
-                    )
-                    size, ending = template.fixed_bytes + len(body), ending + rest
-                    return EncodedMessage(
-                        topic, queue_id, template, size, body, crc32(body), None, True, True, ending
-                    )
+            tags, keys, properties = message.tags, message.keys, message.properties
+            if properties is NO_PROPERTIES and not keys and born_timestamp is None:
+                if tags is None:
+                    template, ending, _, _ = self._known_topic(topic) or self._topics.add(topic)
+                else:
+                    name = topic, tags
+                    template, ending, _, _ = self._known_tagged(name) or self._tagged.add(name)
+            elif (
+                # As producers give it to each message. Neither separators nor what is not ASCII, for which
+                # there is a "?", pass as alphanumeric.
+                not keys
+                and born_timestamp is None
+                and len(properties) == 1
+                and type(unique_key := properties.get(UNIQ_KEY)) is str
+                and (key := unique_key.encode("ascii", "replace")).isalnum()
+            ):
+                kind = topic, tags, len(key)
+                template, front, rest = self._known_identified(kind) or self._identified.add(kind)
+                ending = front + key + rest
+            else:
+                found = self._with_properties(topic, tags, keys, properties)
+                if found is None:
+                    return self._encode_thoroughly(message, is_own=is_own)
+                template, ending = found
+            size = template.fixed_bytes + len(body) + len(ending)
+            return EncodedMessage(
+                topic, queue_id, template, ending, size, body, crc32(body), born_timestamp, True, True
+            )
         return self._encode_thoroughly(message, is_own=is_own)
+
+    def _with_properties(
+        self, topic: str, tags: str | None, keys: str | Sequence[str], properties: Mapping[str, str]
+    ) -> tuple[RecordTemplate, bytes] | None:
+        """Template and ending of a message with keys or properties; None if any of them is odd."""
+        try:
+            pairs = ordinary_pairs(properties, keys)
+            if (
+                pairs is None
+                or (tags is not None and (type(tags) is not str or TAGS in properties))
+                or (CRC32 in pairs and not self._append_crc)
+            ):
+                return None
+            if tags is None:
+                template, _, topic_field, pair = self._known_topic(topic) or self._topics.add(topic)
+            else:
+                name = topic, tags
+                template, _, topic_field, pair = self._known_tagged(name) or self._tagged.add(name)
+            encoded = pairs.encode()
+            length = _pack_length(len(encoded) + len(pair) + self._crc_bytes)
+            return template, _join((topic_field, length, encoded, pair))
+        except (PropertiesIllegal, UnicodeEncodeError, struct.error, TypeError, RuntimeError):
+            # The thorough checks word the error. A RuntimeError: another thread changes the properties.
+            return None
 
     def _encode_thoroughly(self, message: Message, *, is_own: bool) -> EncodedMessage:
         """Check and encode a message that may have anything."""
-        topic_field, magic = self._topics.get(message.topic) or self._encode_topic(message.topic)
+        ordinary, _, topic_field, _ = self._known_topic(message.topic) or self._topics.add(message.topic)
         body = _as_bytes(message.body)
         if len(body) > self._max_body_bytes:
             raise body_too_large("the body", len(body), self._max_body_bytes)
@@ -149,9 +202,9 @@ class MessageEncoder:
         if type(queue_id) is not int or not 0 <= queue_id < 2**31:
             raise _queue_illegal(queue_id)
         properties = self._encode_properties(message, is_own=is_own)
-        append_crc = self._append_crc
-        if is_own and len(properties) + self._crc_bytes > MAX_PROPERTIES_BYTES >= len(properties):
-            append_crc = False
+        append_crc, crc_bytes = self._append_crc, self._crc_bytes
+        if is_own and len(properties) + crc_bytes > MAX_PROPERTIES_BYTES >= len(properties):
+            append_crc, crc_bytes = False, 0
         else:
             self._check_size(properties)
         if message.sys_flag:
@@ -168,9 +221,7 @@ class MessageEncoder:
             _check_number("born_timestamp", message.born_timestamp, 64)
         try:
             template = record_template(
-                magic,
-                topic_field,
-                properties,
+                ordinary.magic,
                 message.flag,
                 sys_flag,
                 born_host,
@@ -182,11 +233,13 @@ class MessageEncoder:
         except struct.error:
             _refuse_number(message)
             raise
+        ending = encode_ending(topic_field, properties, crc_bytes)
         return EncodedMessage(
             message.topic,
             queue_id,
             template,
-            template.fixed_bytes + len(body),
+            ending,
+            template.fixed_bytes + len(body) + len(ending),
             body,
             crc32(body),
             message.born_timestamp,
@@ -194,32 +247,31 @@ class MessageEncoder:
             message.wait_store_msg_ok,
         )
 
-    def _add_ordinary(self, topic: str, tags: str | None) -> RecordTemplate:
-        template = self._template(topic, checked_properties({TAGS: tags}) if tags else b"")
-        if len(self._ordinary) >= _CACHE_ENTRIES:
-            self._ordinary.clear()
-        self._ordinary[topic, tags] = template
-        return template
+    def _ordinary_template(self, magic: int) -> RecordTemplate:
+        host, sys_flag = self._store_host, self._store_host_bit | self._born_host_bit
+        return record_template(magic, 0, sys_flag, host, host, 0, 0, self._append_crc)
 
-    def _add_identified(self, topic: str, tags: str | None, length: int) -> tuple[RecordTemplate, bytes]:
-        """The template for a UNIQ_KEY of this length, up to that key, and the bytes behind the key."""
+    def _encode_topic(self, topic: str) -> _Named:
+        return self._encode_tagged((topic, None))
+
+    def _encode_tagged(self, name: tuple[str, str | None]) -> _Named:
+        topic, tags = name
+        pair = checked_properties({TAGS: tags}) if tags else b""
+        check_topic(topic)
+        self._check_size(pair)
+        field, magic = encode_topic(topic)
+        return self._templates[magic], encode_ending(field, pair, self._crc_bytes), field, pair
+
+    def _encode_identified(self, name: tuple[str, str | None, int]) -> tuple[RecordTemplate, bytes, bytes]:
+        """Template, and what the ending has before and behind a UNIQ_KEY of this length."""
+        topic, tags, length = name
         first = encode_properties({UNIQ_KEY: "-" * length})
         properties = checked_properties({UNIQ_KEY: "-" * length, TAGS: tags}) if tags else first
-        rest = properties[len(first) - 1 :]
-        template = without_ending(self._template(topic, properties), length + len(rest))
-        if len(self._identified) >= _CACHE_ENTRIES:
-            self._identified.clear()
-        self._identified[topic, tags, length] = found = template, rest
-        return found
-
-    def _template(self, topic: str, properties: bytes) -> RecordTemplate:
-        topic_field, magic = self._topics.get(topic) or self._encode_topic(topic)
+        template, _, topic_field, _ = self._known_topic(topic) or self._topics.add(topic)
         self._check_size(properties)
-        host = self._store_host
-        sys_flag = self._store_host_bit | self._born_host_bit
-        return record_template(
-            magic, topic_field, properties, 0, sys_flag, host, host, 0, 0, self._append_crc
-        )
+        rest = properties[len(first) - 1 :]
+        ending = encode_ending(topic_field, properties, self._crc_bytes)
+        return template, ending[: -length - len(rest)], rest
 
     def _check_size(self, properties: bytes) -> None:
         size = len(properties) + self._crc_bytes
@@ -230,13 +282,6 @@ class MessageEncoder:
                 value=size,
                 limit=MAX_PROPERTIES_BYTES,
             )
-
-    def _encode_topic(self, topic: str) -> tuple[bytes, int]:
-        check_topic(topic)
-        if len(self._topics) >= _CACHE_ENTRIES:
-            self._topics.clear()
-        self._topics[topic] = encoded = encode_topic(topic)
-        return encoded
 
     def _encode_properties(self, message: Message, *, is_own: bool) -> bytes:
         tags = message.tags
@@ -271,49 +316,6 @@ def body_too_large(name: str, size: int, limit: int, row: int | None = None) -> 
         value=size,
         limit=limit,
         row=row,
-    )
-
-
-def join_keys(keys: tuple[str, ...]) -> str:
-    """The property KEYS of several keys. Raises PropertiesIllegal for one that would come back as two."""
-    joined = KEY_SEPARATOR.join(keys)
-    if joined.count(KEY_SEPARATOR) >= max(1, len(keys)):
-        key = next(key for key in keys if KEY_SEPARATOR in key)
-        raise PropertiesIllegal(
-            f"the key {key!r} holds a blank, and would be stored as several keys, for RocketMQ parts keys by "
-            "blanks: give them one by one, or take the blank out",
-            value=key,
-            limit="no blank in a key",
-        )
-    return joined
-
-
-def checked_properties(properties: dict[str, str]) -> bytes:
-    """The stored string of properties. Raises PropertiesIllegal for pairs that would be read back changed."""
-    try:
-        encoded = encode_properties(properties)
-    except UnicodeEncodeError as error:
-        raise PropertiesIllegal(
-            f"the properties hold {error.object[error.start : error.end]!r}, which has no UTF-8: take it out",
-            value=error.object,
-            limit="text that UTF-8 can encode",
-        ) from error
-    except TypeError as error:
-        raise _no_text(properties) from error
-    # Counting the separators in the whole string is quick; each pair is checked only if the counts are wrong.
-    clean = encoded.count(1) == encoded.count(2) == len(properties)
-    if not clean or not all(properties.values()) or "" in properties:
-        for name, value in properties.items():
-            refuse_separators(name, value)
-    return encoded
-
-
-def _no_text(properties: dict[str, str]) -> PropertiesIllegal:
-    pair = next(pair for pair in properties.items() if not all(isinstance(part, str) for part in pair))
-    return PropertiesIllegal(
-        f"property {pair[0]} is {pair[1]!r}, but name and value must be str: that is what a reader gets",
-        value=pair,
-        limit="str",
     )
 
 

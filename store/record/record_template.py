@@ -1,7 +1,8 @@
-"""Encodes one record: a template of what many messages share, then the record made from it.
+"""Encodes one record: a template of what many headers share, an ending, then the record made from both.
 
-Each single put runs `encode_from`, so it does little: it packs the header, adds the prepared bytes of the
-template, and looks up the digits of the CRC. store/bulk/encode_kernels.py encodes thousands at once. Layout:
+The ending is what lies behind the body but for the record CRC: topic, length of the properties, properties.
+Each single put runs `encode_from`, so it does little: it packs the header, joins it with what is prepared,
+and looks up the digits of the CRC. store/bulk/encode_kernels.py encodes thousands at once. Layout:
 record_format.py. Pure functions: any thread.
 """
 
@@ -11,15 +12,22 @@ from collections.abc import Callable
 import msgspec
 
 from mqstore.store.checksum.crc32 import HELD_BYTES, crc32, crc32_combine
-from mqstore.store.record.record_format import CRC_MASK, CRC_NAME, CRC_PROPERTY_BYTES, HEADER_BYTES, HEADERS
+from mqstore.store.record.record_format import (
+    CRC_MASK,
+    CRC_NAME,
+    CRC_PROPERTY_BYTES,
+    HEADER_BYTES,
+    HEADERS,
+    PROPERTIES_LENGTH,
+)
 
 __all__ = [
     "RecordTemplate",
+    "encode_ending",
     "encode_from",
     "encode_record",
     "header_template",
     "record_template",
-    "without_ending",
 ]
 
 # As HEADERS, but flag, sys flag and the fields between store time and body length are bytes.
@@ -27,7 +35,6 @@ _PACK_HEADER = tuple(
     tuple(struct.Struct(f">iiii4sqq4sq{born}sq{store + 12}si").pack for store in (8, 20)) for born in (8, 20)
 )
 _BEHIND_STORE_HOST = struct.Struct(">iq")
-_SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _join = b"".join
 # The digits of a record CRC, least significant first, and the 0x02 behind them. Look-ups are faster.
@@ -38,11 +45,11 @@ assert len(_CLOSING_DIGITS) > CRC_MASK // 100_000_000
 
 
 class RecordTemplate(msgspec.Struct, frozen=True, gc=False):
-    """The parts that records of many messages share. Bodies, queues, offsets and times differ.
+    """What records of many topics share. Bodies, endings, queues, offsets and times differ.
 
     pack_header: packs a header with hosts of these lengths. magic, flag, sys_flag, born_host: fields 2, 5, 8
-    and 10. behind_store_time: fields 12 to 14. ending: the bytes behind the body that the record CRC covers.
-    ending_and_name: the same, and the name of the CRC. fixed_bytes: size of a record without its body.
+    and 10. behind_store_time: fields 12 to 14. has_crc: the record ends in its CRC. fixed_bytes: size of a
+    record without its body and its ending.
     """
 
     pack_header: Callable[..., bytes]
@@ -51,8 +58,6 @@ class RecordTemplate(msgspec.Struct, frozen=True, gc=False):
     sys_flag: bytes
     born_host: bytes
     behind_store_time: bytes
-    ending: bytes
-    ending_and_name: bytes
     has_crc: bool
     fixed_bytes: int
 
@@ -65,8 +70,6 @@ def header_template(sys_flag: int, born_host: bytes, store_host: bytes) -> bytes
 
 def record_template(
     magic: int,
-    topic_field: bytes,
-    properties: bytes,
     flag: int,
     sys_flag: int,
     born_host: bytes,
@@ -77,17 +80,9 @@ def record_template(
 ) -> RecordTemplate:
     """The template from which `encode_from` makes records.
 
-    magic, topic_field: from `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
-    append_crc: the record ends in its CRC; properties that lack a closing 0x02 get it first, as in RocketMQ.
+    magic: from `encode_topic`. The host bits of `sys_flag` must match the lengths of the hosts.
     Raises struct.error for a number that does not fit its field.
     """
-    ending = topic_field
-    if append_crc:
-        if properties and properties[-1] != 2:
-            properties += b"\x02"
-        ending += _SHORT.pack(len(properties) + CRC_PROPERTY_BYTES) + properties
-    else:
-        ending += _SHORT.pack(len(properties)) + properties
     return RecordTemplate(
         _PACK_HEADER[len(born_host) == 20][len(store_host) == 20],
         magic,
@@ -95,24 +90,23 @@ def record_template(
         _INT.pack(sys_flag),
         born_host,
         store_host + _BEHIND_STORE_HOST.pack(reconsume_times, prepared_transaction_offset),
-        ending,
-        ending + CRC_NAME,
         append_crc,
-        HEADER_BYTES - 16 + len(born_host) + len(store_host) + len(ending) + CRC_PROPERTY_BYTES * append_crc,
+        HEADER_BYTES - 16 + len(born_host) + len(store_host) + CRC_PROPERTY_BYTES * append_crc,
     )
 
 
-def without_ending(template: RecordTemplate, length: int) -> RecordTemplate:
-    """The template without the last `length` bytes of its ending, which each record has of its own.
+def encode_ending(topic_field: bytes, properties: bytes, crc_bytes: int) -> bytes:
+    """What lies behind the body, but for the record CRC: `crc_bytes` of it follow as one more property.
 
-    Its `fixed_bytes` count them all the same.
+    topic_field: from `encode_topic`. properties: if the CRC follows, their last byte is 0x02. Raises
+    struct.error if they are too long.
     """
-    ending = template.ending[:-length]
-    return msgspec.structs.replace(template, ending=ending, ending_and_name=ending + CRC_NAME)
+    return topic_field + PROPERTIES_LENGTH.pack(len(properties) + crc_bytes) + properties
 
 
 def encode_from(
     template: RecordTemplate,
+    ending: bytes,
     size_bytes: int,
     queue_id: int,
     body: bytes,
@@ -121,12 +115,8 @@ def encode_from(
     physical_offset: int,
     born_timestamp: int,
     store_timestamp: int,
-    own_ending: bytes = b"",
 ) -> bytes:
-    """A whole record. size_bytes: of all of it. body_crc: all 32 bits.
-
-    own_ending: what this record has behind `template.ending`, which that counts in the length of properties.
-    """
+    """A whole record. ending: from `encode_ending`. size_bytes: of all of it. body_crc: all 32 bits."""
     body_bytes = len(body)
     header = template.pack_header(
         size_bytes,
@@ -143,11 +133,6 @@ def encode_from(
         template.behind_store_time,
         body_bytes,
     )
-    if own_ending:
-        ending = template.ending + own_ending
-        ending_and_name = ending + CRC_NAME
-    else:
-        ending, ending_and_name = template.ending, template.ending_and_name
     if not template.has_crc:
         return _join((header, body, ending))
     if body_bytes <= HELD_BYTES:
@@ -156,8 +141,9 @@ def encode_from(
         # Faster; and crc32 would release the GIL: other threads would run and find the append lock taken.
         crc = crc32_combine(crc32(header), body_crc, body_bytes)
     crc = crc32(ending, crc) & CRC_MASK
-    first, second, last = _FOUR_DIGITS[crc % 10_000], _FOUR_DIGITS[crc // 10_000 % 10_000], crc // 100_000_000
-    return _join((header, body, ending_and_name, first, second, _CLOSING_DIGITS[last]))
+    rest = crc // 10_000
+    first, second, last = _FOUR_DIGITS[crc % 10_000], _FOUR_DIGITS[rest % 10_000], rest // 10_000
+    return _join((header, body, ending, CRC_NAME, first, second, _CLOSING_DIGITS[last]))
 
 
 def encode_record(
@@ -178,11 +164,14 @@ def encode_record(
     prepared_transaction_offset: int,
     append_crc: bool,
 ) -> bytes:
-    """A whole record in one step: `record_template`, then `encode_from`."""
+    """A whole record in one step: `record_template` and `encode_ending`, then `encode_from`.
+
+    append_crc: properties that lack a closing 0x02 get it first, as in RocketMQ.
+    """
+    if append_crc and properties and properties[-1] != 2:
+        properties += b"\x02"
     template = record_template(
         magic,
-        topic_field,
-        properties,
         flag,
         sys_flag,
         born_host,
@@ -191,9 +180,11 @@ def encode_record(
         prepared_transaction_offset,
         append_crc,
     )
+    ending = encode_ending(topic_field, properties, CRC_PROPERTY_BYTES if append_crc else 0)
     return encode_from(
         template,
-        template.fixed_bytes + len(body),
+        ending,
+        template.fixed_bytes + len(body) + len(ending),
         queue_id,
         body,
         crc32(body),

@@ -14,7 +14,8 @@ from mqstore.client.producer.message.message_check import check_body_size, check
 from mqstore.client.producer.message.outgoing import OutgoingBatch, with_unique_key
 from mqstore.client.producer.message.unique_id import UniqueIds
 from mqstore.store.message.message import NO_PROPERTIES, Message
-from mqstore.store.message.message_encoder import checked_properties, join_keys, refuse_mistyped
+from mqstore.store.message.message_encoder import refuse_mistyped
+from mqstore.store.message.message_properties import checked_properties, join_keys
 from mqstore.store.message.topic_names import is_retry_topic
 from mqstore.store.record.batch_format import ELEMENT_BYTES
 from mqstore.store.record.properties_format import DELAY, KEYS, TAGS, TIMER_REQUESTS, UNIQ_KEY, WAIT

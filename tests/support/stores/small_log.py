@@ -127,6 +127,7 @@ def block_of(messages: Sequence[EncodedMessage]) -> RecordBlock:
     records = [
         encode_from(
             message.template,
+            message.ending,
             message.size_bytes,
             message.queue_id,
             message.body,

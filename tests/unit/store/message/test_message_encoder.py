@@ -120,14 +120,6 @@ def test_a_bad_unique_key_is_refused(key: Any) -> None:
             encoder().encode(message)
 
 
-def test_templates_of_unique_keys_do_not_fill_the_memory() -> None:
-    """Beyond so many kinds the cache begins anew."""
-    subject = encoder()
-    for number in range(16_385):
-        subject.encode(Message("orders", b"", tags=str(number), properties={"UNIQ_KEY": "7"}))
-    assert len(subject._identified) == 1
-
-
 def test_born_time_and_host_are_the_stores_own_where_not_given() -> None:
     """Now, and the configured store host."""
     found = stored(Message("orders", b""), store_host=Host.parse("[2001:db8::2]:10911"))

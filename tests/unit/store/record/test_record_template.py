@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from mqstore.store.record.record_format import check_record, crc_property, encode_topic
-from mqstore.store.record.record_template import encode_from, encode_record, record_template, without_ending
+from mqstore.store.record.record_template import encode_record
 
 
 def record(
@@ -49,17 +49,3 @@ def test_a_missing_separator_is_added_before_the_crc() -> None:
     assert record(properties=b"A\x01b", append_crc=True)[:-20].endswith(b"\x00\x18A\x01b\x02")
     assert record(properties=b"", append_crc=True)[:-20].endswith(b"\x00\x14")
     assert record(properties=b"A\x01b", append_crc=False).endswith(b"\x00\x03A\x01b")
-
-
-@pytest.mark.parametrize("append_crc", [True, False])
-def test_records_may_have_an_ending_of_their_own(append_crc: bool) -> None:
-    """What is cut off a template and given again makes the same record."""
-    topic_field, magic = encode_topic("orders")
-    host = bytes(8)
-    whole = record_template(magic, topic_field, b"A\x01b\x02", 0, 0, host, host, 0, 0, append_crc)
-    cut = without_ending(whole, 2)
-    assert cut.fixed_bytes == whole.fixed_bytes
-    size = whole.fixed_bytes + 4
-    numbers = (size, 0, b"body", zlib.crc32(b"body"), 1, 2, 3, 4)
-    assert encode_from(cut, *numbers, b"b\x02") == encode_from(whole, *numbers)
-    assert encode_from(cut, *numbers, b"c\x02") != encode_from(whole, *numbers)
