@@ -24,6 +24,7 @@ __all__ = [
     "equals",
     "int_at",
     "load_word",
+    "long_at",
     "matches",
     "parse_natural",
     "prefetch",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 WORD_BYTES = 8
+_IS_LITTLE_ENDIAN = sys.byteorder == "little"
 
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
@@ -286,3 +288,33 @@ def int_at(typing_context, address):  # type: ignore[no-untyped-def]
         return builder.load(builder.inttoptr(arguments[0], context.get_value_type(word).as_pointer()))
 
     return word(types.int64), generate
+
+
+@intrinsic
+def _word_at(typing_context, address):  # type: ignore[no-untyped-def]
+    """The eight bytes at an address as an int64, as this machine has numbers."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        kind = ir.IntType(64)
+        word = builder.load(builder.inttoptr(arguments[0], kind.as_pointer()))
+        word.align = 1
+        return word
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _swapped(typing_context, word):  # type: ignore[no-untyped-def]
+    """The bytes of an int64 in the other order."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.bswap(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+@compiled_into_caller
+def long_at(address, is_big_endian):  # type: ignore[no-untyped-def]
+    """The signed 8-byte integer at an address."""
+    word = _word_at(address)
+    return _swapped(word) if is_big_endian == _IS_LITTLE_ENDIAN else word

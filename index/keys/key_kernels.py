@@ -12,7 +12,7 @@ and index/keys/memory_key_index.py.
 import numpy as np
 
 from mqstore.index.keys.key_index_format import HASH, PHYSICAL_OFFSET, STORE_TIMESTAMP
-from mqstore.store.byte_kernels import borrowed, matches, read_int, read_long
+from mqstore.store.byte_kernels import borrowed, matches, read_int, read_long, same_bytes
 from mqstore.store.compiled import compiled
 from mqstore.store.loops.kinds import BOOL, BYTES, INT64, LONG_ROWS_OUT
 from mqstore.store.record.properties_format import KEY_SEPARATOR, KEYS, TAGS, TAGS_PREFIX, UNIQ_KEY
@@ -25,6 +25,8 @@ __all__ = [
     "ENDING_BLANK",
     "ENDING_NO_RECORD",
     "ENDING_NO_ROOM",
+    "has_key",
+    "hash_of_text",
     "java_key_entries",
     "key_entries",
 ]
@@ -53,6 +55,12 @@ def _fnv_1a(data, at, length, code):  # type: ignore[no-untyped-def]
     for index in range(at, at + length):
         code = (code ^ np.uint64(data[index])) * np.uint64(_FNV_PRIME)
     return code
+
+
+@compiled(BYTES)
+def hash_of_text(text):  # type: ignore[no-untyped-def]
+    """As key_index.key_hash. text: uint8, UTF-8 of `topic#key`."""
+    return np.int64(_fnv_1a(text, 0, len(text), np.uint64(_FNV_OFFSET_BASIS)))
 
 
 @compiled
@@ -202,3 +210,29 @@ def java_key_entries(data, base_offset, rows, row_count, with_tags):  # type: ig
     """
     data, rows = borrowed((data, rows))
     return _walk_keys(data, base_offset, rows, row_count, True, with_tags)
+
+
+@compiled(BYTES, INT64, INT64, BYTES, INT64, INT64, INT64)
+def has_key(data, at, stop, text, topic_length, begin_ms, end_ms):  # type: ignore[no-untyped-def]
+    """Whether the record from `at` to `stop` has a topic, a key, and a store time between two, both included.
+
+    text: uint8, UTF-8 of `topic#key`, the topic of this many bytes. As key_index.message_with_key.
+    """
+    data, text = borrowed((data, text))
+    total_size, _, _, topic_at, length, properties_at, properties_length = record_layout(data, at, stop)
+    if total_size <= NO_LAYOUT or not begin_ms <= read_long(data, store_timestamp_at(data, at)) <= end_ms:
+        return False
+    if length != topic_length or not same_bytes(data, topic_at, text, 0, topic_length):
+        return False
+    unique_at, unique_stop, word_at, words_stop, _, _ = _find_keys(data, properties_at, properties_length)
+    key_at, key_length = topic_length + 1, len(text) - topic_length - 1
+    if unique_stop - unique_at == key_length and same_bytes(data, unique_at, text, key_at, key_length):
+        return unique_at < unique_stop
+    while word_at < words_stop:
+        word_stop = word_at
+        while word_stop < words_stop and data[word_stop] != _KEY_SEPARATOR:
+            word_stop += 1
+        if word_stop - word_at == key_length and same_bytes(data, word_at, text, key_at, key_length):
+            return key_length > 0
+        word_at = word_stop + 1
+    return False

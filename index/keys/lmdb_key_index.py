@@ -23,16 +23,19 @@ Durability: what was absorbed before `flush` or `close` returned.
 """
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.key_buffer import KeyBuffer
-from mqstore.index.keys.key_index import key_hash, message_with_key
 from mqstore.index.keys.key_index_format import KeyIndexState
+from mqstore.index.keys.run_table import RunTable
+from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.index.lmdb_files.lmdb_environment import LmdbEnvironment
 from mqstore.index.lmdb_files.lmdb_registry import (
     acquire_readable,
@@ -81,6 +84,11 @@ class LmdbKeyIndex:
         # All of these under _lock. No environment: a reader that found none, or closed.
         self._environment: LmdbEnvironment | None = None
         self._is_closed = False
+        # The runs that were in memory at the last query, and their table.
+        self._table_of: tuple[SortedRun, ...] = ()
+        self._table: RunTable | None = None
+        # Bound once: an import statement takes as long as a search.
+        self._has_key: Callable[..., bool] | None = None
         try:
             acquire = acquire_readable if read_only else acquire_writable
             self._environment = acquire(self._file_system, directory, self, lmdb_runs.CONTENTS)
@@ -162,15 +170,33 @@ class LmdbKeyIndex:
     def query(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int = END_OF_TIME_MS, max_num: int = 32
     ) -> list[StoredMessage]:
-        code = key_hash(topic, key)
+        has_key = self._has_key or self._load_kernel()
+        try:
+            topic_bytes, key_bytes = topic.encode(), key.encode()
+        except UnicodeEncodeError:
+            # A lone surrogate, which no stored text holds.
+            return []
+        text = np.frombuffer(b"%b#%b" % (topic_bytes, key_bytes), np.uint8)
+        # A caller may name times that no record can have.
+        begin_ms = min(max(begin_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
+        end_ms = min(max(end_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
+        look = self._commit_log.look_message_by_offset
         found: list[StoredMessage] = []
         below_offset, limit = END_OF_LOG, max_num
         is_more = max_num > 0
         while is_more:
-            offsets = self._newest_offsets(code, begin_ms, end_ms, below_offset, limit)
+            offsets = self._newest_offsets(text, begin_ms, end_ms, below_offset, limit)
             for offset in offsets:
-                message = message_with_key(self._commit_log, offset, topic, key, begin_ms, end_ms)
-                if message is not None:
+                message = look(offset)
+                if message is not None and has_key(
+                    np.frombuffer(message.data, np.uint8),
+                    message.start,
+                    message.stop,
+                    text,
+                    len(topic_bytes),
+                    begin_ms,
+                    end_ms,
+                ):
                     found.append(message)
             # If another key has the same hash, search again: further back, in larger steps.
             is_more = len(found) < max_num and len(offsets) == limit
@@ -179,26 +205,38 @@ class LmdbKeyIndex:
         return found[:max_num][::-1]
 
     def _newest_offsets(
-        self, code: int, begin_ms: int, end_ms: int, below_offset: int, limit: int
+        self, text: npt.NDArray[np.uint8], begin_ms: int, end_ms: int, below_offset: int, limit: int
     ) -> list[int]:
-        """Up to `limit` offsets of records with this hash, the newest first."""
+        """Up to `limit` offsets of records with the hash of `text`, the newest first."""
         # Memory first: entries that are stored meanwhile are then seen twice instead of missed.
         with self._lock:
             self._check_open()
-            runs, environment = self._buffer.runs(), self._environment
-        wanted = (code, begin_ms, end_ms, self._commit_log.min_offset, below_offset)
-        pieces = [run.offsets(*wanted) for run in runs]
+            waiting, environment = self._waiting(), self._environment
+        wanted = (text, begin_ms, end_ms, self._commit_log.min_offset, below_offset, limit)
+        pieces = [waiting.newest_offsets(*wanted)] if waiting is not None else []
         if environment is not None:
-            pieces += environment.read_kept(
-                lmdb_runs.lend_runs, lambda stored: lmdb_runs.offsets_in(stored, *wanted, limit)
+            pieces.append(
+                environment.read_kept(lmdb_runs.lend_runs, lambda stored: stored.newest_offsets(*wanted))
             )
-        pieces = [piece for piece in pieces if len(piece)]
-        if not pieces:
-            return []
-        # Each piece ascends by itself.
-        all_offsets = pieces[0] if len(pieces) == 1 else np.unique(np.concatenate(pieces))
-        offsets: list[int] = all_offsets[-limit:].tolist()
-        return offsets[::-1]
+        offsets: list[int] = [offset for piece in pieces for offset in piece.tolist()]
+        if len(offsets) > 1:
+            offsets = sorted(set(offsets), reverse=True)[:limit]
+        return offsets
+
+    def _waiting(self) -> RunTable | None:
+        """The runs in memory, if there are any. Under _lock."""
+        runs = self._buffer.runs()
+        if self._table_of is not runs:
+            self._table = RunTable.of(reversed(runs)) if runs else None
+            self._table_of = runs
+        return self._table
+
+    def _load_kernel(self) -> Callable[..., bool]:
+        from mqstore.index.keys.key_kernels import has_key
+
+        loop: Callable[..., bool] = has_key
+        self._has_key = loop
+        return loop
 
     # -- forgetting -----------------------------------------------------------------------------------
 

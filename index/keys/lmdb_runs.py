@@ -5,18 +5,16 @@ function that writes may be run again from the start, for example after the map 
 key_index_format.py. Opening, commits and locks: lmdb_key_index.py and lmdb_environment.py.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mqstore.index.keys.key_index_format import (
     ENTRY_BYTES,
     RUN_HEADER_BYTES,
     STATE_KEY,
     KeyIndexState,
-    RunHeader,
     decode_run_header,
     decode_state,
     encode_run_key,
@@ -24,6 +22,7 @@ from mqstore.index.keys.key_index_format import (
     is_run_key,
     run_key_offset,
 )
+from mqstore.index.keys.run_table import RunTable
 from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, SortedRun, merge_count
 from mqstore.index.lmdb_files.lmdb_environment import Contents
 from mqstore.store.log.log_offsets import END_OF_LOG
@@ -33,26 +32,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTENTS",
-    "StoredRun",
     "count_entries",
     "cut",
     "drop_runs",
     "is_usable",
     "lend_runs",
-    "offsets_in",
     "oldest_run_ends",
     "read_state",
     "rows_between",
     "store",
 ]
-
-
-class StoredRun(NamedTuple):
-    """One run as it is stored. oldest_offset: physical offset of its first record."""
-
-    oldest_offset: int
-    header: RunHeader
-    run: SortedRun
 
 
 def is_usable(transaction: "Transaction") -> bool:
@@ -109,37 +98,12 @@ def rows_between(transaction: "Transaction", least_offset: int, below_offset: in
     return SortedRun.merged(pieces[::-1])
 
 
-def lend_runs(transaction: "Transaction") -> list[StoredRun]:
-    """The runs, the newest first; valid until the transaction ends or writes."""
-    return [
-        StoredRun(run_key_offset(key), decode_run_header(value), SortedRun.decode(value))
+def lend_runs(transaction: "Transaction") -> RunTable:
+    """The runs; valid until the transaction ends or writes."""
+    return RunTable(
+        (run_key_offset(key), decode_run_header(value), SortedRun.decode(value))
         for key, value in _newest_runs(transaction)
-    ]
-
-
-def offsets_in(
-    runs: Iterable[StoredRun],
-    code: int,
-    begin_ms: int,
-    end_ms: int,
-    least_offset: int,
-    below_offset: int,
-    limit: int,
-) -> list[npt.NDArray[np.int64]]:
-    """Offsets from stored runs, at least the newest `limit`."""
-    pieces, count = [], 0
-    for oldest_offset, (newest_offset, least_store_timestamp, greatest_store_timestamp), run in runs:
-        if newest_offset < least_offset or count >= limit:
-            break
-        if (
-            oldest_offset < below_offset
-            and least_store_timestamp <= end_ms
-            and greatest_store_timestamp >= begin_ms
-        ):
-            offsets = run.offsets(code, begin_ms, end_ms, least_offset, below_offset)
-            pieces.append(offsets)
-            count += len(offsets)
-    return pieces
+    )
 
 
 def store(transaction: "Transaction", runs: Sequence[SortedRun], state: KeyIndexState) -> None:

@@ -9,8 +9,8 @@ It does not know where its rows are: in memory (key_buffer.py) or in LMDB's map 
 Bytes: key_index_format.py. Threads: immutable.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,11 @@ from mqstore.index.keys.key_index_format import (
     decode_entries,
     encode_run,
 )
-from mqstore.store.clock import END_OF_TIME_MS
 
 __all__ = ["MAX_RUN_ENTRIES", "SortedRun", "merge_count"]
 
 MAX_RUN_ENTRIES = 1 << 20
 """Runs are not merged beyond this (24 MiB): each further merge copies more and saves fewer searches."""
-
-# A key seldom has more records.
-_FEW = 64
 
 
 class SortedRun:
@@ -85,24 +81,28 @@ class SortedRun:
     def offsets(
         self, code: int, begin_ms: int, end_ms: int, least_offset: int, below_offset: int
     ) -> npt.NDArray[np.int64]:
-        """Offsets of the records with this hash in the ranges of time and of offset, ascending. Copies."""
-        from mqstore.index.keys.run_kernels import run_offsets
+        """Offsets of the records with this hash in the ranges of time and of offset, ascending. Copies.
 
-        packed, is_big_endian = self._packed
-        # A caller may name times that no record can have.
-        begin_ms, end_ms = (min(max(ms, -END_OF_TIME_MS), END_OF_TIME_MS) for ms in (begin_ms, end_ms))
-        wanted = (packed, is_big_endian, code, begin_ms, end_ms, least_offset, below_offset)
-        found = np.empty(_FEW, np.int64)
-        count = run_offsets(*wanted, found)
-        if count < 0:
-            found = np.empty(-count, np.int64)
-            count = run_offsets(*wanted, found)
-        return found[:count]
+        The plain twin of the search of run_kernels.py.
+        """
+        hashes = self.rows[:, HASH]
+        rows = self.rows[np.searchsorted(hashes, code) : np.searchsorted(hashes, code, side="right")]
+        times, offsets = rows[:, STORE_TIMESTAMP], rows[:, PHYSICAL_OFFSET]
+        wanted = (
+            (times >= begin_ms) & (times <= end_ms) & (offsets >= least_offset) & (offsets < below_offset)
+        )
+        return offsets[wanted].astype(np.int64)
 
-    @cached_property
-    def _packed(self) -> tuple[npt.NDArray[np.uint8], bool]:
-        """The rows as bytes, and whether their longs are big-endian."""
-        return self.rows.reshape(-1).view(np.uint8), self.rows.dtype.byteorder == ">"
+    @property
+    def address(self) -> int:
+        """Where the rows lie in memory, one behind the other."""
+        assert self.rows.flags.c_contiguous
+        return self.rows.ctypes.data
+
+    @property
+    def is_big_endian(self) -> bool:
+        """Whether the rows are as LMDB has them."""
+        return self.rows.dtype.byteorder == ">" or (self.rows.dtype.isnative and sys.byteorder == "big")
 
     def between(self, least_offset: int, below_offset: int) -> "SortedRun":
         """The entries whose records begin in a range of the log. Copies."""

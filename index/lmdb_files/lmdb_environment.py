@@ -207,19 +207,25 @@ class LmdbEnvironment:
         """
         if not self.has_writer:
             return self.read(lambda transaction: work(take_views(transaction)))
+        import lmdb
+
         self._refuse_child()
-        with self._gate, self._translated():
-            if self._is_closed:
-                raise StoreClosed(self.path)
-            if self._kept is None:
-                transaction = self._environment.begin(buffers=True)
-                self._kept = (transaction, take_views(transaction))
-            try:
-                return work(cast("_K", self._kept[1]))
-            finally:
-                # The writer may have ended since the check above; then nothing else would end the snapshot.
-                if not self.has_writer:
-                    self._forget_kept()
+        # Not by `_translated`, whose generator takes longer than the search itself.
+        try:
+            with self._gate:
+                if self._is_closed:
+                    raise StoreClosed(self.path)
+                if self._kept is None:
+                    transaction = self._environment.begin(buffers=True)
+                    self._kept = (transaction, take_views(transaction))
+                try:
+                    return work(cast("_K", self._kept[1]))
+                finally:
+                    # The writer may have ended since the check above; nothing else would end the snapshot.
+                    if not self.has_writer:
+                        self._forget_kept()
+        except lmdb.Error as error:
+            raise self._translation_of(error) from error
 
     def _forget_kept(self) -> None:
         """End the kept snapshot, so that its pages can be reused. Under _gate."""
@@ -320,20 +326,25 @@ class LmdbEnvironment:
         try:
             yield
         except lmdb.Error as error:
-            if self._is_full(error):
-                raise StoreFull(self.path, self._max_commit_bytes, str(error)) from error
-            damages = (
-                lmdb.CorruptedError,
-                lmdb.InvalidError,
-                lmdb.PageNotFoundError,
-                lmdb.PanicError,
-                lmdb.VersionMismatchError,
-            )
-            kind = KeyIndexDamaged if isinstance(error, damages) else KeyIndexUnusable
-            raise kind(
-                f"the key index {self.path} cannot be used: {error}. If that stays so, close the store and "
-                "delete this folder: the next open rebuilds it from the commit log"
-            ) from error
+            raise self._translation_of(error) from error
+
+    def _translation_of(self, error: "lmdb.Error") -> StoreError:
+        import lmdb
+
+        if self._is_full(error):
+            return StoreFull(self.path, self._max_commit_bytes, str(error))
+        damages = (
+            lmdb.CorruptedError,
+            lmdb.InvalidError,
+            lmdb.PageNotFoundError,
+            lmdb.PanicError,
+            lmdb.VersionMismatchError,
+        )
+        kind = KeyIndexDamaged if isinstance(error, damages) else KeyIndexUnusable
+        return kind(
+            f"the key index {self.path} cannot be used: {error}. If that stays so, close the store and "
+            "delete this folder: the next open rebuilds it from the commit log"
+        )
 
     def _is_full(self, error: "lmdb.Error") -> bool:
         code = getattr(error, "code", 0)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+import numpy as np
 import pytest
 
 from mqstore.index.keys import (
@@ -28,8 +29,10 @@ from mqstore.index.keys import (
     lmdb_runs,
     sorted_run,
 )
+from mqstore.index.keys.key_index import key_hash
 from mqstore.index.keys.key_index_format import STATE_KEY
 from mqstore.index.keys.lmdb_key_index import LmdbKeyIndex
+from mqstore.index.keys.run_table import RunTable
 from mqstore.index.lmdb_files import lmdb_environment, lmdb_registry
 from mqstore.index.lmdb_files.lmdb_environment import KeyIndexUnusable, LmdbEnvironment
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly
@@ -321,11 +324,13 @@ def test_colliding_hashes_are_told_apart(
 
     def colliding(data, base_offset, rows, row_count):  # type: ignore[no-untyped-def]
         result = key_entries(data, base_offset, rows, row_count)
-        rows[row_count : result[1], 0] = 7
+        rows[row_count : result[1], 0] = key_hash("all", "alike")
         return result
 
     monkeypatch.setattr(key_kernels, "key_entries", colliding)
-    monkeypatch.setattr(lmdb_key_index, "key_hash", lambda topic, key: 7)
+    search = RunTable.newest_offsets
+    alike = np.frombuffer(b"all#alike", np.uint8)
+    monkeypatch.setattr(RunTable, "newest_offsets", lambda table, _, *wanted: search(table, alike, *wanted))
     put = put_numbers(key_log, 300)
     index = LmdbKeyIndex(keys, key_log.log)
     key_log.feed(index, limit_bytes=20_000)

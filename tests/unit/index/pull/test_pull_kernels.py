@@ -11,7 +11,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.index.pull import pull_kernels
 from mqstore.index.pull.tag_filter import TagFilter
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
@@ -164,24 +163,3 @@ def test_narrowing_by_time(
 
 
 LONGS = st.sampled_from([-(2**63), -1, 0, 5, 2**63 - 1])
-
-
-@given(
-    st.lists(st.tuples(LONGS, st.integers(-9, 9), st.integers(0, 9)), max_size=30),
-    LONGS,
-    st.integers(-9, 9),
-    st.integers(-9, 9),
-    st.booleans(),
-)
-def test_offsets_of_a_run(
-    rows: list[tuple[int, int, int]], code: int, begin_ms: int, end_ms: int, is_big_endian: bool
-) -> None:
-    """Rows in either byte order."""
-    rows = sorted(rows, key=lambda row: (row[0], row[2]))
-    array = np.array(rows, ">i8" if is_big_endian else "<i8").reshape(-1, 3)
-    found = SortedRun(array).offsets(code, begin_ms, end_ms, 2, 8)
-    assert found.tolist() == [
-        offset
-        for row_code, time, offset in rows
-        if row_code == code and begin_ms <= time <= end_ms and 2 <= offset < 8
-    ]
