@@ -1,14 +1,28 @@
 """Spark: the data source `mqstore`, the session of the jobs and the demo, and these jobs.
 
-Importing this package imports no pyspark; `register` does.
+Importing this package imports no pyspark; `register` and the jobs do. A job is loaded when its name is first
+used, for Spark's workers import the package and need none.
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from mqstore.tools.spark.jobs.parquet_export import export_parquet
+    from mqstore.tools.spark.jobs.segment_check import check_segments
+    from mqstore.tools.spark.rebuild.queue_rebuild import rebuild_queues
+    from mqstore.tools.spark.report.retry_report import make_report
+
+__all__ = ["check_segments", "export_parquet", "make_report", "rebuild_queues", "register"]
+
+_JOBS = {
+    "check_segments": "mqstore.tools.spark.jobs.segment_check",
+    "export_parquet": "mqstore.tools.spark.jobs.parquet_export",
+    "make_report": "mqstore.tools.spark.report.retry_report",
+    "rebuild_queues": "mqstore.tools.spark.rebuild.queue_rebuild",
+}
 
 
 def register(spark: "SparkSession") -> None:
@@ -16,3 +30,9 @@ def register(spark: "SparkSession") -> None:
     from mqstore.tools.spark.source import MqstoreDataSource
 
     spark.dataSource.register(MqstoreDataSource)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _JOBS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_JOBS[name]), name)
