@@ -41,7 +41,7 @@ lint: setup ## ruff: rules and format
 # top-level folders have become mqstore.*. The .pth file lends it the dependencies. Without py.typed, or with
 # a folder that pyproject.toml does not ship, this fails.
 wheel: setup ## the wheel that users install, without numba, and the tests of the store on it
-	@.ci/wheel $(ARGS)
+	@FIRST_RUN_ARGS='$(FIRST_RUN_ARGS)' .ci/wheel $(ARGS)
 
 TYPES := build/types
 SITE := import site; print(site.getsitepackages()[0])

@@ -1,6 +1,6 @@
 """`make wheel`: what a new user waits for: README's first program, run for the first time after an install.
 
-usage: first_run.py PYTHON [--json FILE]        PYTHON has mqstore installed, and has not run it yet
+usage: first_run.py PYTHON [--json FILE] [--page FILE]      PYTHON has mqstore, and has not run it yet
 
 Each run is a process of its own with an empty directory. The first one is the first of that installation: it
 writes bytecode, and loops are compiled if they were not built. Memory is the greatest resident set of the
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
+from report import replace_between
 
 ROOT = Path(__file__).resolve().parents[1]
 _MIB = 1 << 20
@@ -68,6 +69,7 @@ def installed_mib(python: Path) -> float:
 def main(
     python: Annotated[Path, typer.Argument(help="A Python with mqstore.")],
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
     runs: Annotated[int, typer.Option(help="Further runs, whose median is shown.")] = 7,
 ) -> None:
     """Measure, print, and write the figures."""
@@ -87,6 +89,20 @@ def main(
     typer.echo(json.dumps(figures, indent=2))
     if json_path is not None:
         json_path.write_text(json.dumps(figures, indent=2) + "\n")
+    if page is not None:
+        replace_between(page, "first run", table(figures))
+
+
+def table(figures: dict[str, object]) -> str:
+    """What the page shows."""
+    return (
+        "| README's first program | |\n| --- | --- |\n"
+        f"| first run after the installation | {figures['first_run_s']:.2f} s |\n"
+        f"| later runs | {figures['later_run_s']:.2f} s |\n"
+        f"| memory at most | {figures['memory_mib']:.0f} MiB |\n"
+        f"| installed, with all that it needs | {figures['installed_mib']:.0f} MiB |\n\n"
+        f"`make wheel`: {figures['command']}, Python {figures['python']}, load {figures['load']:.1f}."
+    )
 
 
 if __name__ == "__main__":
