@@ -46,7 +46,7 @@ wheel: setup ## the wheel that users install, without numba, and the tests of th
 TYPES := build/types
 SITE := import site; print(site.getsitepackages()[0])
 types: setup ## mypy --strict on the installed package
-	@rm -rf build/lib build/wheel $(TYPES)
+	@rm -rf build/lib build/lib.* build/wheel $(TYPES)
 	@MQSTORE_BUILD_LOOPS=0 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@$(BIN)/python -m venv --without-pip $(TYPES)
 	@$(BIN)/python -m pip --python $(TYPES)/bin/python install --quiet --no-deps build/wheel/*.whl

@@ -10,6 +10,7 @@ MQSTORE_BUILD_LOOPS=0 builds the pure wheel on every machine.
 import importlib.util
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -65,8 +66,12 @@ class BuildWithLoops(build_py):
 
     def run(self) -> None:
         """Copy the sources, then build from the copies."""
+        builds_loops = BUILDS_LOOPS and not self.editable_mode
+        if builds_loops:
+            # Kernels of an earlier build that are gone would be built too.
+            shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
-        if BUILDS_LOOPS and not self.editable_mode:
+        if builds_loops:
             folder = Path(self.build_lib).resolve()
             script = folder / "mqstore" / "store" / "loops" / "build.py"
             subprocess.run([sys.executable, "-P", str(script), str(folder)], check=True)

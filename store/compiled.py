@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final
 
-from mqstore.store.loops.machine_code import BUILT_IN
+from mqstore.store.loops.machine_code import BUILT_IN, FOUND, NotFound
 
 __all__ = [
     "CHECKS_BOUNDS",
@@ -43,9 +43,9 @@ if BUILT_IN is None:
     try:
         from mqstore.store.loops import just_in_time
     except ModuleNotFoundError as missing:
+        reason = FOUND.reason if isinstance(FOUND, NotFound) else ""
         raise ImportError(
-            "This mqstore was installed without machine code for its loops, and numba, which would compile "
-            "them, is not there. Install it: pip install 'mqstore[jit]'"
+            f"{reason}. And numba, which would compile them, is not installed: pip install 'mqstore[jit]'"
         ) from missing
     CHECKS_BOUNDS, compiles_with = just_in_time.CHECKS_BOUNDS, just_in_time.compiles_with
     _loop_of = just_in_time.compile_loop

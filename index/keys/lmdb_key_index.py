@@ -173,13 +173,14 @@ class LmdbKeyIndex:
         has_key = self._has_key or self._load_kernel()
         try:
             topic_bytes, key_bytes = topic.encode(), key.encode()
-        except UnicodeEncodeError:
-            # A lone surrogate, which no stored text holds.
+        except (UnicodeEncodeError, AttributeError):
+            # A lone surrogate, or no text at all: nothing that is stored has it.
             return []
         text = np.frombuffer(b"%b#%b" % (topic_bytes, key_bytes), np.uint8)
         # A caller may name times that no record can have.
         begin_ms = min(max(begin_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
         end_ms = min(max(end_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
+        max_num = min(max_num, END_OF_LOG)
         look = self._commit_log.look_message_by_offset
         found: list[StoredMessage] = []
         below_offset, limit = END_OF_LOG, max_num

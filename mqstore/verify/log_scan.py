@@ -105,14 +105,21 @@ def scan_segments(
         for segment in segments:
             reader = SegmentReader(file_system, segment)
             walk = _SegmentWalk(reader, digest, segment_bytes, max_record_bytes, on_bytes)
-            if len(pending) == workers:
-                yield pending.popleft().result()
+            if len(pending) >= workers:
+                yield _first_of(pending)
             pending.append(run_in_thread(walk.run))
         while pending:
-            yield pending.popleft().result()
+            yield _first_of(pending)
     finally:
         for call in pending:
             call.wait()
+
+
+def _first_of(pending: deque[CallInThread[ScannedSegment[T]]]) -> ScannedSegment[T]:
+    """The result of the first, which is taken out after the wait: an interrupt leaves it to be waited for."""
+    scanned = pending[0].result()
+    pending.popleft()
+    return scanned
 
 
 class _SegmentWalk(Generic[T]):

@@ -88,10 +88,14 @@ def _write_manifest(folder: Path, targets: list[_Target], sources: list[str]) ->
 
     from mqstore.store.loops.machine_code import MANIFEST_NAME, Manifest, Variant, digest_of
 
+    def variant_of(target: _Target) -> Variant:
+        [file] = _place(folder).glob(f"{target.module}.*")
+        return Variant(target.module, file.name, file.stat().st_size, target.machine, target.features)
+
     manifest = Manifest(
         compiler=f"numba {numba.__version__}",
         sources={name: digest_of(folder / "mqstore" / name) for name in sources},
-        variants=tuple(Variant(target.module, target.machine, target.features) for target in targets),
+        variants=tuple(map(variant_of, targets)),
     )
     encoded = msgspec.json.format(msgspec.json.encode(manifest))
     (_place(folder) / MANIFEST_NAME).write_bytes(encoded)

@@ -128,6 +128,8 @@ class MessageEncoder:
         born_timestamp = message.born_timestamp
         if (
             type(body) is bytes
+            # A subclass may compare as another topic does.
+            and type(topic) is str
             and len(body) <= self._max_body_bytes
             and type(queue_id) is int
             and not queue_id >> 31  # as 0 <= queue_id < 2**31, at half its time

@@ -326,3 +326,11 @@ def test_answers_are_those_of_a_search_through_the_log(
             )
             assert found == (expected[-max_num:] if max_num else [])
     index.close()
+
+
+def test_what_no_message_can_have(key_log: KeyLog, index: KeyIndex) -> None:
+    """A key that is no text is found nowhere; more messages than can be are all that there are."""
+    offset = key_log.put(("k",))
+    key_log.feed(index)
+    assert index.query("T", None) == []  # type: ignore[arg-type]
+    assert offsets(index, "k", max_num=1 << 70) == [offset]
