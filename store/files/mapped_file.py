@@ -204,7 +204,7 @@ class MappedFile:
         return True
 
     def reserve_first_window(self) -> None:
-        """Reserve and populate the first window of a file that will be written soon, unless it is reserved."""
+        """Reserve and populate the first window of a file that is needed soon, unless it is reserved."""
         if self.reserved_position == 0:
             self._reserve_window_at(0)
 

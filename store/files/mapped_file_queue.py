@@ -134,7 +134,7 @@ class MappedFileQueue:
             return added
 
     def prepare_file(self, start_offset: int) -> MappedFile | None:
-        """Do the work of `append_file` ahead: the file is there, its name durable, but it is not in the row yet.
+        """Do the work of `append_file` ahead: the file is there, its name durable, but not in the row yet.
 
         None if the row does not end at `start_offset` any more. Not for derived rows. A failure leaves the
         row as it was, and `append_file` tries itself. But if the name could not be made durable, that is
