@@ -94,6 +94,10 @@ class MappedFile:
         self._array: npt.NDArray[np.uint8] | None = None
         # A publish beyond this position first has to reserve room, or to ask for it in time.
         self._attention_position = 0
+        # Whether a put had to reserve a window by itself, whose pages are not in memory; and whether it has
+        # written so much of it that the rest is worth populating.
+        self._is_window_cold = False
+        self._wants_pages = False
         # From `wrote_position` up to here a failed publish may have left bytes; 0 if none has.
         self._stale_end = 0
 
@@ -193,8 +197,13 @@ class MappedFile:
     def reserve_next_window(self) -> bool:
         """Reserve and populate one more window if less than half of one is left; returns whether it did.
 
-        The first window is left to the first publish, unless that found no room.
+        The first window is left to the first publish, unless that found no room. Most stores are opened for a
+        few records: its pages are populated once an eighth of it was written.
         """
+        if self._wants_pages:
+            self._wants_pages = False
+            position = self.wrote_position
+            self.region.populate(position, max(0, self.reserved_position - position))
         start = self.reserved_position
         low = start - self.wrote_position <= self._low_bytes
         is_first = start == 0 and self.lack_of_room is None
@@ -217,8 +226,12 @@ class MappedFile:
         self._erase_stale()
         if end > self.reserved_position:
             self.reserve(end)
+            self._is_window_cold = True
+            self._attention_position = min(self._attention_position, end + self._low_bytes // 4)
         else:
-            self._attention_position = self.reserved_position
+            self._wants_pages, self._is_window_cold = self._is_window_cold, False
+            low_position = self.reserved_position - self._low_bytes
+            self._attention_position = low_position if end <= low_position else self.reserved_position
         assert end <= self.reserved_position, (end, self.reserved_position)  # I4
         if self._on_low_space is not None:
             self._on_low_space()
