@@ -142,6 +142,36 @@ def test_the_next_window_is_reserved_ahead_only_when_space_is_low(mapped_file: M
     assert not mapped_file.reserve_next_window()
 
 
+def test_the_window_of_the_first_record_is_populated_when_more_are_written(
+    mapped_file: MappedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: not for a single record, and nothing that was written is touched again."""
+    populated: list[tuple[int, int]] = []
+    monkeypatch.setattr(mapped_file.region, "populate", lambda at, length: populated.append((at, length)))
+    mapped_file.publish(bytes(512))
+    mapped_file.reserve_next_window()
+    mapped_file.publish(bytes(512))
+    mapped_file.reserve_next_window()
+    assert populated == []
+    mapped_file.publish(bytes(WINDOW // 8))
+    for _ in range(2):
+        mapped_file.reserve_next_window()
+        assert populated == [(2_048, WINDOW - 2_048)]
+
+
+def test_a_first_window_is_reserved_and_populated_once(
+    mapped_file: MappedFile, watched: WatchedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a file that is needed soon: its first records touch nothing new."""
+    populated: list[tuple[int, int]] = []
+    monkeypatch.setattr(mapped_file.region, "populate", lambda at, length: populated.append((at, length)))
+    for _ in range(2):
+        mapped_file.reserve_first_window()
+    assert (mapped_file.reserved_position, populated) == (WINDOW, [(0, WINDOW)])
+    mapped_file.publish(bytes(512))
+    assert watched.count("reserve") == 1
+
+
 def test_a_file_is_mapped_when_it_is_first_touched(
     mapped_file: MappedFile, watched: WatchedFileSystem, root: Path
 ) -> None:
