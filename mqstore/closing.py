@@ -106,8 +106,7 @@ class Closing:
         if not parts.read_only:
             # In every case: after the lock is released, nothing may be put.
             parts.commit_log.refuse(self._error)
-        for mapped_file in parts.commit_log.files.files:
-            mapped_file.release_descriptor()
+        parts.commit_log.files.release_descriptors()
         # Another writer may own the files as soon as the lock is gone.
         for state in (parts.topics, parts.subscription_groups, parts.consumer_offsets):
             state.refuse(self._error)

@@ -9,7 +9,7 @@
     flush           syncs the log in ASYNC_FLUSH
     lock            looks whether the lock is still there
     group-commit    syncs the log for puts that do not wait in a thread of their own; woken by them
-    reserve         reserves room for the writer ahead of it; woken by it
+    reserve         reserves room for the writer ahead of it and prepares its next segment; woken by it
 
 Each is a thread that repeats one step (store/threads/service.py). Without `start` the steps run when they are
 called. `_wire` is the list of all callbacks that are set on a part from outside; the others are given to

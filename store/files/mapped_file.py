@@ -82,6 +82,8 @@ class MappedFile:
         self.lack_of_room: StoreFull | None = None
         self._file_system = file_system
         self._reserve_window_bytes = settings.reserve_window_bytes
+        # With less reserved room than this ahead of it, the writer calls _on_low_space.
+        self._low_bytes = min(settings.reserve_window_bytes, settings.file_size_bytes) // 2
         self._read_only = settings.read_only
         self._on_low_space = settings.on_low_space
         self._is_one_of_many = settings.is_derived_row
@@ -92,6 +94,10 @@ class MappedFile:
         self._array: npt.NDArray[np.uint8] | None = None
         # A publish beyond this position first has to reserve room, or to ask for it in time.
         self._attention_position = 0
+        # Whether a put had to reserve a window by itself, whose pages are not in memory; and whether it has
+        # written so much of it that the rest is worth populating.
+        self._is_window_cold = False
+        self._wants_pages = False
         # From `wrote_position` up to here a failed publish may have left bytes; 0 if none has.
         self._stale_end = 0
 
@@ -125,6 +131,11 @@ class MappedFile:
     def is_full(self) -> bool:
         """Whether nothing more fits."""
         return self.wrote_position >= self.size_bytes
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether the writer will soon need the next file."""
+        return self.size_bytes - self.wrote_position <= self._low_bytes
 
     def publish(self, record: BytesLike) -> int:
         """Append records, at least 8 bytes, the first 8 of them last; returns where they begin.
@@ -181,29 +192,46 @@ class MappedFile:
             self.lack_of_room = None
             self._release_if_one_of_many()
             self.reserved_position = wanted
-            self._attention_position = wanted if wanted == self.size_bytes else wanted - window // 2
+            self._attention_position = wanted - self._low_bytes
 
     def reserve_next_window(self) -> bool:
         """Reserve and populate one more window if less than half of one is left; returns whether it did.
 
-        The first window is left to the first publish, unless that found no room.
+        The first window is left to the first publish, unless that found no room. Most stores are opened for a
+        few records: its pages are populated once an eighth of it was written.
         """
+        if self._wants_pages:
+            self._wants_pages = False
+            position = self.wrote_position
+            self.region.populate(position, max(0, self.reserved_position - position))
         start = self.reserved_position
-        low = start - self.wrote_position <= self._reserve_window_bytes // 2
+        low = start - self.wrote_position <= self._low_bytes
         is_first = start == 0 and self.lack_of_room is None
         if not low or start >= self.size_bytes or is_first:
             return False
+        self._reserve_window_at(start)
+        return True
+
+    def reserve_first_window(self) -> None:
+        """Reserve and populate the first window of a file that is needed soon, unless it is reserved."""
+        if self.reserved_position == 0:
+            self._reserve_window_at(0)
+
+    def _reserve_window_at(self, start: int) -> None:
         self.reserve(start + 1)
         self.region.populate(start, self.reserved_position - start)
-        return True
 
     def _attend(self, end: int) -> None:
         # First: while there is no room for it, each publish comes here.
         self._erase_stale()
         if end > self.reserved_position:
             self.reserve(end)
+            self._is_window_cold = True
+            self._attention_position = min(self._attention_position, end + self._low_bytes // 4)
         else:
-            self._attention_position = self.reserved_position
+            self._wants_pages, self._is_window_cold = self._is_window_cold, False
+            low_position = self.reserved_position - self._low_bytes
+            self._attention_position = low_position if end <= low_position else self.reserved_position
         assert end <= self.reserved_position, (end, self.reserved_position)  # I4
         if self._on_low_space is not None:
             self._on_low_space()

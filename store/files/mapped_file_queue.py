@@ -4,7 +4,8 @@ The commit log is one row, each consume queue another. Files are equally long an
 file of an offset is found by division.
 
 It does not know what the bytes mean nor how far they are valid: its owner sets `wrote_position`.
-Threads: one writer appends and deletes; readers use `files`, a tuple that is replaced as a whole.
+Threads: one writer appends and deletes; one other thread may prepare the next file for it. Readers use
+`files`, a tuple that is replaced as a whole; a file that is only prepared is not in it.
 Durability: a new name is durable when `append_file` returns (in derived rows when `sync_names` does);
 bytes after `sync` of their file.
 """
@@ -16,6 +17,7 @@ from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
 from mqstore.store.files.file_names import created_file_count, file_name, place_in_row, row_entries
 from mqstore.store.files.file_system import FileEntry, FileSystem
 from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
+from mqstore.store.foreign_error import raise_foreign
 
 __all__ = ["MappedFileQueue"]
 
@@ -33,6 +35,15 @@ class MappedFileQueue:
         self._has_new_names = False
         # Held while `files` is read and replaced: the writer appends while retention deletes.
         self._files_lock = threading.RLock()
+        # Held while a file is created, added or taken off at the end. Taken before _files_lock. Re-entrant,
+        # because a signal handler may append while its thread prepares. The next three: under it.
+        self._growth_lock = threading.RLock()
+        # The file behind the last one, ready to be added: its name is durable.
+        self._prepared: MappedFile | None = None
+        # Whether a file behind the last one may be in the directory, ready or not.
+        self._is_file_behind = False
+        # Why its name could not be made durable. That is final: a later sync may hide the loss.
+        self._preparation_error: OSError | None = None
 
     def load(self) -> None:
         """Find the files of the directory; may be called again to see what another process added.
@@ -103,19 +114,64 @@ class MappedFileQueue:
         return mapped_file.path, offset - mapped_file.start_offset
 
     def append_file(self, start_offset: int) -> MappedFile:
-        """Add the file that begins at `start_offset`: full length, all zero, its name durable."""
+        """Add the file that begins at `start_offset`: full length, all zero, its name durable.
+
+        If it was prepared, nothing is left to do on the disk.
+        """
         assert start_offset % self.file_size_bytes == 0, start_offset
-        assert not self.files or start_offset == self.files[-1].end_offset, (start_offset, self.files[-1])
+        with self._growth_lock:
+            assert not self.files or start_offset == self.files[-1].end_offset, (start_offset, self.files[-1])
+            if self._preparation_error is not None:
+                raise self._preparation_error
+            added = self._prepared
+            if added is None or added.start_offset != start_offset:
+                added = self._create(start_offset)
+                self._sync_new_name()
+            with self._files_lock:
+                self.files = (*self.files, added)
+            # After that: until now, an interrupt leaves it to be taken again, or to be deleted.
+            self._is_file_behind, self._prepared = False, None
+            return added
+
+    def prepare_file(self, start_offset: int) -> MappedFile | None:
+        """Do the work of `append_file` ahead: the file is there, its name durable, but not in the row yet.
+
+        None if the row does not end at `start_offset` any more. Not for derived rows. A failure leaves the
+        row as it was, and `append_file` tries itself. But if the name could not be made durable, that is
+        final: `append_file` then raises the same OSError.
+        """
+        assert not self._settings.is_derived_row, self
+        with self._growth_lock:
+            if self._preparation_error is not None:
+                raise self._preparation_error
+            if not self.files or start_offset != self.end_offset:
+                return None
+            if self._prepared is not None and self._prepared.start_offset == start_offset:
+                return self._prepared
+            created = self._create(start_offset)
+            try:
+                self._sync_new_name()
+            except OSError as error:
+                raise_foreign(error)
+                self._preparation_error = error
+                raise
+            if start_offset != self.end_offset:
+                # A signal handler has appended it meanwhile.
+                return None
+            self._prepared = created
+            return created
+
+    def _create(self, start_offset: int) -> MappedFile:
         if not self.files:
             self._file_system.make_directories(self.directory, durable=not self._settings.is_derived_row)
-        added = self._open(self.directory / file_name(start_offset), create=True)
+        self._is_file_behind = True
+        return self._open(self.directory / file_name(start_offset), create=True)
+
+    def _sync_new_name(self) -> None:
         if self._settings.is_derived_row:
             self._has_new_names = True
         else:
             self._file_system.sync_directory(self.directory)
-        with self._files_lock:
-            self.files = (*self.files, added)
-        return added
 
     def sync_names(self, already: set[Path]) -> None:
         """Make the names of new files durable, and those of the directories that hold them: queue and topic.
@@ -163,14 +219,27 @@ class MappedFileQueue:
         self._file_system.sync_directory(self.directory)
 
     def delete_from(self, start_offset: int) -> None:
-        """Remove the files that begin at or after `start_offset`, the newest first."""
-        with self._files_lock:
-            doomed = [mapped_file for mapped_file in self.files if mapped_file.start_offset >= start_offset]
-            self.files = self.files[: len(self.files) - len(doomed)]
-        for mapped_file in reversed(doomed):
-            self._file_system.delete(mapped_file.path)
-        if doomed:
-            self._file_system.sync_directory(self.directory)
+        """Remove the files that begin at or after `start_offset`, the newest first; a prepared one, too."""
+        with self._growth_lock:
+            was_file_behind = self._is_file_behind
+            if was_file_behind:
+                self._file_system.delete(self.directory / file_name(self.end_offset))
+                self._is_file_behind, self._prepared = False, None
+            with self._files_lock:
+                doomed = [
+                    mapped_file for mapped_file in self.files if mapped_file.start_offset >= start_offset
+                ]
+                self.files = self.files[: len(self.files) - len(doomed)]
+            for mapped_file in reversed(doomed):
+                self._file_system.delete(mapped_file.path)
+            if doomed or was_file_behind:
+                self._file_system.sync_directory(self.directory)
+
+    def release_descriptors(self) -> None:
+        """Close the descriptors of all files until they are needed again."""
+        prepared = self._prepared
+        for mapped_file in (*self.files, *([] if prepared is None else [prepared])):
+            mapped_file.release_descriptor()
 
     def destroy(self) -> None:
         """Remove all files, and the directory if nothing else is in it."""

@@ -77,11 +77,23 @@ class LogAppender:
     def reserve_ahead(self) -> None:
         """Reserve and touch the next window if little room is left, so that no put waits for it.
 
-        Raises StoreFull, as the next puts will.
+        The first window of the next segment, too: that segment is then there when it is needed. Raises
+        StoreFull, as the next puts will, or OSError; either leaves the log as it was.
         """
         current = self._offsets.current
         if current is not None:
             current.reserve_next_window()
+            if current.is_nearly_full:
+                self._prepare_segment_after(current)
+
+    def _prepare_segment_after(self, current: MappedFile) -> None:
+        if self._gate.refusal is not None:
+            return
+        following = self._files.file_for(current.end_offset)
+        if following is None and self.may_not_grow() is None:
+            following = self._files.prepare_file(current.end_offset)
+        if following is not None:
+            following.reserve_first_window()
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message of a queue gets."""

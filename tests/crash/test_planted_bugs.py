@@ -23,6 +23,7 @@ QUICK = (
     "rename-before-sync",
     "no-directory-sync",
     "segment-name-not-synced",
+    "prepared-name-not-synced",
     "one-empty-segment",
     "point-ahead-of-queues",
     "point-ahead-of-log",

@@ -78,9 +78,16 @@ def write(ours: Mqstore, path: Path, settings: dict[str, object], traffic: Traff
 def changed(before: dict[str, bytes], after: dict[str, bytes], *, may_grow: bool) -> list[str]:
     """Files of the log and of the queues that are not as they were, or gone.
 
-    may_grow: entries that mqstore had no time to append may follow in a queue.
+    may_grow: entries that mqstore had no time to append may follow in a queue, and a segment that it had made
+    ahead of need, all zero, may be gone: after a kill both stores delete what is behind the end.
     """
-    unlike = [name for name in before if name.startswith("commitlog/") and before[name] != after.get(name)]
+    unlike = [
+        name
+        for name, data in before.items()
+        if name.startswith("commitlog/")
+        and after.get(name) != data
+        and not (may_grow and name not in after and not data.strip(b"\0"))
+    ]
     for name, data in before.items():
         if name.startswith("consumequeue/"):
             kept = data.rstrip(b"\0") if may_grow else data

@@ -280,6 +280,11 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         lambda: _without_steps(MappedFileQueue, "append_file", "sync_directory"),
         ("rolling", "puts"),
     ),
+    "prepared-name-not-synced": PlantedBug(
+        "the name of a segment that was made ahead is not made durable",
+        lambda: _without_steps(MappedFileQueue, "prepare_file", "sync_directory"),
+        ("prepared", "prepared-async"),
+    ),
     "one-empty-segment": PlantedBug(
         "of several segments at the end that are empty, the last one is taken off",
         _replaced(MappedFileQueue, "_created_count", _take_off_one_empty_file),

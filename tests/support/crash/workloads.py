@@ -78,6 +78,26 @@ def _rolling_segments(witness: Witness, chance: random.Random) -> None:
     witness.close()
 
 
+def _prepared_segments(witness: Witness, chance: random.Random) -> None:
+    """Segments that are made ahead of need; some lives end before the last one is used."""
+    for _ in range(3):
+        witness.open()
+        for _ in range(chance.randrange(2, 6)):
+            witness.put_all(
+                *(("a", chance.randrange(1_800, 2_450), {"queue_id": at % 2}) for at in range(10))
+            )
+            witness.store.commit_log.reserve_ahead()
+            if chance.random() < 0.4:
+                witness.flush()
+        if chance.random() < 0.6:
+            witness.kill()
+        else:
+            witness.close()
+    witness.open()
+    witness.put("b", 2_400)
+    witness.flush()
+
+
 def _group_commit(witness: Witness, chance: random.Random) -> None:
     store = witness.open()
     baton = Baton(chance)
@@ -280,6 +300,8 @@ WORKLOADS: dict[str, Workload] = {
     "long-properties-async": Workload(_long_properties, _ASYNC),
     "rolling": Workload(_rolling_segments, {}),
     "rolling-async": Workload(_rolling_segments, _ASYNC),
+    "prepared": Workload(_prepared_segments, {}),
+    "prepared-async": Workload(_prepared_segments, _ASYNC),
     "rolling-index-files": Workload(_rolling_segments, _INDEX_FILES | _ASYNC),
     "kills-index-files": Workload(_kills, _INDEX_FILES),
     "group-commit": Workload(_group_commit, {}),

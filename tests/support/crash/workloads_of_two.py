@@ -63,6 +63,7 @@ def _do_all(witness: Witness, chance: random.Random) -> None:
         store.deliver_due,
         store._services.retain,
         store._flusher.run_once,
+        store.commit_log.reserve_ahead,
         store.flush,
     ]
     for step in (store._lock_watch.check, *chance.sample(steps, len(steps))):

@@ -62,6 +62,7 @@ class _Life:
         self._is_typed(witness.deliver)
         self._may_fail(witness.store._persistence.persist_state)
         self._may_fail(witness.store._persistence.persist_delay_offsets)
+        self._may_fail(witness.store.commit_log.reserve_ahead)
         if self._fault.is_harmless and witness.store.commit_log.is_poisoned:
             raise Violation(self._name, ["the store is poisoned for want of room or a descriptor"])
 

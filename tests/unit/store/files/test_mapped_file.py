@@ -114,8 +114,8 @@ def test_a_full_disk_is_an_error_before_anything_is_written(free_bytes: int) -> 
     assert memory.free_bytes == 0
 
 
-def test_low_space_is_told_once_half_a_window_is_left(file_system: FileSystem, root: Path) -> None:
-    """So that someone else can reserve the next window while the writer goes on."""
+def test_low_space_is_told_when_half_a_window_is_left(file_system: FileSystem, root: Path) -> None:
+    """So that someone else can populate this window and reserve the next one while the writer goes on."""
     told: list[int] = []
     settings = MappedFileSettings(
         file_size_bytes=SIZE,
@@ -125,8 +125,8 @@ def test_low_space_is_told_once_half_a_window_is_left(file_system: FileSystem, r
     mapped_file = MappedFile(file_system, root / file_name(SIZE), settings, create=True)
     for _ in range(WINDOW // 512):
         mapped_file.publish(bytes(512))
-    # At the first record, which reserves, and when half of the window is used up.
-    assert told == [0, WINDOW // 2]
+    # At the first record, which reserves, behind an eighth of the window, and when half of it is used up.
+    assert told == [0, WINDOW // 8 + 512, WINDOW // 2]
 
 
 def test_the_next_window_is_reserved_ahead_only_when_space_is_low(mapped_file: MappedFile) -> None:
@@ -140,6 +140,36 @@ def test_the_next_window_is_reserved_ahead_only_when_space_is_low(mapped_file: M
     assert not mapped_file.reserve_next_window()
     mapped_file.publish(bytes(SIZE - mapped_file.wrote_position))
     assert not mapped_file.reserve_next_window()
+
+
+def test_the_window_of_the_first_record_is_populated_when_more_are_written(
+    mapped_file: MappedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: not for a single record, and nothing that was written is touched again."""
+    populated: list[tuple[int, int]] = []
+    monkeypatch.setattr(mapped_file.region, "populate", lambda at, length: populated.append((at, length)))
+    mapped_file.publish(bytes(512))
+    mapped_file.reserve_next_window()
+    mapped_file.publish(bytes(512))
+    mapped_file.reserve_next_window()
+    assert populated == []
+    mapped_file.publish(bytes(WINDOW // 8))
+    for _ in range(2):
+        mapped_file.reserve_next_window()
+        assert populated == [(2_048, WINDOW - 2_048)]
+
+
+def test_a_first_window_is_reserved_and_populated_once(
+    mapped_file: MappedFile, watched: WatchedFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a file that is needed soon: its first records touch nothing new."""
+    populated: list[tuple[int, int]] = []
+    monkeypatch.setattr(mapped_file.region, "populate", lambda at, length: populated.append((at, length)))
+    for _ in range(2):
+        mapped_file.reserve_first_window()
+    assert (mapped_file.reserved_position, populated) == (WINDOW, [(0, WINDOW)])
+    mapped_file.publish(bytes(512))
+    assert watched.count("reserve") == 1
 
 
 def test_a_file_is_mapped_when_it_is_first_touched(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
+from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch, StoreFull
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.mapped_file import MappedFileSettings
@@ -229,3 +229,115 @@ def test_a_file_added_while_names_are_synced_is_synced_next_time(file_system: Fi
     before = watched.count("sync_directory", directory)
     queue.sync_names(set())
     assert watched.count("sync_directory", directory) == before + 1
+
+
+def files_in(watched: WatchedFileSystem, directory: Path) -> list[int]:
+    return [int(entry.name) for entry in watched.list(directory)]
+
+
+def test_a_prepared_file_is_only_taken(watched: WatchedFileSystem, directory: Path) -> None:
+    """It is no file of the row before; to add it takes no step on the disk."""
+    queue = row(watched, directory, 1)
+    prepared = queue.prepare_file(SIZE)
+    assert (names(queue), queue.end_offset, files_in(watched, directory)) == ([0], SIZE, [0, SIZE])
+    assert watched.steps[-1] == ("sync_directory", directory)
+    watched.steps.clear()
+    assert queue.prepare_file(SIZE) is prepared
+    assert queue.append_file(SIZE) is prepared
+    assert watched.steps == []
+    assert names(queue) == [0, SIZE]
+    assert queue.append_file(2 * SIZE).path.name == file_name(2 * SIZE)
+
+
+def test_only_the_next_file_is_prepared(watched: WatchedFileSystem, directory: Path) -> None:
+    """The writer may have added it meanwhile; the first file of a row is never prepared."""
+    assert make(watched, directory).prepare_file(0) is None
+    queue = row(watched, directory, 2)
+    for start_offset in (0, SIZE, 3 * SIZE):
+        assert queue.prepare_file(start_offset) is None
+    assert files_in(watched, directory) == [0, SIZE]
+
+
+@pytest.mark.parametrize("step", ["map", "sync_directory"])
+@pytest.mark.parametrize("error", [StoreFull(Path("row"), SIZE, "full"), KeyboardInterrupt()])
+def test_a_preparation_that_ends_early_harms_nothing(
+    watched: WatchedFileSystem, directory: Path, step: str, error: BaseException
+) -> None:
+    """The file is added later, or what there is of it goes with the files behind the end."""
+    for is_needed in (True, False):
+        queue = row(watched, directory / str(is_needed), 1)
+
+        def fail(done: str, path: Path) -> None:
+            if done == step:
+                raise error
+
+        watched.before = fail
+        with pytest.raises(type(error)):
+            queue.prepare_file(SIZE)
+        watched.before = lambda step, path: None
+        if is_needed:
+            queue.append_file(SIZE)
+            assert watched.steps[-1] == ("sync_directory", queue.directory)
+            queue.delete_from(2 * SIZE)
+            assert (names(queue), files_in(watched, queue.directory)) == ([0, SIZE], [0, SIZE])
+        else:
+            queue.delete_from(1)
+            assert (names(queue), files_in(watched, queue.directory)) == ([0], [0])
+
+
+def test_a_name_whose_sync_failed_is_not_synced_again(watched: WatchedFileSystem, directory: Path) -> None:
+    """A second sync may succeed though the name is lost: whoever needs the file gets the error."""
+    queue = row(watched, directory, 1)
+
+    def fail(step: str, path: Path) -> None:
+        if step == "sync_directory":
+            raise OSError(5, "Input/output error")
+
+    watched.before = fail
+    with pytest.raises(OSError, match="Input/output"):
+        queue.prepare_file(SIZE)
+    watched.before = lambda step, path: None
+    before = watched.count("sync_directory")
+    for add in (queue.prepare_file, queue.append_file):
+        with pytest.raises(OSError, match="Input/output"):
+            add(SIZE)
+    assert watched.count("sync_directory") == before
+    assert names(queue) == [0]
+
+
+def test_a_prepared_file_goes_with_what_is_behind_the_end(
+    watched: WatchedFileSystem, directory: Path
+) -> None:
+    """An interrupt in between leaves it to the next call."""
+    queue = row(watched, directory, 2)
+    queue.prepare_file(2 * SIZE)
+
+    def interrupt(step: str, path: Path) -> None:
+        if step == "delete":
+            raise KeyboardInterrupt
+
+    watched.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        queue.delete_from(SIZE + 1)
+    watched.before = lambda step, path: None
+    queue.delete_from(SIZE + 1)
+    assert (names(queue), files_in(watched, directory)) == ([0, SIZE], [0, SIZE])
+    assert watched.steps[-1] == ("sync_directory", directory)
+    assert queue.append_file(2 * SIZE) is queue.files[-1]
+
+
+def test_a_signal_handler_may_append_what_is_being_prepared(
+    watched: WatchedFileSystem, directory: Path
+) -> None:
+    """It puts in the thread that prepares, so it cannot wait for that."""
+    queue = row(watched, directory, 1)
+
+    def put(step: str, path: Path) -> None:
+        if step == "sync_directory" and len(queue.files) == 1:
+            watched.before = lambda step, path: None
+            queue.append_file(SIZE)
+
+    watched.before = put
+    assert queue.prepare_file(SIZE) is None
+    assert names(queue) == [0, SIZE]
+    assert queue.append_file(2 * SIZE).start_offset == 2 * SIZE

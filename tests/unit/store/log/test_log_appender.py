@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.errors import StoreFull
+from mqstore.store.errors import StoreFull, StoreLockLost, StorePoisoned
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.log.recovery import recover
@@ -285,3 +285,115 @@ def test_low_space_is_told_in_each_segment(file_system: FileSystem, root: Path) 
     again.log.set_end(place.end_offset, place.store_timestamp)
     again.append()
     assert again.log.low_space.wait(0)
+
+
+def test_a_roll_takes_the_segment_that_was_prepared(
+    watched_log: SmallLog, watched: WatchedFileSystem
+) -> None:
+    """The put that rolls creates no file, syncs no directory and reserves no room."""
+    for _ in range(3):
+        watched_log.fill_to(20_000)
+        watched_log.log.reserve_ahead()
+        watched.steps.clear()
+        watched_log.append(bytes(30_000))
+        assert {step for step, _ in watched.steps} == {"write", "publish", "published"}
+    assert len(watched_log.log.files.files) == 4
+    bodies = watched_log.bodies()
+    assert watched_log.append().queue_offset == len(bodies)
+
+
+def test_a_segment_is_prepared_only_when_room_is_low(watched_log: SmallLog) -> None:
+    """And the writer tells when: half a window before the end."""
+    log = watched_log.log
+    watched_log.fill_to(WINDOW_BYTES // 2 + 500)
+    log.reserve_ahead()
+    directory = log.files.directory
+    assert not log.files._file_system.exists(directory / f"{SEGMENT_BYTES:020d}")
+    log.low_space.wait(0)
+    watched_log.append(bytes(600))
+    assert log.low_space.wait(0)
+    log.reserve_ahead()
+    assert log.files._file_system.exists(directory / f"{SEGMENT_BYTES:020d}")
+    assert (len(log.files.files), log.max_offset) == (1, SEGMENT_BYTES - watched_log.room_bytes)
+
+
+@pytest.mark.parametrize("free_bytes", [0, 1_000])
+def test_a_disk_without_room_for_the_next_segment_fails_no_put_that_has_room(free_bytes: int) -> None:
+    """The put that needs that segment tries by itself; with room again, all goes on."""
+    memory = MemoryFileSystem(free_bytes=2 * WINDOW_BYTES + free_bytes)
+    small = SmallLog(memory, Path("/commitlog"))
+    small.fill_to(20_000)
+    for _ in range(2):
+        with pytest.raises(StoreFull):
+            small.log.reserve_ahead()
+    assert small.append(bytes(5_000)).queue_offset == len(small.bodies()) - 1
+    for _ in range(2):
+        with pytest.raises(StoreFull):
+            small.append(bytes(30_000))
+    assert small.log.refusal is None
+    memory.free_bytes = 2**30
+    small.log.reserve_ahead()
+    small.append(bytes(30_000))
+    assert small.bodies()[-1] == bytes(30_000)
+
+
+@pytest.mark.parametrize("broken", ["map", "reserve", "sync_directory"])
+def test_a_disk_that_fails_under_a_preparation_poisons_nothing_yet(
+    watched_log: SmallLog, watched: WatchedFileSystem, broken: str
+) -> None:
+    """The log goes on while it has room. A directory whose sync failed is not synced again by the put."""
+    watched_log.fill_to(20_000)
+
+    def fail(step: str, path: Path) -> None:
+        if step == broken:
+            raise OSError(5, "Input/output error")
+
+    watched.before = fail
+    with pytest.raises(OSError, match="Input/output"):
+        watched_log.log.reserve_ahead()
+    watched_log.append(bytes(5_000))
+    watched.before = lambda step, path: None
+    before = watched.count("sync_directory")
+    if broken == "sync_directory":
+        with pytest.raises(StorePoisoned):
+            watched_log.append(bytes(30_000))
+        assert watched.count("sync_directory") == before
+    else:
+        watched_log.append(bytes(30_000))
+        assert len(watched_log.log.files.files) == 2
+
+
+def test_nothing_is_prepared_for_a_log_that_may_not_grow(watched_log: SmallLog) -> None:
+    """Nor for one that refuses appends; and appends are not refused because of it."""
+    log = watched_log.log
+    watched_log.fill_to(20_000)
+    log.refuse(lambda: StoreFull(log.path, 0, "too full"))
+    log.reserve_ahead()
+    log.refuse(None)
+    log.ask_before_growing(lambda: StoreLockLost(log.path, "its lock file was deleted"))
+    log.reserve_ahead()
+    assert len(log.files._file_system.list(log.files.directory)) == 1
+    watched_log.append(bytes(5_000))
+    with pytest.raises(StoreLockLost):
+        watched_log.append(bytes(30_000))
+
+
+def test_a_prepared_segment_is_not_taken_without_asking(watched_log: SmallLog) -> None:
+    """The lock may be lost between the two."""
+    log = watched_log.log
+    watched_log.fill_to(20_000)
+    log.reserve_ahead()
+    log.ask_before_growing(lambda: StoreLockLost(log.path, "its lock file was deleted"))
+    with pytest.raises(StoreLockLost):
+        watched_log.append(bytes(30_000))
+    assert len(log.files.files) == 1
+
+
+def test_room_is_reserved_ahead_for_segments_that_a_block_left(watched_log: SmallLog) -> None:
+    """A block for which there was no room at last: its segments are in the row already."""
+    log = watched_log.log
+    watched_log.fill_to(20_000)
+    log.files.append_file(SEGMENT_BYTES)
+    log.reserve_ahead()
+    assert log.files.files[-1].reserved_position == WINDOW_BYTES
+    assert len(log.files._file_system.list(log.files.directory)) == 2
