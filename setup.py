@@ -1,10 +1,11 @@
-"""What pyproject.toml cannot say: a wheel holds the machine code of all compiled loops where it can be built.
+"""What pyproject.toml cannot say: a wheel holds machine code where it can be built.
 
-It is built (store/loops/build.py) where numba, Python's headers and compilers for C and C++ are there, and
-then the package does not need numba. Elsewhere the package is pure Python, and numba is among its
-dependencies: it compiles the loops where they run. An editable install always takes the sources:
+Of all compiled loops (store/loops/build.py), where numba, Python's headers and compilers for C and C++ are
+there: then the package does not need numba. Elsewhere numba is among its dependencies: it compiles the loops
+where they run. And of the direct put (store/direct/build.py), where Cython, Python's headers and a compiler
+for C are there. Elsewhere all puts are interpreted. An editable install always takes the sources:
 `pip install -e '.[jit]'`.
-MQSTORE_BUILD_LOOPS=0 builds the pure wheel on every machine.
+MQSTORE_BUILD_LOOPS=0 and MQSTORE_BUILD_PUT=0 leave one or the other out on every machine.
 """
 
 import importlib.util
@@ -39,9 +40,19 @@ def can_build_loops() -> bool:
     """Whether numba, Python's headers, and compilers for C and C++ are there, and nobody said no."""
     if os.environ.get("MQSTORE_BUILD_LOOPS") == "0" or importlib.util.find_spec("numba") is None:
         return False
-    return compiles("CC", "probe.c", "#include <Python.h>\n") and compiles(
-        "CXX", "probe.cpp", "#include <atomic>\n"
-    )
+    return compiles_c() and compiles("CXX", "probe.cpp", "#include <atomic>\n")
+
+
+def can_build_put() -> bool:
+    """Whether Cython, Python's headers and a compiler for C are there, and nobody said no."""
+    if os.environ.get("MQSTORE_BUILD_PUT") == "0" or importlib.util.find_spec("Cython") is None:
+        return False
+    return compiles_c()
+
+
+def compiles_c() -> bool:
+    """Whether an extension module can be compiled from C."""
+    return compiles("CC", "probe.c", "#include <Python.h>\n")
 
 
 def compiles(variable: str, name: str, source: str) -> bool:
@@ -59,34 +70,37 @@ def compiles(variable: str, name: str, source: str) -> bool:
 
 
 BUILDS_LOOPS = can_build_loops()
+BUILDS_PUT = can_build_put()
 
 
-class BuildWithLoops(build_py):
+class BuildWithMachineCode(build_py):
     """Adds the machine code to what a wheel is made of."""
 
     def run(self) -> None:
         """Copy the sources, then build from the copies."""
-        builds_loops = BUILDS_LOOPS and not self.editable_mode
-        if builds_loops:
+        rooms = [room for room, is_built in (("loops", BUILDS_LOOPS), ("direct", BUILDS_PUT)) if is_built]
+        if self.editable_mode:
+            rooms = []
+        if rooms:
             # Kernels of an earlier build that are gone would be built too.
             shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
-        if builds_loops:
+        for room in rooms:
             folder = Path(self.build_lib).resolve()
-            script = folder / "mqstore" / "store" / "loops" / "build.py"
+            script = folder / "mqstore" / "store" / room / "build.py"
             subprocess.run([sys.executable, "-P", str(script), str(folder)], check=True)
 
 
-class DistributionWithLoops(Distribution):
+class DistributionWithMachineCode(Distribution):
     """A wheel with machine code is for one kind of machine and one Python."""
 
     def has_ext_modules(self) -> bool:
         """Whether the wheel's name says so."""
-        return BUILDS_LOOPS
+        return BUILDS_LOOPS or BUILDS_PUT
 
 
 setup(
-    distclass=DistributionWithLoops,
-    cmdclass={"build_py": BuildWithLoops},
+    distclass=DistributionWithMachineCode,
+    cmdclass={"build_py": BuildWithMachineCode},
     install_requires=DEPENDENCIES if BUILDS_LOOPS else [*DEPENDENCIES, COMPILER],
 )

@@ -1,15 +1,17 @@
-"""`make wheel`: what a new user waits for: README's first program, run for the first time after an install.
+"""`make wheel`: what a new user waits for: README's first program after an install, and `mqstore serve`.
 
 usage: first_run.py PYTHON [--json FILE] [--page FILE]      PYTHON has mqstore, and has not run it yet
 
 Each run is a process of its own with an empty directory. The first one is the first of that installation: it
 writes bytecode, and loops are compiled if they were not built. Memory is the greatest resident set of the
-process, size that of all distributions in site-packages.
+process, size that of all distributions in site-packages. A server is asked as a client asks first
+(GET_BROKER_CLUSTER_INFO) as soon as it says where it listens; its memory is the resident set then.
 """
 
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,10 @@ from typing import Annotated, NamedTuple
 
 import typer
 from report import replace_between
+
+from mqstore.remoting.command import encode_request
+from mqstore.remoting.frame import FrameReader
+from mqstore.remoting.request_codes import RequestCode
 
 ROOT = Path(__file__).resolve().parents[1]
 _MIB = 1 << 20
@@ -53,6 +59,42 @@ def run(python: Path) -> Run:
     return Run(seconds, usage.ru_maxrss / 1024)
 
 
+def serve(python: Path) -> Run:
+    """Start a server in an empty directory, until its first answer. Raises OSError if it gives none."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = [str(python), "-P", "-c", "from mqstore.tools.cli.app import main; main()"]
+        began_s = time.perf_counter()
+        with subprocess.Popen(
+            [*command, "serve", "data", "--port", "0", "--json"],
+            cwd=directory,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                assert process.stdout is not None
+                told = json.loads(process.stdout.readline())
+                host, port = told["address"].rsplit(":", 1)
+                ask(host, int(port))
+                seconds = time.perf_counter() - began_s
+                status = Path(f"/proc/{process.pid}/status").read_text()
+            finally:
+                process.terminate()
+    resident = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert resident is not None
+    return Run(seconds, int(resident[1]) / 1024)
+
+
+def ask(host: str, port: int) -> None:
+    """Wait for the answer to one request. Raises OSError if there is none."""
+    reader = FrameReader()
+    with socket.create_connection((host, port), timeout=60) as connection:
+        connection.sendall(encode_request(RequestCode.GET_BROKER_CLUSTER_INFO, 1))
+        while data := connection.recv(65_536):
+            if reader.feed(data):
+                return
+    raise OSError("the connection ended without an answer")
+
+
 def installed_mib(python: Path) -> float:
     """Size of site-packages, without pip, which a virtual environment brings."""
     asked = "import sysconfig; print(sysconfig.get_path('platlib'))"
@@ -77,6 +119,7 @@ def main(
     size_mib = installed_mib(python)
     first = run(python)
     later = sorted(run(python) for _ in range(runs))[runs // 2]
+    served = sorted(serve(python) for _ in range(runs))[runs // 2]
     figures = {
         "command": f"first_run.py, {runs} further runs",
         "python": sys.version.split()[0],
@@ -85,6 +128,8 @@ def main(
         "first_run_s": round(first.seconds, 3),
         "later_run_s": round(later.seconds, 3),
         "memory_mib": round(max(first.memory_mib, later.memory_mib), 1),
+        "serve_s": round(served.seconds, 3),
+        "serve_mib": round(served.memory_mib, 1),
     }
     typer.echo(json.dumps(figures, indent=2))
     if json_path is not None:
@@ -100,7 +145,9 @@ def table(figures: dict[str, object]) -> str:
         f"| first run after the installation | {figures['first_run_s']:.2f} s |\n"
         f"| later runs | {figures['later_run_s']:.2f} s |\n"
         f"| memory at most | {figures['memory_mib']:.0f} MiB |\n"
-        f"| installed, with all that it needs | {figures['installed_mib']:.0f} MiB |\n\n"
+        f"| installed, with all that it needs | {figures['installed_mib']:.0f} MiB |\n"
+        f"| `mqstore serve`, an empty directory: start to first answer | {figures['serve_s']:.2f} s |\n"
+        f"| its memory then | {figures['serve_mib']:.0f} MiB |\n\n"
         f"`make wheel`: {figures['command']}, Python {figures['python']}, load {figures['load']:.1f}."
     )
 

@@ -46,6 +46,7 @@ _SMALL_TOPIC, _QUARTER_TOPICS = "topic-0", ",".join(f"topic-{n}" for n in range(
 _CHUNK = 16_000
 _CHUNK_MS = 60_000
 _BEGIN_MS = 1_700_000_000_000
+_WARM_UP_ROUNDS = 5
 _STORES = {"1 x 1 GiB": 1024, "4 x 256 MiB": 256, "64 x 16 MiB": 16}
 _BEGIN = "<!-- figures: written by benchmarks/spark_scan.py -->"
 _END = "<!-- end of figures -->"
@@ -273,14 +274,19 @@ def _first_queries(spark: SparkSession, path: Path) -> tuple[float, float]:
 
 
 def _task_cpu_ms(spark: SparkSession, path: Path, rounds: int) -> float:
-    """CPU that a task more costs: 64 tasks of a segment each, against packed ones; median of the rounds."""
+    """CPU that a task more costs: 64 tasks of a segment each, against packed ones; median of the rounds.
+
+    The first rounds are not counted: Java compiles what schedules a task only after some hundreds of them.
+    """
 
     def cost(**options: str) -> float:
         frame = spark.read.format("mqstore").options(columns="queueId", **options).load(str(path))
         return _measured(frame.count)[1]
 
     few = len(_reader(path).partitions())
-    differences = [cost(maxPartitionBytes=str(16 * _MIB)) - cost() for _ in range(rounds + 1)][1:]
+    differences = [cost(maxPartitionBytes=str(16 * _MIB)) - cost() for _ in range(rounds + _WARM_UP_ROUNDS)][
+        _WARM_UP_ROUNDS:
+    ]
     return 1000 * statistics.median(differences) / (len(list((path / "commitlog").iterdir())) - few)
 
 

@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
 
 from mqstore.administration.administration import Administration, DeletedTopic
 from mqstore.closing import Closing
@@ -29,12 +29,14 @@ from mqstore.index.pull.offset_by_time import offset_in_queue_by_time
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES
 from mqstore.lock_watch import LockWatch
 from mqstore.metadata.pull_permission import refuse_pull, refuse_without_queues
+from mqstore.metadata.topic_hints import TopicHints
 from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.opening import open_parts
 from mqstore.persistence import Persistence
 from mqstore.put.arrivals import ArrivalListener, Arrivals
 from mqstore.put.put_parts import PutParts
 from mqstore.put.put_path import PutPath
+from mqstore.put.short_put import NO_JSON, MessageFields, message_of
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
 from mqstore.schedule.delivery.delivery_service import DeliveryService
@@ -45,7 +47,7 @@ from mqstore.services import Services
 from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
-from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.file_system import BytesLike, FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.forked_child import disarm, leave_to_parent
@@ -55,9 +57,10 @@ from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutColumnsResult, PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.progress import Progress
+from mqstore.store.status import GetMessageStatus
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
 from mqstore.store_counters import StoreCounters
-from mqstore.store_layout import StoreLayout
+from mqstore.store_layout import StoreLayout, user_path
 from mqstore.store_parts import StoreParts
 from mqstore.store_stats import StoreStats, collect_stats
 
@@ -120,6 +123,7 @@ class MessageStore:
         )
         self._closed_groups = parts.subscription_groups.closed_groups
         self._queues_to_read = parts.topics.queues_to_read
+        self._topic_hints = TopicHints(parts.topics)
         self._counters = StoreCounters(parts.consume_queues, parts.commit_log.max_offset)
         self._reader = MessageReader(parts.commit_log, parts.consume_queues, parts.config)
         self.delivery = DeliveryService(
@@ -177,6 +181,7 @@ class MessageStore:
     ) -> "MessageStore":
         """Open the store in directory `path`, creating it where it does not exist, and recover it.
 
+        path: `~` at its beginning is the home directory, as in all paths that users give.
         read_only: take no lock and change nothing, beside a live writer or after a crash.
         start: run the services (flush, dispatch, delivery, retention) on threads of their own.
         Settings that are not named are as the directory remembers them; `config` of the store has them all.
@@ -193,7 +198,7 @@ class MessageStore:
         clock = clock or SystemClock()
         file_system = file_system or OsFileSystem(config.mapped_writes)
         # Files are opened as they are needed, wherever the process has gone by then.
-        path = Path(path).absolute()
+        path = user_path(path).absolute()
         undo = ExitStack()
         try:
             parts = open_parts(
@@ -217,6 +222,30 @@ class MessageStore:
             raise
 
     # -- putting --------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        topic: str,
+        body: BytesLike | None = None,
+        *,
+        json: Any = NO_JSON,
+        delay_s: float | None = None,
+        **fields: Unpack[MessageFields],
+    ) -> PutMessageResult:
+        """Store one message, given as its parts; otherwise as `put_message`.
+
+        json: instead of `body`, anything that msgspec writes as JSON. delay_s: it comes after so many seconds
+        or a little later, at the nearest delay level that is not shorter; `delay_level` of the result is that
+        level, and `delay_levels` of the store says how long it waits. fields: those of Message.
+        Raises as `put_message`; MessageIllegal for a delay beyond the longest level, too.
+
+        >>> with MessageStore.open("in_short") as store:
+        ...     put = store.put("orders", json={"amount": 42}, tags="created")
+        ...     later = store.put("orders", b"remind", delay_s=90)
+        ...     store.look_message_by_offset(put.physical_offset).json(), later.delay_level
+        ({'amount': 42}, 6)
+        """
+        return self.put_message(message_of(topic, body, json, delay_s, self.delay_levels, fields))
 
     def put_message(self, message: Message) -> PutMessageResult:
         """Store one message.
@@ -309,7 +338,8 @@ class MessageStore:
 
         group: the consumer group. tags: `*`, or tags separated by `||`. Every put that has returned is found.
         The messages are views of the mapped log: copy what is to be kept long. An inner batch (which brokers
-        write) is returned as its single messages.
+        write) is returned as its single messages. A topic that is not there has no message; if another has
+        nearly its name, a warning is logged, once.
         Raises ConsumeNotEnabled, NoPermission, SubscriptionGroupNotExist, SubscriptionIllegal, QueueIllegal;
         a store that is opened read_only asks for no permission. Raises CorruptRecord.
         """
@@ -323,6 +353,8 @@ class MessageStore:
             result = self._reader.get_from_log(topic, queue_id, offset, max_msg_nums, tags, dispatched_offset)
         if result.messages:
             self._counters.got(group, topic, len(result.messages), result.buffer_total_size)
+        elif result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+            self._topic_hints.note_empty(topic)
         return result
 
     def look_message_by_offset(self, physical_offset: int) -> StoredMessage | None:
@@ -698,7 +730,7 @@ class MessageStore:
         source = Source(
             self.path, segment_bytes, self._make_derived_durable, self._cut, self._copy_keys, self._open_once
         )
-        return copy_store(source, Path(directory), self._parts.file_system, on_progress)
+        return copy_store(source, user_path(directory), self._parts.file_system, on_progress)
 
     def _make_derived_durable(self) -> None:
         if not self.read_only:

@@ -82,7 +82,7 @@ def open_parts(
     if file_system.exists(layout.unfinished_backup):
         raise BackupUnfinished(path)
     if read_only and not file_system.exists(layout.commit_log):
-        raise StoreNotFound(path)
+        raise StoreNotFound(path, exists=file_system.exists(path))
 
     def build() -> StoreParts:
         return _build_parts(layout, config, read_only, clock, file_system, on_progress, undo)

@@ -16,10 +16,31 @@ Names of RocketMQ's files are fixed: a broker opens the same directory. Source: 
 BrokerPathConfigHelper.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["StoreLayout"]
+from mqstore.store.errors import ConfigIllegal
+
+__all__ = ["StoreLayout", "user_path"]
+
+
+def user_path(path: str | Path) -> Path:
+    """A path as users write it: `~` and `~name` at its beginning are directories of users, as in a shell.
+
+    Raises ConfigIllegal where there is no such directory, for a folder called `~` helps nobody.
+    """
+    # Not by Path, for which ./~name is ~name.
+    text = os.fspath(path)
+    expanded = os.path.expanduser(text)  # noqa: PTH111
+    if expanded.startswith("~"):
+        raise ConfigIllegal(
+            f"{text!r} begins in a home directory that is not known: give the whole path, or './~...' for a "
+            "folder of that name",
+            key="path",
+            value=text,
+        )
+    return Path(expanded)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ that the directory remembers holds, and in a new directory the default below. `s
 in force.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -65,6 +66,14 @@ _BOUNDS = (
     ("delivery_interval", 1, 60_000),
 )
 
+_CHOICES = {
+    "flush_disk_type": ("ASYNC_FLUSH", "SYNC_FLUSH"),
+    "mapped_writes": ("auto", "always", "never"),
+    "key_index": ("lmdb", "index_file", "both"),
+}
+# How much of a name must be in the right one for a suggestion; "SYNC" is half of "SYNC_FLUSH".
+_LEAST_LIKENESS = 0.5
+
 # Numbers that may be None as well; in text "none".
 _OPTIONAL = ("sync_flush_timeout",)
 
@@ -78,7 +87,7 @@ _TYPES: dict[object, str] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoreConfig:
-    """Settings of a `MessageStore`. Raises ConfigIllegal for a value out of bounds.
+    """Settings of a `MessageStore`. Raises ConfigIllegal for a value out of bounds, and for an unknown name.
 
     >>> StoreConfig(flush_disk_type="SYNC_FLUSH").flush_disk_type
     'SYNC_FLUSH'
@@ -87,7 +96,8 @@ class StoreConfig:
     # -- behaviour ------------------------------------------------------------------------------------
 
     flush_disk_type: Literal["ASYNC_FLUSH", "SYNC_FLUSH"] = "ASYNC_FLUSH"
-    """SYNC_FLUSH: a put returns after fdatasync. ASYNC_FLUSH: a power cut may take the last half second."""
+    """SYNC_FLUSH: a put returns after fdatasync. ASYNC_FLUSH: a power cut may take the last second
+    (`longest_unflushed_ms`), and of what is older than half a second less than 16 KiB."""
 
     mapped_file_size_commit_log: int = DefaultInt(1_073_741_824)
     """Bytes of a log segment. Remembered: a directory that has files keeps their size."""
@@ -216,6 +226,15 @@ class StoreConfig:
     max_filter_message_size: int = 16_000
     """Bytes of consume queue that one `get_message` looks through, at most."""
 
+    def __new__(cls, *_: object, **settings: object) -> "StoreConfig":
+        """Refuses an unknown name, for which `__init__` has a bare TypeError. Raises ConfigIllegal."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key, value in settings.items():
+            if key not in known:
+                hint = _did_you_mean(key, known) or "see StoreConfig for the known keys"
+                raise ConfigIllegal(f"unknown setting {key} = {value!r}: {hint}", key=key, value=value)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         self._check_types()
         for name, least, greatest in _BOUNDS:
@@ -224,12 +243,8 @@ class StoreConfig:
             Host.parse(str(self.store_host))
         except ValueError as error:
             raise _illegal("store_host", tuple(self.store_host), _TYPES[Host]) from error
-        if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
-            raise _illegal("flush_disk_type", self.flush_disk_type, "ASYNC_FLUSH or SYNC_FLUSH")
-        if self.mapped_writes not in ("auto", "always", "never"):
-            raise _illegal("mapped_writes", self.mapped_writes, "auto, always or never")
-        if self.key_index not in ("lmdb", "index_file", "both"):
-            raise _illegal("key_index", self.key_index, "lmdb, index_file or both")
+        for name, allowed in _CHOICES.items():
+            self._check_choice(name, allowed)
         least_bytes = 40 + 4 * self.max_hash_slot_num
         if least_bytes + 20 * self.max_index_num >= 2**31:
             most = (2**31 - 1 - least_bytes) // 20
@@ -255,6 +270,13 @@ class StoreConfig:
             if wanted is not None and not isinstance(value, cast("type", field.type)):
                 raise _illegal(field.name, value, wanted)
 
+    def _check_choice(self, name: str, allowed: tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value not in allowed:
+            wanted = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+            hint = _did_you_mean(value, allowed) if isinstance(value, str) else ""
+            raise _illegal(name, value, f"{wanted}: {hint}" if hint else wanted)
+
     def _check_bounds(self, name: str, least: int, greatest: int) -> None:
         value = getattr(self, name)
         is_optional = name in _OPTIONAL
@@ -265,13 +287,7 @@ class StoreConfig:
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any]) -> "StoreConfig":
-        """Settings by name. Raises ConfigIllegal for an unknown key, with the nearest known one."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in settings:
-            if key not in known:
-                nearest = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {nearest[0]!r}?" if nearest else "see StoreConfig for the known keys"
-                raise ConfigIllegal(f"unknown setting {key!r}: {hint}", key=key, value=settings[key])
+        """Settings by name, as a file or a command has them. Raises ConfigIllegal, as StoreConfig does."""
         values: dict[str, Any] = {
             key: None if key in _OPTIONAL and value == "none" else value for key, value in settings.items()
         }
@@ -297,6 +313,27 @@ class StoreConfig:
         return not isinstance(getattr(self, key), DefaultInt | DefaultText)
 
     @property
+    def longest_unflushed_ms(self) -> int:
+        """How old a message may be that a power cut takes, plus the time of the syncs; 0 in SYNC_FLUSH.
+
+        Of messages older than flush_interval_commit_log fewer bytes are lost than
+        flush_commit_log_least_pages pages of 4,096. What was lost is the end of the log.
+
+        >>> StoreConfig().longest_unflushed_ms
+        1000
+        """
+        if self.is_sync_flush:
+            return 0
+        # Each of these services syncs the log; the flush itself leaves a few pages until it is thorough.
+        thoroughly = self.flush_commit_log_thorough_interval if self.flush_commit_log_least_pages else 0
+        return min(
+            self.flush_interval_commit_log + thoroughly,
+            self.flush_interval_consume_queue,
+            self.flush_consumer_offset_interval,
+            self.flush_delay_offset_interval,
+        )
+
+    @property
     def is_sync_flush(self) -> bool:
         """Whether a put waits for the disk."""
         return self.flush_disk_type == "SYNC_FLUSH"
@@ -304,11 +341,23 @@ class StoreConfig:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings of a TOML file, as they are. Raises ConfigIllegal, FileNotFoundError."""
+    # A home directory that is not known is a file that is not there.
+    with contextlib.suppress(RuntimeError):
+        path = path.expanduser()
     data = path.read_bytes()
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigIllegal(f"{path} is no TOML: {error}", value=str(path)) from error
+
+
+def _did_you_mean(given: str, known: Sequence[str]) -> str:
+    """The nearest of `known`, as a question; empty if none is near. RocketMQ's spelling is near, too."""
+    plain = {re.sub("[^a-z0-9]", "", name.lower()): name for name in known}
+    nearest = difflib.get_close_matches(
+        re.sub("[^a-z0-9]", "", given.lower()), plain, n=1, cutoff=_LEAST_LIKENESS
+    )
+    return f"did you mean {plain[nearest[0]]!r}?" if nearest else ""
 
 
 def _illegal(name: str, value: object, wanted: str) -> ConfigIllegal:

@@ -54,6 +54,7 @@ Each carries its facts as attributes and builds its message from them, and tells
 are translated where they enter.
 """
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -359,24 +360,40 @@ class StoreReadOnly(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another writer holds the directory. `holder_pid` is None if it is not known."""
+    """Another writer holds the directory. `holder_pid` is None if it is not known.
+
+    is_own: the writer is in this very process.
+    """
 
     put_message_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
     response_code = ResponseCode.SERVICE_NOT_AVAILABLE
 
-    def __init__(self, path: Path, holder_pid: int | None) -> None:
-        holder = f"process {holder_pid}" if holder_pid is not None else "another process"
-        super().__init__(f"{path} is locked by {holder}: stop that writer, or open with read_only=True")
+    def __init__(self, path: Path, holder_pid: int | None, *, is_own: bool = False) -> None:
+        if is_own:
+            message = (
+                f"{path}: this very process ({holder_pid}) has the store open already: use that "
+                "MessageStore (all threads may), or close it first; to read "
+                "beside it, open with read_only=True"
+            )
+        else:
+            holder = f"process {holder_pid}" if holder_pid is not None else "another process"
+            if holder_pid == os.getpid():
+                holder += ", which is not this one but one of another container"
+            message = f"{path} is locked by {holder}: stop that writer, or open with read_only=True"
+        super().__init__(message)
         self.path = path
         self.holder_pid = holder_pid
+        self.is_own = is_own
 
 
 class StoreNotFound(StoreError):
-    """A read-only open found no store at the path."""
+    """A read-only open found no store at the path; `exists`: something else is there."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} holds no store: there is no commitlog directory in it")
+    def __init__(self, path: Path, *, exists: bool = True) -> None:
+        why = "there is no commitlog directory in it" if exists else "there is nothing of that name"
+        super().__init__(f"{path} holds no store: {why}")
         self.path = path
+        self.exists = exists
 
 
 class FilesVanished(StoreError):

@@ -33,12 +33,32 @@ def _row_long(address, index, column, is_big_endian):  # type: ignore[no-untyped
 
 
 @compiled
-def _first_row(address, count, code, is_big_endian):  # type: ignore[no-untyped-def]
-    """The first of the rows, which ascend by hash, whose hash is not below `code`."""
-    low, high = np.int64(0), count
+def _first_row(address, low, high, column, value, is_big_endian):  # type: ignore[no-untyped-def]
+    """The first of the rows low to high, which ascend by a column, that is not below `value` there."""
     while low < high:
         middle = (low + high) // 2
-        if _row_long(address, middle, HASH, is_big_endian) < code:
+        if _row_long(address, middle, column, is_big_endian) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _end_of_hash(address, first, count, code, is_big_endian):  # type: ignore[no-untyped-def]
+    """Where the rows with this hash end, of which `first` is the first, if there are any.
+
+    In steps that grow, for nearly all keys have few rows; then by bisection.
+    """
+    low, high, step = first, first, np.int64(1)
+    while high < count and _row_long(address, high, HASH, is_big_endian) == code:
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, count)
+    while low < high:
+        middle = (low + high) // 2
+        if _row_long(address, middle, HASH, is_big_endian) == code:
             low = middle + 1
         else:
             high = middle
@@ -52,8 +72,8 @@ def newest_offsets(  # type: ignore[no-untyped-def]
     """Offsets of records with the hash of `text`, from the first run on until there are `limit`; how many.
 
     table: int64, of a RunTable, the newest run first. text: uint8, `topic#key`. Ranges: times both included,
-    offsets from the least to the one below. offsets: int64, to be filled, those of a run ascending. If one
-    run's do not fit: minus the room that they need with those before.
+    offsets from the least to the one below. offsets: int64, to be filled, the newest of a run first. If one
+    run's might not fit: minus the room that they may need with those before.
     """
     table, text, offsets = borrowed((table, text, offsets))
     code = hash_of_text(text)
@@ -68,16 +88,19 @@ def newest_offsets(  # type: ignore[no-untyped-def]
         ):
             continue
         address, count, is_big_endian = table[run, ADDRESS], table[run, COUNT], table[run, IS_BIG_ENDIAN] != 0
-        first = _first_row(address, count, code, is_big_endian)
-        stop = first
-        while stop < count and _row_long(address, stop, HASH, is_big_endian) == code:
-            stop += 1
-        if taken + stop - first > len(offsets):
-            return -(taken + stop - first)
-        for index in range(first, stop):
-            store_timestamp = _row_long(address, index, STORE_TIMESTAMP, is_big_endian)
-            offset = _row_long(address, index, PHYSICAL_OFFSET, is_big_endian)
-            if begin_ms <= store_timestamp <= end_ms and least_offset <= offset < below_offset:
+        first = _first_row(address, np.int64(0), count, HASH, code, is_big_endian)
+        stop = _end_of_hash(address, first, count, code, is_big_endian)
+        stop = _first_row(address, first, stop, PHYSICAL_OFFSET, below_offset, is_big_endian)
+        room = taken + min(limit - taken, stop - first)
+        if room > len(offsets):
+            return -room
+        while stop > first and taken < limit:
+            stop -= 1
+            store_timestamp = _row_long(address, stop, STORE_TIMESTAMP, is_big_endian)
+            offset = _row_long(address, stop, PHYSICAL_OFFSET, is_big_endian)
+            if offset < least_offset:
+                break
+            if begin_ms <= store_timestamp <= end_ms:
                 offsets[taken] = offset
                 taken += 1
     return taken

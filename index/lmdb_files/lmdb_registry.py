@@ -87,7 +87,7 @@ def acquire_writable(
         known = _find_opened(directory)
         if known is not None:
             if known.has_writer:
-                raise StoreLocked(directory, known.process_id)
+                raise StoreLocked(directory, known.process_id, is_own=True)
             known.holders.add(holder)
             known.become_writable()
             return known

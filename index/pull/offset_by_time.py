@@ -1,8 +1,9 @@
 """The entry that a queue had reached at a time.
 
-Store times ascend along a queue, so the entry is found by bisection; each step reads one entry and the store
-time of its record. If the clock was set back while messages were stored, the answer is one of the entries
-where the times cross, as in RocketMQ, but not always the same one.
+Store times ascend along a queue, so the entry is found by bisection, after a guess by the first and the
+last time; each step reads one entry and the store time of its record. If the clock was set back while
+messages were stored, the answer is one of the entries where the times cross, as in RocketMQ, but not always
+the same one.
 
 RocketMQ first chooses a file by the times of its ends, then searches inside; one search over the queue, as
 here, gives the same answers. A time before the first message gives the queue's minimum for both boundaries,
@@ -14,6 +15,8 @@ A compiled loop takes nearly all steps: those that stay in one file of the queue
 Threads: any; no lock. Source: ConsumeQueue#getOffsetInQueueByTime, spec of the consume queue, section 9.
 """
 
+import functools
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
@@ -28,6 +31,14 @@ from mqstore.store.log.commit_log import CommitLog
 __all__ = ["Boundary", "offset_in_queue_by_time"]
 
 Boundary = Literal["LOWER", "UPPER"]
+
+
+@functools.cache
+def _kernels() -> ModuleType:
+    """The compiled loop. Cached, for an import statement costs a microsecond each time that it is run."""
+    from mqstore.index.pull import pull_kernels
+
+    return pull_kernels
 
 
 def offset_in_queue_by_time(
@@ -76,8 +87,6 @@ def _narrowed(
     segment = commit_log.files.file_for(ENTRY.unpack_from(entries, (high - low) // 2 * ENTRY_BYTES)[0])
     if segment is None:
         return low, high
-    from mqstore.index.pull import pull_kernels
-
     try:
         data = segment.array
     except FileNotFoundError as error:
@@ -86,7 +95,7 @@ def _narrowed(
         return low, high
     start_offset = segment.start_offset
     end = min(commit_log.visible_offset - start_offset, segment.size_bytes)
-    narrowed = pull_kernels.narrow_by_time(
+    narrowed = _kernels().narrow_by_time(
         np.frombuffer(entries, np.uint8), data, start_offset, end, timestamp_ms, is_upper, 0, high - low
     )
     return low + narrowed[0], low + narrowed[1]

@@ -12,8 +12,8 @@ Callers hold no lock: the kernels release the GIL. Import this module inside the
 import numpy as np
 
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, SIZE_POSITION, TAGS_CODE_POSITION
-from mqstore.store.byte_kernels import borrowed, read_int, read_long, same_bytes
-from mqstore.store.compiled import compiled
+from mqstore.store.byte_kernels import borrowed, prefetch, read_int, read_long, same_bytes
+from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.loops.kinds import BOOL, BYTES, INT64, INTS, LONG_ROWS_OUT, LONGS
 from mqstore.store.record.properties_format import TAGS
 from mqstore.store.record.property_kernels import find_property
@@ -31,29 +31,83 @@ __all__ = ["locate_records", "locate_tagged", "narrow_by_time"]
 _TAGS = np.frombuffer(TAGS.encode(), np.uint8)
 # A tags code below the least 32-bit integer is the address of an extension entry, not a hash.
 _LEAST_HASH = -(2**31)
+_UNKNOWN, _EARLIER, _LATER = -1, 0, 1
+# Below so many entries a bisection is as quick as a guess.
+_GUESSED_FROM = 64
+_FIRST_STEP = 16
+_LINE_BYTES = 64
+# So many records are fetched from memory at the same time.
+_RECORDS_AHEAD = 8
 
 
 # -- by time ------------------------------------------------------------------------------------------
 
 
+@compiled_into_caller
+def _compare_stored(entries, data, start_offset, end, timestamp_ms, is_upper, index):  # type: ignore[no-untyped-def]
+    """(_LATER if an entry was stored at or after a time, else _EARLIER; its time).
+
+    If `is_upper`, only an entry after that time is later.
+    (_UNKNOWN, 0) for an entry that is behind `entries` or whose record is not in this segment.
+    """
+    if index >= len(entries) // ENTRY_BYTES:
+        return _UNKNOWN, np.int64(0)
+    at = read_long(entries, index * ENTRY_BYTES) - start_offset
+    if at < 0 or at > end - HEADER_BYTES:
+        return _UNKNOWN, np.int64(0)
+    stored = read_long(data, store_timestamp_at(data, at))
+    is_later = stored > timestamp_ms or (stored == timestamp_ms and not is_upper)
+    return _LATER if is_later else _EARLIER, stored
+
+
+@compiled_into_caller
+def _guessed(entries, data, start_offset, end, timestamp_ms, is_upper, low, high):  # type: ignore[no-untyped-def]
+    """Narrow low and high around where the entry is if messages came at an even rate; (low, high).
+
+    Each step of a bisection waits for memory twice. A good guess saves most of the steps, and a bad one adds
+    a few: its distance from the answer is found in steps that grow.
+    """
+    is_later, first = _compare_stored(entries, data, start_offset, end, timestamp_ms, is_upper, low)
+    if is_later != _EARLIER:
+        return low, high
+    is_later, last = _compare_stored(entries, data, start_offset, end, timestamp_ms, is_upper, high - 1)
+    if is_later != _LATER or first >= last:
+        return low, high
+    share = (np.float64(timestamp_ms) - np.float64(first)) / (np.float64(last) - np.float64(first))
+    index = min(low + np.int64(share * np.float64(high - 1 - low)), high - 1)
+    is_later, _ = _compare_stored(entries, data, start_offset, end, timestamp_ms, is_upper, index)
+    direction = is_later
+    step = np.int64(-_FIRST_STEP if is_later == _LATER else _FIRST_STEP)
+    while is_later != _UNKNOWN:
+        if is_later == _LATER:
+            high = index
+        else:
+            low = index + 1
+        index += step
+        step *= 4
+        if is_later != direction or not low <= index < high:
+            break
+        is_later, _ = _compare_stored(entries, data, start_offset, end, timestamp_ms, is_upper, index)
+    return low, high
+
+
 @compiled(BYTES, BYTES, INT64, INT64, INT64, BOOL, INT64, INT64)
 def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low, high):  # type: ignore[no-untyped-def]
-    """Bisect entries low to high (indexes in `entries`) by the store time of their records; (low, high).
+    """Narrow entries low to high (indexes in `entries`) by the store time of their records; (low, high).
 
     It searches the first entry stored at or after `timestamp_ms`; if `is_upper`, after it. It ends when low
     and high meet, or at a middle entry that is behind `entries` or whose record is not in this segment.
+    Where times go back, it finds one of the places where they pass `timestamp_ms`.
     """
     entries, data = borrowed((entries, data))
-    count = len(entries) // ENTRY_BYTES
+    if high - low > _GUESSED_FROM:
+        low, high = _guessed(entries, data, start_offset, end, timestamp_ms, is_upper, low, high)
     while low < high:
         middle = (low + high) // 2
-        if middle >= count:
+        is_later, _ = _compare_stored(entries, data, start_offset, end, timestamp_ms, is_upper, middle)
+        if is_later == _UNKNOWN:
             break
-        at = read_long(entries, middle * ENTRY_BYTES) - start_offset
-        if at < 0 or at > end - HEADER_BYTES:
-            break
-        store_timestamp = read_long(data, store_timestamp_at(data, at))
-        if store_timestamp > timestamp_ms or (store_timestamp == timestamp_ms and not is_upper):
+        if is_later == _LATER:
             high = middle
         else:
             low = middle + 1
@@ -61,6 +115,17 @@ def narrow_by_time(entries, data, start_offset, end, timestamp_ms, is_upper, low
 
 
 # -- records of a queue -----------------------------------------------------------------------------------
+
+
+@compiled_into_caller
+def _fetch_ahead(entries, index, count, data, start_offset):  # type: ignore[no-untyped-def]
+    """Start to fetch what a loop over records will read of the record of an entry."""
+    if index < count:
+        at = read_long(entries, index * ENTRY_BYTES) - start_offset
+        prefetch(data, at)
+        prefetch(data, at + _LINE_BYTES)
+        # Topic and properties of most records.
+        prefetch(data, at + read_int(entries, index * ENTRY_BYTES + SIZE_POSITION) - _LINE_BYTES)
 
 
 @compiled(BYTES, BYTES, INT64, INT64, INT64, LONG_ROWS_OUT)
@@ -79,7 +144,10 @@ def locate_records(entries, data, start_offset, end, max_bytes, places):  # type
     entries, data, places = borrowed((entries, data, places))
     taken_bytes = np.int64(0)
     count = min(len(entries) // ENTRY_BYTES, places.shape[1])
+    for index in range(_RECORDS_AHEAD):
+        _fetch_ahead(entries, index, count, data, start_offset)
     for index in range(count):
+        _fetch_ahead(entries, index + _RECORDS_AHEAD, count, data, start_offset)
         physical_offset = read_long(entries, index * ENTRY_BYTES)
         size = read_int(entries, index * ENTRY_BYTES + SIZE_POSITION)
         at = physical_offset - start_offset

@@ -8,6 +8,7 @@ Threads: any. Durability: as put_path.py.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,15 @@ from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.put.put_checks import no_such_queue, refuse_put
 from mqstore.put.put_parts import PutParts
 from mqstore.schedule.delay.delayed_columns import rewrite
+from mqstore.store.bulk.buffer_pool import BufferPool
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
+from mqstore.store.bulk.list_encoder import ListEncoder
 from mqstore.store.bulk.message_columns import MessageColumns, read_columns
+from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
 from mqstore.store.bulk.text_column import Longs
 from mqstore.store.errors import MessageIllegal
+from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutColumnsResult
 from mqstore.store.message.topic_names import (
     RETRY_GROUP_TOPIC_PREFIX,
@@ -30,6 +35,9 @@ from mqstore.store.record.properties_format import RECONSUME_TIME
 from mqstore.store.status import PutMessageStatus
 
 __all__ = ["ColumnsPath", "StoredRows"]
+
+# Lists of at least this length are worth being made columns, where the quicker way does not take them.
+_COLUMNS_FROM = 48
 
 
 class StoredRows(NamedTuple):
@@ -48,7 +56,9 @@ class ColumnsPath:
         self._topics = parts.topics
         self._groups = parts.groups
         self._delay_levels = parts.delay_levels
-        self._encoder = ColumnsEncoder(parts.config)
+        self._buffers = BufferPool()
+        self._encoder = ColumnsEncoder(parts.config, self._buffers)
+        self._encode_list = ListEncoder(parts.config, parts.delay_levels.max_level, self._buffers).encode
         self._commit_log = parts.commit_log
         self._flusher = parts.flusher
         self._is_sync_flush = parts.config.is_sync_flush
@@ -57,8 +67,8 @@ class ColumnsPath:
     def put(self, table: object, topic: str | None, queue_id: int | None) -> PutColumnsResult:
         """Store the rows of `table`, all or none."""
         columns = read_columns(table, topic, queue_id)
-        block = self.encode(columns)
-        status, appended, flushed_offset = self.store(columns, block)
+        block = self._encode(columns)
+        status, appended, flushed_offset = self.store(columns.topics, block)
         return PutColumnsResult(
             status,
             appended.queue_offsets,
@@ -69,18 +79,35 @@ class ColumnsPath:
             flushed_offset,
         )
 
-    def encode(self, columns: MessageColumns) -> RecordBlock:
+    def encode_list(self, messages: Sequence[Message]) -> tuple[list[str], RecordBlock] | None:
+        """(topics, records) of a list that is not empty, to be stored; None if it needs the single path.
+
+        Raises MessageIllegal, NoPermission, TopicNotSupported, TypeError, ValueError, OverflowError instead
+        of None where that is quicker.
+        """
+        block = self._encode_list(messages, self._topics.queues_to_put_to)
+        if block is not None:
+            return [], block
+        if len(messages) < _COLUMNS_FROM:
+            return None
+        columns = columns_of_messages(messages)
+        return None if columns is None else (columns.topics, self._encode(columns))
+
+    def _encode(self, columns: MessageColumns) -> RecordBlock:
         """The records to store. Every check is made here but one: whether a missing topic may be created."""
         columns = self._with_queues(columns)
         return self._encoder.encode(rewrite(columns, self._delay_levels))
 
-    def store(self, columns: MessageColumns, block: RecordBlock) -> StoredRows:
-        """Store the block made from `columns`. Its buffers are reused; only its offsets remain valid."""
-        for name in columns.topics:
+    def store(self, topics: Sequence[str], block: RecordBlock) -> StoredRows:
+        """Store a block that was encoded here, after those topics were created that are missing.
+
+        Its buffer is used again; only its places remain valid.
+        """
+        for name in topics:
             if self._topics.lookup(name) is None:
                 self._topics.find(name)
         stored = self.append(block)
-        self._encoder.release(block)
+        self._buffers.release(block.buffer)
         return stored
 
     def append(self, block: RecordBlock) -> StoredRows:

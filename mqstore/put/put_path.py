@@ -25,7 +25,6 @@ from mqstore.put.put_columns import ColumnsPath
 from mqstore.put.put_parts import PutParts
 from mqstore.schedule.delay.delayed_message import rewrite
 from mqstore.schedule.retry.dead_letter import divert_exhausted_retry
-from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.errors import MessageIllegal, NoPermission, TopicNotSupported
 from mqstore.store.log.durable_future import DurableFuture
@@ -41,8 +40,8 @@ __all__ = ["PutPath"]
 _DELAY_MS, _DELAY_SEC, _DELIVER_MS = TIMER_REQUESTS
 _PUT_OK = PutMessageStatus.PUT_OK
 _FLUSH_DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
-# Lists of at least this length take the compiled path.
-_BULK_FROM = 24
+# Lists of at least this length take the compiled path: one call costs as much as so many single puts.
+_BULK_FROM = 8
 
 
 class PutPath:
@@ -63,21 +62,30 @@ class PutPath:
         # Methods of other objects, bound once: each put saves the look-ups.
         self._lookup = parts.topics.lookup
         self._queues_to_put_to = parts.topics.queues_to_put_to
-        self._encode = MessageEncoder(parts.config).encode
+        encoder = MessageEncoder(parts.config)
+        self._encode = encoder.encode
         self._append = parts.commit_log.append
         self._sync_soon = parts.flusher.sync_soon
         self.put_columns = self._columns.put
+        self._direct = parts.commit_log.direct_put(
+            encoder,
+            parts.topics.queues_to_put_to,
+            parts.arrivals,
+            slowly=self._put_in_steps,
+            finish=self._finish,
+        )
+        if self._direct is not None:
+            self.put = self._direct.put  # type: ignore[method-assign]
 
     def put(self, message: Message) -> PutMessageResult:
         """Store one message of a producer."""
         encoded = self._prepare(message)
         appended = self._append(encoded)
-        if self._is_sync_flush:
-            return self._acknowledge(encoded, appended)
-        arrivals = self._arrivals
-        if arrivals.wanted and arrivals.wants(appended.topic, appended.queue_id):
-            arrivals.announce([appended.physical_offset], appended.end_offset)
+        if self._is_sync_flush or self._arrivals.wanted:
+            return self._finish(appended, waits=encoded.waits)
         return appended
+
+    _put_in_steps = put
 
     def put_all(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
@@ -92,10 +100,13 @@ class PutPath:
 
     def put_later(self, message: Message) -> "Future[PutMessageResult]":
         """Store one message; the future is done once it is acknowledged."""
-        encoded = self._prepare(message)
-        appended = self._append(encoded)
-        if not (self._is_sync_flush and encoded.waits):
-            return DurableFuture(self._flusher, 0, self._acknowledge(encoded, appended))
+        direct, waits = self._direct, True
+        appended = None if direct is None else direct.append(message)
+        if appended is None:
+            encoded = self._prepare(message)
+            appended, waits = self._append(encoded), encoded.waits
+        if not (self._is_sync_flush and waits):
+            return DurableFuture(self._flusher, 0, self._acknowledge(appended, waits=waits))
         end_offset = appended.end_offset
         if not (self._arrivals.wanted and self._announce([appended])):
             self._sync_soon()
@@ -109,7 +120,7 @@ class PutPath:
         except (TypeError, AttributeError):
             refuse_mistyped(message)
             raise
-        return self._acknowledge(encoded, self._append(encoded))
+        return self._acknowledge(self._append(encoded), waits=encoded.waits)
 
     def check(self, message: Message) -> Message:
         """All checks of `put`, after which a missing topic is created; the message with its queue."""
@@ -224,14 +235,14 @@ class PutPath:
     def _put_in_bulk(self, messages: list[Message]) -> PutMessageResults | None:
         """Store messages by the compiled loops; None, and nothing stored, when one needs the single path."""
         try:
-            columns = columns_of_messages(messages)
-            if columns is None:
-                return None
-            block = self._columns.encode(columns)
+            encoded = self._columns.encode_list(messages)
         except (MessageIllegal, NoPermission, TopicNotSupported, TypeError, ValueError, OverflowError):
             # The single path raises the error that names the message.
             return None
-        status, appended, flushed_offset = self._columns.store(columns, block)
+        if encoded is None:
+            return None
+        topics, block = encoded
+        status, appended, flushed_offset = self._columns.store(topics, block)
         return PutMessageResults(
             status,
             block.queues,
@@ -258,9 +269,17 @@ class PutPath:
         flushed_offset = self._commit_log.flushed_offset
         return [_acknowledged(place, status, flushed_offset) for place in appended]
 
-    def _acknowledge(self, encoded: EncodedMessage, appended: PutMessageResult) -> PutMessageResult:
+    def _finish(self, appended: PutMessageResult, *, waits: bool = True) -> PutMessageResult:
+        if self._is_sync_flush:
+            return self._acknowledge(appended, waits=waits)
+        arrivals = self._arrivals
+        if arrivals.wanted and arrivals.wants(appended.topic, appended.queue_id):
+            arrivals.announce([appended.physical_offset], appended.end_offset)
+        return appended
+
+    def _acknowledge(self, appended: PutMessageResult, *, waits: bool) -> PutMessageResult:
         status = _PUT_OK
-        if self._is_sync_flush and encoded.waits:
+        if self._is_sync_flush and waits:
             status = self._wait(appended.end_offset)
         elif self._is_sync_flush:
             self._sync_soon()

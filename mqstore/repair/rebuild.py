@@ -25,7 +25,7 @@ from mqstore.store.log.recovery import recover
 from mqstore.store.progress import Progress
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store.state.recovery_point_format import RecoveryPoint
-from mqstore.store_layout import StoreLayout
+from mqstore.store_layout import StoreLayout, user_path
 from mqstore.store_stats import StoreStats
 from mqstore.verify.inspection import Inspection
 
@@ -33,7 +33,7 @@ __all__ = ["build_derived", "forget_keys", "rebuild", "recover_log", "with_index
 
 
 def rebuild(
-    path: Path,
+    path: str | Path,
     config: StoreConfig | None = None,
     *,
     queues: bool = False,
@@ -47,6 +47,7 @@ def rebuild(
     Raises StoreNotFound, StoreLocked, CorruptRecord (the log is damaged: repair), StateFileCorrupt,
     SettingContradicted, StoreFull.
     """
+    path = user_path(path)
     inspection = Inspection.of(file_system, clock, on_opening=on_progress)
     file_system, layout = inspection.file_system, StoreLayout(path)
     if not file_system.exists(layout.commit_log):

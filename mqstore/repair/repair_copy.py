@@ -21,7 +21,7 @@ from mqstore.store.files.file_tree import copy_file, copy_range, copy_tree, dele
 from mqstore.store.log.raw_segments import SegmentReader
 from mqstore.store.progress import Progress
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
-from mqstore.store_layout import StoreLayout
+from mqstore.store_layout import StoreLayout, user_path
 from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.verification import inspect_locked_store
 
@@ -35,8 +35,8 @@ _NOT_COPIED = frozenset(
 
 
 def repair_into(
-    path: Path,
-    target: Path,
+    path: str | Path,
+    target: str | Path,
     config: StoreConfig | None = None,
     *,
     file_system: FileSystem | None = None,
@@ -50,6 +50,7 @@ def repair_into(
     Raises StoreNotFound, StoreLocked, StoreFull, RepairRefused (`target` is not empty, or one directory lies
     in the other, or an earlier repair in place was interrupted).
     """
+    path, target = user_path(path), user_path(target)
     inspection = Inspection.of(file_system, clock, workers=workers, on_scan=on_scan, on_opening=on_progress)
     file_system = inspection.file_system
     source, layout = StoreLayout(path), StoreLayout(target)

@@ -28,7 +28,7 @@ from mqstore.store.files.file_tree import copy_file, delete_tree, zero_range
 from mqstore.store.progress import Progress
 from mqstore.store.state.checkpoint_file import CheckpointFile
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
-from mqstore.store_layout import StoreLayout
+from mqstore.store_layout import StoreLayout, user_path
 from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.verification import inspect_locked_store
 
@@ -36,7 +36,7 @@ __all__ = ["repair_in_place"]
 
 
 def repair_in_place(
-    path: Path,
+    path: str | Path,
     config: StoreConfig | None = None,
     *,
     file_system: FileSystem | None = None,
@@ -50,6 +50,7 @@ def repair_in_place(
     Raises StoreNotFound, StoreLocked, RepairRefused (a sector that cannot be read: repair into a new
     directory), and StoreFull: make room and run it again.
     """
+    path = user_path(path)
     inspection = Inspection.of(file_system, clock, workers=workers, on_scan=on_scan, on_opening=on_progress)
     file_system, layout = inspection.file_system, StoreLayout(path)
     if not file_system.exists(layout.commit_log):

@@ -17,7 +17,7 @@ from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.recovery_point_format import RecoveryPoint
-from mqstore.store_layout import StoreLayout
+from mqstore.store_layout import StoreLayout, user_path
 from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.unclaimed_entries import LostMessage
 from mqstore.verify.verification import VerifyReport, inspect_store
@@ -54,7 +54,7 @@ class RepairPlan(NamedTuple):
 
 
 def plan_repair(
-    path: Path,
+    path: str | Path,
     config: StoreConfig | None = None,
     *,
     file_system: FileSystem | None = None,
@@ -66,6 +66,7 @@ def plan_repair(
 
     Raises what `verify` raises, and RepairRefused (an earlier repair was interrupted).
     """
+    path = user_path(path)
     inspection = Inspection.of(file_system, clock, workers=workers, on_scan=on_progress)
     refuse_interrupted(inspection.file_system, StoreLayout(path).commit_log)
     return plan_of(inspect_store(path, config, inspection))

@@ -35,7 +35,7 @@ from mqstore.store.log.raw_segments import SegmentFile, list_segments
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.relisting import relisting
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
-from mqstore.store_layout import StoreLayout
+from mqstore.store_layout import StoreLayout, user_path
 from mqstore.verify.index_file_check import IndexFileCheck
 from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.key_index_check import KeyIndexCheck
@@ -83,7 +83,7 @@ class VerifyReport(NamedTuple):
 
 
 def verify(
-    path: Path,
+    path: str | Path,
     config: StoreConfig | None = None,
     *,
     file_system: FileSystem | None = None,
@@ -99,7 +99,10 @@ def verify(
     SettingContradicted.
     """
     return inspect_store(
-        path, config, Inspection.of(file_system, clock, workers=workers, on_scan=on_progress), live=live
+        user_path(path),
+        config,
+        Inspection.of(file_system, clock, workers=workers, on_scan=on_progress),
+        live=live,
     )
 
 

@@ -38,14 +38,14 @@ def removed(mask: npt.NDArray[np.bool_]) -> TextColumn:
 class ColumnsEncoder:
     """Checks and encodes columns for one store."""
 
-    def __init__(self, config: StoreConfig) -> None:
+    def __init__(self, config: StoreConfig, buffers: BufferPool) -> None:
         self._append_crc = config.enabled_append_prop_crc
         self._max_body_bytes = config.max_message_size
         host = config.store_host.encode()
         sys_flag = BORN_HOST_V6 | STORE_HOST_V6 if config.store_host.is_ipv6 else 0
         # Bytes and magic of topics; a plain dict whose entries are never wrong.
         self._topics: dict[str, tuple[bytes, int]] = {}
-        self._buffers = BufferPool()
+        self._buffers = buffers
         self._header = np.frombuffer(header_template(sys_flag, host, host), np.uint8)
 
     def encode(self, columns: MessageColumns) -> RecordBlock:
@@ -103,10 +103,6 @@ class ColumnsEncoder:
             )
         ]
         return RecordBlock(buffer, starts, np.full(count, marks, np.uint8), queues, groups)
-
-    def release(self, block: RecordBlock) -> None:
-        """Release the buffer of a block that is in the log, for another block."""
-        self._buffers.release(block.buffer)
 
     def _encode_topic(self, topic: str) -> tuple[bytes, int]:
         check_topic(topic)

@@ -69,9 +69,13 @@ __all__ = [
     "PROPERTIES_TOO_LARGE",
     "complete_records",
     "encode_rows",
+    "end_properties",
     "find_values",
     "group_rows",
+    "holds_separator",
     "join_pairs",
+    "write_fields",
+    "write_pair",
 ]
 
 # The reasons for which `encode_rows` refuses a row.
@@ -96,7 +100,8 @@ MAX_PAIRS = MAX_PROPERTIES_BYTES // 4 + 1
 
 
 @compiled_into_caller
-def _holds_separator(data, start, stop):  # type: ignore[no-untyped-def]
+def holds_separator(data, start, stop):  # type: ignore[no-untyped-def]
+    """Whether a text holds 0x01 or 0x02."""
     found = False
     for at in range(np.uint64(start), np.uint64(stop)):
         found |= data[at] == 1 or data[at] == 2
@@ -113,7 +118,7 @@ def _end_of_name(data, start, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled_into_caller
-def _write_pair(target, at, name, name_start, name_stop, text, start, stop):  # type: ignore[no-untyped-def]
+def write_pair(target, at, name, name_start, name_stop, text, start, stop):  # type: ignore[no-untyped-def]
     """Append one pair; returns where it ends."""
     length = name_stop - name_start
     copy_bytes(target, at, name, name_start, length)
@@ -157,7 +162,7 @@ def _write_properties(  # type: ignore[no-untyped-def]
     """
     for index in range(len(is_done)):
         is_done[index] = text_starts[index, row] >= text_stops[index, row]
-        if not is_done[index] and _holds_separator(texts, text_starts[index, row], text_stops[index, row]):
+        if not is_done[index] and holds_separator(texts, text_starts[index, row], text_stops[index, row]):
             return at, PAIR_ILLEGAL
     pair_count = 0
     while start < stop:
@@ -176,14 +181,14 @@ def _write_properties(  # type: ignore[no-untyped-def]
             pair_count += 1
             if index >= 0 and not is_done[index]:
                 text_at, text_stop = text_starts[index, row], text_stops[index, row]
-                at = _write_pair(target, at, data, start, name_stop, texts, text_at, text_stop)
+                at = write_pair(target, at, data, start, name_stop, texts, text_at, text_stop)
                 is_done[index] = True
             else:
-                at = _write_pair(target, at, data, start, name_stop, data, name_stop + 1, value_stop)
+                at = write_pair(target, at, data, start, name_stop, data, name_stop + 1, value_stop)
         start = value_stop + 1
     for index in range(len(is_done)):
         if not is_done[index]:
-            at = _write_pair(
+            at = write_pair(
                 target,
                 at,
                 names,
@@ -246,12 +251,12 @@ def join_pairs(  # type: ignore[no-untyped-def]
             name_at, name_stop = name_starts[pair], name_stops[pair]
             value_at, value_stop = value_starts[pair], value_stops[pair]
             is_empty = name_at == name_stop or value_at == value_stop
-            has_separator = _holds_separator(names, name_at, name_stop) or _holds_separator(
+            has_separator = holds_separator(names, name_at, name_stop) or holds_separator(
                 values, value_at, value_stop
             )
             if is_empty or has_separator:
                 return row
-            at = _write_pair(target, at, names, name_at, name_stop, values, value_at, value_stop)
+            at = write_pair(target, at, names, name_at, name_stop, values, value_at, value_stop)
     target_starts[len(firsts)] = at
     return -1
 
@@ -267,7 +272,7 @@ def _mimics_crc(target, start, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled_into_caller
-def _end_properties(target, start, at, append_crc):  # type: ignore[no-untyped-def]
+def end_properties(target, start, at, append_crc):  # type: ignore[no-untyped-def]
     """Add room for the record CRC, and write the length of the properties; (where they end, reason)."""
     if append_crc:
         copy_bytes(target, at, _CRC_ENDING, 0, CRC_PROPERTY_BYTES)
@@ -281,7 +286,7 @@ def _end_properties(target, start, at, append_crc):  # type: ignore[no-untyped-d
 
 
 @compiled_into_caller
-def _write_fields(  # type: ignore[no-untyped-def]
+def write_fields(  # type: ignore[no-untyped-def]
     target, start, stop, body_at, body_bytes, body_crc, magic, queue_id, flag, born_timestamp
 ):
     """Fill in the fields of the header that differ from record to record."""
@@ -394,10 +399,10 @@ def encode_rows(  # type: ignore[no-untyped-def]
         )
         if reason != NOTHING_ILLEGAL:
             return row, reason
-        at, reason = _end_properties(target, properties_at, at, append_crc)
+        at, reason = end_properties(target, properties_at, at, append_crc)
         if reason != NOTHING_ILLEGAL:
             return row, reason
-        _write_fields(
+        write_fields(
             target,
             start,
             at,

@@ -1,4 +1,7 @@
-"""Fast path of put_messages: a list of plain messages as columns, or None if one uses what columns lack.
+"""A list of messages as columns, or None if one uses what columns lack.
+
+For long lists of put_messages that list_encoder.py does not take: of several topics, or with properties that
+the store replaces.
 
 Reading fourteen fields of each message one by one takes longer than storing it. So msgspec packs the whole
 list, without the fields that have their defaults, and a compiled loop finds the bodies and the numbers in

@@ -17,7 +17,19 @@ from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.loops.kinds import BYTES, INTS_OUT, LONGS_OUT
 from mqstore.store.message.message import Message
 
-__all__ = ["KEYS_FOUND", "NUMBERS_FOUND", "OUT_OF_THE_ORDINARY", "PROPERTIES_FOUND", "read_messages"]
+__all__ = [
+    "KEYS_FOUND",
+    "NO_NUMBER",
+    "NO_VALUE",
+    "NUMBERS_FOUND",
+    "OUT_OF_THE_ORDINARY",
+    "PROPERTIES_FOUND",
+    "bytes_at",
+    "end_of_value",
+    "mark_of",
+    "number_at",
+    "read_messages",
+]
 
 # What `read_messages` returns: bits, or OUT_OF_THE_ORDINARY.
 KEYS_FOUND = 1
@@ -29,22 +41,23 @@ NUMBERS_FOUND = ((_QUEUE_IDS_FOUND, "queue_id"), (_DELAY_LEVELS_FOUND, "delay_le
 """(bit, field) of each number."""
 
 
-def _mark(name: str) -> int:
+def mark_of(name: str) -> int:
+    """What identifies a field's name: its length and its first byte."""
     return len(name) << 8 | ord(name[0])
 
 
-_TOPIC, _BODY, _TAGS, _KEYS = _mark("topic"), _mark("body"), _mark("tags"), _mark("keys")
-_QUEUE_ID, _DELAY_LEVEL, _FLAG = _mark("queue_id"), _mark("delay_level"), _mark("flag")
-_PROPERTIES = _mark("properties")
-assert len({*map(_mark, Message.__struct_fields__)}) == len(Message.__struct_fields__) <= 15
+_TOPIC, _BODY, _TAGS, _KEYS = mark_of("topic"), mark_of("body"), mark_of("tags"), mark_of("keys")
+_QUEUE_ID, _DELAY_LEVEL, _FLAG = mark_of("queue_id"), mark_of("delay_level"), mark_of("flag")
+_PROPERTIES = mark_of("properties")
+assert len({*map(mark_of, Message.__struct_fields__)}) == len(Message.__struct_fields__) <= 15
 
-_NO_NUMBER = np.int64(1 << 62)
-_NO_VALUE = -1
+NO_NUMBER = np.int64(1 << 62)
+NO_VALUE = -1
 
 
 @compiled_into_caller
-def _number(packed, at):  # type: ignore[no-untyped-def]
-    """(the number, where it ends); _NO_NUMBER for any other value, and beyond 32 bits."""
+def number_at(packed, at):  # type: ignore[no-untyped-def]
+    """(the number, where it ends); NO_NUMBER for any other value, and beyond 32 bits."""
     head = np.int64(packed[np.uint64(at)])
     if head < 0x80:
         return head, at + 1
@@ -57,28 +70,28 @@ def _number(packed, at):  # type: ignore[no-untyped-def]
         size = 1 << head - 0xD0
         value, half = read_unsigned(packed, at + 1, size), np.int64(1) << 8 * size - 1
         return (value ^ half) - half, at + 1 + size
-    return _NO_NUMBER, at
+    return NO_NUMBER, at
 
 
 @compiled_into_caller
-def _bounds(packed, at):  # type: ignore[no-untyped-def]
-    """(where bytes begin, where they end); _NO_VALUE for any other value."""
+def bytes_at(packed, at):  # type: ignore[no-untyped-def]
+    """(where bytes begin, where they end); NO_VALUE for any other value."""
     head = np.int64(packed[np.uint64(at)])
     if not 0xC4 <= head <= 0xC6:
-        return np.int64(_NO_VALUE), np.int64(_NO_VALUE)
+        return np.int64(NO_VALUE), np.int64(NO_VALUE)
     size = 1 << head - 0xC4
     start = at + 1 + size
     return start, start + read_unsigned(packed, at + 1, size)
 
 
 @compiled_into_caller
-def _begins_map(head):  # type: ignore[no-untyped-def]
+def begins_map(head):  # type: ignore[no-untyped-def]
     return 0x80 <= head <= 0x8F or 0xDE <= head <= 0xDF
 
 
 @compiled_into_caller
-def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
-    """Where a text, or an array or map of texts, ends; _NO_VALUE for any other value."""
+def end_of_value(packed, at):  # type: ignore[no-untyped-def]
+    """Where a text, or an array or map of texts, ends; NO_VALUE for any other value."""
     pending = np.int64(1)
     while pending > 0:
         pending -= 1
@@ -99,7 +112,7 @@ def _end_of_value(packed, at):  # type: ignore[no-untyped-def]
             pending += read_unsigned(packed, at + 1, size) << (head - 0xDC >> 1)
             at += 1 + size
         else:
-            return np.int64(_NO_VALUE)
+            return np.int64(NO_VALUE)
     return at
 
 
@@ -124,10 +137,10 @@ def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flag
             mark = length << 8 | np.int64(packed[np.uint64(at + 1)])
             at += 1 + length
             if mark == _BODY:
-                body_starts[row], at = _bounds(packed, at)
+                body_starts[row], at = bytes_at(packed, at)
                 body_stops[row] = at
             elif mark in (_QUEUE_ID, _DELAY_LEVEL, _FLAG):
-                value, at = _number(packed, at)
+                value, at = number_at(packed, at)
                 if not -(1 << 31) <= value < 1 << 31 or (mark == _QUEUE_ID and value < 0):
                     return OUT_OF_THE_ORDINARY
                 if mark == _QUEUE_ID:
@@ -140,12 +153,12 @@ def read_messages(packed, body_starts, body_stops, queue_ids, delay_levels, flag
                     flags[row] = value
                     found |= _FLAGS_FOUND
             elif mark in (_TOPIC, _TAGS, _KEYS, _PROPERTIES):
-                if mark == _PROPERTIES and not _begins_map(packed[np.uint64(at)]):
+                if mark == _PROPERTIES and not begins_map(packed[np.uint64(at)]):
                     return OUT_OF_THE_ORDINARY
-                at = _end_of_value(packed, at)
+                at = end_of_value(packed, at)
                 found |= KEYS_FOUND * (mark == _KEYS) | PROPERTIES_FOUND * (mark == _PROPERTIES)
             else:
                 return OUT_OF_THE_ORDINARY
-            if at == _NO_VALUE:
+            if at == NO_VALUE:
                 return OUT_OF_THE_ORDINARY
     return found

@@ -5,12 +5,22 @@ copies it into a segment in one piece. Then its buffer may be used again (buffer
 Threads: one owner at a time; nothing in it is shared.
 """
 
+import functools
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = ["AppendedBlock", "RecordBlock"]
+
+
+@functools.cache
+def _kernels() -> ModuleType:
+    """The compiled loops. Cached, for an import statement costs a microsecond each time that it is run."""
+    from mqstore.store.bulk import encode_kernels
+
+    return encode_kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +63,8 @@ class RecordBlock:
         next_offsets: of each queue; returns what they are afterwards. queue_offsets: filled, for each row.
         base_offset: physical offset of buffer[0].
         """
-        from mqstore.store.bulk import encode_kernels
-
         offsets = np.array(next_offsets, np.int64)
-        encode_kernels.complete_records(
+        _kernels().complete_records(
             self.buffer,
             self.starts,
             self.marks,

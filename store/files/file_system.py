@@ -86,8 +86,11 @@ class MappedRegion(Protocol):
         """Make room on the disk for a range. Raises StoreFull; then nothing has changed."""
         ...
 
-    def populate(self, position: int, length_bytes: int) -> None:
-        """Hint: bring a reserved range into memory now, off the writer's path. Changes no byte."""
+    def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
+        """Hint: bring a reserved range into memory now, off the writer's path. Changes no byte.
+
+        writable: a first write to these pages then costs nothing, but the next sync writes all of them.
+        """
         ...
 
     def next_data(self, position: int) -> int:

@@ -54,6 +54,9 @@ class MappedFileSettings:
     on_low_space: Callable[[], None] | None = None
     """Called by the writer when less than half a reserved window is left (CommitLog.reserve_ahead)."""
 
+    is_synced_often: bool = False
+    """A sync may have somebody waiting for it: it should not have to write the zeros of a first window."""
+
     after_crash: bool = False
     """The last writer did not close the store: a derived row then ends before its first file that is missing
     or empty. What follows is derived again."""
@@ -86,6 +89,7 @@ class MappedFile:
         self._low_bytes = min(settings.reserve_window_bytes, settings.file_size_bytes) // 2
         self._read_only = settings.read_only
         self._on_low_space = settings.on_low_space
+        self._is_synced_often = settings.is_synced_often
         self._is_one_of_many = settings.is_derived_row
         self._reserve_lock = threading.Lock()
         self._map_lock = threading.Lock()
@@ -203,23 +207,25 @@ class MappedFile:
         if self._wants_pages:
             self._wants_pages = False
             position = self.wrote_position
-            self.region.populate(position, max(0, self.reserved_position - position))
+            self._populate_first_window(position)
         start = self.reserved_position
         low = start - self.wrote_position <= self._low_bytes
         is_first = start == 0 and self.lack_of_room is None
         if not low or start >= self.size_bytes or is_first:
             return False
-        self._reserve_window_at(start)
+        self.reserve(start + 1)
+        self.region.populate(start, self.reserved_position - start)
         return True
 
     def reserve_first_window(self) -> None:
         """Reserve and populate the first window of a file that is needed soon, unless it is reserved."""
         if self.reserved_position == 0:
-            self._reserve_window_at(0)
+            self.reserve(1)
+            self._populate_first_window(0)
 
-    def _reserve_window_at(self, start: int) -> None:
-        self.reserve(start + 1)
-        self.region.populate(start, self.reserved_position - start)
+    def _populate_first_window(self, position: int) -> None:
+        length_bytes = max(0, self.reserved_position - position)
+        self.region.populate(position, length_bytes, writable=not self._is_synced_often)
 
     def _attend(self, end: int) -> None:
         # First: while there is no room for it, each publish comes here.

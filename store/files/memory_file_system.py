@@ -44,7 +44,7 @@ class MemoryMappedRegion:
     def reserve(self, position: int, length_bytes: int) -> None:
         self._file_system.take_room(self._path, length_bytes)
 
-    def populate(self, position: int, length_bytes: int) -> None:
+    def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         return
 
     def next_data(self, position: int) -> int:
@@ -205,7 +205,7 @@ class MemoryFileSystem:
     def lock(self, path: Path) -> MemoryFileLock:
         with self._guard:
             if path in self._locked and self._files.get(path) is self._locked[path]:
-                raise StoreLocked(path, None)
+                raise StoreLocked(path, os.getpid(), is_own=True)
             self._need_parent(path)
             self._files[path] = self._locked[path] = bytearray(b"lock")
             return MemoryFileLock(self._locked, self._files, path)

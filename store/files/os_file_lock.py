@@ -91,7 +91,7 @@ class OsFileLock:
             held = self._held.get((status.st_dev, status.st_ino))
             # An interrupt may leave the entry of a lock that was released.
             if held is not None and held._descriptor >= 0:
-                raise StoreLocked(path, os.getpid())
+                raise StoreLocked(path, os.getpid(), is_own=True)
 
     def loss(self) -> str | None:
         with self._guard:

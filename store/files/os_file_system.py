@@ -55,7 +55,7 @@ _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 # What is published last of a record.
 _FIRST_BYTES = struct.Struct("8s")
 # Linux 5.14 and later. Older kernels answer EINVAL, which is ignored and only costs speed.
-_MADV_POPULATE_WRITE = 23
+_MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -144,13 +144,16 @@ class OsMappedRegion:
         with self._guard, _room_for(self.path, length_bytes):
             os.posix_fallocate(self._open(), start, stop - start)
 
-    def populate(self, position: int, length_bytes: int) -> None:
+    def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         # Through ctypes because it releases the GIL: the pages are zeroed beside the writer.
         start = position - position % mmap.PAGESIZE
         _libc.madvise(
-            ctypes.addressof(self._buffer) + start, position + length_bytes - start, _MADV_POPULATE_WRITE
+            ctypes.addressof(self._buffer) + start,
+            position + length_bytes - start,
+            _MADV_POPULATE_WRITE if writable else _MADV_POPULATE_READ,
         )
-        self._populated_position = position + length_bytes
+        if writable:
+            self._populated_position = position + length_bytes
 
     def next_data(self, position: int) -> int:
         try:
@@ -239,7 +242,7 @@ class OsCalledRegion(OsMappedRegion):
         self._write_by_call(position + 8, data[8:])
         self._write_by_call(position, data[:8])
 
-    def populate(self, position: int, length_bytes: int) -> None:
+    def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         return
 
 

@@ -24,7 +24,7 @@ import weakref
 import numpy as np
 
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.threads.run_in_thread import start_thread
+from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["TimedSync"]
 

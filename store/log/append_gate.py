@@ -49,19 +49,18 @@ class AppendGate:
         def run(argument: Argument) -> Result:
             lock = self._lock
             if lock.locked() and (size_of is None or size_of(argument) < _LONG_COPY_BYTES):
-                self._let_holder_finish()
+                self.let_holder_finish()
             with lock:
                 if self._refusal is not None:
                     raise self._refusal()
                 try:
                     return step(argument)
                 except OSError as error:
-                    raise_foreign(error)
-                    raise self._poisoned_by(error) from error
+                    raise self.error_of(error) from error
 
         return run
 
-    def _let_holder_finish(self) -> None:
+    def let_holder_finish(self) -> None:
         """Yield until the lock is free, a limited number of times.
 
         A thread that blocks on a lock is handed it while it still has to wait for the interpreter's own lock,
@@ -95,6 +94,11 @@ class AppendGate:
         """Accept no more appends: a sync failed. The first cause stays."""
         with self._lock:
             self._poisoned_by(cause)
+
+    def error_of(self, failure: OSError) -> StoreError:
+        """The error to raise for an OSError in a step, which poisons the log; one of a program passes."""
+        raise_foreign(failure)
+        return self._poisoned_by(failure)
 
     def _poisoned_by(self, cause: BaseException) -> StoreError:
         """As `poison`, under the lock; returns the error to raise."""

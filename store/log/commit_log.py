@@ -36,7 +36,8 @@ def _begin_at_zero(topic: str, queue_id: int) -> int:
 class CommitLog:
     """The row of log segments of one store.
 
-    append, append_all, append_block, next_queue_offset, delete_queues, reserve_ahead: see LogAppender.
+    append, append_all, append_block, direct_put, next_queue_offset, delete_queues, reserve_ahead: see
+    LogAppender.
     chunk, record_at, look_message_by_offset, store_timestamp_at: see LogReader.
     """
 
@@ -63,6 +64,7 @@ class CommitLog:
             reserve_window_bytes=config.reserve_window_commit_log,
             read_only=read_only,
             on_low_space=self.low_space.set,
+            is_synced_often=config.is_sync_flush,
         )
         self.files = MappedFileQueue(file_system, directory, settings)
         self.offsets = LogOffsets(self.files, is_sync_flush=config.is_sync_flush)
@@ -82,6 +84,7 @@ class CommitLog:
         self.append = self._appender.append
         self.append_all = self._appender.append_all
         self.append_block = self._appender.append_block
+        self.direct_put = self._appender.direct_put
         self.reserve_ahead = self._appender.reserve_ahead
         self.next_queue_offset = self._appender.next_queue_offset
         self.delete_queues = self._appender.delete_queues

@@ -13,10 +13,12 @@ Threads: any. Durability: a result means that the log is durable up to the recor
 import os
 import threading
 from concurrent.futures import Future, InvalidStateError
+from functools import partial
 from typing import Any, TypeVar
 
 from mqstore.store.errors import StoreError
 from mqstore.store.log.flusher import Flusher
+from mqstore.store.threads.library_wait import wait_in_library
 
 __all__ = ["DurableFuture"]
 
@@ -63,13 +65,13 @@ class DurableFuture(Future[Outcome]):
         """
         if self._log.flushed_offset >= self._light_end or (timeout is None and self._wait_as_putter()):
             return self._outcome
-        return super().result(timeout)
+        return wait_in_library(partial(super().result, timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What `result` would raise; None when it would return. Raises TimeoutError, CancelledError."""
         if self._log.flushed_offset >= self._light_end or (timeout is None and self._wait_as_putter()):
             return None
-        return super().exception(timeout)
+        return wait_in_library(partial(super().exception, timeout))
 
     def done(self) -> bool:
         """Whether `result` would return or raise at once."""

@@ -20,12 +20,14 @@ import numpy.typing as npt
 from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
+from mqstore.store.direct.machine_code import MACHINE_CODE, DirectPut, Watched
 from mqstore.store.errors import StoreError
 from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.log.append_gate import AppendGate
 from mqstore.store.log.log_offsets import LogOffsets
-from mqstore.store.message.message_encoder import EncodedMessage
+from mqstore.store.message.message import Message
+from mqstore.store.message.message_encoder import EncodedMessage, MessageEncoder
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.record.record_format import BLANK_MIN_BYTES, encode_blank
 from mqstore.store.record.record_template import encode_from
@@ -65,6 +67,7 @@ class LogAppender:
         self._files = files
         self._offsets = offsets
         self._gate = gate
+        self._config, self._clock = config, clock
         self._now_ms = clock.now_ms
         self._store_host = config.store_host.encode()
         self._first_queue_offset = first_queue_offset
@@ -146,13 +149,13 @@ class LogAppender:
             store_timestamp,
         )
         # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
-        # becomes visible, so that an offset is never given twice (I1); `_undo_append` undoes half an append.
+        # becomes visible, so that an offset is never given twice (I1); `undo_append` undoes half an append.
         try:
             if takes_offset:
                 self._queue_offsets[queue] = queue_offset + 1
             current.publish(record)
         except BaseException:
-            self._undo_append(current, position, size_bytes, {queue: queue_offset} if takes_offset else {})
+            self.undo_append(current, position, size_bytes, {queue: queue_offset} if takes_offset else {})
             raise
         self.last_store_timestamp = store_timestamp
         return PutMessageResult(
@@ -175,6 +178,33 @@ class LogAppender:
         self._reserve_for(starts)
         append = self._append_one
         return [append(message) for message in messages]
+
+    def publish(self, current: MappedFile, queue: tuple[str, int], queue_offset: int, record: bytes) -> None:
+        """The last steps of `_append_one`, for a record that direct_put.py made."""
+        position = current.wrote_position
+        try:
+            self._queue_offsets[queue] = queue_offset + 1
+            current.publish(record)
+        except BaseException:
+            self.undo_append(current, position, len(record), {queue: queue_offset})
+            raise
+
+    def direct_put(
+        self,
+        encoder: MessageEncoder,
+        queues_to_put_to: Callable[[str], int | None],
+        watched: Watched,
+        *,
+        slowly: Callable[[Message], PutMessageResult],
+        finish: Callable[[PutMessageResult], PutMessageResult],
+    ) -> DirectPut | None:
+        """The compiled way of ordinary messages into this log; None where it was not built."""
+        if MACHINE_CODE is None:
+            return None
+        direct: DirectPut = MACHINE_CODE.direct_put(
+            self._config, self._clock, encoder, self, queues_to_put_to, watched, slowly, finish
+        )
+        return direct
 
     # -- in a block -----------------------------------------------------------------------------------
 
@@ -215,7 +245,7 @@ class LogAppender:
             self._queue_offsets.update(zip(block.queues, after, strict=True))
             current.publish(block.bytes_of(first, stop))
         except BaseException:
-            self._undo_append(current, position, int(block.starts[stop] - block.starts[first]), before)
+            self.undo_append(current, position, int(block.starts[stop] - block.starts[first]), before)
             raise
         self.last_store_timestamp = store_timestamp
         return base_offset
@@ -226,7 +256,7 @@ class LogAppender:
         known = self._queue_offsets.get(queue)
         return self._first_queue_offset(*queue) if known is None else known
 
-    def _undo_append(
+    def undo_append(
         self, current: MappedFile, position: int, size_bytes: int, queue_offsets: dict[tuple[str, int], int]
     ) -> None:
         """Undoes a failed append, unless its first record is already visible."""

@@ -6,6 +6,7 @@ so building one is cheap.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -31,7 +32,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     born_timestamp: epoch ms, None for now. born_host: None for the store's own host.
     wait_store_msg_ok: if False, the put does not wait for the disk in SYNC_FLUSH.
 
-    msgspec omits fields with default values: `put_messages` packs long lists (bulk/message_list.py).
+    msgspec omits fields with default values: `put_messages` packs lists (bulk/list_encoder.py).
 
     >>> Message("orders", b"...", tags="created", keys=("o-1",))
     Message(topic='orders', body=b'...', tags='created', keys=('o-1',))
@@ -52,6 +53,16 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     prepared_transaction_offset: int = 0
     wait_store_msg_ok: bool = True
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For pickle and deepcopy: a view of a body becomes bytes, properties a dict."""
+        body = self.body
+        fields: dict[str, object] = {"body": bytes(body) if isinstance(body, memoryview) else body}
+        for name, default in zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True):
+            value = getattr(self, name)
+            if value != default:
+                fields[name] = dict(value) if name == "properties" else value
+        return _message_of, (self.topic, fields)
+
     def __repr__(self) -> str:
         """The fields that differ from their defaults, a long body shortened."""
         is_long = isinstance(self.body, bytes | bytearray | memoryview) and len(self.body) > 48
@@ -63,3 +74,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             if value != default:
                 shown.append(f"{name}={value!r}")
         return f"Message({', '.join(shown)})"
+
+
+def _message_of(topic: str, fields: dict[str, Any]) -> Message:
+    return Message(topic, **fields)

@@ -106,15 +106,15 @@ class MessageEncoder:
         self._born_host_bit = BORN_HOST_V6 if config.store_host.is_ipv6 else 0
         self._crc_bytes = CRC_PROPERTY_BYTES if self._append_crc else 0
         # Of messages whose header says nothing out of the ordinary, by their magic.
-        self._templates = {
+        self.templates = {
             magic: self._ordinary_template(magic) for magic in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2)
         }
-        # Of each topic, and of each topic and tags.
-        self._topics = RepeatedNames(self._encode_topic)
+        # Of each topic, and of each topic and tags. direct_put.py uses `templates` and `topics` too.
+        self.topics = RepeatedNames(self._encode_topic)
         self._tagged = RepeatedNames(self._encode_tagged)
         # Of each topic, tags, and length of a UNIQ_KEY.
         self._identified = RepeatedNames(self._encode_identified)
-        self._known_topic, self._known_tagged = self._topics.get, self._tagged.get
+        self._known_topic, self._known_tagged = self.topics.get, self._tagged.get
         self._known_identified = self._identified.get
 
     def encode(self, message: Message, *, is_own: bool = False) -> EncodedMessage:
@@ -125,11 +125,12 @@ class MessageEncoder:
         Raises TopicIllegal, QueueIllegal, MessageTooLarge, PropertiesIllegal, MessageIllegal.
         """
         topic, body, queue_id = message.topic, message.body, message.queue_id
-        born_timestamp = message.born_timestamp
+        tags, born_timestamp = message.tags, message.born_timestamp
         if (
             type(body) is bytes
-            # A subclass may compare as another topic does.
+            # A subclass may compare as another topic does, or as other tags do.
             and type(topic) is str
+            and (tags is None or type(tags) is str)
             and len(body) <= self._max_body_bytes
             and type(queue_id) is int
             and not queue_id >> 31  # as 0 <= queue_id < 2**31, at half its time
@@ -140,10 +141,10 @@ class MessageEncoder:
             and message.wait_store_msg_ok
             and (born_timestamp is None or (type(born_timestamp) is int and not born_timestamp >> 63))
         ):
-            tags, keys, properties = message.tags, message.keys, message.properties
+            keys, properties = message.keys, message.properties
             if properties is NO_PROPERTIES and not keys and born_timestamp is None:
                 if tags is None:
-                    template, ending, _, _ = self._known_topic(topic) or self._topics.add(topic)
+                    template, ending, _, _ = self._known_topic(topic) or self.topics.add(topic)
                 else:
                     name = topic, tags
                     template, ending, _, _ = self._known_tagged(name) or self._tagged.add(name)
@@ -178,12 +179,12 @@ class MessageEncoder:
             pairs = ordinary_pairs(properties, keys)
             if (
                 pairs is None
-                or (tags is not None and (type(tags) is not str or TAGS in properties))
+                or (tags is not None and TAGS in properties)
                 or (CRC32 in pairs and not self._append_crc)
             ):
                 return None
             if tags is None:
-                template, _, topic_field, pair = self._known_topic(topic) or self._topics.add(topic)
+                template, _, topic_field, pair = self._known_topic(topic) or self.topics.add(topic)
             else:
                 name = topic, tags
                 template, _, topic_field, pair = self._known_tagged(name) or self._tagged.add(name)
@@ -196,7 +197,7 @@ class MessageEncoder:
 
     def _encode_thoroughly(self, message: Message, *, is_own: bool) -> EncodedMessage:
         """Check and encode a message that may have anything."""
-        ordinary, _, topic_field, _ = self._known_topic(message.topic) or self._topics.add(message.topic)
+        ordinary, _, topic_field, _ = self._known_topic(message.topic) or self.topics.add(message.topic)
         body = _as_bytes(message.body)
         if len(body) > self._max_body_bytes:
             raise body_too_large("the body", len(body), self._max_body_bytes)
@@ -262,14 +263,14 @@ class MessageEncoder:
         check_topic(topic)
         self._check_size(pair)
         field, magic = encode_topic(topic)
-        return self._templates[magic], encode_ending(field, pair, self._crc_bytes), field, pair
+        return self.templates[magic], encode_ending(field, pair, self._crc_bytes), field, pair
 
     def _encode_identified(self, name: tuple[str, str | None, int]) -> tuple[RecordTemplate, bytes, bytes]:
         """Template, and what the ending has before and behind a UNIQ_KEY of this length."""
         topic, tags, length = name
         first = encode_properties({UNIQ_KEY: "-" * length})
         properties = checked_properties({UNIQ_KEY: "-" * length, TAGS: tags}) if tags else first
-        template, _, topic_field, _ = self._known_topic(topic) or self._topics.add(topic)
+        template, _, topic_field, _ = self._known_topic(topic) or self.topics.add(topic)
         self._check_size(properties)
         rest = properties[len(first) - 1 :]
         ending = encode_ending(topic_field, properties, self._crc_bytes)
@@ -286,9 +287,11 @@ class MessageEncoder:
             )
 
     def _encode_properties(self, message: Message, *, is_own: bool) -> bytes:
-        tags = message.tags
+        tags, keys = message.tags, message.keys
+        if not (isinstance(message.properties, Mapping) and isinstance(tags, str | None)):
+            # A list of pairs would become a dict, and one without tags would be none.
+            raise TypeError(f"properties or tags are of a wrong type: {message.properties!r}, {tags!r}")
         properties = dict(message.properties)
-        keys = message.keys
         if keys:
             properties[KEYS] = keys if isinstance(keys, str) else join_keys(tuple(keys))
         if tags:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.message_id import encode_message_id
 from mqstore.store.status import PutMessageStatus
 
@@ -45,6 +46,11 @@ class PutMessageResult(msgspec.Struct, frozen=True, gc=False):
     def end_offset(self) -> int:
         """Byte of the log behind the record."""
         return self.physical_offset + self.store_size
+
+    @property
+    def delay_level(self) -> int:
+        """The level of a message that waits; 0 for one that does not."""
+        return self.queue_id + 1 if self.topic == SCHEDULE_TOPIC else 0
 
     @property
     def msg_id(self) -> str:

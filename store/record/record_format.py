@@ -43,6 +43,7 @@ __all__ = [
     "BODY_CRC_POSITION",
     "BODY_LENGTH_BEFORE_BODY",
     "BODY_LENGTH_POSITION",
+    "BORN_HOST_POSITION",
     "BORN_TIMESTAMP_POSITION",
     "CRC_DIGITS",
     "CRC_MASK",
@@ -115,6 +116,7 @@ FLAG_POSITION = _POSITIONS["FLAG"]
 QUEUE_OFFSET_POSITION = _POSITIONS["QUEUEOFFSET"]
 PHYSICAL_OFFSET_POSITION = _POSITIONS["PHYSICALOFFSET"]
 SYS_FLAG_POSITION = _POSITIONS["SYSFLAG"]
+BORN_HOST_POSITION = _POSITIONS["BORNHOST"]
 BORN_TIMESTAMP_POSITION = _POSITIONS["BORNTIMESTAMP"]
 STORE_TIMESTAMP_POSITION = _POSITIONS["STORETIMESTAMP"]
 BODY_LENGTH_POSITION = _POSITIONS["BODYLEN"]
@@ -142,6 +144,8 @@ BLANK_MIN_BYTES = 8
 HEADERS = tuple(
     tuple(struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for store in (8, 20)) for born in (8, 20)
 )
+# Indexed by the two bits of the sys flag for IPv6 hosts.
+_HEADERS = (HEADERS[0][0], HEADERS[1][0], HEADERS[0][1], HEADERS[1][1])
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
 _MAGIC_AND_SYS_FLAG = struct.Struct(">4xi28xi")
@@ -154,7 +158,7 @@ assert HEADERS[0][0].size == HEADER_BYTES == sum(size for _, size, _, _ in FIELD
 assert all(at == sum(size for _, size, _, _ in FIELDS[:row]) for row, (at, *_) in enumerate(FIELDS))
 assert len(CRC_NAME) + CRC_DIGITS + 1 == CRC_PROPERTY_BYTES
 assert PREFIX.size == BLANK_MIN_BYTES == 8
-assert BORN_HOST_V6 | STORE_HOST_V6 == 3 << 4
+assert (BORN_HOST_V6, STORE_HOST_V6) == (1 << 4, 2 << 4)
 
 
 class RecordHeader(NamedTuple):
@@ -219,17 +223,22 @@ def encode_blank(length_bytes: int) -> bytes:
     return BLANK.pack(length_bytes, BLANK_MAGIC_CODE)
 
 
-def decode_header(record: bytes | memoryview) -> RecordHeader:
-    """Fields 1 to 15. Raises RecordIllegal for too few bytes, or if they are not a V1 or V2 record."""
-    if len(record) < HEADER_BYTES:
-        raise RecordIllegal(f"at least {HEADER_BYTES} bytes", f"{len(record)}")
-    magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(record)
+def decode_header(data: bytes | memoryview, start: int = 0, stop: int | None = None) -> RecordHeader:
+    """Fields 1 to 15 of the record data[start:stop], which may be longer than its record.
+
+    Raises RecordIllegal for too few bytes, or if they are not a V1 or V2 record.
+    """
+    length = (len(data) if stop is None else stop) - start
+    if length < HEADER_BYTES:
+        raise RecordIllegal(f"at least {HEADER_BYTES} bytes", f"{length}")
+    magic, sys_flag = _MAGIC_AND_SYS_FLAG.unpack_from(data, start)
     if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
         raise RecordIllegal("a record's magic DAA320A7 or DAA320AB", f"{magic & 0xFFFF_FFFF:08X}")
-    header = HEADERS[bool(sys_flag & BORN_HOST_V6)][bool(sys_flag & STORE_HOST_V6)]
-    if len(record) < header.size:
-        raise RecordIllegal(f"at least {header.size} bytes", f"{len(record)}")
-    return RecordHeader._make(header.unpack_from(record))
+    header = _HEADERS[sys_flag >> 4 & 3]
+    if length < header.size:
+        raise RecordIllegal(f"at least {header.size} bytes", f"{length}")
+    # As RecordHeader._make, in a third of its time.
+    return tuple.__new__(RecordHeader, header.unpack_from(data, start))
 
 
 def decode_layout(data: bytes | memoryview, start: int, stop: int) -> RecordLayout:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from mqstore.store.threads.run_in_thread import start_thread
+from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["BoundedExecutor"]
 

@@ -1,16 +1,16 @@
 """Runs a call in a new thread: for one long compiled loop, which releases the GIL.
 
 A new thread costs about a tenth of a millisecond, so the call should take several. There is no pool: no
-thread is left running, and the process may fork at any time. `start_thread` is for threads of other kinds,
-too: it distinguishes a lack of threads from an interrupt.
+thread is left running, and the process may fork at any time.
 """
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
-__all__ = ["CallInThread", "run_in_thread", "start_thread"]
+from mqstore.store.threads.start_thread import start_thread
+
+__all__ = ["CallInThread", "run_in_thread"]
 
 T = TypeVar("T")
 
@@ -58,20 +58,3 @@ def run_in_thread(call: Callable[[], T]) -> CallInThread[T]:
     If no thread can be started (a limit, or the interpreter is ending), the call is done before this returns.
     """
     return CallInThread(call)
-
-
-def start_thread(thread: threading.Thread) -> bool:
-    """Start a thread; False if none can be started (a limit, or the interpreter is ending).
-
-    An interrupt (Ctrl-C) that strikes while `Thread.start` waits for the new thread can come out of it as a
-    RuntimeError too. The thread runs by then; the interrupt is raised again.
-    """
-    handled = sys.exception()
-    try:
-        thread.start()
-    except RuntimeError as error:
-        interrupt = error.__context__
-        if interrupt is not None and interrupt is not handled:
-            raise interrupt from None
-        return False
-    return True

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["Service"]
 
@@ -34,10 +35,14 @@ class Service:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread. It is a daemon: it keeps no process alive that forgot to close its store."""
+        """Start the thread. It is a daemon: it keeps no process alive that forgot to close its store.
+
+        Raises RuntimeError if none can be started.
+        """
         # Assigned before the start: an interrupt (Ctrl-C) may come when the thread already runs.
         self._thread = threading.Thread(target=self._loop, name=f"mqstore-{self.name}", daemon=True)
-        self._thread.start()
+        if not start_thread(self._thread):
+            raise RuntimeError(f"the thread {self._thread.name!r} cannot be started: end other threads")
 
     def wake(self) -> None:
         """Run the next step now; a step that is running does not count."""

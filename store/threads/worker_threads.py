@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
-from mqstore.store.threads.run_in_thread import start_thread
+from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["Unfinished", "WorkerThreads"]
 

@@ -167,6 +167,7 @@ def test_reserving_changes_no_byte(file_system: FileSystem, path: Path) -> None:
     for position, length in ((0, SIZE), (0, 4_096), (5, 100), (SIZE - 1, 1)):
         region.reserve(position, length)
         region.populate(position, length)
+        region.populate(position, length, writable=False)
     region.sync()
     assert bytes(region.view) == bytes(10) + b"kept" + bytes(SIZE - 14)
     assert len(file_system.read(path)) == SIZE

@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -22,6 +23,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.crash.interrupt_storm import OPERATIONS, StormyStore, storm, sweep
+
+_LONGEST_END_S = 30
 
 
 def main() -> int:
@@ -71,8 +74,20 @@ def run_scene(flush_disk_type: str, operation: str, arguments: argparse.Namespac
             stormy.store.close()
         except Exception as error:  # noqa: BLE001 - the finding
             found = [repr(error)]
+    found += threads_that_do_not_end()
     acknowledged = stormy.acknowledged_before + len(stormy.acknowledged)
     return f"{name}: {acknowledged:,} acknowledged, {time.monotonic() - began_s:.0f} s", found
+
+
+def threads_that_do_not_end() -> list[str]:
+    """Those for which the end of the process would wait for ever; also one that never began."""
+    give_up_s = time.monotonic() + _LONGEST_END_S
+    while True:
+        left = [thread for thread in threading.enumerate() if not thread.daemon]
+        left.remove(threading.main_thread())
+        if not left or time.monotonic() > give_up_s:
+            return [f"{thread!r} does not end" for thread in left]
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

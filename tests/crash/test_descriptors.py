@@ -129,6 +129,8 @@ def test_a_full_disk_in_the_middle_of_a_call_refuses_a_put(
         return write(descriptor, data[: len(data) // 2], position)
 
     with MessageStore.open(tmp_path / "store", config(flush_disk_type), start=False) as store:
+        # A list for a topic that is not there goes message by message: none is long enough for a call.
+        store.topics.create("orders", 8)
         monkeypatch.setattr(os, "pwrite", write_half)
         for _ in range(3):
             with pytest.raises(StoreFull):

@@ -14,6 +14,7 @@ import pytest
 
 from mqstore import Message, MessageStore, StoreConfig, message_store
 from mqstore.opening import open_parts
+from mqstore.repair import plan_repair, rebuild, repair_in_place, repair_into
 from mqstore.services import Services
 from mqstore.store.errors import (
     ConfigIllegal,
@@ -23,10 +24,12 @@ from mqstore.store.errors import (
     StateFileCorrupt,
     StoreLocked,
     StoreNotFound,
+    WrongFileKind,
 )
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store_parts import StoreParts
+from mqstore.verify import verify
 from support.disks.watched_file_system import WatchedFileSystem
 from support.stores.small_log import SEGMENT_BYTES, small_config
 from support.stores.small_store import SmallStore, bodies_of, kill, messages_of
@@ -38,7 +41,7 @@ def test_a_directory_that_another_store_holds_is_refused(small: SmallStore) -> N
         store.put_message(Message("orders", b"x"))
         store.flush()
         before = small.content
-        with pytest.raises(StoreLocked, match="stop that writer, or open with read_only=True"):
+        with pytest.raises(StoreLocked, match=r"this very process \(\d+\) has the store open already"):
             small.open()
         assert small.content == before
         store.put_message(Message("orders", b"y"))
@@ -284,6 +287,52 @@ def test_consumers_never_stand_beyond_the_end(small: SmallStore) -> None:
         store.flush()
     with small.open() as store:
         assert store.consumer_offsets.query("billing", "orders", 0) == 1
+
+
+def test_a_file_where_a_directory_belongs_is_named(tmp_path: Path) -> None:
+    """To write and to read; a directory that is not there, or is another, is told apart."""
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, file / "below"):
+        with pytest.raises(WrongFileKind, match="file is a file, where a directory belongs"):
+            MessageStore.open(path)
+    for path, words in ((file, "no commitlog directory in it"), (file / "below", "nothing of that name")):
+        with pytest.raises(StoreNotFound, match=f"{path} holds no store: .*{words}"):
+            MessageStore.open(path, read_only=True)
+    with pytest.raises(StoreNotFound, match="there is no commitlog directory in it"):
+        MessageStore.open(tmp_path, read_only=True)
+
+
+def test_a_home_directory_is_meant_by_its_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder called ~ is made, whoever asks: open, backup, verify, repair, rebuild, settings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "store.toml").write_text(
+        "mapped_file_size_commit_log = 131072\nmax_message_size = 999"
+    )
+    config = StoreConfig.from_toml("~/store.toml")
+    with MessageStore.open("~/data", config) as store:
+        assert store.path == tmp_path / "home" / "data"
+        store.put_message(Message("orders", b"x"))
+        store.backup("~/copy")
+    assert verify("~/copy").is_sound
+    assert not plan_repair("~/copy").is_needed
+    repair_in_place("~/copy")
+    repair_into("~/copy", "~/repaired")
+    assert rebuild("~/repaired", queues=True).messages == 1
+    assert not (tmp_path / "~").exists()
+    assert {path.name for path in (tmp_path / "home").iterdir()} == {"store.toml", "data", "copy", "repaired"}
+
+
+def test_a_home_directory_that_nobody_has_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of such a name is given as ./~name."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigIllegal, match="begins in a home directory that is not known") as caught:
+        MessageStore.open("~nobody-has-this-name/data")
+    assert (caught.value.key, caught.value.value) == ("path", "~nobody-has-this-name/data")
+    MessageStore.open("./~nobody-has-this-name", small_config()).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["~nobody-has-this-name"]
 
 
 def test_there_must_be_a_store_to_read(small: SmallStore) -> None:

@@ -115,7 +115,7 @@ def test_services_that_cannot_all_start_end(small: SmallStore, monkeypatch: pyte
     with small.open() as store:
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", limited)
-            with pytest.raises(RuntimeError, match="new thread"):
+            with pytest.raises(RuntimeError, match="cannot be started"):
                 store._services.start()
         assert len(started) == 3
         assert not any(thread.is_alive() for thread in started)

@@ -1,6 +1,8 @@
 """The settings: RocketMQ's defaults, every bound, unknown keys with the nearest known one, TOML."""
 
+import copy
 import dataclasses
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +101,53 @@ def test_consume_queue_files_hold_whole_entries(given: int, taken: int) -> None:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
+        ("flush_disk", "did you mean 'flush_disk_type'"),
         ("flush_disk_typ", "did you mean 'flush_disk_type'"),
+        ("flushDiskType", "did you mean 'flush_disk_type'"),
         ("fileReservedTime", "did you mean 'file_reserved_time'"),
+        ("mappedFileSizeCommitLog", "did you mean 'mapped_file_size_commit_log'"),
         ("max_mesage_size", "did you mean 'max_message_size'"),
         ("xyzzy", "see StoreConfig for the known keys"),
     ],
 )
 def test_an_unknown_key_is_refused_with_a_suggestion(key: str, words: str) -> None:
-    """The nearest known name, if one is near."""
-    with pytest.raises(ConfigIllegal, match=words) as caught:
-        StoreConfig.from_mapping({key: 1})
-    assert (caught.value.key, caught.value.value) == (key, 1)
+    """The nearest known name, if one is near, and the value; the same in Python, of a file, of a variant."""
+    for make in (
+        lambda: StoreConfig(**{key: "SYNC"}),
+        lambda: StoreConfig.from_mapping({key: "SYNC"}),
+        lambda: dataclasses.replace(StoreConfig(), **{key: "SYNC"}),
+    ):
+        with pytest.raises(ConfigIllegal, match=f"unknown setting {key} = 'SYNC': {words}") as caught:
+            make()
+        assert (caught.value.key, caught.value.value) == (key, "SYNC")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"flush_disk_type": "SYNC"}, "must be ASYNC_FLUSH or SYNC_FLUSH: did you mean 'SYNC_FLUSH'?"),
+        ({"flush_disk_type": "async"}, "must be ASYNC_FLUSH or SYNC_FLUSH: did you mean 'ASYNC_FLUSH'?"),
+        ({"flush_disk_type": "sync-flush"}, "did you mean 'SYNC_FLUSH'?"),
+        ({"key_index": "index"}, "must be lmdb, index_file or both: did you mean 'index_file'?"),
+        ({"mapped_writes": "alway"}, "must be auto, always or never: did you mean 'always'?"),
+        ({"flush_disk_type": "xyzzy"}, "must be ASYNC_FLUSH or SYNC_FLUSH"),
+        ({"flush_disk_type": True}, "must be ASYNC_FLUSH or SYNC_FLUSH"),
+    ],
+    ids=str,
+)
+def test_a_value_that_is_none_of_the_known_is_refused_with_the_nearest(
+    settings: dict[str, Any], words: str
+) -> None:
+    """If one is near: a suggestion that is a guess would mislead."""
+    with pytest.raises(ConfigIllegal) as caught:
+        StoreConfig(**settings)
+    assert str(caught.value).endswith(words)
+
+
+def test_a_config_can_be_copied_and_pickled() -> None:
+    """The check of names is before the making of the object, which copies do without names."""
+    config = StoreConfig(flush_disk_type="SYNC_FLUSH")
+    assert copy.copy(config) == copy.deepcopy(config) == pickle.loads(pickle.dumps(config)) == config
 
 
 def test_settings_are_read_from_toml(tmp_path: Path) -> None:

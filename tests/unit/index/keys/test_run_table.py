@@ -63,8 +63,10 @@ def test_finds_what_a_look_at_each_run_finds(
 
 
 def test_a_key_of_many_records() -> None:
-    """More than are usual: the room for them grows."""
+    """More than are usual: the room for them grows, and no more are read than are wanted."""
     runs = runs_of([(0, 0)] * 1_000, [300, 600])
     text = np.frombuffer(b"orders#a", np.uint8)
     found = RunTable.of(runs[::-1]).newest_offsets(text, 0, 0, 0, 1 << 40, 700)
-    assert found.tolist() == [*range(60_000, 100_000, 100), *range(30_000, 60_000, 100)]
+    assert found.tolist() == [*range(99_900, 29_900, -100)]
+    found = RunTable.of(runs[::-1]).newest_offsets(text, 0, 0, 0, 80_000, 3)
+    assert found.tolist() == [79_900, 79_800, 79_700]

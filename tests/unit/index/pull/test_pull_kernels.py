@@ -162,4 +162,43 @@ def test_narrowing_by_time(
     assert narrowed == (low, high)
 
 
+GAPS = st.sampled_from([0, 0, 0, 1, 1, 7, 1_000, 2**40])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(GAPS, st.integers(1, 200)), min_size=1, max_size=12),
+    st.integers(-5, 3_000),
+    st.integers(-1, 1),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 3_000), st.sampled_from([-(2**63), -1, 0, 2**62])), max_size=3),
+)
+def test_many_entries_are_narrowed_to_the_one_of_a_time(
+    runs: list[tuple[int, int]], asked: int, near: int, is_upper: bool, spoiled_at: list[tuple[int, int]]
+) -> None:
+    """At any rate, however uneven, as bisection finds it. An entry of nowhere may end the search early.
+
+    Then what is left still holds the answer.
+    """
+    times = np.cumsum(np.repeat([gap for gap, _ in runs], [count for _, count in runs]))
+    data = np.zeros(len(times) * HEADER_BYTES, np.uint8)
+    stored = data.reshape(-1, HEADER_BYTES)[:, 56:64]
+    stored[:] = times.astype(">i8").view(np.uint8).reshape(-1, 8)
+    entries = [(START_OFFSET + at * HEADER_BYTES, HEADER_BYTES, 0) for at in range(len(times))]
+    is_spoiled = False
+    for at, physical_offset in spoiled_at:
+        if at < len(entries):
+            entries[at] = physical_offset, 1, 0
+            is_spoiled = True
+    timestamp_ms = int(times[asked % len(times)]) + near
+    low, high = pull_kernels.narrow_by_time(
+        packed(entries), data, START_OFFSET, len(data), timestamp_ms, is_upper, 0, len(entries)
+    )
+    expected = int(np.searchsorted(times, timestamp_ms, "right" if is_upper else "left"))
+    if is_spoiled:
+        assert 0 <= low <= expected <= high <= len(entries)
+    else:
+        assert low == high == expected
+
+
 LONGS = st.sampled_from([-(2**63), -1, 0, 5, 2**63 - 1])

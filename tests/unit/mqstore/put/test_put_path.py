@@ -10,6 +10,7 @@ import pytest
 
 from mqstore import Message, MessageStore, PutMessageResult
 from mqstore.metadata.topics import TopicConfig
+from mqstore.store.bulk.buffer_pool import BufferPool
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import read_columns
 from mqstore.store.errors import (
@@ -218,7 +219,7 @@ def test_a_retry_of_a_group_in_order_becomes_a_dead_letter(small: SmallStore) ->
         assert store.put_retry(retry, is_in_order=True).topic == "%DLQ%billing"
         assert store.put_retry(Message("orders", b"x"), is_in_order=True).topic == "orders"
         assert store.topics.find("%DLQ%billing").read_queue_nums == 1
-        with pytest.raises(MessageIllegal, match="TAGS is 5"):
+        with pytest.raises(MessageIllegal, match="tags is 5"):
             store.put_retry(Message("%RETRY%billing", b"x", tags=5), is_in_order=True)  # type: ignore[arg-type]
     with small.open(flush_disk_type="SYNC_FLUSH") as store:
         assert store.put_retry(retry, is_in_order=True).durable
@@ -238,7 +239,7 @@ def test_a_retry_that_failed_too_often_becomes_a_dead_letter(small: SmallStore) 
 def test_a_block_is_left_to_single_puts_where_its_topic_is_not_there(small: SmallStore) -> None:
     """Nothing is stored of it then; with its topic it is stored as it is."""
     with small.open() as store:
-        encoder = ColumnsEncoder(store.config)
+        encoder = ColumnsEncoder(store.config, BufferPool())
         columns = read_columns({"topic": "orders", "body": [b"a", b"b"]}, None, None)
         assert store._puts.put_restored_block(encoder.encode(columns)) is None
         assert store.max_offset == 0

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from mqstore.store.bulk.buffer_pool import BufferPool
 from mqstore.store.bulk.columns_encoder import ColumnsEncoder
 from mqstore.store.bulk.message_columns import read_columns
-from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.record.record_format import HEADER_BYTES, body_crc, decode_header
 from support.stores.small_log import small_config
 
@@ -14,10 +14,10 @@ def test_a_body_that_changes_while_it_is_read_gets_the_crc_of_what_was_stored() 
 
     The body lies where the encoder puts the topic, in a buffer that it uses again: it is gone once copied.
     """
-    encoder = ColumnsEncoder(small_config())
+    buffers = BufferPool()
+    encoder = ColumnsEncoder(small_config(), buffers)
     buffer = np.zeros(1_000, np.uint8)
-    none = np.zeros(0, np.int32)
-    encoder.release(RecordBlock(buffer, none, none, [], none))
+    buffers.release(buffer)
     body = b"body"
     start, stop = HEADER_BYTES + len(body), HEADER_BYTES + 2 * len(body)
     buffer[start:stop] = list(body)

@@ -142,12 +142,22 @@ def test_the_next_window_is_reserved_ahead_only_when_space_is_low(mapped_file: M
     assert not mapped_file.reserve_next_window()
 
 
+def populated_of(mapped_file: MappedFile, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    populated = []
+
+    def populate(position: int, length_bytes: int, *, writable: bool = True) -> None:
+        assert writable
+        populated.append((position, length_bytes))
+
+    monkeypatch.setattr(mapped_file.region, "populate", populate)
+    return populated
+
+
 def test_the_window_of_the_first_record_is_populated_when_more_are_written(
     mapped_file: MappedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once: not for a single record, and nothing that was written is touched again."""
-    populated: list[tuple[int, int]] = []
-    monkeypatch.setattr(mapped_file.region, "populate", lambda at, length: populated.append((at, length)))
+    populated = populated_of(mapped_file, monkeypatch)
     mapped_file.publish(bytes(512))
     mapped_file.reserve_next_window()
     mapped_file.publish(bytes(512))
@@ -163,13 +173,27 @@ def test_a_first_window_is_reserved_and_populated_once(
     mapped_file: MappedFile, watched: WatchedFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a file that is needed soon: its first records touch nothing new."""
-    populated: list[tuple[int, int]] = []
-    monkeypatch.setattr(mapped_file.region, "populate", lambda at, length: populated.append((at, length)))
+    populated = populated_of(mapped_file, monkeypatch)
     for _ in range(2):
         mapped_file.reserve_first_window()
     assert (mapped_file.reserved_position, populated) == (WINDOW, [(0, WINDOW)])
     mapped_file.publish(bytes(512))
     assert watched.count("reserve") == 1
+
+
+@pytest.mark.parametrize("is_synced_often", [False, True])
+def test_a_sync_that_is_waited_for_writes_no_zeros_of_a_first_window(
+    file_system: FileSystem, root: Path, monkeypatch: pytest.MonkeyPatch, is_synced_often: bool
+) -> None:
+    """Its pages are in memory and clean; in ASYNC_FLUSH they can be written without a fault."""
+    settings = MappedFileSettings(
+        file_size_bytes=SIZE, reserve_window_bytes=WINDOW, is_synced_often=is_synced_often
+    )
+    mapped_file = MappedFile(file_system, root / file_name(SIZE), settings, create=True)
+    writable: list[object] = []
+    monkeypatch.setattr(mapped_file.region, "populate", lambda *_, **how: writable.append(how["writable"]))
+    mapped_file.reserve_first_window()
+    assert writable == [not is_synced_often]
 
 
 def test_a_file_is_mapped_when_it_is_first_touched(

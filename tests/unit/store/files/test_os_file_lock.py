@@ -85,11 +85,24 @@ def test_the_lock_file_says_lock(path: Path) -> None:
 def test_a_second_opener_in_this_process_is_refused(path: Path) -> None:
     """POSIX locks would let it in; the registry does not. The error names this process."""
     lock = OsFileSystem().lock(path)
-    with pytest.raises(StoreLocked, match=f"locked by process {os.getpid()}") as caught:
+    with pytest.raises(StoreLocked, match=r"this very process \(\d+\) has the store open already") as caught:
         OsFileSystem().lock(path)
     assert (caught.value.path, caught.value.holder_pid) == (path, os.getpid())
+    assert caught.value.is_own
+    assert "stop that writer" not in str(caught.value)
     lock.release()
     OsFileSystem().lock(path).release()
+
+
+def test_a_process_of_the_same_number_elsewhere_is_another(path: Path) -> None:
+    """In containers that share a volume each has a process 1: the number does not say that it is this one."""
+    with running(OPENER, path) as (_, said):
+        assert said == "locked"
+        path.write_bytes(b"lock %d\n" % os.getpid())
+        with pytest.raises(StoreLocked, match=f"locked by process {os.getpid()}") as caught:
+            OsFileSystem().lock(path)
+    assert not caught.value.is_own
+    assert "of another container" in str(caught.value)
 
 
 def test_the_same_file_by_another_name_is_the_same_lock(path: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Syncs are held up and failed through a watched file system, so threads meet wher
 
 import asyncio
 import concurrent.futures
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
@@ -26,6 +27,7 @@ from mqstore.store.log import flusher as flusher_module
 from mqstore.store.log.durable_future import DurableFuture
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.threads.service import Service
+from support.crash.interrupt_storm import Strike, Struck
 from support.disks.interrupts import interrupted_at
 from support.disks.watched_file_system import WatchedFileSystem
 from support.stores.small_log import SmallLog
@@ -333,6 +335,27 @@ def test_ctrl_c_in_the_standard_library_holds_up_nobody_else(
             # Whoever was interrupted may ask again.
             flusher.complete_pending()
             assert asked.done(), line
+
+
+@pytest.mark.parametrize("ask", [DurableFuture.result, DurableFuture.exception])
+def test_an_interrupt_of_a_wait_with_a_limit_is_no_other_error(
+    small: SmallLog, flusher: Flusher, ask: Callable[[DurableFuture[int], float], object]
+) -> None:
+    """At every place of it: the library's lock may be released when the handler raises."""
+    for place in itertools.count(1):
+        strike = Strike(place)
+        future = put(small, flusher)
+        try:
+            with strike:
+                ask(future, 0.001)
+        except (Struck, TimeoutError):
+            pass
+        flusher.flush()
+        flusher.complete_pending()
+        assert future.result(10) == 7, strike.where
+        if not strike.has_struck:
+            break
+    assert place > 20
 
 
 def test_one_whose_lock_stays_taken_does_not_hold_up_the_others(small: SmallLog, flusher: Flusher) -> None:

@@ -1,10 +1,13 @@
 """The producer's message: cheap to make, immutable, and readable when printed, even with bad input in it."""
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mqstore.store.message.message import Message
+from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.record.host import Host
 
 
@@ -36,3 +39,27 @@ def test_a_message_is_immutable() -> None:
     """Its fields cannot be set again."""
     with pytest.raises(AttributeError):
         Message("orders", b"").topic = "others"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("orders", b"42.00"),
+        Message("orders", b"", tags="created", keys=("a", "b"), properties={"a": "b"}, delay_level=3),
+        Message("orders", b"x", born_host=Host.parse("1.2.3.4:5"), queue_id=-1, wait_store_msg_ok=False),
+    ],
+)
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))]
+)
+def test_a_message_can_be_copied_and_pickled(message: Message, copied: Callable[[Message], Message]) -> None:
+    """For another process, say; one without properties shares those of all."""
+    found = copied(message)
+    assert found == message
+    assert (found.properties is NO_PROPERTIES) == (message.properties is NO_PROPERTIES)
+
+
+def test_a_view_of_a_body_is_pickled_as_bytes() -> None:
+    """A view cannot leave its process."""
+    found = pickle.loads(pickle.dumps(Message("orders", memoryview(b"42.00"), queue_id=3)))
+    assert (type(found.body), found) == (bytes, Message("orders", b"42.00", queue_id=3))

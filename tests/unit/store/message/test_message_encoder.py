@@ -234,12 +234,46 @@ def test_properties_that_would_not_come_back_are_refused(fields: dict[str, Any])
     assert caught.value.value is not None
 
 
-@pytest.mark.parametrize("fields", [{"properties": {"a": 1}}, {"properties": {1: "a"}}, {"tags": 5}], ids=str)
+@pytest.mark.parametrize("fields", [{"properties": {"a": 1}}, {"properties": {1: "a"}}], ids=str)
 @pytest.mark.parametrize("keys", [(), ("k",)])
 def test_what_is_no_text_is_refused(fields: dict[str, Any], keys: tuple[str, ...]) -> None:
     """A number would come back as text; the error names it."""
     with pytest.raises(PropertiesIllegal, match=r"[15].*must be str"):
         encoder().encode(Message("orders", b"", keys=keys, **fields))
+
+
+class _LikeAnother(str):
+    """A text that passes for another one."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash("TagA")
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+def test_tags_are_never_taken_for_others() -> None:
+    """Whatever their type says about equality; nor is a list without tags taken for none."""
+    made = encoder()
+    for tags in ("TagA", _LikeAnother("TagB")):
+        for born_timestamp in (None, 5):
+            message = Message("orders", b"", tags=tags, born_timestamp=born_timestamp)
+            ending = made.encode(message).ending
+            assert ending.endswith(b"TAGS\x01" + str.encode(tags) + b"\x02"), ending
+    for tags in ([], 5):  # type: ignore[assignment]
+        for keys in ((), ("k",)):
+            with pytest.raises(TypeError):
+                made.encode(Message("orders", b"", tags=tags, keys=keys))
+
+
+@pytest.mark.parametrize("keys", [(), ("k",)])
+def test_properties_are_no_list_of_pairs(keys: tuple[str, ...]) -> None:
+    """With keys and without; the caller words it (`refuse_mistyped`)."""
+    for pairs in ([], [("a", "b")]):
+        with pytest.raises((TypeError, AttributeError)):
+            encoder().encode(Message("orders", b"", keys=keys, properties=pairs))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keys", [("order 1",), ("a", "order 1", "b"), ["order 1", ""]])

@@ -1,11 +1,16 @@
 """A stored message: every field of a record, and the message that would be put again."""
 
+import copy
+import pickle
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mqstore.store.errors import BodyTooLarge, CorruptBody
+from mqstore.store.errors import BodyTooLarge, CorruptBody, TopicIllegal
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.message.message import Message
 from mqstore.store.message.message_encoder import MessageEncoder
@@ -130,6 +135,50 @@ SENT = b"the same again and " * 300
 COMPRESSED_MESSAGE = Message("orders", zlib.compress(SENT), sys_flag=COMPRESSED | ZLIB | MULTI_TAGS)
 
 
+def test_bytes_that_are_no_record_can_be_shown() -> None:
+    """In a log line, say."""
+    message = StoredMessage.of(memoryview(bytes(1_000)))
+    assert repr(message) == str(message) == "StoredMessage(1,000 bytes that are no record)"
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [(b"42.00", "body=b'42.00')"), (bytes(100), f"body={bytes(48)!r} and 52 bytes)"), (b"", "body=b'')")],
+)
+def test_print_shows_what_is_in_it(small: SmallLog, body: bytes, shown: str) -> None:
+    """Tags, keys and the start of the body."""
+    text = str(put(small, Message("orders", body, tags="created", keys=("o-1", "o-2"))))
+    assert text.endswith(f", tags='created', keys=('o-1', 'o-2'), {shown}")
+    plain = put(small, Message("orders", body))
+    assert str(plain).endswith(f"store_size={plain.store_size}, {shown}")
+
+
+def test_print_shows_what_can_be_read(small: SmallLog) -> None:
+    """A body that is not what its flag says is left out."""
+    message = put(small, Message("orders", b"no zlib", tags="created", sys_flag=COMPRESSED))
+    assert str(message).endswith("tags='created')")
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [StoredMessage.detached, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))],
+)
+def test_a_copy_has_bytes_of_its_own(
+    small: SmallLog, copied: Callable[[StoredMessage], StoredMessage]
+) -> None:
+    """And the same fields, also after the log is closed and its mapping is gone."""
+    message = put(small, Message("orders", b"42.00", tags="created", keys="o-1", properties={"a": "b"}))
+    found = copied(message)
+    assert type(found.data.obj) is bytes
+    assert found.record == message.record
+    assert (found.topic, found.body, found.properties, found.physical_offset) == (
+        message.topic,
+        message.body,
+        message.properties,
+        message.physical_offset,
+    )
+
+
 def test_a_compressed_body_is_read_as_it_was_sent(small: SmallLog) -> None:
     """Body and sys flag belong together, as in RocketMQ's decoder: COMPRESSED is gone, how it was is kept."""
     found = put(small, COMPRESSED_MESSAGE)
@@ -182,3 +231,53 @@ def test_an_empty_body_is_not_decompressed(small: SmallLog) -> None:
     found = put(small, Message("orders", b"", sys_flag=COMPRESSED))
     assert (found.body, bytes(found.body_view), found.sys_flag) == (b"", b"", COMPRESSED)
     assert not found.is_compressed
+
+
+FIELDS = [
+    name
+    for name, member in vars(StoredMessage).items()
+    if isinstance(member, property)
+    and not name.startswith("_")
+    and name not in ("record", "layout")  # positions in other bytes
+]
+HOSTS = st.sampled_from([None, Host.parse("10.0.0.1:4"), Host.parse("[2001:db8::1]:1")])
+ANY = st.builds(
+    Message,
+    topic=st.sampled_from(["a", "b" * 127, "%RETRY%" + "g" * 121, "%RETRY%" + "é" * 60]),
+    body=st.one_of(st.binary(max_size=20), st.just(zlib.compress(SENT))),
+    tags=st.sampled_from([None, "t", "ü" * 200]),
+    properties=st.sampled_from([{}, {"UNIQ_KEY": "U"}, {"a": "b" * 300}]),
+    queue_id=st.sampled_from([0, 7, 2**31 - 1]),
+    flag=st.sampled_from([0, -5]),
+    sys_flag=st.sampled_from([0, MULTI_TAGS, COMPRESSED | ZLIB, 0x4, 0x8]),
+    born_timestamp=st.sampled_from([None, 0, 2**63 - 1]),
+    born_host=HOSTS,
+    reconsume_times=st.sampled_from([0, 3, 2**31 - 1]),
+    prepared_transaction_offset=st.sampled_from([0, 2**40]),
+)
+
+
+def field_of(message: StoredMessage, name: str) -> object:
+    try:
+        return getattr(message, name)
+    except CorruptBody:
+        return CorruptBody
+
+
+@settings(deadline=None, max_examples=60)
+@given(ANY, st.booleans(), st.data())
+def test_a_field_is_the_same_however_it_is_read(message: Message, is_ipv6: bool, data: st.DataObject) -> None:
+    """Where it lies, from a decoded header, or of bytes of which nothing is known yet; in any order."""
+    host = Host.parse("[2001:db8::7]:4711" if is_ipv6 else "127.0.0.1:10911")
+    small = SmallLog(MemoryFileSystem(), Path("/log"), store_host=host)
+    small.append()
+    try:
+        found = put(small, message)
+    except TopicIllegal:
+        return
+    unknown = memoryview(bytes(found.record) + b"more")
+    assert found.body_start >= 0 or message.sys_flag & COMPRESSED or len(message.topic) > 127
+    for name in data.draw(st.permutations(FIELDS)):
+        expected = field_of(StoredMessage.of(unknown), name)
+        fresh = StoredMessage(found.data, found.start, found.stop, found.body_start, found.body_stop)
+        assert field_of(fresh, name) == field_of(found, name) == expected, name

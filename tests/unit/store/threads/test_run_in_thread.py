@@ -32,26 +32,6 @@ def test_without_a_thread_the_caller_does_it(monkeypatch: pytest.MonkeyPatch) ->
     assert run_in_thread(threading.get_ident).result() == threading.get_ident()
 
 
-def test_an_interrupt_while_the_thread_starts_comes_out_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread runs by then, so the caller does not do the same call once more."""
-    calls: list[int] = []
-    start = threading.Thread.start
-
-    def interrupted_start(thread: threading.Thread) -> None:
-        start(thread)
-        thread.join()
-        try:
-            raise KeyboardInterrupt
-        finally:
-            # As the `with` of a condition whose lock was not acquired again.
-            raise RuntimeError("cannot release un-acquired lock")
-
-    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
-    with pytest.raises(KeyboardInterrupt):
-        run_in_thread(lambda: calls.append(threading.get_ident()))
-    assert len(calls) == 1
-
-
 def test_a_limit_met_while_an_error_is_handled_is_no_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     """The call is done by the caller; the error is its own affair."""
 

@@ -124,7 +124,7 @@ def test_a_thread_that_cannot_be_made_is_not_waited_for(monkeypatch: pytest.Monk
     service = Service("test", 1, lambda: None)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="new thread"):
+        with pytest.raises(RuntimeError, match="cannot be started"):
             service.start()
     service.stop()
 

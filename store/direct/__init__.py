@@ -1,0 +1,1 @@
+"""The direct put: ordinary messages in one compiled step, where it was built with the package."""
