@@ -47,14 +47,14 @@ TYPES := build/types
 SITE := import site; print(site.getsitepackages()[0])
 types: setup ## mypy --strict on the installed package
 	@rm -rf build/lib build/lib.* build/wheel $(TYPES)
-	@MQSTORE_BUILD_LOOPS=0 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@MQSTORE_BUILD_LOOPS=0 MQSTORE_BUILD_PUT=0 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@$(BIN)/python -m venv --without-pip $(TYPES)
 	@$(BIN)/python -m pip --python $(TYPES)/bin/python install --quiet --no-deps build/wheel/*.whl
 	@$(BIN)/python -c "$(SITE)" > "$$($(TYPES)/bin/python -c "$(SITE)")/dependencies.pth"
 	@cd $(TYPES) && for checked in "-p mqstore" lib/python3*/site-packages/pyspark_mqstore.py; do \
 	    ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
 	        --python-executable bin/python $$checked \
-	        | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|broker|client|tools)/#\1/#'; \
+	        | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|broker|remoting|client|server|tools)/#\1/#'; \
 	done
 
 # Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/figures/.

@@ -15,7 +15,18 @@ __all__ = ["LAYERS", "ROOT", "Source", "Use", "package_sources", "sources_of_tes
 
 ROOT = Path(__file__).resolve().parents[2]
 
-LAYERS = ("store", "index", "schedule", "mqstore", "broker", "client", "tools")
+LAYERS = (
+    "store",
+    "index",
+    "schedule",
+    "mqstore",
+    "broker",
+    "remoting",
+    "client",
+    "server",
+    "testing",
+    "tools",
+)
 """The top-level folders in import order: each may import itself and those before it."""
 
 

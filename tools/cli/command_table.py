@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from mqstore.store.direct import machine_code as put_machine_code
 from mqstore.store.errors import StoreError
 from mqstore.store.loops import machine_code
 from mqstore.tools.cli.administration.backup import backup
@@ -34,6 +35,7 @@ from mqstore.tools.cli.messages.query import query
 from mqstore.tools.cli.messages.tail import tail
 from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.serving.serve import serve
 from mqstore.tools.cli.spark.spark import spark
 
 __all__ = ["app"]
@@ -55,14 +57,16 @@ class _Commands(TyperGroup):
             raise typer.Exit(ExitCode.INTERRUPTED) from error
 
 
-app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _show_version(asked: bool) -> None:
     if asked:
         code = machine_code.BUILT_IN
         loops = "compiled by numba" if code is None else f"built for {code.name} by {code.compiler}"
-        typer.echo(f"mqstore {version('mqstore')}, loops {loops}")
+        direct_put = put_machine_code.MACHINE_CODE
+        puts = "interpreted" if direct_put is None else f"compiled by {direct_put.compiler}"
+        typer.echo(f"mqstore {version('mqstore')}, loops {loops}, puts {puts}")
         raise typer.Exit
 
 
@@ -83,7 +87,7 @@ def mqstore(
 _READING = (get, tail, query, export, topics, groups, offsets, stats, dump)
 _MAINTAINING = (backup, verify, repair, rebuild, retain)
 
-for command in (demo, put, ingest, *_READING, *_MAINTAINING):
+for command in (demo, put, ingest, serve, *_READING, *_MAINTAINING):
     app.command()(command)
 
 for name, several in (("dlq", dlq), ("delay", delay), ("spark", spark)):

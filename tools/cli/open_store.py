@@ -30,7 +30,7 @@ _STEPS = {"recover": "checking the log, bytes", "dispatch": "filling the queues,
 def open_for_reading(path: Path, settings: Sequence[str] = ()) -> MessageStore:
     """Raises StoreNotFound, and what MessageStore.open raises for a directory it cannot read."""
     if not (path / "commitlog").is_dir():
-        raise StoreNotFound(path)
+        raise StoreNotFound(path, exists=path.exists())
     return MessageStore.open(path, config_that_fits(read_settings(None, settings)), read_only=True)
 
 

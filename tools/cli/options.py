@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from mqstore.store.errors import ConfigIllegal
+from mqstore.store_layout import user_path
+
 __all__ = [
     "BeginOption",
     "ConfigFileOption",
@@ -15,8 +18,35 @@ __all__ = [
     "StoreArgument",
     "TagsOption",
     "TopicArgument",
+    "existing_path",
     "is_json_asked",
+    "shell_path",
 ]
+
+
+def shell_path(text: str) -> Path:
+    """A path of the command line: a shell expands `~` at the beginning of a word, not in --config=~/x."""
+    try:
+        return user_path(text)
+    except ConfigIllegal as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def existing_path(text: str) -> Path:
+    """As `shell_path`, of something that is there."""
+    path = shell_path(text)
+    if not path.exists():
+        raise typer.BadParameter(f"{path} does not exist")
+    return path
+
+
+def existing_file(text: str) -> Path:
+    """As `existing_path`, and no directory."""
+    path = existing_path(text)
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a directory, where a file belongs")
+    return path
+
 
 _JSON_ASKED = "mqstore.json"
 
@@ -32,7 +62,12 @@ def is_json_asked(context: typer.Context) -> bool:
 
 
 StoreArgument = Annotated[
-    Path, typer.Argument(metavar="STORE", help="Directory of the store, written by mqstore or by RocketMQ.")
+    Path,
+    typer.Argument(
+        parser=shell_path,
+        metavar="STORE",
+        help="Directory of the store, written by mqstore or by RocketMQ.",
+    ),
 ]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 JsonOption = Annotated[
@@ -52,7 +87,12 @@ EndOption = Annotated[
 ]
 ConfigFileOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", exists=True, dir_okay=False, help="Settings as TOML."),
+    typer.Option(
+        "--config",
+        parser=existing_file,
+        metavar="FILE",
+        help="Settings as TOML.",
+    ),
 ]
 SettingOption = Annotated[
     list[str] | None,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from mqstore.message_store import MessageStore
 from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.errors import ConfigIllegal
+from mqstore.store_layout import user_path
 from mqstore.tools.export.export_errors import PyarrowMissing
 from mqstore.tools.export.export_form import ExportForm, export_form
 from mqstore.tools.export.queue_ranges import chosen_topics, queue_ranges
@@ -95,7 +96,7 @@ def export(
         if error.name != "pyarrow":
             raise
         raise PyarrowMissing from None
-    path = Path(destination) if isinstance(destination, str | Path) else None
+    path = user_path(destination) if isinstance(destination, str | Path) else None
     is_directory = path is not None and _is_directory(destination, path)
     form = export_form(file_format, compression, None if is_directory else path, all_base64=base64)
     if store.recovery.damage is not None:
@@ -115,7 +116,8 @@ def export(
     )
     files, size_bytes = 0, 0
     if isinstance(destination, str | Path):
-        files, size_bytes = _to_path(source, form, Path(destination), is_directory, overwrite=overwrite)
+        assert path is not None
+        files, size_bytes = _to_path(source, form, path, is_directory, overwrite=overwrite)
     else:
         _to_stream(source, form, destination)
     return ExportReport(

@@ -125,7 +125,7 @@ class SimulatedRegion:
         self._inode.blocks().update(range(position // _BLOCK_BYTES, -(-end // _BLOCK_BYTES)))
         disk.steps.append(Step("reserve", self._path, self._inode.number, position, size=length_bytes))
 
-    def populate(self, position: int, length_bytes: int) -> None:
+    def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         return
 
     def next_data(self, position: int) -> int:

@@ -46,8 +46,8 @@ class WatchedRegion:
         self._note("reserve", self._path)
         self._region.reserve(position, length_bytes)
 
-    def populate(self, position: int, length_bytes: int) -> None:
-        self._region.populate(position, length_bytes)
+    def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
+        self._region.populate(position, length_bytes, writable=writable)
 
     def next_data(self, position: int) -> int:
         return self._region.next_data(position)

@@ -172,7 +172,7 @@ class BrokerRun:
 
     def start(self, path: Path, settings: Mapping[str, Any]) -> None:
         """Start all three; they serve when this returns."""
-        address = self._start_name_server()
+        self.name_server = address = self._start_name_server()
         port = settings["listenPort"]
         file = _settings_file(
             self._home / "broker.properties",

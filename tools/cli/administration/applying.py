@@ -21,7 +21,7 @@ def open_to_apply(path: Path, output: Output, *, apply: bool, settings: tuple[st
     if not apply:
         return open_for_reading(path, settings)
     if not (path / "commitlog").is_dir():
-        raise StoreNotFound(path)
+        raise StoreNotFound(path, exists=path.exists())
     return open_for_writing(path, settings=settings, output=output)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import JsonOption, StoreArgument, shell_path
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.progress import progress, scan_progress
 
@@ -34,7 +34,12 @@ class BackupRow(Row):
 def backup(
     store: StoreArgument,
     target: Annotated[
-        Path, typer.Argument(metavar="TARGET", help="New directory for the copy; must not exist or be empty.")
+        Path,
+        typer.Argument(
+            parser=shell_path,
+            metavar="TARGET",
+            help="New directory for the copy; must not exist or be empty.",
+        ),
     ],
     json: JsonOption = False,
 ) -> None:

@@ -30,7 +30,7 @@ from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument
+from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, shell_path
 from mqstore.tools.cli.output import Column, Output, json_text
 from mqstore.tools.cli.times import local_time
 
@@ -127,7 +127,10 @@ def export(
     tag: TagOption = None,
     key: KeyOption = None,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="A new file; otherwise standard output.")
+        Path | None,
+        typer.Option(
+            "--to", parser=shell_path, metavar="FILE", help="A new file; otherwise standard output."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:

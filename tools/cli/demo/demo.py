@@ -23,7 +23,7 @@ from mqstore.tools.cli.demo import demo_tables
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.interruption import Interruption, interruptible
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption
+from mqstore.tools.cli.options import JsonOption, shell_path
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.progress import progress
 from mqstore.tools.demo.demo_directory import DemoDirectory, DemoNote, DemoState, NoDemoDirectory
@@ -38,9 +38,12 @@ __all__ = ["Demo", "demo"]
 
 
 def demo(
-    path: Annotated[Path, typer.Option("--path", help="Directory of the store that it leaves.")] = Path(
-        "mqstore-demo"
-    ),
+    path: Annotated[
+        Path,
+        typer.Option(
+            "--path", parser=shell_path, metavar="DIR", help="Directory of the store that it leaves."
+        ),
+    ] = Path("mqstore-demo"),
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Only so many flights instead of 336,776.")
     ] = None,

@@ -17,7 +17,7 @@ import typer
 
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.maintenance.dump_rows import Dump, RecordRow, dump_of
-from mqstore.tools.cli.options import JsonOption
+from mqstore.tools.cli.options import JsonOption, existing_path
 from mqstore.tools.cli.output import Column, Output, Row, json_text
 from mqstore.tools.cli.times import local_time
 
@@ -40,7 +40,9 @@ _RECORD_COLUMNS = (
 
 
 def dump(
-    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, help="A file inside a store.")],
+    file: Annotated[
+        Path, typer.Argument(parser=existing_path, metavar="FILE", help="A file inside a store.")
+    ],
     start: Annotated[
         int, typer.Option("--from", min=0, help="Physical offset in a segment; number of the row elsewhere.")
     ] = 0,

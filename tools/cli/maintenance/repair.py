@@ -19,7 +19,7 @@ from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
 from mqstore.tools.cli.maintenance.verify import WorkersOption
 from mqstore.tools.cli.open_store import settings_of
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
+from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument, shell_path
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.progress import opening_progress, progress, scan_progress
 
@@ -64,7 +64,12 @@ def repair(
     store: StoreArgument,
     into: Annotated[
         Path | None,
-        typer.Option("--into", metavar="NEW", help="Write to a new directory; STORE is only read."),
+        typer.Option(
+            "--into",
+            parser=shell_path,
+            metavar="NEW",
+            help="Write to a new directory; STORE is only read.",
+        ),
     ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it. Without, it is only shown.")] = False,
     workers: WorkersOption = None,

@@ -23,7 +23,7 @@ from mqstore.store.message.message import Message
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
 from mqstore.tools.cli.interruption import interruptible
 from mqstore.tools.cli.open_store import open_for_writing
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
+from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument, shell_path
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.progress import progress
 from mqstore.tools.ingest.row_files import ReaderMissing, RowFormat, RowIllegal, format_of, read_rows
@@ -44,7 +44,10 @@ class IngestRow(Row):
 def ingest(
     store: StoreArgument,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="JSON lines, CSV, Parquet; - for standard input.")
+        Path,
+        typer.Argument(
+            parser=shell_path, metavar="FILE", help="JSON lines, CSV, Parquet; - for standard input."
+        ),
     ],
     topic: Annotated[str | None, typer.Option("--topic", help="The topic of all rows.")] = None,
     topic_field: Annotated[str | None, typer.Option("--topic-field", help="The field with it.")] = None,

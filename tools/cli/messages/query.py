@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from mqstore.message_store import MessageStore
+from mqstore.metadata.topic_hints import nearest_topic
 from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.errors import MessageNotFound
 from mqstore.store.message.stored_message import StoredMessage
@@ -51,9 +52,11 @@ def query(
             found = opened.query_message(topic, key, _time_ms(begin, 0), _time_ms(end, END_OF_TIME_MS), count)
         else:
             found = [_at(opened, _physical_offset(message_id, offset))]
+        near = nearest_topic(topic, opened.topics) if topic is not None and not found else None
         output.listing((message_row(each, is_raw=raw, note=output.note) for each in found), FOUND_COLUMNS)
     if not found:
-        output.note(f"no message of topic {topic} has the key {key}")
+        hint = f"; there is no such topic: did you mean {near!r}?" if near else ""
+        output.note(f"no message of topic {topic} has the key {key}{hint}")
         raise typer.Exit(ExitCode.PROBLEM)
 
 

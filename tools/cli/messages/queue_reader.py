@@ -7,6 +7,7 @@ are skipped. Safe on a live store.
 from collections.abc import Iterator
 
 from mqstore.message_store import MessageStore
+from mqstore.metadata.topic_hints import nearest_topic
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.status import GetMessageStatus
 from mqstore.tools.cli.exit_codes import ToolProblem
@@ -28,7 +29,9 @@ def queue_ids(store: MessageStore, topic: str, queue: int | None) -> list[int]:
     if queue is None and (found or store.topics.get(topic) is not None):
         return found
     what = f"topic {topic!r}" if not found else f"queue {queue} of topic {topic!r}"
-    raise ToolProblem(f"{store.path} has no {what}: see `mqstore topics {store.path}`")
+    near = nearest_topic(topic, store.topics)
+    hint = f"did you mean {near!r}?" if near else f"see `mqstore topics {store.path}`"
+    raise ToolProblem(f"{store.path} has no {what}: {hint}")
 
 
 def next_offset_and_messages(

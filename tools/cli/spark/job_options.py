@@ -5,11 +5,17 @@ from typing import Annotated
 
 import typer
 
+from mqstore.tools.cli.options import shell_path
+
 __all__ = ["ConfOption", "MasterOption", "PartitionBytesOption", "StoresArgument"]
 
 StoresArgument = Annotated[
     list[Path],
-    typer.Argument(metavar="STORE...", help="Directories of stores, where every machine of Spark sees them."),
+    typer.Argument(
+        parser=shell_path,
+        metavar="STORE...",
+        help="Directories of stores, where every machine of Spark sees them.",
+    ),
 ]
 MasterOption = Annotated[
     str, typer.Option("--master", metavar="URL", help="As Spark names it: local[4], spark://host:7077, yarn.")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import JsonOption, StoreArgument, shell_path
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.spark.job_options import ConfOption, MasterOption, PartitionBytesOption
 from mqstore.tools.spark.jobs.job_session import ANY_CORES, parse_settings
@@ -33,7 +33,14 @@ class RebuiltRow(Row):
 def rebuild_queues(
     store: StoreArgument,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="A new directory, to be moved in by you.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            parser=shell_path,
+            metavar="DIR",
+            help="A new directory, to be moved in by you.",
+        ),
     ],
     master: MasterOption = ANY_CORES,
     conf: ConfOption = None,

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mqstore.tools.cli.options import JsonOption
+from mqstore.tools.cli.options import JsonOption, shell_path
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.spark.job_options import ConfOption, MasterOption, StoresArgument
 from mqstore.tools.spark.jobs.job_errors import TargetTaken
@@ -37,7 +37,10 @@ class TableRow(Row):
 def report(
     stores: StoresArgument,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A page with charts: report.html.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", parser=shell_path, metavar="FILE", help="A page with charts: report.html."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a page that is there.")] = False,
     master: MasterOption = ANY_CORES,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mqstore.store.errors import ConfigIllegal
+from mqstore.store_layout import user_path
 from mqstore.tools.spark.jobs.job_errors import TargetTaken
 from mqstore.tools.spark.jobs.job_session import ANY_CORES, job_session
 
@@ -63,6 +64,7 @@ def export_parquet(
     options: further ones of the data source. Raises TargetTaken unless `overwrite`, ConfigIllegal,
     StoreNotFound, LogDamaged, SparkJobFailed, SparkNotInstalled, JavaNotFound.
     """
+    target = str(user_path(target)) if target.startswith("~") else target
     if compression not in COMPRESSIONS:
         raise ConfigIllegal(
             f"there is no compression {compression!r}: there are {', '.join(COMPRESSIONS)}",

@@ -29,7 +29,7 @@ from mqstore.store.files.file_tree import delete_tree
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import recover
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
-from mqstore.store_layout import StoreLayout
+from mqstore.store_layout import StoreLayout, user_path
 from mqstore.tools.spark.jobs.job_errors import TargetTaken
 from mqstore.tools.spark.jobs.job_session import ANY_CORES, job_session
 from mqstore.tools.spark.rebuild.queue_rules import QueueRules
@@ -76,8 +76,8 @@ def rebuild_queues(
     TargetTaken, LogDamaged and CorruptRecord (repair first), SegmentMissing, SettingContradicted,
     SparkJobFailed, SparkNotInstalled, JavaNotFound.
     """
-    layout, inspection = StoreLayout(Path(store).absolute()), Inspection.of(None, None)
-    target = Path(target).absolute()
+    layout, inspection = StoreLayout(user_path(store).absolute()), Inspection.of(None, None)
+    target = user_path(target).absolute()
     staging = target.with_name(f"{target.name}.unfinished")
     if not inspection.file_system.exists(layout.commit_log):
         raise StoreNotFound(layout.root)

@@ -3,15 +3,22 @@
 Run through Typer's runner, so exactly as from a shell but for the process.
 """
 
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
+import typer
 
 from mqstore import __version__
 from mqstore.message_store import MessageStore
 from mqstore.tools.cli import app as entry_point
+from mqstore.tools.cli.command_table import app
+from mqstore.tools.cli.options import existing_file, existing_path, shell_path
 from support.command_line import ORDER_CONFIG, run
 
 COMMANDS = (
@@ -86,7 +93,7 @@ def test_a_locked_store_answers_3(orders: Path) -> None:
     with MessageStore.open(orders, ORDER_CONFIG):
         locked = run("put", orders, "orders", "x")
         assert (locked.exit_code, locked.stderr.count("\n")) == (3, 1)
-        assert "is locked by" in locked.stderr
+        assert "has the store open already" in locked.stderr
         assert run("get", orders, "orders").exit_code == 0
 
 
@@ -163,3 +170,57 @@ def test_main_says_what_to_install(
         entry_point.main()
     assert ended.value.code == 1
     assert "pip install typer" in capsys.readouterr().err
+
+
+def path_options(typer_app: typer.Typer) -> Iterator[tuple[str, Any]]:
+    """(command and parameter, its option or argument) of all that give a path."""
+    for group in typer_app.registered_groups:
+        assert group.typer_instance is not None
+        yield from path_options(group.typer_instance)
+    for command in typer_app.registered_commands:
+        assert command.callback is not None
+        for name, kind in get_type_hints(command.callback, include_extras=True).items():
+            if "Path" in str(kind):
+                yield f"{command.callback.__name__} {name}", kind.__metadata__[0]
+
+
+def test_every_path_knows_the_home_directory() -> None:
+    """A shell expands ~ in `data` and not in --config=~/x or 'quoted': all paths go through one rule."""
+    found = dict(path_options(app))
+    assert len(found) > 25
+    rules = (shell_path, existing_path, existing_file)
+    assert not [name for name, option in found.items() if option.parser not in rules]
+
+
+def test_a_home_directory_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As argument and as option; without a home, the command is wrongly called."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "small.toml").write_text("mapped_file_size_consume_queue = 2000")
+    assert run("put", "~/data", "orders", "x", "--config=~/small.toml").exit_code == 0
+    assert (tmp_path / "data" / "commitlog").is_dir()
+    missing = run("put", "~/data", "orders", "x", "--config=~/none.toml")
+    assert missing.exit_code == 2
+    refused = run("stats", "~nobody-has-this-name/data")
+    told = " ".join(refused.stderr.replace("│", " ").split())
+    assert (refused.exit_code, "begins in a home directory" in told) == (2, True)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(tmp_path: Path, shell: str) -> None:
+    """The installed command answers what the script asks that it installs into a home directory."""
+    command = Path(sys.executable).with_name("mqstore")
+    home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    installing = home | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    subprocess.run([command, "--install-completion", shell], env=installing, check=True, capture_output=True)
+    scripts = [path.read_text() for path in tmp_path.rglob("*mqstore*") if path.is_file()]
+    assert any(f"_MQSTORE_COMPLETE=complete_{shell}" in script for script in scripts)
+    asking = {
+        "_MQSTORE_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "mqstore topi",
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "mqstore topi",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    answer = subprocess.run([command], env=home | asking, capture_output=True, text=True, check=True)
+    assert "topics" in answer.stdout
+    assert "offsets" not in answer.stdout.split()

@@ -74,6 +74,16 @@ def test_get_of_an_unknown_topic(orders: Path) -> None:
     assert "mqstore topics" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "command", [("get", "ordres"), ("tail", "ordres"), ("query", "ordres", "--key", "o-1")], ids=str
+)
+def test_a_misspelt_topic_is_answered_with_the_nearest(orders: Path, command: tuple[str, ...]) -> None:
+    """Exit code 1, and the name that is there."""
+    result = run(command[0], orders, *command[1:])
+    assert result.exit_code == 1
+    assert "did you mean 'orders'?" in result.stderr
+
+
 def test_get_changes_nothing(orders: Path) -> None:
     """Reading leaves every file as it was: no group, no offset, no lock file."""
     before = {path: path.read_bytes() for path in orders.rglob("*") if path.is_file()}

@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol as bytes, without I/O: for a server and for a client."""

@@ -1,0 +1,78 @@
+"""The dispatch: which processor answers which code.
+
+A code that nobody serves is answered REQUEST_CODE_NOT_SUPPORTED, as RocketMQ answers one that it does not
+know. docs/serve.md lists all that are served.
+
+Threads: the loop's. Source: docs/spec/remoting.md section 2; NettyRemotingAbstract#processRequestCommand.
+"""
+
+from typing import Protocol
+
+from mqstore.server.administration.broker_admin import BrokerAdmin
+from mqstore.server.administration.group_admin import GroupAdmin
+from mqstore.server.administration.topic_admin import TopicAdmin
+from mqstore.server.answer import Answer, answer_of
+from mqstore.server.parts import Served, ServerParts, Table
+from mqstore.server.processors.groups import GroupProcessor
+from mqstore.server.processors.offsets import OffsetProcessor
+from mqstore.server.processors.pulls import PullProcessor
+from mqstore.server.processors.queries import QueryProcessor
+from mqstore.server.processors.queue_locks import QueueLockProcessor
+from mqstore.server.processors.replies import ReplyProcessor
+from mqstore.server.processors.routes import RouteProcessor
+from mqstore.server.processors.send_back import SendBackProcessor
+from mqstore.server.processors.sends import SendProcessor
+from mqstore.server.processors.transactions import TransactionProcessor
+from mqstore.server.request import Request
+from mqstore.store.status import ResponseCode
+
+__all__ = ["Dispatch"]
+
+
+class _Processor(Protocol):
+    def table(self) -> Table: ...
+
+
+class Dispatch:
+    """Answers requests by their codes. table: how each code is served. counts: requests by code."""
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._workers = parts.workers
+        processors: tuple[_Processor, ...] = (
+            RouteProcessor(parts),
+            SendProcessor(parts),
+            PullProcessor(parts),
+            GroupProcessor(parts),
+            OffsetProcessor(parts),
+            QueueLockProcessor(parts),
+            SendBackProcessor(parts),
+            TransactionProcessor(parts),
+            ReplyProcessor(parts),
+            QueryProcessor(parts),
+            TopicAdmin(parts),
+            GroupAdmin(parts),
+            BrokerAdmin(parts),
+        )
+        self.table: dict[int, Served] = {}
+        for processor in processors:
+            self.table |= {int(code): served for code, served in processor.table().items()}
+        self.counts: dict[int, int] = dict.fromkeys(self.table, 0)
+
+    def dispatch(self, request: Request) -> None:
+        """Answer a request, now or later."""
+        code = request.command.code
+        served = self.table.get(code)
+        if served is None:
+            reason = f" request type {code} not supported"
+            request.send(Answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, reason))
+            return
+        self.counts[code] += 1
+        if served.is_slow:
+            self._workers.answer_later(request, lambda: served.handle(request))
+            return
+        try:
+            answer = served.handle(request)
+        except Exception as error:  # noqa: BLE001 - `answer_of` logs what is a bug
+            answer = answer_of(error)
+        if answer is not None:
+            request.send(answer)

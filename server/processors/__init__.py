@@ -1,0 +1,1 @@
+"""What producers and consumers ask: routes, sends, pulls, groups, offsets, locks, retries, transactions."""

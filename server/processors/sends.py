@@ -1,0 +1,250 @@
+"""Sends: one message (10, 310), a batch of them (320), the half of a transaction, what a group sends back.
+
+    310 -> topic, created as its producer asks -> Message -> put, in the loop: it never waits
+        ASYNC_FLUSH    -> answered at once
+        SYNC_FLUSH     -> answered once the disk has it (acknowledger.py)
+        half, retry    -> a worker puts it, for it waits for the disk
+
+What RocketMQ's broker adds to the properties of a message is added here: CLUSTER, MSG_REGION, TRACE_ON, and
+UNIQ_KEY if its producer has set none. A topic that is missing gets as many queues as its producer asks for,
+at most those of TBW102, as with a broker; a put in process gives it `default_topic_queue_nums`.
+
+Threads: the loop's, but for what a worker does. Durability: an answer means what the store's put means.
+Source: docs/spec/remoting.md section 5; SendMessageProcessor of Apache RocketMQ.
+"""
+
+import secrets
+
+import msgspec
+
+from mqstore.metadata.topics import Perm
+from mqstore.remoting.headers import SendFields, SendHeader, SendHeaderV2
+from mqstore.remoting.request_codes import RequestCode
+from mqstore.server.answer import Answer, answer_of
+from mqstore.server.parts import ServerParts, Table, in_loop
+from mqstore.server.request import Request
+from mqstore.store.errors import MessageIllegal, TopicNotExist
+from mqstore.store.message.message import Message
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.topic_names import (
+    AUTO_CREATE_TOPIC_KEY_TOPIC,
+    NOT_ALLOWED_SEND_TOPICS,
+    RETRY_GROUP_TOPIC_PREFIX,
+    check_topic,
+)
+from mqstore.store.record.batch_format import decode_batch
+from mqstore.store.record.properties_format import (
+    CLUSTER,
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    TRANSACTION_PREPARED,
+    UNIQ_KEY,
+    WAIT,
+)
+from mqstore.store.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
+
+__all__ = ["SendProcessor", "message_of", "properties_of", "send_fields_of"]
+
+_HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
+_POP_CHECK = "POP_CK"
+_MSG_REGION = "MSG_REGION"
+_TRACE_ON = "TRACE_ON"
+_CODES_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
+
+
+class SendProcessor:
+    """Stores what producers send."""
+
+    def __init__(self, parts: ServerParts) -> None:
+        self._store = parts.store
+        self._topics = parts.store.topics
+        self._broker = parts.broker
+        self._workers = parts.workers
+        self._acknowledger = parts.acknowledger
+        self._settings = parts.settings
+        self._is_sync_flush = parts.store.config.is_sync_flush
+        self._added = {
+            _MSG_REGION: parts.settings.region_id,
+            _TRACE_ON: "true",
+            CLUSTER: parts.settings.cluster_name,
+        }
+        self._answered = {_MSG_REGION: parts.settings.region_id, _TRACE_ON: "true"}
+
+    def table(self) -> Table:
+        """The codes that it answers."""
+        return {
+            RequestCode.SEND_MESSAGE: in_loop(self.send),
+            RequestCode.SEND_MESSAGE_V2: in_loop(self.send),
+            RequestCode.SEND_BATCH_MESSAGE: in_loop(self.send_batch),
+        }
+
+    # -- one message ----------------------------------------------------------------------------------
+
+    def send(self, request: Request) -> Answer | None:
+        """10, 310."""
+        fields = send_fields_of(request)
+        if fields.batch:
+            return self.send_batch(request)
+        self.make_topic(fields)
+        message = message_of(request, fields, self._with_own(properties_of(fields.properties)))
+        if message.queue_id < 0:
+            message = self._with_queue(message)
+        if message.properties.get(TRANSACTION_PREPARED) == "true":
+            self._workers.answer_later(request, lambda: self._put_half(message, fields.producer_group))
+            return None
+        if message.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            self._workers.answer_later(request, lambda: self._put(message))
+            return None
+        if not self._is_sync_flush:
+            return self._put(message)
+        future = self._broker.send_async(message)
+        if future.done():
+            return self._answer_to(future.result(), message)
+        request.connection.began()
+
+        def when_durable(outcome: PutMessageResult | Exception) -> None:
+            request.connection.ended()
+            if isinstance(outcome, Exception):
+                request.send(answer_of(outcome))
+            else:
+                request.send(self._answer_to(outcome, message))
+
+        self._acknowledger.add(future, when_durable)
+        return None
+
+    def _put(self, message: Message) -> Answer:
+        return self._answer_to(self._broker.send(message, timeout_ms=0), message)
+
+    def _put_half(self, message: Message, producer_group: str) -> Answer:
+        return self._answer_to(self._broker.send_half(message, producer_group, timeout_ms=0), message)
+
+    def _answer_to(self, put: PutMessageResult, message: Message) -> Answer:
+        """Of a delayed message and of a half: the queue that was asked for, and the offset where it waits."""
+        fields = {
+            "msgId": put.msg_id,
+            "queueId": str(message.queue_id),
+            "queueOffset": str(put.queue_offset),
+            "transactionId": message.properties[UNIQ_KEY],
+        }
+        fields |= self._answered
+        return Answer(put.status.response_code, fields=fields)
+
+    # -- a batch --------------------------------------------------------------------------------------
+
+    def send_batch(self, request: Request) -> Answer | None:
+        """320: the elements of the body, each with its own properties and those of the header."""
+        fields = send_fields_of(request)
+        if fields.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            raise MessageIllegal(
+                f"a batch goes to {fields.topic!r}, a retry topic: send its messages one by one",
+                value=fields.topic,
+            )
+        self.make_topic(fields)
+        common = properties_of(fields.properties)
+        first = self._with_queue(message_of(request, fields, common))
+        messages = [
+            Message(
+                fields.topic,
+                element.body,
+                queue_id=first.queue_id,
+                properties=self._with_own(
+                    {**_split(element.properties.decode("utf-8", "replace")), **common}
+                ),
+                flag=element.flag,
+                sys_flag=first.sys_flag,
+                born_timestamp=first.born_timestamp,
+                born_host=first.born_host,
+                wait_store_msg_ok=first.wait_store_msg_ok,
+            )
+            for element in decode_batch(request.body)
+        ]
+        if not messages:
+            raise MessageIllegal("the batch has no messages", value=0, limit=1)
+        if self._is_sync_flush:
+            self._workers.answer_later(request, lambda: self._put_all(messages))
+            return None
+        return self._put_all(messages)
+
+    def _put_all(self, messages: list[Message]) -> Answer:
+        puts = self._broker.send_all(messages, timeout_ms=0)
+        fields = {
+            "msgId": ",".join(put.msg_id for put in puts),
+            "queueId": str(messages[0].queue_id),
+            "queueOffset": str(puts[0].queue_offset),
+            "transactionId": messages[0].properties[UNIQ_KEY],
+        }
+        return Answer(puts[0].status.response_code, fields=fields | self._answered)
+
+    # -- topics and properties ------------------------------------------------------------------------
+
+    def make_topic(self, fields: SendFields) -> None:
+        """Create a missing topic as its producer asks. Raises TopicIllegal, TopicNotExist."""
+        topic = fields.topic
+        if self._topics.lookup(topic) is not None or topic in NOT_ALLOWED_SEND_TOPICS:
+            return
+        check_topic(topic)
+        if len(self._topics) >= self._settings.max_names:
+            raise TopicNotExist(topic)
+        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
+            self._topics.ensure(topic, 1)
+            return
+        template = self._topics.get(fields.default_topic)
+        is_off = fields.default_topic == AUTO_CREATE_TOPIC_KEY_TOPIC and not (
+            self._store.config.auto_create_topic_enable
+        )
+        if template is None or is_off or not template.perm & Perm.INHERIT:
+            raise TopicNotExist(topic)
+        count = min(fields.default_topic_queue_nums, template.write_queue_nums)
+        self._topics.ensure(topic, max(count, 0), perm=template.perm & ~Perm.INHERIT)
+
+    def _with_queue(self, message: Message) -> Message:
+        """The message; a negative queue id is replaced by a random queue to write to, if there is one."""
+        config = self._topics.get(message.topic)
+        if message.queue_id >= 0 or config is None or config.write_queue_nums <= 0:
+            return message
+        return msgspec.structs.replace(message, queue_id=secrets.randbelow(config.write_queue_nums))
+
+    def _with_own(self, properties: dict[str, str]) -> dict[str, str]:
+        """With what a broker adds, in place."""
+        properties |= self._added
+        if UNIQ_KEY not in properties:
+            properties[UNIQ_KEY] = secrets.token_hex(16).upper()
+        properties.pop(_POP_CHECK, None)
+        return properties
+
+
+def send_fields_of(request: Request) -> SendFields:
+    """The fields of a send, under full names or letters. Raises FieldsIllegal."""
+    if request.command.code in _CODES_V1:
+        return request.fields_as(SendHeader)
+    return request.fields_as(SendHeaderV2)
+
+
+def properties_of(text: str | None) -> dict[str, str]:
+    """The properties of a request's text; the last separator may be missing, as in 4.9."""
+    return _split(text) if text else {}
+
+
+def _split(text: str) -> dict[str, str]:
+    properties = {}
+    for chunk in text.split(PROPERTY_SEPARATOR):
+        name, separator, value = chunk.partition(NAME_VALUE_SEPARATOR)
+        if separator and name and value:
+            properties[name] = value
+    return properties
+
+
+def message_of(request: Request, fields: SendFields, properties: dict[str, str]) -> Message:
+    """The message that a request sends."""
+    return Message(
+        fields.topic,
+        bytes(request.body),
+        queue_id=fields.queue_id,
+        properties=properties,
+        flag=fields.flag,
+        sys_flag=fields.sys_flag & ~_HOST_BITS,
+        born_timestamp=fields.born_timestamp,
+        born_host=request.connection.born_host,
+        reconsume_times=fields.reconsume_times,
+        wait_store_msg_ok=properties.get(WAIT) != "false",
+    )

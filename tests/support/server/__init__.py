@@ -1,0 +1,1 @@
+"""What tests of the server share: a client that speaks bytes."""

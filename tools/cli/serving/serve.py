@@ -1,0 +1,175 @@
+"""`mqstore serve`: a store as a RocketMQ name server and broker, until Ctrl-C or SIGTERM.
+
+    $ mqstore serve data
+    name server and broker on 127.0.0.1:9876, store data (3 topics, 402,786 messages). Ctrl-C stops.
+
+It takes the store's lock, so no other writer is at work beside it; commands that only read are. A stop waits
+for what is under way, for a bounded time, and makes everything durable; a second signal ends at once.
+"""
+
+import asyncio
+import ipaddress
+import signal
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mqstore.message_store import MessageStore
+from mqstore.store.message.topic_names import is_system_topic
+from mqstore.store.record.host import Host
+from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
+from mqstore.tools.cli.open_store import open_for_writing
+from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
+from mqstore.tools.cli.output import Output, Row
+
+if TYPE_CHECKING:
+    from mqstore.server.broker_server import BrokerServer
+    from mqstore.server.settings import ServerSettings
+
+__all__ = ["serve"]
+
+_PORT = 9876
+_LOOPBACK = "127.0.0.1"
+
+
+class ServingRow(Row):
+    """Where a server is, once it serves."""
+
+    address: str
+    metrics: str | None
+    store: str
+    topics: int
+    messages: int
+
+
+def serve(
+    store: StoreArgument,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="ADDRESS", help="IP address to listen on; others see the port.")
+    ] = _LOOPBACK,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = _PORT,
+    advertise: Annotated[
+        str | None,
+        typer.Option(metavar="IP:PORT", help="Where clients reach it, if not where it listens."),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen beyond the loopback without any access control.")
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="Serve /metrics and /health on this port of the loopback."),
+    ] = None,
+    broker_name: Annotated[str, typer.Option(help="Name of the broker.")] = "broker-a",
+    cluster_name: Annotated[str, typer.Option(help="Name of its cluster.")] = "DefaultCluster",
+    config: ConfigFileOption = None,
+    setting: SettingOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Serve a store to RocketMQ's clients, as name server and broker on one port.
+
+    Example: mqstore serve data
+    """
+    from mqstore.server.serving import address_of, bind
+    from mqstore.server.settings import ServerSettings
+
+    output = Output(is_json=json)
+    _check_listen(listen, advertise, is_insecure=insecure)
+    with bind(listen, port) as bound:
+        address = advertise or address_of(bound)
+        settings = ServerSettings(address=address, broker_name=broker_name, cluster_name=cluster_name)
+        given = [*(setting or ()), f"store_host={address}"]
+        with open_for_writing(store, config, given, output=output) as opened:
+            serving = _Serving(output, store, opened, settings, metrics_port)
+            is_drained = asyncio.run(serving.run(bound))
+    if not is_drained:
+        raise ToolProblem("what was under way had not ended in time: its clients were not answered")
+
+
+def _check_listen(listen: str, advertise: str | None, *, is_insecure: bool) -> None:
+    """Raises ToolProblem for an address that is none, or that nobody has said to be safe."""
+    try:
+        address = ipaddress.ip_address(listen)
+    except ValueError:
+        raise ToolProblem(f"--listen {listen}: give an IP address", ExitCode.USAGE) from None
+    if not address.is_loopback and not is_insecure:
+        reason = (
+            f"--listen {listen} lets every host that reaches it read and write, for there is neither TLS nor "
+            "access control yet: add --insecure if the network itself keeps others out"
+        )
+        raise ToolProblem(reason, ExitCode.USAGE)
+    if address.is_unspecified and advertise is None:
+        reason = f"--listen {listen} is no address that clients can connect to: add --advertise IP:PORT"
+        raise ToolProblem(reason, ExitCode.USAGE)
+    if advertise is not None:
+        try:
+            Host.parse(advertise)
+        except ValueError:
+            raise ToolProblem(f"--advertise {advertise}: give IP:PORT", ExitCode.USAGE) from None
+
+
+class _Serving:
+    """One run of the command, until a signal comes."""
+
+    def __init__(
+        self,
+        output: Output,
+        path: Path,
+        opened: MessageStore,
+        settings: "ServerSettings",
+        metrics_port: int | None,
+    ) -> None:
+        self._output = output
+        self._path = path
+        self._opened = opened
+        self._settings = settings
+        self._metrics_port = metrics_port
+
+    async def run(self, bound: socket.socket) -> bool:
+        """Serve; whether all that was under way has ended in time."""
+        from mqstore.server import serving
+
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        signals = (signal.SIGINT, signal.SIGTERM)
+
+        def ask() -> None:
+            stop.set()
+            # A second signal ends the process at once.
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+        for number in signals:
+            loop.add_signal_handler(number, ask)
+        with ExitStack() as stack:
+            return await serving.serve(
+                self._opened, bound, self._settings, stop, on_ready=lambda server: self._begin(server, stack)
+            )
+
+    def _begin(self, server: "BrokerServer", stack: ExitStack) -> None:
+        metrics = None
+        if self._metrics_port is not None:
+            from mqstore.server.monitoring.monitoring_server import monitoring
+
+            metrics = stack.enter_context(
+                monitoring(self._opened, lambda: server.figures, self._metrics_port)
+            )
+        topics = sum(not is_system_topic(config.topic_name) for config in self._opened.topics)
+        messages = self._opened.stats().messages
+        self._tell(metrics, topics, messages)
+
+    def _tell(self, metrics: str | None, topics: int, messages: int) -> None:
+        address, path = self._settings.address, self._path
+        if self._output.is_json:
+            row = ServingRow(
+                address=address, metrics=metrics, store=str(path), topics=topics, messages=messages
+            )
+            self._output.facts(row)
+            return
+        counts = f"{topics:,} topic{'s' * (topics != 1)}, {messages:,} message{'s' * (messages != 1)}"
+        self._output.note(f"name server and broker on {address}, store {path} ({counts}). Ctrl-C stops.")
+        if metrics is not None:
+            self._output.note(f"metrics on http://{metrics}/metrics, health on http://{metrics}/health")
