@@ -70,7 +70,8 @@ class PullRequest(NamedTuple):
 class PullAnswer(NamedTuple):
     """What a pull found. messages: of FOUND, as stored. next_begin_offset: where to pull next.
 
-    is_illegal: the offset of the request is not in the queue (OFFSET_ILLEGAL of a client).
+    is_illegal: the offset of the request is not in the queue (OFFSET_ILLEGAL of a client). size_bytes: of the
+    records of all messages together; None if the broker does not know.
     """
 
     status: GetMessageStatus
@@ -79,6 +80,7 @@ class PullAnswer(NamedTuple):
     min_offset: int
     max_offset: int
     is_illegal: bool
+    size_bytes: int | None = None
 
 
 class MessageModel(enum.Enum):

@@ -258,6 +258,7 @@ class EmbeddedBroker:
             found.min_offset,
             found.max_offset,
             status in _MOVED or (status in _NO_QUEUE and offset != 0),
+            found.buffer_total_size,
         )
 
     def pull_later(self, request: PullRequest, callback: PullCallback) -> Callable[[], None]:

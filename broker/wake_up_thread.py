@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
-from mqstore.store.threads.run_in_thread import start_thread
+from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["WakeUpThread", "Work"]
 

@@ -27,6 +27,7 @@ from mqstore.store.errors import StoreError
 from mqstore.store.message.message import Message
 from mqstore.store.message.topic_names import is_retry_topic
 from mqstore.store.record.properties_format import PRODUCER_GROUP
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
 from mqstore.store.threads.service import Service
 
 __all__ = ["MessageAccumulator"]
@@ -48,7 +49,7 @@ class _Key(NamedTuple):
 class _Group:
     """Messages that are sent together. Written under the accumulator's lock until it is closed."""
 
-    __slots__ = ("begun_s", "futures", "is_closed", "key", "messages", "size_bytes")
+    __slots__ = ("begun_s", "closing", "futures", "is_closed", "key", "messages", "size_bytes")
 
     def __init__(self, key: _Key, begun_s: float) -> None:
         self.key = key
@@ -57,8 +58,9 @@ class _Group:
         # One for each message.
         self.futures: list[SendFuture[SendResult]] = []
         self.size_bytes = 0
-        # Whoever closes it sends it.
-        self.is_closed = threading.Event()
+        # Whoever closes it sends it. The event is for the caller that began it.
+        self.is_closed = False
+        self.closing = AutoResetEvent()
 
     def add(self, message: Message, future: SendFuture[SendResult], size_bytes: int) -> int:
         """Add a message; the bytes of all bodies so far."""
@@ -66,6 +68,11 @@ class _Group:
         self.futures.append(future)
         self.size_bytes += size_bytes
         return self.size_bytes
+
+    def close(self) -> None:
+        """Let no message more in."""
+        self.is_closed = True
+        self.closing.set()
 
     def settle(self, sent: "Future[BatchSendResult]") -> None:
         """Give each caller its part."""
@@ -109,7 +116,7 @@ class MessageAccumulator:
             return None
         group, future = joined
         # The one that began it sees that it is not kept too long.
-        if future is group.futures[0] and not group.is_closed.wait(self._max_delay_s):
+        if future is group.futures[0] and not group.closing.wait(self._max_delay_s):
             self._send_if_open(group)
         return future.result()
 
@@ -167,7 +174,7 @@ class MessageAccumulator:
             is_full = group.add(message, future, size_bytes) > self._max_bytes
             if is_full:
                 del groups[key]
-                group.is_closed.set()
+                group.close()
         if is_full:
             send = self._send if groups is self._groups else self._send_async
             send(group)
@@ -176,10 +183,10 @@ class MessageAccumulator:
     def _close(self, groups: dict[_Key, _Group], group: _Group) -> bool:
         """Let no message more into a group; False if another thread has done so, which sends it."""
         with self._lock:
-            if group.is_closed.is_set():
+            if group.is_closed:
                 return False
             del groups[group.key]
-            group.is_closed.set()
+            group.close()
             return True
 
     def _send_if_open(self, group: _Group) -> None:

@@ -14,13 +14,13 @@ RequestResponseFuture, ClientRemotingProcessor#receiveReplyMessage.
 
 import logging
 import threading
-from collections.abc import Generator
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Final
 
 from mqstore.client.errors import ClientNotRunning, RequestNotSent, RequestTimedOut
 from mqstore.client.producer.message.reply_message import received_reply, request_of
 from mqstore.client.producer.sends.async_sends import AsyncSends, body_bytes_of, topic_of
+from mqstore.client.producer.sends.awaited_future import AwaitedFuture
 from mqstore.client.producer.sends.send_kernel import Destination, SendKernel
 from mqstore.client.producer.sends.send_parts import SendParts
 from mqstore.store.clock import Clock
@@ -36,13 +36,8 @@ _logger = logging.getLogger(__name__)
 _EXPIRY_PERIOD_MS: Final = 1_000
 
 
-class ReplyFuture(Future[Message]):
+class ReplyFuture(AwaitedFuture[Message]):
     """The reply to come: `result()` in a thread, `await` in asyncio."""
-
-    def __await__(self) -> Generator[Any, None, Message]:
-        import asyncio
-
-        return asyncio.wrap_future(self).__await__()
 
 
 class _Request:

@@ -14,15 +14,16 @@ from support.sources import LAYERS, Source, package_sources
 
 ORDER: dict[str, tuple[str, ...]] = {
     "": LAYERS,
-    "store": ("threads", "loops", "checksum", "record", "files", "state", "message", "bulk", "log"),
+    "store": ("threads", "loops", "checksum", "record", "files", "state", "message", "direct", "bulk", "log"),
     "index": ("queue", "pull", "arrow", "lmdb_files", "keys", "index_file"),
     "schedule": ("delay", "delivery", "retry"),
     "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),
     "client": ("producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
     "client/consumer": ("pulls", "orderly", "lite_pull"),
+    "server": ("monitoring", "processors", "administration"),
     "tools": ("ingest", "export", "spark", "demo", "cli"),
-    "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "spark", "demo"),
+    "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "serving", "spark", "demo"),
     "tools/spark": ("read", "jobs", "rebuild", "report"),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""

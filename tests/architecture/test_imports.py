@@ -1,4 +1,4 @@
-"""The layers: store <- index <- schedule <- mqstore <- broker <- client <- tools.
+"""The layers: store <- index <- schedule <- mqstore <- broker <- remoting <- client <- server <- tools.
 
 Goal: what lies below never learns of what lies above, so each folder can be read with only the ones before
 it in mind. Method: every import of every source, those inside functions too, is resolved to a layer.
@@ -33,6 +33,17 @@ def offences_in(source: Source) -> list[str]:
                 "Hand the upper part in (a callable or a Protocol that the lower one declares)"
             )
     return found
+
+
+APART = {"remoting": {"index", "schedule", "mqstore", "broker"}, "server": {"client"}}
+"""Folders below a folder that it must not know: the protocol is bytes alone, and a server is no client."""
+
+
+@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.path)
+def test_what_is_apart_stays_apart(source: Source) -> None:
+    """The protocol knows no broker, and the server does not know the clients of this process."""
+    known = {layer_of(use.name) for use in source.imports}
+    assert not (known & APART.get(source.layer, set())), source.path
 
 
 @pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.path)

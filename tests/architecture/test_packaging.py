@@ -36,7 +36,7 @@ def test_every_folder_is_a_package() -> None:
 def test_type_checkers_may_read_the_annotations() -> None:
     """py.typed lies in the package and is named in pyproject.toml, or it would not be in the wheel."""
     assert importlib.resources.files("mqstore").joinpath("py.typed").is_file()
-    assert PROJECT["tool"]["setuptools"]["package-data"] == {"mqstore": ["py.typed"]}
+    assert PROJECT["tool"]["setuptools"]["package-data"]["mqstore"] == ["py.typed"]
 
 
 def test_the_version_is_written_once() -> None:

@@ -7,13 +7,14 @@ through their imports, so that `from os import fsync as f` is found as well.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import pytest
 
-from support.sources import Source, Use, package_sources
+from support.sources import LAYERS, ROOT, Source, Use, package_sources
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ SEAMS = (
         ("numba", "llvmlite"),
         ("*_kernels.py", "store/loops/just_in_time.py", "store/loops/intrinsics.py", "store/loops/build.py"),
         "put the loop into a *_kernels.py beside its caller, and import that where it is first needed",
+    ),
+    Seam(
+        ("cython", "Cython"),
+        ("store/direct/direct_put.py", "store/direct/build.py"),
+        "compiled puts are in store/direct/direct_put.py, and nothing imports that",
     ),
     Seam(
         ("zlib", "lz4", "backports", "compression.zstd"),
@@ -164,6 +170,8 @@ FILES = Seam(
         "tools/*",
         # Compiled code is no part of a store, and lies outside of it.
         "store/loops/*",
+        "store/direct/build.py",
+        "store/direct/machine_code.py",
         # LMDB keeps its own files and must be given a folder.
         "index/lmdb_files/lmdb_environment.py",
         # A file of settings is the user's, and is read before there is a store.
@@ -207,9 +215,25 @@ def test_a_source_keeps_to_the_seams(source: Source) -> None:
     assert not (offences := all_offences_in(source)), "\n".join(offences)
 
 
+def test_c_is_where_it_is_expected() -> None:
+    """No file of C or Cython but these, and what they include reaches no file, clock or lock."""
+    folders = [ROOT / layer for layer in LAYERS]
+    found = {
+        path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in {".c", ".cpp", ".h", ".pyx", ".pxd", ".pxi"}
+    }
+    assert set(found) == {"store/direct/crc32.h", "store/direct/crc32.pxd"}
+    included = set(re.findall(r"#include <(.*)>", found["store/direct/crc32.h"]))
+    assert included == {"stddef.h", "stdint.h", "string.h", "immintrin.h"}
+    assert re.findall(r"cimport (.*)", found["store/direct/crc32.pxd"]) == ["uint8_t, uint32_t"]
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [
+        ("store/log/commit_log.py", "import cython"),
         ("store/log/commit_log.py", "import mmap"),
         ("store/log/commit_log.py", "from mmap import PAGESIZE"),
         ("store/log/commit_log.py", "import os\nos.fsync(3)"),

@@ -10,8 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from mqstore.tools.spark.jobs.flights_report import run_report
 from mqstore.tools.spark.schema import SCHEMA
@@ -152,6 +153,30 @@ def test_damage_is_an_error_and_not_a_shorter_answer(spark: SparkSession, tmp_pa
     with pytest.raises(PySparkException, match=rf"{path} is damaged at byte {len(record(0))}"):
         _load(spark, tmp_path).count()
     assert _load(spark, tmp_path, failOnDataLoss="false").count() == 2
+
+
+def test_a_segment_that_is_deleted_while_a_query_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """A query that has not come to it fails, or goes on and tells of it, as the options say."""
+
+    def rows_around_a_deletion(**options: str) -> list[Row]:
+        paths = [
+            write_segment(tmp_path, at, record(at, topic=f"at{at}"), 512, blank=True)
+            for at in range(0, 2048, 512)
+        ]
+        frame = _load(spark, tmp_path, minPartitions="4", **options)
+        # A job for each partition, and none before its rows are asked for.
+        following = frame.toLocalIterator(prefetchPartitions=False)
+        first = next(following)
+        paths[2].unlink()
+        return [first, *following]
+
+    with pytest.raises(Py4JJavaError, match=r"physical offsets 1024 to 1536 cannot be read"):
+        rows_around_a_deletion()
+    rows = rows_around_a_deletion(failOnDataLoss="false")
+    assert [row.topic for row in rows] == ["at0", "at512", "at1536"]
+    rows = rows_around_a_deletion(failOnDataLoss="false", mode="PERMISSIVE")
+    assert [row.topic for row in rows] == ["at0", "at512", None, "at1536"]
+    assert (rows[2].physicalOffset, rows[2]._corrupt_record.endswith("the segment is gone")) == (1024, True)
 
 
 def test_the_flights_report_agrees_with_its_csv(tmp_path: Path, spark: SparkSession) -> None:

@@ -4,10 +4,14 @@
                                                          |
          offset to commit  <-  done  <-------------------'  when it asks for the next one, or says so
 
-Three offsets are kept for each queue: `taken`, behind the last batch that was taken; `handed`, of the message
-to hand out next, which an iterator moves message by message; and `done`, the end of what was handed out
-before the last time. So an application that dies while it works gets the same messages again.
+Three offsets are kept of each queue: `taken`, behind the last batch that was taken; that of the message to
+hand out next (`position`); and `done`, the end of what was handed out before the last time. So an application
+that dies while it works gets the same messages again.
 A batch whose queue was taken away, or was sought through, is not handed out.
+
+A batch that was taken stays in hand until all of it was handed out and settled. So an interrupt (Ctrl-C) at
+any place of a poll loses nothing: who asks next gets what was taken, and not handed out. Several threads that
+ask at once get different batches.
 
 It pulls nothing and commits nothing (lite_pull_consumer.py). The thread that pulls touches each page of a
 batch. So the thread that takes the batch, which may be a loop of asyncio, seldom waits for a disk.
@@ -19,17 +23,18 @@ AssignedMessageQueue.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from contextlib import suppress
-from typing import NamedTuple
 
 from mqstore.broker.broker import MessageQueue, PullAnswer
-from mqstore.client.consumer.pulls.process_queue import PulledBatch
+from mqstore.client.consumer.lite_pull.consume_request import ConsumeRequest
+from mqstore.client.consumer.pulls.process_queue import NOTHING_CACHED, PulledBatch
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.store.errors import StoreClosed
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
 
-__all__ = ["ConsumeRequestCache", "Polled"]
+__all__ = ["ConsumeRequestCache"]
 
 _PAUSE_ABOVE_THRESHOLD_MS = 50
 _PAUSE_WHEN_PAUSED_MS = 1_000
@@ -38,21 +43,13 @@ _PAGE_BYTES = 4096
 _LONGEST_SLEEP_S = 5.0
 
 
-class Polled(NamedTuple):
-    """A batch that is handed out."""
-
-    pulled: PulledQueue
-    messages: Sequence[StoredMessage]
-
-
 class _Progress:
-    """Of one queue: offsets of it, each not beyond the one before: taken, handed, done."""
+    """Of one queue: two offsets of it; done is not beyond taken."""
 
-    __slots__ = ("done", "handed", "taken")
+    __slots__ = ("done", "taken")
 
     def __init__(self, offset: int) -> None:
         self.taken = offset
-        self.handed = offset
         self.done = offset
 
 
@@ -72,14 +69,13 @@ class ConsumeRequestCache:
         self._broker_count = broker_count
         self._most_requests = threshold_for_all // batch_size
         self._max_span = max_span
-        self._condition = threading.Condition()
-        # All of these under the lock of the condition.
-        self._requests: deque[tuple[PulledQueue, PulledBatch]] = deque()
+        # Re-entrant for a signal handler that asks. No Condition: one that is interrupted may keep its lock.
+        self._lock = threading.RLock()
+        # All of these under the lock.
+        self._requests: deque[ConsumeRequest] = deque()
         self._progress: dict[PulledQueue, _Progress] = {}
-        # Queues with messages that were handed out and may still be worked on.
-        self._at_work: set[PulledQueue] = set()
-        # Taken to be handed out one by one, and not begun: an interrupt may have come in between.
-        self._taken: Polled | None = None
+        # Taken, and not settled as a whole; in the order in which they were taken. Replaced, never changed.
+        self._in_hand: tuple[ConsumeRequest, ...] = ()
         self._waiting: list[Callable[[], None]] = []
         self._closed: dict[str, StoreClosed] = {}
         self._is_stopped = False
@@ -101,13 +97,13 @@ class ConsumeRequestCache:
         with suppress(Exception):
             for message in batch.messages:
                 _read_in(message)
-        with self._condition:
-            self._requests.append((pulled, batch))
+        request = ConsumeRequest(pulled, batch, answer)
+        with self._lock:
+            self._requests.append(request)
 
     def wake(self) -> None:
         """Tell those who wait."""
-        with self._condition:
-            self._condition.notify_all()
+        with self._lock:
             waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
@@ -122,77 +118,89 @@ class ConsumeRequestCache:
 
     def skip(self, pulled: PulledQueue, offset: int) -> None:
         """Nothing before `offset` is there any more, and nothing of the queue waits."""
-        with self._condition:
+        with self._lock:
             progress = self._progress.get(pulled)
             if progress is None:
                 self._progress[pulled] = _Progress(offset)
             elif offset > progress.taken:
-                if progress.handed == progress.taken:
-                    progress.handed = offset
                 progress.taken = offset
-                if pulled not in self._at_work:
-                    progress.done = progress.handed
+                if all(request.pulled is not pulled for request in self._in_hand):
+                    progress.done = offset
 
     def end(self, broker_name: str, error: StoreClosed) -> None:
         """A broker is closed. When all are closed, `take` raises, once no batch is left."""
-        with self._condition:
+        with self._lock:
             self._closed[broker_name] = error
         self.wake()
 
     # -- for the application ----------------------------------------------------------------------
 
-    def take(self, *, one_by_one: bool = False) -> Polled | None:
-        """The next batch, or None if none is here; what was handed out before is done.
+    def take(self) -> ConsumeRequest | None:
+        """The next batch, of which some was not handed out yet, or None; what was handed out before is done.
 
-        one_by_one: nothing of it is handed out before `hand_out` says so. Raises the StoreClosed of a broker
-        if all are closed and nothing is left.
+        The caller hands out: it sets `handed`, and then `taker` to None, and calls nothing behind that; or
+        it calls `let_go`. Raises the StoreClosed of a broker if all are closed and nothing is left.
         """
-        with self._condition:
-            return self._take(one_by_one=one_by_one)
+        with self._lock:
+            return self._take(threading.get_ident())
 
-    def wait(self, timeout_s: float, *, one_by_one: bool = False) -> Polled | None:
+    def wait(self, timeout_s: float) -> ConsumeRequest | None:
         """As `take`, but wait for a batch; None if none came in time, or `stop` was called."""
         end_s = time.monotonic() + timeout_s
-        with self._condition:
-            while (polled := self._take(one_by_one=one_by_one)) is None and not self._is_stopped:
-                left_s = end_s - time.monotonic()
-                if left_s <= 0:
-                    break
-                self._condition.wait(min(left_s, _LONGEST_SLEEP_S))
-            return polled
+        event = AutoResetEvent()
+        while (request := self.take()) is None and not self._is_stopped:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                break
+            cancel = self.call_when_ready(event.set)
+            try:
+                event.wait(min(left_s, _LONGEST_SLEEP_S))
+            finally:
+                cancel()
+        return request
 
-    def _take(self, *, one_by_one: bool) -> Polled | None:
+    def _take(self, taker: int) -> ConsumeRequest | None:
         self._settle()
-        taken, self._taken = self._taken, None
-        if taken is not None and not taken.pulled.process_queue.dropped:
-            return self._hand_over(taken, one_by_one=one_by_one)
+        for request in self._in_hand:
+            # The thread itself may have been interrupted in between.
+            if not request.is_handed_out and request.taker in (None, taker):
+                return self._begin(request, taker)
         while self._requests:
-            pulled, batch = self._requests.popleft()
-            if pulled.process_queue.dropped:
+            request = self._requests[0]
+            if request.pulled.process_queue.dropped:
+                self._requests.popleft()
                 continue
-            messages = batch.messages
-            progress = self._progress.get(pulled)
-            if progress is None:
-                self._progress[pulled] = progress = _Progress(batch.first_offset)
-            self._at_work.add(pulled)
-            progress.taken = pulled.process_queue.remove(batch, batch.left)
-            return self._hand_over(Polled(pulled, messages), one_by_one=one_by_one)
+            if request.pulled not in self._progress:
+                self._progress[request.pulled] = _Progress(request.batch.first_offset)
+            # An interrupt comes behind calls only: never between these two.
+            self._in_hand = (*self._in_hand, request)
+            self._requests.popleft()
+            return self._begin(request, taker)
         if len(self._closed) == self._broker_count and not self._is_stopped:
             raise next(iter(self._closed.values()))
         return None
 
-    def _hand_over(self, polled: Polled, *, one_by_one: bool) -> Polled:
-        progress = self._progress[polled.pulled]
-        if one_by_one:
-            self._taken = polled
-            progress.handed = polled.messages[0].queue_offset
-        else:
-            progress.handed = progress.taken
-        return polled
+    def _begin(self, request: ConsumeRequest, taker: int) -> ConsumeRequest:
+        request.taker = taker
+        if request.is_cached:
+            batch = request.batch
+            offset = request.pulled.process_queue.remove(batch, batch.left)
+            # Nothing is cached where an interrupt came behind that the last time.
+            self._progress[request.pulled].taken = request.end_offset if offset == NOTHING_CACHED else offset
+            request.is_cached = False
+        return request
+
+    def let_go(self) -> None:
+        """Leave what the calling thread took, and did not hand out, to any thread."""
+        taker = threading.get_ident()
+        for request in self._in_hand:
+            if request.taker == taker:
+                request.taker = None
+                self.wake()
 
     def call_when_ready(self, call: Callable[[], None]) -> Callable[[], None]:
         """Have `call` made once: when something is here, or nothing more will be. Returns its cancel."""
-        with self._condition:
+        with self._lock:
             has_come = bool(self._requests) or self._is_stopped or len(self._closed) == self._broker_count
             if not has_come:
                 self._waiting.append(call)
@@ -200,7 +208,7 @@ class ConsumeRequestCache:
             call()
 
         def cancel() -> None:
-            with self._condition:
+            with self._lock:
                 if call in self._waiting:
                     self._waiting.remove(call)
 
@@ -220,56 +228,56 @@ class ConsumeRequestCache:
 
     def settle(self, queues: Container[MessageQueue] | None = None) -> None:
         """All that was handed out is done, or all of these queues."""
-        with self._condition:
+        with self._lock:
             self._settle(queues)
 
     def _settle(self, queues: Container[MessageQueue] | None = None) -> None:
-        for pulled in list(self._at_work):
-            if queues is not None and pulled.queue not in queues:
-                continue
-            progress = self._progress.get(pulled)
-            if progress is not None:
-                progress.done = progress.handed
-            if progress is None or progress.handed == progress.taken:
-                self._at_work.discard(pulled)
+        for request in self._in_hand:
+            pulled = request.pulled
+            if pulled.process_queue.dropped:
+                self._drop(request)
+            elif queues is None or pulled.queue in queues:
+                self._progress[pulled].done = self._position(pulled)
+                if request.is_handed_out:
+                    self._drop(request)
 
-    def hand_out(self, pulled: PulledQueue, offset: int, following: int | None) -> None:
-        """Of a batch that is handed out one by one, those before `offset` are done, and it is handed out.
+    def _drop(self, request: ConsumeRequest) -> None:
+        self._in_hand = tuple([kept for kept in self._in_hand if kept is not request])
 
-        following: the offset of the message behind it, which is handed out next; None: there is none.
-        """
-        with self._condition:
-            self._taken = None
-            progress = self._progress.get(pulled)
-            if progress is not None:
-                progress.done = max(progress.done, min(offset, progress.taken))
-                progress.handed = progress.taken if following is None else min(following, progress.taken)
+    def _position(self, pulled: PulledQueue) -> int:
+        """The offset of the message to hand out next."""
+        for request in self._in_hand:
+            if request.pulled is pulled and not request.is_handed_out:
+                return request.messages[request.handed].queue_offset
+        return self._progress[pulled].taken
 
     def begin(self, pulled: PulledQueue, offset: int) -> None:
         """The application wants this queue from `offset` on."""
-        with self._condition:
+        with self._lock:
             # Its pulls may have begun already, and be farther than that.
             self._progress.setdefault(pulled, _Progress(offset))
 
     def done(self) -> dict[MessageQueue, int]:
         """The offset to commit, of each queue that is still this consumer's."""
-        with self._condition:
+        with self._lock:
             self._forget_dropped()
             return {pulled.queue: progress.done for pulled, progress in self._progress.items()}
 
     def position(self, queue: MessageQueue) -> int | None:
         """The offset of the message to hand out next, if that is known."""
-        with self._condition:
+        with self._lock:
             self._forget_dropped()
-            for pulled, progress in self._progress.items():
+            for pulled in self._progress:
                 if pulled.queue == queue:
-                    return progress.handed
+                    return self._position(pulled)
         return None
 
     def _forget_dropped(self) -> None:
         for pulled in [pulled for pulled in self._progress if pulled.process_queue.dropped]:
+            for request in self._in_hand:
+                if request.pulled is pulled:
+                    self._drop(request)
             del self._progress[pulled]
-            self._at_work.discard(pulled)
 
     def __repr__(self) -> str:
         return f"ConsumeRequestCache({len(self._requests)} batches)"

@@ -25,7 +25,6 @@ Threads: any thread may call any method. Durability: offsets are as durable as w
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -33,7 +32,7 @@ from typing import Self
 
 from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.client.consumer.consumer_life import ConsumerLife, check_expression
-from mqstore.client.consumer.lite_pull.consume_request_cache import Polled
+from mqstore.client.consumer.lite_pull.consume_request import ConsumeRequest
 from mqstore.client.consumer.lite_pull.lite_pull_settings import LitePullSettings
 from mqstore.client.consumer.lite_pull.running_lite_pull import QueueListener, RunningLitePull
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
@@ -95,8 +94,6 @@ class LitePullConsumer(ConsumerLife):
         self._topic_listeners: dict[str, Callable[[str, list[MessageQueue]], None]] = {}
         self._running: RunningLitePull | None = None
         self._committed_s = now_s()
-        # What an iterator has still to hand out of its batch.
-        self._rest: tuple[PulledQueue, deque[StoredMessage]] | None = None
 
     # -- which messages ---------------------------------------------------------------------------
 
@@ -227,29 +224,31 @@ class LitePullConsumer(ConsumerLife):
         that was pulled is handed out.
         """
         running = self._started("poll")
-        if rest := self._take_rest(running):
-            return rest
-        running.cache.settle()
-        self._commit_if_due(running)
-        return self._hand_out(running, running.cache.wait(self._timeout_s(timeout_ms)))
+        try:
+            request = self._take(running) or running.cache.wait(self._timeout_s(timeout_ms))
+            return _hand_out_all(running, request)
+        except BaseException:
+            running.cache.let_go()
+            raise
 
     async def poll_async(self, timeout_ms: int | None = None) -> list[StoredMessage]:
         """As `poll`, for asyncio: the loop goes on meanwhile."""
         running = await self._started_async("poll")
-        if rest := self._take_rest(running):
-            return rest
-        running.cache.settle()
-        self._commit_if_due(running)
-        return self._hand_out(running, await _wait(running, self._timeout_s(timeout_ms)))
+        try:
+            request = self._take(running) or await _wait(running, self._timeout_s(timeout_ms))
+            return _hand_out_all(running, request)
+        except BaseException:
+            running.cache.let_go()
+            raise
 
     def _timeout_s(self, timeout_ms: int | None) -> float:
         return (self.settings.poll_timeout_millis if timeout_ms is None else timeout_ms) / 1000
 
-    def _hand_out(self, running: RunningLitePull, polled: Polled | None) -> list[StoredMessage]:
-        if polled is None:
-            return []
-        running.has_room(polled.pulled)
-        return list(polled.messages)
+    def _take(self, running: RunningLitePull) -> ConsumeRequest | None:
+        """What is here already; what was handed out before is done, and committed if that is due."""
+        request = running.cache.take()
+        self._commit_if_due(running)
+        return request
 
     async def _started_async(self, operation: str) -> RunningLitePull:
         self._check_open(operation)
@@ -267,11 +266,16 @@ class LitePullConsumer(ConsumerLife):
             running = self._started("iterate")
         except ConsumerClosed:
             raise StopIteration from None
-        while (message := self._next_of_rest(running)) is None:
-            self._keep_rest(running, running.cache.wait(_FOR_EVER_S, one_by_one=True))
-            if running.cache.is_stopped:
-                raise StopIteration
-        return message
+        try:
+            request = self._take(running)
+            while request is None or not _goes_on(running, request):
+                if running.cache.is_stopped:
+                    raise StopIteration
+                request = running.cache.wait(_FOR_EVER_S)
+            return _hand_out_one(request)
+        except BaseException:
+            running.cache.let_go()
+            raise
 
     def __aiter__(self) -> Self:
         return self
@@ -282,47 +286,16 @@ class LitePullConsumer(ConsumerLife):
             running = await self._started_async("iterate")
         except ConsumerClosed:
             raise StopAsyncIteration from None
-        while (message := self._next_of_rest(running)) is None:
-            self._keep_rest(running, await _wait(running, _FOR_EVER_S, one_by_one=True))
-            if running.cache.is_stopped:
-                raise StopAsyncIteration
-        return message
-
-    def _keep_rest(self, running: RunningLitePull, polled: Polled | None) -> None:
-        if polled is not None:
-            self._rest = (polled.pulled, deque(polled.messages))
-            running.has_room(polled.pulled)
-
-    def _next_of_rest(self, running: RunningLitePull) -> StoredMessage | None:
-        """The next message of the batch; None if there is none, or its queue was taken or sought through."""
-        if self._rest is None:
-            running.cache.settle()
-        else:
-            pulled, messages = self._rest
-            if pulled.process_queue.dropped:
-                self._rest = None
-            else:
-                message = messages[0]
-                following = messages[1].queue_offset if len(messages) > 1 else None
-                running.cache.hand_out(pulled, message.queue_offset, following)
-                self._commit_if_due(running)
-                # Last: until here an interrupt has the message handed out once more.
-                messages.popleft()
-                if not messages:
-                    self._rest = None
-                return message
-        self._commit_if_due(running)
-        return None
-
-    def _take_rest(self, running: RunningLitePull) -> list[StoredMessage]:
-        """What an iterator has left of its batch, for a poll."""
-        if self._rest is None:
-            return []
-        (pulled, messages), self._rest = self._rest, None
-        if pulled.process_queue.dropped:
-            return []
-        running.cache.hand_out(pulled, messages[0].queue_offset, None)
-        return list(messages)
+        try:
+            request = self._take(running)
+            while request is None or not _goes_on(running, request):
+                if running.cache.is_stopped:
+                    raise StopAsyncIteration
+                request = await _wait(running, _FOR_EVER_S)
+            return _hand_out_one(request)
+        except BaseException:
+            running.cache.let_go()
+            raise
 
     # -- where to go on ---------------------------------------------------------------------------
 
@@ -439,7 +412,6 @@ class LitePullConsumer(ConsumerLife):
                 running.commit(running.cache.done())
         finally:
             running.close()
-            self._rest = None
 
     def __enter__(self) -> Self:
         return self
@@ -463,11 +435,11 @@ class LitePullConsumer(ConsumerLife):
         return f"LitePullConsumer({self.group!r}, {state}, {what})"
 
 
-async def _wait(running: RunningLitePull, timeout_s: float, *, one_by_one: bool = False) -> Polled | None:
+async def _wait(running: RunningLitePull, timeout_s: float) -> ConsumeRequest | None:
     """As `ConsumeRequestCache.wait`, without a thread that waits."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + timeout_s
-    while (polled := running.cache.take(one_by_one=one_by_one)) is None and not running.cache.is_stopped:
+    while (request := running.cache.take()) is None and not running.cache.is_stopped:
         has_come = asyncio.Event()
 
         def tell(has_come: asyncio.Event = has_come) -> None:
@@ -483,4 +455,29 @@ async def _wait(running: RunningLitePull, timeout_s: float, *, one_by_one: bool 
             break
         finally:
             cancel()
-    return polled
+    return request
+
+
+def _hand_out_all(running: RunningLitePull, request: ConsumeRequest | None) -> list[StoredMessage]:
+    if request is None or not _goes_on(running, request):
+        return []
+    messages = list(request.messages[request.handed :])
+    count = len(request.messages)
+    # Behind the last call: an interrupt comes before these two, or when the caller has the messages.
+    request.handed = count
+    request.taker = None
+    return messages
+
+
+def _hand_out_one(request: ConsumeRequest) -> StoredMessage:
+    message = request.messages[request.handed]
+    # As above.
+    request.handed += 1
+    request.taker = None
+    return message
+
+
+def _goes_on(running: RunningLitePull, request: ConsumeRequest) -> bool:
+    """Have more of the queue pulled; False if the consumer was closed meanwhile, by a signal handler say."""
+    running.has_room(request.pulled)
+    return not running.cache.is_stopped

@@ -34,11 +34,6 @@ __all__ = ["CachedMessage", "ProcessQueue", "PulledBatch"]
 NOTHING_CACHED = -1
 """What `remove` answers when there was nothing to remove from."""
 
-
-# Batches whose messages are smaller, on an average, are not measured message by message: a thousand of them
-# are far below the least threshold for bytes.
-_SMALL_BYTES = 512
-
 # Without the other fields of the header, of which nothing is asked here.
 _QUEUE_OFFSET = struct.Struct(f">{QUEUE_OFFSET_POSITION}xq")
 
@@ -52,12 +47,13 @@ class PulledBatch:
 
     __slots__ = ("first_offset", "left", "messages", "size_bytes", "starts")
 
-    def __init__(self, messages: Sequence[StoredMessage]) -> None:
+    def __init__(self, messages: Sequence[StoredMessage], size_bytes: int | None = None) -> None:
+        """size_bytes: of their records together, if that is known."""
         self.messages = messages = tuple(messages)
         self.first_offset = _queue_offset(messages[0])
         self.left = (1 << len(messages)) - 1
         # Of the records that are left.
-        self.size_bytes = _size_bytes(messages)
+        self.size_bytes = _size_bytes(messages) if size_bytes is None else size_bytes
         self.starts: list[tuple[int, int]] = []
 
     def holds(self, index: int) -> bool:
@@ -117,13 +113,16 @@ class ProcessQueue:
         self._last_offset = 0
         self._end_offset = 0
 
-    def put(self, messages: Sequence[StoredMessage], next_begin_offset: int) -> PulledBatch:
+    def put(
+        self, messages: Sequence[StoredMessage], next_begin_offset: int, size_bytes: int | None = None
+    ) -> PulledBatch:
         """Cache what a pull has found; at least one message.
 
         next_begin_offset: where the pull says to go on. The singles of an inner batch may have offsets behind
-        it, that other messages have as well: those are never committed past.
+        it, that other messages have as well: those are never committed past. size_bytes: of the records
+        together, if that is known.
         """
-        batch = PulledBatch(messages)
+        batch = PulledBatch(messages, size_bytes)
         last_offset = _queue_offset(batch.messages[-1])
         with self._lock:
             self._batches.append(batch)
@@ -215,11 +214,6 @@ def _record_bytes(message: StoredMessage) -> int:
 
 
 def _size_bytes(messages: Sequence[StoredMessage]) -> int:
-    first, last = messages[0], messages[-1]
-    span_bytes = last.stop - first.start
-    if last.data is first.data and 0 <= span_bytes <= _SMALL_BYTES * len(messages):
-        # With records of other queues between them; they are too few to count.
-        return span_bytes
     return sum([message.stop - message.start for message in messages])
 
 

@@ -39,7 +39,7 @@ from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.errors import StoreClosed, StoreError
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
-from mqstore.store.threads.run_in_thread import start_thread
+from mqstore.store.threads.start_thread import start_thread
 from mqstore.store.threads.timer import Timer
 
 __all__ = ["PullService"]
@@ -294,7 +294,7 @@ class PullService:
         messages = answer.messages
         if pulled.is_retry:
             messages = [ReceivedMessage.of(message.record) for message in messages]
-        batch = pulled.process_queue.put(messages, answer.next_begin_offset)
+        batch = pulled.process_queue.put(messages, answer.next_begin_offset, answer.size_bytes)
         # Last: if the batch cannot be read, the next pull gets it again.
         pulled.next_offset = answer.next_begin_offset
         self._consuming.submit(pulled, batch, answer)

@@ -45,3 +45,17 @@ class ReceivedMessage(StoredMessage, eq=False, gc=False):
     def reconsume_times(self) -> int:
         """How often its consumer group has failed on it, from memory too."""
         return super().reconsume_times + self.local_reconsume_times
+
+    def detached(self) -> "ReceivedMessage":
+        """A copy with bytes of its own: it keeps no segment mapped, however long it is kept."""
+        return _of_bytes(self.record.tobytes(), self.local_reconsume_times)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For pickle and deepcopy: the record's bytes, and how often it has come from memory."""
+        return _of_bytes, (self.record.tobytes(), self.local_reconsume_times)
+
+
+def _of_bytes(record: bytes, local_reconsume_times: int) -> ReceivedMessage:
+    received = ReceivedMessage.of(memoryview(record))
+    received.local_reconsume_times = local_reconsume_times
+    return received

@@ -8,7 +8,7 @@ Threads: one at a time has to do with it.
 Source: docs/spec/client_produce.md section 4; MQClientAPIImpl#sendMessageAsync, #onExceptionImpl.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -17,6 +17,7 @@ from mqstore.client.errors import BrokerNotConnected, BrokerTimedOut, ClientErro
 from mqstore.client.producer.message.outgoing import Outgoing
 from mqstore.client.producer.queues.publish_routes import PublishRoute
 from mqstore.client.producer.send_result import SendResult
+from mqstore.client.producer.sends.awaited_future import AwaitedFuture
 from mqstore.client.producer.sends.send_hooks import CommunicationMode, SendMessageContext
 from mqstore.client.producer.sends.send_kernel import Begun, SendKernel
 from mqstore.client.producer.sends.send_parts import SendParts
@@ -34,16 +35,11 @@ Begin: TypeAlias = Callable[[float], Begun]
 """Checks and prepares a send that began at a time of the timer."""
 
 
-class SendFuture(Future[Result]):
+class SendFuture(AwaitedFuture[Result]):
     """The `SendResult` to come: `result()` in a thread, `await` in asyncio.
 
     `cancel` succeeds until a sender thread takes the message; it is not sent then.
     """
-
-    def __await__(self) -> Generator[Any, None, Result]:
-        import asyncio
-
-        return asyncio.wrap_future(self).__await__()
 
 
 class SendsUnderWay(Protocol):

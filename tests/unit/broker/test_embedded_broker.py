@@ -383,7 +383,7 @@ def test_a_pull_waits_for_its_time(store: MessageStore) -> None:
     """The thread wakes by itself."""
     with EmbeddedBroker(store) as broker:
         answered, _ = pulled_later(broker, request(suspend_ms=1))
-        assert answered.result(60) == PullAnswer(S.NO_MESSAGE_IN_QUEUE, [], 0, 0, 0, False)
+        assert answered.result(60) == PullAnswer(S.NO_MESSAGE_IN_QUEUE, [], 0, 0, 0, False, 0)
 
 
 def test_a_pull_that_was_cancelled_hears_nothing(broker: EmbeddedBroker, store: MessageStore) -> None:

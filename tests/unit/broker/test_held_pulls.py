@@ -181,12 +181,12 @@ def test_time_that_is_up_answers_with_what_is_there(holding: Holding) -> None:
     assert (early, late) == ([], [])
     holding.seconds.advance(0.001)
     holding.pulls.run_once()
-    assert early == [PullAnswer(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, 0, 0, False)]
+    assert early == [PullAnswer(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, 0, 0, False, 0)]
     assert late == []
     holding.store.put_message(Message("orders", b"-", tags="created"))
     holding.seconds.advance(15)
     holding.pulls.run_once()
-    assert late == [PullAnswer(GetMessageStatus.NO_MATCHED_MESSAGE, [], 1, 0, 1, False)]
+    assert late == [PullAnswer(GetMessageStatus.NO_MATCHED_MESSAGE, [], 1, 0, 1, False, 0)]
     assert holding.pulls.due_s == math.inf
 
 

@@ -1,16 +1,19 @@
 """The consume request cache alone: what is handed out, what counts as done, and who is woken."""
 
+import itertools
 import threading
 from pathlib import Path
 
 import pytest
 
 from mqstore.broker.broker import MessageQueue, PullAnswer
-from mqstore.client.consumer.lite_pull.consume_request_cache import ConsumeRequestCache, Polled
+from mqstore.client.consumer.lite_pull.consume_request import ConsumeRequest
+from mqstore.client.consumer.lite_pull.consume_request_cache import ConsumeRequestCache
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.store.errors import StoreClosed
 from support.clients.scripted_broker import BROKER, found
 from support.clients.stored_messages import stored_message
+from support.crash.interrupt_storm import Strike, Struck
 
 QUEUE, OTHER = MessageQueue("orders", BROKER, 0), MessageQueue("orders", BROKER, 1)
 
@@ -29,11 +32,20 @@ class Cache:
         self.cache.wake()
 
     def take(self) -> list[int]:
-        return offsets_of(self.cache.take())
+        """Hand out a batch as a whole."""
+        return handed_out(self.cache.take())
 
 
-def offsets_of(polled: Polled | None) -> list[int]:
-    return [] if polled is None else [message.queue_offset for message in polled.messages]
+def handed_out(request: ConsumeRequest | None) -> list[int]:
+    if request is None:
+        return []
+    offsets = offsets_of(request)
+    request.handed, request.taker = len(request.messages), None
+    return offsets
+
+
+def offsets_of(request: ConsumeRequest) -> list[int]:
+    return [message.queue_offset for message in request.messages[request.handed :]]
 
 
 @pytest.fixture
@@ -69,14 +81,40 @@ def test_what_was_handed_out_is_done_when_more_is_asked_for(subject: Cache, pull
 def test_a_batch_is_handed_out_one_by_one(subject: Cache, pulled: PulledQueue) -> None:
     """What was not handed out yet is never done, whoever settles; done never goes back."""
     subject.submit(pulled, 4, 5, 6)
-    assert offsets_of(subject.cache.take(one_by_one=True)) == [4, 5, 6]
-    for offset, following, done, settled in ((None, None, 4, 4), (4, 5, 4, 5), (5, 6, 5, 6), (6, None, 6, 7)):
-        if offset is not None:
-            subject.cache.hand_out(pulled, offset, following)
-        assert subject.cache.done() == {QUEUE: done}
-        assert subject.cache.position(QUEUE) == settled
-        subject.cache.settle()
-        assert subject.cache.done() == {QUEUE: settled}
+    for handed, done, position in ((0, 4, 4), (1, 4, 5), (2, 5, 6), (3, 6, 7)):
+        if handed:
+            request = subject.cache.take()
+            assert request is not None
+            assert offsets_of(request) == [4, 5, 6][handed - 1 :]
+            request.handed, request.taker = handed, None
+        else:
+            subject.cache.take()
+            subject.cache.let_go()
+        assert (subject.cache.done(), subject.cache.position(QUEUE)) == ({QUEUE: done}, position)
+    subject.cache.settle()
+    assert subject.cache.done() == {QUEUE: 7}
+
+
+def test_threads_that_ask_at_once_get_different_batches(subject: Cache, pulled: PulledQueue) -> None:
+    """What one of them still has in hand is not done, whatever the other does; its own it may take again."""
+    subject.submit(pulled, 4, 5)
+    subject.submit(pulled, 6)
+    first = subject.cache.take()
+    others: list[list[int]] = []
+    other = threading.Thread(target=lambda: others.append(subject.take()))
+    other.start()
+    other.join(10)
+    assert others == [[6]]
+    subject.cache.settle()
+    assert (subject.cache.done(), subject.cache.position(QUEUE)) == ({QUEUE: 4}, 4)
+    assert subject.cache.take() is first, "as after an interrupt"
+    subject.cache.let_go()
+    other = threading.Thread(target=lambda: others.append(subject.take()))
+    other.start()
+    other.join(10)
+    assert others == [[6], [4, 5]]
+    subject.cache.settle()
+    assert subject.cache.done() == {QUEUE: 7}
 
 
 def test_one_queue_is_settled(subject: Cache, pulled: PulledQueue) -> None:
@@ -157,16 +195,35 @@ def test_a_wait_ends_with_a_batch(subject: Cache, pulled: PulledQueue) -> None:
     """Or when its time is over, or with the stop."""
     assert subject.cache.wait(0) is None
     seen: list[list[int]] = []
-    thread = threading.Thread(target=lambda: seen.append(offsets_of(subject.cache.wait(60))))
+    thread = threading.Thread(target=lambda: seen.append(handed_out(subject.cache.wait(60))))
     thread.start()
     subject.submit(pulled, 4)
     thread.join(10)
     assert seen == [[4]]
-    stopped = threading.Thread(target=lambda: seen.append(offsets_of(subject.cache.wait(60))))
+    stopped = threading.Thread(target=lambda: seen.append(handed_out(subject.cache.wait(60))))
     stopped.start()
     subject.cache.stop()
     stopped.join(10)
     assert (seen, subject.cache.is_stopped) == ([[4], []], True)
+
+
+def test_an_interrupt_of_a_wait_leaves_no_lock() -> None:
+    """At every place of it, as Ctrl-C may come; the thread that pulls goes on."""
+    for place in itertools.count(1):
+        subject, strike = Cache(), Strike(place)
+        try:
+            with strike:
+                subject.cache.wait(0.001)
+        except Struck:
+            pass
+        pulling = threading.Thread(target=subject.submit, args=(PulledQueue(QUEUE, "*", 0), 4), daemon=True)
+        pulling.start()
+        pulling.join(10)
+        assert not pulling.is_alive(), strike.where
+        assert subject.take() == [4]
+        if not strike.has_struck:
+            break
+    assert place > 10
 
 
 def test_a_callback_is_called_once(subject: Cache, pulled: PulledQueue) -> None:

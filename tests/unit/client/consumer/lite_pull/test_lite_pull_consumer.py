@@ -5,6 +5,7 @@ Each test puts messages, polls or iterates, and looks at what was handed out and
 
 import asyncio
 import dataclasses
+import itertools
 import os
 import threading
 import time
@@ -36,6 +37,7 @@ from mqstore.store.errors import StoreClosed, SubscriptionGroupNotExist, Subscri
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.message.message import Message
 from mqstore.store.message.stored_message import StoredMessage
+from support.crash.interrupt_storm import Strike, Struck
 from support.manual_clock import ManualClock
 
 GROUP = "reports"
@@ -262,7 +264,7 @@ def test_a_close_between_a_batch_and_its_first_message(
     put(store, b"a", b"b", b"c")
     subject = consumer(broker)
     subject.subscribe("orders")
-    monkeypatch.setattr(subject, "_keep_rest", lambda *_: subject.close())
+    monkeypatch.setattr(subject._start(), "has_room", lambda *_: subject.close())
     assert list(subject) == []
     assert committed(store) <= 0
 
@@ -279,7 +281,7 @@ def test_an_interrupt_between_a_batch_and_its_first_message(
 
     with consumer(broker, pull_batch_size=2) as subject:
         subject.subscribe("orders")
-        monkeypatch.setattr(subject, "_keep_rest", interrupt)
+        monkeypatch.setattr(subject._start(), "has_room", interrupt)
         with pytest.raises(KeyboardInterrupt):
             next(subject)
         assert next(subject).body == b"a"
@@ -347,6 +349,56 @@ def test_a_close_ends_a_loop(store: MessageStore, broker: EmbeddedBroker) -> Non
     with pytest.raises(ConsumerClosed, match="cannot poll"):
         subject.poll()
     subject.close()
+
+
+# -- interrupts -----------------------------------------------------------------------------------
+
+
+def poll_all(subject: LitePullConsumer) -> list[StoredMessage]:
+    return subject.poll(1_000)
+
+
+def next_one(subject: LitePullConsumer) -> list[StoredMessage]:
+    """A loop that is left; an interrupt behind `next()`, a call of C, would have its result forgotten."""
+    for message in subject:
+        return [message]
+    return []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("ask", [poll_all, next_one])
+@pytest.mark.parametrize("asked_before", [0, 1])
+def test_an_interrupt_loses_no_message(
+    store: MessageStore,
+    broker: EmbeddedBroker,
+    ask: Callable[[LitePullConsumer], list[StoredMessage]],
+    asked_before: int,
+) -> None:
+    """Whatever place Ctrl-C comes at: a program that goes on has every message once, and commits no other."""
+    wanted = [b"a", b"b", b"c", b"d", b"e"]
+    put(store, *wanted)
+    for place in itertools.count(1):
+        strike, seen = Strike(place), list[StoredMessage]()
+        with consumer(broker, auto_commit=False, pull_batch_size=2) as subject:
+            subject.subscribe("orders")
+            cache = subject._start().cache
+            until(lambda cache=cache: len(cache._requests) == 3)
+            for _ in range(asked_before):
+                seen += ask(subject)
+            with suppress(Struck), strike:
+                seen += ask(subject)
+            subject.commit()
+            assert (subject.committed(FIRST) or 0) == len(seen), strike.where
+            while len(seen) < len(wanted):
+                asked = ask(subject)
+                assert asked, (bodies(seen), strike.where)
+                seen += asked
+            assert (bodies(seen), subject.position(FIRST)) == (wanted, 5), strike.where
+            subject.seek_to_begin(FIRST)
+            subject.commit()
+        if not strike.has_struck:
+            break
+    assert place > 10
 
 
 # -- asyncio --------------------------------------------------------------------------------------

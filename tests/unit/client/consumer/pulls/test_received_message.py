@@ -1,5 +1,9 @@
 """What a listener sees of a message that comes back: its topic by what the record says, and local tries."""
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import pytest
 
 from mqstore.client.consumer.pulls.received_message import ReceivedMessage
@@ -30,3 +34,16 @@ def test_local_reconsume_times() -> None:
     twice = ReceivedMessage.again(once)
     assert [message.reconsume_times for message in (stored, once, twice)] == [2, 3, 4]
     assert (twice.body, twice.header.reconsume_times) == (b"body", 2)
+
+
+@pytest.mark.parametrize(
+    "copied", [ReceivedMessage.detached, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))]
+)
+def test_a_copy_remembers_what_came_from_memory(
+    copied: Callable[[ReceivedMessage], ReceivedMessage],
+) -> None:
+    """Its record does not say it."""
+    message = ReceivedMessage.again(ReceivedMessage.again(stored_message(7)))
+    found = copied(message)
+    assert (type(found), found.reconsume_times, found.record) == (ReceivedMessage, 2, message.record)
+    assert type(found.data.obj) is bytes
