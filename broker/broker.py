@@ -106,12 +106,12 @@ class TransactionState(enum.Enum):
 
 
 class BrokerClosed(StoreClosed):
-    """The broker was closed; its store may be open."""
+    """The broker was closed; its store may be open. place: the directory, or the address of a remote one."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        StoreError.__init__(self, f"the broker {name!r} over the store {path} is closed: make another")
+    def __init__(self, name: str, place: Path | str) -> None:
+        StoreError.__init__(self, f"the broker {name!r} at {place} is closed: make another")
         self.name = name
-        self.path = path
+        self.place = place
 
 
 class ReplyNotDelivered(StoreError):

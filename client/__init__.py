@@ -26,6 +26,11 @@ from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.client.dead_letters.dead_letters import DeadLetters, Resent
 from mqstore.client.errors import (
     BatchIllegal,
+    BrokerConnectionLost,
+    BrokerNotConnected,
+    BrokerNotExist,
+    BrokerRefused,
+    BrokerTimedOut,
     ClientError,
     ClientNotRunning,
     ConsumerClosed,
@@ -53,10 +58,17 @@ from mqstore.client.producer.queues.queue_selector import (
 from mqstore.client.producer.send_result import SendResult, SendStatus, TransactionSendResult
 from mqstore.client.producer.sends.send_hooks import SendMessageContext, SendMessageHook
 from mqstore.client.producer.transaction_producer import TransactionListener, TransactionProducer
+from mqstore.client.remote.remote_broker import RemoteBroker
+from mqstore.remoting.signature import Credentials
 from mqstore.schedule.retry.retry_policy import CustomizedRetryPolicy, ExponentialRetryPolicy
 
 __all__ = [
     "BatchIllegal",
+    "BrokerConnectionLost",
+    "BrokerNotConnected",
+    "BrokerNotExist",
+    "BrokerRefused",
+    "BrokerTimedOut",
     "ClientError",
     "ClientNotRunning",
     "ConsumeConcurrentlyContext",
@@ -71,6 +83,7 @@ __all__ = [
     "ConsumerNotReady",
     "ConsumerSettings",
     "ConsumerStarted",
+    "Credentials",
     "CustomizedRetryPolicy",
     "DeadLetter",
     "DeadLetterFilter",
@@ -94,6 +107,7 @@ __all__ = [
     "PushConsumer",
     "QueueNotAssigned",
     "ReceivedMessage",
+    "RemoteBroker",
     "RequestNotSent",
     "RequestTimedOut",
     "Resent",

@@ -5,6 +5,7 @@
     |  |- ClientNotRunning                 start it, or make another: a closed one stays closed
     |  |- NoBroker (ValueError)            10004: give the client a broker
     |  |- BrokerNotConnected               10001: the broker cannot be reached; nothing was sent
+    |  |  `- BrokerConnectionLost          10001: the connection ended before the answer; it may be stored
     |  |- BrokerTimedOut (TimeoutError)    10002: no answer came in time; the message may be stored
     |  |- BrokerNotExist                   10003: the client was given no broker of this name
     |  |- TopicRouteNotFound               10005: create the topic
@@ -22,11 +23,12 @@
     |  |- OffsetOutOfRange (ValueError)    an offset between the first message and the end of the queue
     |  |- ListenerIllegal (TypeError)      give a plain function of (messages, context)
     |  `- AnswerIllegal (TypeError)        return None or a ConsumeConcurrentlyStatus; only logged
+    |- BrokerRefused                       what a broker over the network answered: its `response_code`
     `- MessageIllegal
        `- BatchIllegal                     these messages cannot be sent as one batch
 
-Numbers are RocketMQ's (ClientErrorCode) and never change. What a broker answers stays the StoreError that it
-is: `TopicIllegal`, `StoreFull` and the others of store/errors.py.
+Numbers are RocketMQ's (ClientErrorCode) and never change. What a broker of this process answers stays the
+StoreError that it is: `TopicIllegal`, `StoreFull` and the others of store/errors.py.
 Source: docs/spec/client_produce.md section 2; MQClientException, RemotingException and their leaves.
 """
 
@@ -40,8 +42,10 @@ from mqstore.store.status import ResponseCode
 __all__ = [
     "AnswerIllegal",
     "BatchIllegal",
+    "BrokerConnectionLost",
     "BrokerNotConnected",
     "BrokerNotExist",
+    "BrokerRefused",
     "BrokerTimedOut",
     "ClientError",
     "ClientErrorCode",
@@ -63,6 +67,9 @@ __all__ = [
     "SubscribesAndAssigned",
     "TopicRouteNotFound",
 ]
+
+
+_KNOWN_CODES = frozenset(ResponseCode)
 
 
 class ClientErrorCode(enum.IntEnum):
@@ -115,6 +122,27 @@ class BrokerNotConnected(ClientError):
         self.reason = reason
 
 
+class BrokerConnectionLost(BrokerNotConnected):
+    """The connection ended while the broker had a request; it may have done what it was asked."""
+
+
+class BrokerRefused(StoreError):
+    """A broker over the network has answered with an error. remark: what it says.
+
+    answer_code: the number of its answer; `response_code` is SYSTEM_ERROR for one that has no name here.
+    """
+
+    def __init__(self, broker_name: str, answer_code: int, remark: str | None) -> None:
+        super().__init__(
+            f"broker {broker_name!r} refused with code {answer_code}: {remark or 'no reason given'}"
+        )
+        self.broker_name = broker_name
+        self.answer_code = answer_code
+        self.remark = remark
+        if answer_code in _KNOWN_CODES:
+            self.response_code = ResponseCode(answer_code)
+
+
 class BrokerTimedOut(ClientError, TimeoutError):
     """The broker did not answer in time. It may have done what it was asked, or may do it later."""
 
@@ -122,8 +150,8 @@ class BrokerTimedOut(ClientError, TimeoutError):
 
     def __init__(self, broker_name: str, timeout_ms: int) -> None:
         super().__init__(
-            f"broker {broker_name!r} did not answer within {timeout_ms} ms; it may have stored the message "
-            "all the same: send it again, with the same UNIQ_KEY, if twice is better than never"
+            f"broker {broker_name!r} did not answer within {timeout_ms} ms, and may have done it all the "
+            "same: send a message again, with the same UNIQ_KEY, if twice is better than never"
         )
         self.broker_name = broker_name
         self.timeout_ms = timeout_ms
@@ -211,7 +239,8 @@ class SendFailed(ClientError):
 
     code: of the last broker's answer, or 10001 to 10003; None if it was none of these. errors: of each
     attempt, in order; the last is the cause, too. brokers_sent: whom each attempt asked. If one of the
-    errors is a BrokerTimedOut or StorePoisoned, that broker may have stored the message.
+    errors is a BrokerTimedOut, BrokerConnectionLost or StorePoisoned, that broker may have stored the
+    message.
     """
 
     def __init__(

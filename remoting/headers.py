@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 __all__ = [
+    "CheckTransactionHeader",
     "ConsumeDirectlyHeader",
     "EndTransactionHeader",
     "GroupHeader",
@@ -17,6 +18,7 @@ __all__ = [
     "OffsetHeader",
     "PullHeader",
     "QueueHeader",
+    "ReplyHeader",
     "ResetOffsetHeader",
     "SearchOffsetHeader",
     "SendBackHeader",
@@ -148,6 +150,26 @@ class EndTransactionHeader(msgspec.Struct, frozen=True, gc=False, rename="camel"
     from_transaction_check: bool = False
     msg_id: str | None = None
     transaction_id: str | None = None
+
+
+class CheckTransactionHeader(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """39: a half that nobody has ended. The offsets are those of 37."""
+
+    tran_state_table_offset: _Long
+    commit_log_offset: _Long
+
+
+class ReplyHeader(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """326: a reply for a client. Hosts as `ip:port`."""
+
+    topic: str
+    queue_id: _Int = 0
+    sys_flag: _Int = 0
+    born_timestamp: _Long = 0
+    flag: _Int = 0
+    properties: str | None = None
+    reconsume_times: _Int = 0
+    born_host: str | None = None
 
 
 class UnregisterHeader(msgspec.Struct, frozen=True, gc=False, rename={"client_id": "clientID"}):

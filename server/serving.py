@@ -72,6 +72,7 @@ async def serve(
         cluster_name=settings.cluster_name,
         transaction_settings=transaction_settings,
     )
+    _import_loops()
     with broker:
         server = BrokerServer(asyncio.get_running_loop(), store, broker, settings)
         try:
@@ -81,6 +82,19 @@ async def serve(
         finally:
             is_drained = await server.stop()
     return is_drained
+
+
+def _import_loops() -> None:
+    """Import what a store imports when it first needs it: in a checkout that may compile for seconds.
+
+    No client shall wait for that.
+    """
+    import mqstore.index.keys.run_kernels
+    import mqstore.index.pull.pull_kernels
+    import mqstore.schedule.delivery.delivery_kernels
+    import mqstore.store.bulk.encode_kernels
+    import mqstore.store.bulk.message_kernels
+    import mqstore.store.bulk.msgpack_kernels  # noqa: F401
 
 
 @contextmanager

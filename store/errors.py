@@ -112,7 +112,7 @@ class StoreError(Exception):
     """Root of all errors that mqstore raises on purpose. Its text is one printable line."""
 
     put_message_status: ClassVar[PutMessageStatus] = PutMessageStatus.UNKNOWN_ERROR
-    response_code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
+    response_code: ResponseCode = ResponseCode.SYSTEM_ERROR
 
     def __str__(self) -> str:
         text = super().__str__()

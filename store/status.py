@@ -35,6 +35,7 @@ class ResponseCode(enum.IntEnum):
     INVALID_PARAMETER = 29
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
+    FLOW_CONTROL = 215
     GO_AWAY = 1500
 
 

@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -31,8 +32,8 @@ __all__ = ["ConsumerLife", "check_expression"]
 
 _logger = logging.getLogger(__name__)
 
-_numbers = itertools.count()
-"""Tells two consumers of this process apart."""
+_numbers = itertools.count(time.time_ns())
+"""Tells two consumers apart: those of this process, and those of processes with the same number elsewhere."""
 
 
 class ConsumerLife(abc.ABC):

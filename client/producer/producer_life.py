@@ -34,8 +34,8 @@ from mqstore.store.message.topic_names import check_group
 __all__ = ["ProducerLife"]
 
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
-# Tells two producers of this process apart.
-_numbers = itertools.count()
+# Tells two producers apart: of this process, and of processes with the same number elsewhere.
+_numbers = itertools.count(time.time_ns())
 
 
 class ProducerLife:

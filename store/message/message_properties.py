@@ -8,16 +8,19 @@ Pure functions: any thread.
 from collections.abc import Mapping, Sequence
 
 from mqstore.store.errors import PropertiesIllegal
-from mqstore.store.message.message import NO_PROPERTIES
+from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.record.properties_format import (
     CRC32,
+    DELAY,
     KEY_SEPARATOR,
     KEYS,
+    TAGS,
+    WAIT,
     encode_properties,
     refuse_separators,
 )
 
-__all__ = ["checked_properties", "join_keys", "ordinary_pairs"]
+__all__ = ["checked_properties", "join_keys", "ordinary_pairs", "properties_of"]
 
 
 def ordinary_pairs(properties: Mapping[str, str], keys: str | Sequence[str]) -> str | None:
@@ -76,6 +79,26 @@ def join_keys(keys: tuple[str, ...]) -> str:
             limit="no blank in a key",
         )
     return joined
+
+
+def properties_of(message: Message) -> bytes:
+    r"""All properties of a message as they go to a broker, those of its fields among them.
+
+    Raises PropertiesIllegal.
+
+    >>> properties_of(Message("orders", b"", tags="paid", keys="o-1"))
+    b'KEYS\x01o-1\x02TAGS\x01paid\x02'
+    """
+    properties = dict(message.properties)
+    if message.keys:
+        properties[KEYS] = message.keys if isinstance(message.keys, str) else join_keys(tuple(message.keys))
+    if message.tags:
+        properties[TAGS] = message.tags
+    if message.delay_level > 0:
+        properties[DELAY] = str(message.delay_level)
+    if not message.wait_store_msg_ok:
+        properties[WAIT] = "false"
+    return checked_properties(properties)
 
 
 def checked_properties(properties: dict[str, str]) -> bytes:

@@ -18,7 +18,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "index": ("queue", "pull", "arrow", "lmdb_files", "keys", "index_file"),
     "schedule": ("delay", "delivery", "retry"),
     "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),
-    "client": ("producer", "offsets", "rebalance", "consumer", "dead_letters"),
+    "client": ("remote", "producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
     "client/consumer": ("pulls", "orderly", "lite_pull"),
     "server": ("monitoring", "processors", "administration"),

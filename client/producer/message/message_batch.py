@@ -15,10 +15,10 @@ from mqstore.client.producer.message.outgoing import OutgoingBatch, with_unique_
 from mqstore.client.producer.message.unique_id import UniqueIds
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.message.message_encoder import refuse_mistyped
-from mqstore.store.message.message_properties import checked_properties, join_keys
+from mqstore.store.message.message_properties import properties_of
 from mqstore.store.message.topic_names import is_retry_topic
 from mqstore.store.record.batch_format import ELEMENT_BYTES
-from mqstore.store.record.properties_format import DELAY, KEYS, TAGS, TIMER_REQUESTS, UNIQ_KEY, WAIT
+from mqstore.store.record.properties_format import DELAY, TAGS, TIMER_REQUESTS, UNIQ_KEY, WAIT
 
 __all__ = ["is_delayed", "make_batch"]
 
@@ -106,14 +106,7 @@ def is_delayed(message: Message) -> bool:
 
 def _encoded_bytes(message: Message) -> int:
     """What a message takes in the body of a batch."""
-    properties = dict(message.properties)
-    if message.keys:
-        properties[KEYS] = message.keys if isinstance(message.keys, str) else join_keys(tuple(message.keys))
-    if message.tags:
-        properties[TAGS] = message.tags
-    if not message.wait_store_msg_ok:
-        properties[WAIT] = "false"
-    return ELEMENT_BYTES + len(message.body) + len(checked_properties(properties))
+    return ELEMENT_BYTES + len(message.body) + len(properties_of(message))
 
 
 def _most_bytes(message: Message, unique_key: str) -> int:

@@ -10,6 +10,7 @@ from typing import Self
 
 from mqstore.broker.broker import Broker
 from mqstore.client.brokers import Brokers
+from mqstore.client.errors import BrokerRefused
 from mqstore.client.producer.message.body_compression import BodyCompression
 from mqstore.client.producer.message.message_check import check_message
 from mqstore.client.producer.message.outgoing import OutgoingMessage, prepare
@@ -22,8 +23,12 @@ from mqstore.client.producer.sends.send_hooks import SendHooks
 from mqstore.store.clock import Clock
 from mqstore.store.errors import QueueIllegal, TopicNotExist
 from mqstore.store.message.message import Message
+from mqstore.store.status import ResponseCode
 
 __all__ = ["SendParts"]
+
+_OTHER_QUEUES = frozenset({ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER})
+"""Answers that say that the topic has not the queues that this producer thinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,8 @@ class SendParts:
 
     def heed(self, topic: str, error: Exception) -> None:
         """Look the topic up again before the next send, if a broker says that its queues are others."""
-        if isinstance(error, QueueIllegal | TopicNotExist):
+        is_refused = isinstance(error, BrokerRefused) and error.response_code in _OTHER_QUEUES
+        if is_refused or isinstance(error, QueueIllegal | TopicNotExist):
             self.routes.forget(topic)
 
     def cost_ms(self, begin_s: float) -> int:

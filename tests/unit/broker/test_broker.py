@@ -23,7 +23,7 @@ def test_queues_sort_as_rocketmqs_do() -> None:
 def test_a_closed_broker_says_which() -> None:
     """For clients it is a store that was closed: they ask another one, or end."""
     error = BrokerClosed("broker-a", Path("/store"))
-    assert str(error) == "the broker 'broker-a' over the store /store is closed: make another"
-    assert (error.name, error.path) == ("broker-a", Path("/store"))
+    assert str(error) == "the broker 'broker-a' at /store is closed: make another"
+    assert (error.name, error.place) == ("broker-a", Path("/store"))
     assert error.response_code is ResponseCode.SERVICE_NOT_AVAILABLE
     assert isinstance(error, StoreClosed)

@@ -1,0 +1,1 @@
+"""Brokers over the network: `mqstore serve`, or Apache RocketMQ, for the same producers and consumers."""

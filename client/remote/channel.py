@@ -1,0 +1,165 @@
+"""A channel: a connection to one broker that is made when it is needed, and made again when it was lost.
+
+    ask -> connected? -> Connection.ask
+              `- no: connect; if the address does not answer, ask for it again, for a broker may have moved
+
+A connection that failed to open is not tried again for half a second: who asks meanwhile gets the same error.
+One that nobody uses for a minute is closed, before the broker does it.
+
+Threads: any. One thread connects, others wait for it.
+Source: docs/spec/remoting.md section 14; NettyRemotingClient#getAndCreateChannel of Apache RocketMQ.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mqstore.client.errors import BrokerNotConnected
+from mqstore.client.remote.connection import Connection, Outcome
+from mqstore.remoting.command import Command
+from mqstore.remoting.signature import Credentials
+from mqstore.store.errors import StoreError
+
+__all__ = ["Channel", "refuse_requests"]
+
+_CONNECT_TIMEOUT_S: Final = 3.0
+_PAUSE_AFTER_FAILURE_S: Final = 0.5
+_IDLE_S: Final = 60.0
+
+FindAddress = Callable[[bool], str]
+"""Where the broker is; True to look anew. Raises StoreError."""
+NO_FIELDS: Final[Mapping[str, str]] = {}
+
+
+def refuse_requests(connection: Connection, request: Command) -> None:
+    """Answer as RocketMQ's clients do what they do not know."""
+    connection.answer(request, 3, f"request type {request.code} not supported")
+
+
+class Channel:
+    """Asks one peer. is_kept: whether it is connected all the time, not only when it is used."""
+
+    def __init__(
+        self,
+        peer: str,
+        find_address: FindAddress,
+        credentials: Credentials | None,
+        *,
+        on_request: Callable[[Connection, Command], None] = refuse_requests,
+        on_end: Callable[[], None] = lambda: None,
+        is_kept: bool = False,
+    ) -> None:
+        """peer: its name in errors. on_request, on_end: as those of Connection."""
+        self._peer = peer
+        self._find_address = find_address
+        self._credentials = credentials
+        self._on_request = on_request
+        self._on_end = on_end
+        self._is_kept = is_kept
+        self._is_closed = False
+        self._connecting = threading.Lock()
+        self._connection: Connection | None = None
+        self._failure: tuple[float, StoreError] | None = None
+
+    # -- asking ---------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        code: int,
+        fields: Mapping[str, str] = NO_FIELDS,
+        body: bytes = b"",
+        *,
+        timeout_ms: int,
+    ) -> Command:
+        """The answer, whatever its code. Raises as `Connection.ask`."""
+        return self._connected().ask(code, fields, body, timeout_ms)
+
+    def ask_later(
+        self,
+        code: int,
+        fields: Mapping[str, str],
+        body: bytes,
+        callback: Callable[[Outcome], None],
+        *,
+        timeout_ms: int,
+    ) -> Callable[[], None]:
+        """Have `callback` called once; what is returned cancels that. Raises as `Connection.ask_later`."""
+        connection = self._connected()
+        opaque = connection.ask_later(code, fields, body, timeout_ms, callback)
+        return lambda: connection.forget(opaque)
+
+    def tell(self, code: int, fields: Mapping[str, str]) -> None:
+        """Send a request that is not answered. Raises BrokerNotConnected."""
+        self._connected().tell(code, fields)
+
+    # -- the connection -------------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now."""
+        connection = self._connection
+        return connection is not None and not connection.is_closed
+
+    def connect(self) -> bool:
+        """Be connected; whether that took a new connection. Raises BrokerNotConnected."""
+        before = self._connection
+        return self._connected() is not before
+
+    def _connected(self) -> Connection:
+        connection = self._connection
+        if connection is not None and not connection.is_closed:
+            return connection
+        with self._connecting:
+            connection = self._connection
+            if connection is not None and not connection.is_closed:
+                return connection
+            if self._is_closed:
+                raise BrokerNotConnected(self._peer, "this client has closed it")
+            failure = self._failure
+            if failure is not None and time.monotonic() - failure[0] < _PAUSE_AFTER_FAILURE_S:
+                raise BrokerNotConnected(self._peer, str(failure[1])) from failure[1]
+            try:
+                self._connection = connection = self._open()
+            except StoreError as error:
+                self._failure = time.monotonic(), error
+                raise
+            self._failure = None
+            return connection
+
+    def _open(self) -> Connection:
+        address = self._find_address(False)
+        try:
+            return self._open_at(address)
+        except BrokerNotConnected:
+            moved_to = self._find_address(True)
+            if moved_to == address:
+                raise
+            return self._open_at(moved_to)
+
+    def _open_at(self, address: str) -> Connection:
+        return Connection(
+            self._peer, address, _CONNECT_TIMEOUT_S, self._on_request, self._on_end, self._credentials
+        )
+
+    # -- from time to time ----------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Tell those whose answers are late, and close what nobody uses."""
+        connection = self._connection
+        if connection is None or connection.is_closed:
+            return
+        connection.expire()
+        is_unused = connection.is_idle and time.monotonic() - connection.used_s > _IDLE_S
+        if is_unused and not self._is_kept:
+            connection.close()
+
+    def close(self) -> None:
+        """End the connection, and make no other."""
+        self._is_closed = True
+        connection = self._connection
+        if connection is not None:
+            connection.close()
+
+    def __repr__(self) -> str:
+        return f"Channel({self._peer!r}, {self._connection!r})"
