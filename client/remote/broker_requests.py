@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from mqstore.client.remote.pull_calls import messages_in
 from mqstore.remoting.command import Command
 from mqstore.remoting.errors import BodyIllegal
 from mqstore.remoting.fastjson import decode
@@ -30,9 +31,10 @@ _LEADING_SLASH: Final = re.compile(r"^.*/")
 def half_of(request: Command) -> tuple[StoredMessage, PutMessageResult]:
     """The message of a check, and the half that is to be ended. Raises FieldsIllegal, BodyIllegal."""
     fields = request.fields_as(CheckTransactionHeader)
-    message = StoredMessage.of(request.body)
-    if not message.is_whole:
-        raise BodyIllegal("record", f"its {len(request.body)} bytes do not add up")
+    messages = messages_in(request.body)
+    if len(messages) != 1:
+        raise BodyIllegal("record", f"it has {len(messages)} records, and 1 is expected")
+    message = messages[0]
     half = PutMessageResult(
         status=PutMessageStatus.PUT_OK,
         topic=TRANS_HALF_TOPIC,

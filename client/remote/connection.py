@@ -131,9 +131,10 @@ class Connection:
         self._waiting[opaque] = _Waiting(callback, now_s + timeout_ms / 1000, timeout_ms)
         try:
             self._send(frame)
-        except BaseException:
+        except BaseException as error:
             # If it is gone, the thread that reads has told the callback already.
-            if self._waiting.pop(opaque, None) is not None:
+            is_untold = self._waiting.pop(opaque, None) is not None
+            if is_untold or not isinstance(error, StoreError):
                 raise
         return opaque
 

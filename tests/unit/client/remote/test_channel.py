@@ -1,0 +1,122 @@
+"""A channel: it is connected when it is asked, wherever the broker is by then."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from mqstore.client.errors import BrokerConnectionLost, BrokerNotConnected
+from mqstore.client.remote import channel as channel_module
+from mqstore.client.remote.channel import Channel
+from mqstore.store.errors import StoreError
+from support.server.scripted_peer import ScriptedPeer, answering
+
+
+class Place:
+    """Where the broker is; asked anew, it is where it has moved to."""
+
+    def __init__(self, address: str, moved_to: str | None = None) -> None:
+        self.address = address
+        self.moved_to = moved_to or address
+        self.asked_anew = 0
+
+    def __call__(self, is_anew: bool, /) -> str:
+        if is_anew:
+            self.asked_anew += 1
+            self.address = self.moved_to
+        return self.address
+
+
+@pytest.fixture
+def peer() -> Iterator[ScriptedPeer]:
+    with ScriptedPeer(answering()) as peer:
+        yield peer
+
+
+def ask(channel: Channel) -> int:
+    return channel.ask(1, timeout_ms=10_000).code
+
+
+def test_it_connects_when_it_is_first_asked(peer: ScriptedPeer) -> None:
+    with closing(Channel("broker-a", Place(peer.address), None)) as channel:
+        assert not channel.is_connected
+        assert ask(channel) == ask(channel) == 0
+        assert channel.is_connected
+    assert peer.connections == 1
+
+
+def test_many_threads_make_one_connection(peer: ScriptedPeer) -> None:
+    with closing(Channel("broker-a", Place(peer.address), None)) as channel:
+        threads = [threading.Thread(target=ask, args=(channel,)) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (peer.connections, len(peer.requests)) == (1, 20)
+
+
+def test_a_lost_connection_is_made_again(peer: ScriptedPeer) -> None:
+    ended = threading.Event()
+    with closing(Channel("broker-a", Place(peer.address), None, on_end=ended.set)) as channel:
+        ask(channel)
+        peer.hang_up()
+        assert ended.wait(30)
+        assert ask(channel) == 0
+    assert peer.connections == 2
+
+
+def test_a_broker_that_has_moved_is_found(peer: ScriptedPeer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gone = f"127.0.0.1:{listener.getsockname()[1]}"
+    place = Place(gone, peer.address)
+    with closing(Channel("broker-a", place, None)) as channel:
+        assert ask(channel) == 0
+    assert place.asked_anew == 1
+
+
+def test_a_broker_that_is_away_is_not_asked_again_and_again() -> None:
+    """Whoever asks within half a second gets the same error, without a wait for the network."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = Place(f"127.0.0.1:{listener.getsockname()[1]}")
+    channel = Channel("broker-a", place, None)
+    for _ in range(5):
+        with pytest.raises(BrokerNotConnected, match="broker-a"):
+            ask(channel)
+    assert place.asked_anew == 1
+
+
+def test_an_address_that_cannot_be_found() -> None:
+    def find(_: bool, /) -> str:
+        raise BrokerNotConnected("name server", "away")
+
+    with pytest.raises(StoreError, match="away"):
+        ask(Channel("broker-a", find, None))
+
+
+@pytest.mark.parametrize(("is_kept", "connections"), [(False, 2), (True, 1)])
+def test_an_unused_connection_is_closed_unless_it_is_kept(
+    peer: ScriptedPeer, monkeypatch: pytest.MonkeyPatch, *, is_kept: bool, connections: int
+) -> None:
+    monkeypatch.setattr(channel_module, "_IDLE_S", 0.0)
+    ended = threading.Event()
+    channel = Channel("broker-a", Place(peer.address), None, on_end=ended.set, is_kept=is_kept)
+    with closing(channel):
+        ask(channel)
+        channel.expire()
+        assert is_kept or ended.wait(30)
+        ask(channel)
+    assert peer.connections == connections
+
+
+def test_a_closed_channel_stays_closed(peer: ScriptedPeer) -> None:
+    ended = threading.Event()
+    channel = Channel("broker-a", Place(peer.address), None, on_end=ended.set)
+    ask(channel)
+    channel.close()
+    assert ended.wait(30)
+    with pytest.raises(BrokerNotConnected) as refusal:
+        ask(channel)
+    assert not isinstance(refusal.value, BrokerConnectionLost)
+    assert peer.connections == 1
