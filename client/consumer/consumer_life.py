@@ -32,7 +32,7 @@ __all__ = ["ConsumerLife", "check_expression"]
 
 _logger = logging.getLogger(__name__)
 
-_numbers = itertools.count(time.time_ns())
+_numbers = itertools.count(time.monotonic_ns())
 """Tells two consumers apart: those of this process, and those of processes with the same number elsewhere."""
 
 

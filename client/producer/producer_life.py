@@ -35,7 +35,7 @@ __all__ = ["ProducerLife"]
 
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 # Tells two producers apart: of this process, and of processes with the same number elsewhere.
-_numbers = itertools.count(time.time_ns())
+_numbers = itertools.count(time.monotonic_ns())
 
 
 class ProducerLife:

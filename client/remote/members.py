@@ -39,6 +39,7 @@ from mqstore.remoting.bodies import (
 from mqstore.remoting.command import Command
 from mqstore.remoting.headers import GroupHeader
 from mqstore.remoting.request_codes import RequestCode
+from mqstore.store.clock import Clock
 from mqstore.store.errors import StoreError
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
@@ -122,8 +123,9 @@ class _Member:
 class Members:
     """The clients of this process at one broker."""
 
-    def __init__(self, open_channel: OpenChannel) -> None:
+    def __init__(self, open_channel: OpenChannel, clock: Clock) -> None:
         self.resets = ResetOffsets()
+        self._clock = clock
         self._open_channel = open_channel
         self._members: dict[str, _Member] = {}
         self._lock = threading.Lock()
@@ -135,7 +137,7 @@ class Members:
     ) -> None:
         """A client is of a consumer group. If the broker cannot be reached, it will hear of it later."""
         # Greater than that of the heartbeat before, or the broker keeps its old subscription.
-        consumer = _Consumer(data, on_change, time.time_ns() // 1_000_000)
+        consumer = _Consumer(data, on_change, self._clock.now_ms())
         with self._lock:
             member = self._member(client_id)
             member.consumers[group] = consumer

@@ -17,7 +17,6 @@ Durability: as the broker says in its answers. Source: docs/spec/remoting.md; MQ
 """
 
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -49,6 +48,7 @@ from mqstore.remoting.errors import FieldsIllegal
 from mqstore.remoting.request_codes import RequestCode
 from mqstore.remoting.signature import Credentials
 from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.errors import DelayLevelIllegal, StoreError
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
@@ -94,6 +94,7 @@ class RemoteBroker:
         broker_name: str | None = None,
         *,
         credentials: Credentials | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Ask the name servers for the broker.
 
@@ -103,6 +104,7 @@ class RemoteBroker:
         several and none was named.
         """
         self._credentials = credentials
+        self._clock = clock or SystemClock()
         self._names = NameServers(name_servers, credentials)
         self._is_closed = False
         self._process_id = os.getpid()
@@ -113,7 +115,7 @@ class RemoteBroker:
             self._names.close()
             raise
         self._channel = Channel(self._name, self._find_address, credentials)
-        self._members = Members(self._open_channel)
+        self._members = Members(self._open_channel, self._clock)
         self._routes: dict[str, TopicRoute | None] = {}
         self._delay_levels: DelayLevels | None = None
         self._service = Service(f"remote-{self._name}", _LOOK_AFTER_MS, self._look_after)
@@ -207,12 +209,12 @@ class RemoteBroker:
     # -- sending ----------------------------------------------------------------------------------
 
     def send(self, message: Message, *, timeout_ms: int) -> PutMessageResult:
-        fields = send_fields_of(message, _SENDER, _now_ms())
+        fields = send_fields_of(message, _SENDER, self._clock.now_ms())
         answer = self._answer(RequestCode.SEND_MESSAGE_V2, fields, bytes(message.body), timeout_ms)
         return put_of(answer, message, self._name)
 
     def send_all(self, messages: Sequence[Message], *, timeout_ms: int) -> Sequence[PutMessageResult]:
-        fields = send_fields_of(messages[0], _SENDER, _now_ms(), is_batch=True)
+        fields = send_fields_of(messages[0], _SENDER, self._clock.now_ms(), is_batch=True)
         body = batch_body_of(messages)
         answer = self._answer(RequestCode.SEND_BATCH_MESSAGE, fields, body, timeout_ms)
         return puts_of(answer, messages, self._name)
@@ -233,7 +235,7 @@ class RemoteBroker:
 
         self._channel.ask_later(
             RequestCode.SEND_MESSAGE_V2,
-            send_fields_of(message, _SENDER, _now_ms()),
+            send_fields_of(message, _SENDER, self._clock.now_ms()),
             bytes(message.body),
             take,
             timeout_ms=_ASYNC_TIMEOUT_MS,
@@ -275,7 +277,7 @@ class RemoteBroker:
             return DelayLevels.parse(DEFAULT_DELAY_LEVELS)
 
     def send_reply(self, message: Message, *, timeout_ms: int) -> PutMessageResult:
-        fields = send_fields_of(message, _SENDER, _now_ms())
+        fields = send_fields_of(message, _SENDER, self._clock.now_ms())
         answer = self._answer(RequestCode.SEND_REPLY_MESSAGE_V2, fields, bytes(message.body), timeout_ms)
         return put_of(answer, message, self._name)
 
@@ -294,7 +296,7 @@ class RemoteBroker:
         half = msgspec.structs.replace(
             message, properties=properties, sys_flag=message.sys_flag | HALF, delay_level=0
         )
-        fields = send_fields_of(half, producer_group, _now_ms())
+        fields = send_fields_of(half, producer_group, self._clock.now_ms())
         answer = self._answer(RequestCode.SEND_MESSAGE_V2, fields, bytes(half.body), timeout_ms)
         return put_of(answer, half, self._name)
 
@@ -478,10 +480,6 @@ def _offset_in(answer: Command) -> int:
         return int(answer.fields_as_texts()["offset"])
     except (KeyError, ValueError) as error:
         raise FieldsIllegal(answer.code, repr(error)) from error
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _cancel_nothing() -> None:

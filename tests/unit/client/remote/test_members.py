@@ -15,6 +15,7 @@ from mqstore.client.remote.connection import Connection
 from mqstore.client.remote.members import Members
 from mqstore.remoting.command import Command, encode_request
 from mqstore.remoting.request_codes import RequestCode as Code
+from mqstore.store.clock import SystemClock
 from support.server.scripted_peer import ScriptedPeer, answering
 
 PATIENCE_S = 30.0
@@ -32,7 +33,7 @@ def members(peer: ScriptedPeer) -> Iterator[Members]:
     def open_channel(client_id: str, on_request: Callable[[Connection, Command], None]) -> Channel:
         return Channel(client_id, lambda _: peer.address, None, on_request=on_request, is_kept=True)
 
-    members = Members(open_channel)
+    members = Members(open_channel, SystemClock())
     yield members
     members.close()
 
