@@ -76,7 +76,10 @@ class BrokerServer:
         """Serve what connects to a bound socket."""
         self._acknowledger.start()
         self._server = await self._loop.create_server(
-            lambda: Connection(self, self._settings, self._loop), sock=listening, backlog=_BACKLOG
+            lambda: Connection(self, self._settings, self._loop),
+            sock=listening,
+            backlog=_BACKLOG,
+            ssl=self._settings.tls,
         )
         self._sweep()
 

@@ -1,7 +1,8 @@
 """The dispatch: which processor answers which code.
 
 A code that nobody serves is answered REQUEST_CODE_NOT_SUPPORTED, as RocketMQ answers one that it does not
-know. docs/serve.md lists all that are served.
+know. docs/serve.md lists all that are served. Before that, a request may have to be signed
+(security/access_control.py).
 
 Threads: the loop's. Source: docs/spec/remoting.md section 2; NettyRemotingAbstract#processRequestCommand.
 """
@@ -24,6 +25,7 @@ from mqstore.server.processors.send_back import SendBackProcessor
 from mqstore.server.processors.sends import SendProcessor
 from mqstore.server.processors.transactions import TransactionProcessor
 from mqstore.server.request import Request
+from mqstore.server.security.access_control import AccessControl
 from mqstore.store.status import ResponseCode
 
 __all__ = ["Dispatch"]
@@ -38,6 +40,7 @@ class Dispatch:
 
     def __init__(self, parts: ServerParts) -> None:
         self._workers = parts.workers
+        self._access = AccessControl(parts.settings.access_keys)
         processors: tuple[_Processor, ...] = (
             RouteProcessor(parts),
             SendProcessor(parts),
@@ -67,10 +70,11 @@ class Dispatch:
             request.send(Answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, reason))
             return
         self.counts[code] += 1
-        if served.is_slow:
-            self._workers.answer_later(request, lambda: served.handle(request))
-            return
         try:
+            self._access.check(request.command)
+            if served.is_slow:
+                self._workers.answer_later(request, lambda: served.handle(request))
+                return
             answer = served.handle(request)
         except Exception as error:  # noqa: BLE001 - `answer_of` logs what is a bug
             answer = answer_of(error)

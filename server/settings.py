@@ -3,7 +3,9 @@
 Those of the store are StoreConfig's. Nothing is read from the environment.
 """
 
-from dataclasses import dataclass
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from mqstore.remoting.frame import MAX_FRAME_BYTES
 
@@ -27,6 +29,12 @@ class ServerSettings:
 
     region_id: str = "DefaultRegion"
     """Told to producers, which trace by it."""
+
+    access_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Secret by access key: requests must be signed with one of them. Without any, nobody need sign."""
+
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    """For TLS on all connections (security/tls.py)."""
 
     # -- limits ---------------------------------------------------------------------------------------
 

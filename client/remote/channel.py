@@ -17,8 +17,8 @@ from typing import Final
 
 from mqstore.client.errors import BrokerNotConnected
 from mqstore.client.remote.connection import Connection, Outcome
+from mqstore.client.remote.stream import Security
 from mqstore.remoting.command import Command
-from mqstore.remoting.signature import Credentials
 from mqstore.store.errors import StoreError
 
 __all__ = ["Channel", "refuse_requests"]
@@ -44,16 +44,16 @@ class Channel:
         self,
         peer: str,
         find_address: FindAddress,
-        credentials: Credentials | None,
+        security: Security,
         *,
         on_request: Callable[[Connection, Command], None] = refuse_requests,
         on_end: Callable[[], None] = lambda: None,
         is_kept: bool = False,
     ) -> None:
-        """peer: its name in errors. on_request, on_end: as those of Connection."""
+        """peer: its name in errors. security, on_request, on_end: of Connection."""
         self._peer = peer
         self._find_address = find_address
-        self._credentials = credentials
+        self._security = security
         self._on_request = on_request
         self._on_end = on_end
         self._is_kept = is_kept
@@ -139,7 +139,7 @@ class Channel:
 
     def _open_at(self, address: str) -> Connection:
         return Connection(
-            self._peer, address, _CONNECT_TIMEOUT_S, self._on_request, self._on_end, self._credentials
+            self._peer, address, _CONNECT_TIMEOUT_S, self._on_request, self._on_end, self._security
         )
 
     # -- from time to time ----------------------------------------------------------------------------

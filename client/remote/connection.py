@@ -13,8 +13,6 @@ Source: docs/spec/remoting.md sections 1, 2, 14; NettyRemotingClient of Apache R
 
 import itertools
 import logging
-import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,10 +20,10 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from mqstore.client.errors import BrokerConnectionLost, BrokerNotConnected, BrokerTimedOut
+from mqstore.client.remote.stream import SEND_PATIENCE_S, UNGUARDED, Security, Stream, open_stream
 from mqstore.remoting.command import Command, decode_command, encode_answer, encode_request
 from mqstore.remoting.errors import RemotingIllegal
 from mqstore.remoting.frame import MAX_FRAME_BYTES, FrameReader
-from mqstore.remoting.signature import Credentials
 from mqstore.store.errors import MessageTooLarge, StoreError
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
 from mqstore.store.threads.start_thread import start_thread
@@ -37,12 +35,7 @@ _logger = logging.getLogger(__name__)
 Outcome: TypeAlias = Command | StoreError
 """An answer, or why there is none."""
 
-_READ_BYTES: Final = 1 << 18
 _OPAQUE_MASK: Final = 0x7FFF_FFFF
-# So long a peer may take nothing off the line before the connection counts as dead.
-_SEND_PATIENCE_S: Final = 5
-# As the system's struct timeval.
-_TIMEVAL: Final = struct.Struct("ll")
 # A connection that has been silent for so long, and then leaves a request without answer, counts as dead.
 _SILENCE_S: Final = 2.0
 
@@ -63,7 +56,7 @@ class Connection:
         timeout_s: float,
         on_request: Callable[["Connection", Command], None],
         on_end: Callable[[], None],
-        credentials: Credentials | None = None,
+        security: Security = UNGUARDED,
     ) -> None:
         """Connect. peer: the name in errors. on_request: called for each request of the other side.
 
@@ -74,16 +67,16 @@ class Connection:
         self._peer = peer
         self._on_request = on_request
         self._on_end = on_end
-        self._credentials = credentials
+        self._credentials = security.credentials
         self._numbers = itertools.count(1)
         # By number. Whoever takes one out calls its callback.
         self._waiting: dict[int, _Waiting] = {}
         self._sending = threading.Lock()
-        self._socket = _connected(peer, address, timeout_s)
+        self._stream = _opened(peer, address, timeout_s, security)
         self._heard_s = self.used_s = time.monotonic()
         thread = threading.Thread(target=self._read, name=f"mqstore remote {peer}", daemon=True)
         if not start_thread(thread):
-            self._socket.close()
+            self._stream.close()
             raise BrokerNotConnected(peer, "no thread can be started to read its answers")
 
     # -- asking ---------------------------------------------------------------------------------------
@@ -171,7 +164,7 @@ class Connection:
             raise BrokerNotConnected(self._peer, "the connection was closed")
         with self._sending:
             try:
-                self._socket.sendall(frame)
+                self._stream.sendall(frame)
             except BaseException as error:
                 # A part of the frame may have gone out: nothing can follow it.
                 self.close()
@@ -204,7 +197,7 @@ class Connection:
     def _read(self) -> None:
         reader, reason = FrameReader(), "it has closed the connection"
         try:
-            while data := self._socket.recv(_READ_BYTES):
+            while data := self._stream.recv():
                 self._heard_s = time.monotonic()
                 for frame in reader.feed(data):
                     self._take(decode_command(frame))
@@ -228,7 +221,7 @@ class Connection:
 
     def _end(self, reason: str) -> None:
         self.is_closed = True
-        self._socket.close()
+        self._stream.close()
         while self._waiting:
             with suppress(KeyError):
                 _, waiting = self._waiting.popitem()
@@ -238,25 +231,18 @@ class Connection:
     def close(self) -> None:
         """End it; the thread that reads tells those that wait."""
         self.is_closed = True
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self._stream.end()
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{len(self._waiting)} requests wait"
         return f"Connection({self._peer!r} at {self.address}, {state})"
 
 
-def _connected(peer: str, address: str, timeout_s: float) -> socket.socket:
-    host, _, port = address.rpartition(":")
+def _opened(peer: str, address: str, timeout_s: float, security: Security) -> Stream:
     try:
-        connected = socket.create_connection((host.strip("[]"), int(port)), timeout_s)
+        return open_stream(address, timeout_s, security.tls)
     except (OSError, ValueError, OverflowError) as error:
         raise BrokerNotConnected(peer, f"{address}: {_reason(error)}") from error
-    # The thread that reads waits for ever; a send that makes no progress does not.
-    connected.settimeout(None)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(_SEND_PATIENCE_S, 0))
-    return connected
 
 
 def _call(callback: Callable[[Outcome], None], outcome: Outcome) -> None:
@@ -268,5 +254,5 @@ def _call(callback: Callable[[Outcome], None], outcome: Outcome) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, BlockingIOError):
-        return f"it has taken nothing for {_SEND_PATIENCE_S} s"
+        return f"it has taken nothing for {SEND_PATIENCE_S} s"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

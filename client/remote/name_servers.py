@@ -12,12 +12,12 @@ import msgspec
 
 from mqstore.client.errors import BrokerNotConnected, BrokerRefused, BrokerTimedOut, NoBroker
 from mqstore.client.remote.channel import NO_FIELDS, Channel
+from mqstore.client.remote.stream import Security
 from mqstore.remoting.bodies import ClusterInfo, RouteData
 from mqstore.remoting.command import Command
 from mqstore.remoting.errors import BodyIllegal
 from mqstore.remoting.fastjson import decode
 from mqstore.remoting.request_codes import RequestCode
-from mqstore.remoting.signature import Credentials
 from mqstore.store.status import ResponseCode
 
 __all__ = ["NameServers"]
@@ -31,7 +31,7 @@ BodyT = TypeVar("BodyT", bound=msgspec.Struct)
 class NameServers:
     """The name servers that a client was given."""
 
-    def __init__(self, addresses: str, credentials: Credentials | None) -> None:
+    def __init__(self, addresses: str, security: Security) -> None:
         """addresses: `host:port;host:port`; without a port it is 9876. Raises NoBroker."""
         self.addresses = [
             _with_port(part.strip()) for part in addresses.replace(",", ";").split(";") if part.strip()
@@ -39,7 +39,7 @@ class NameServers:
         if not self.addresses:
             raise NoBroker(f"a client of the name servers {addresses!r}")
         self._channels = [
-            Channel(f"name server {address}", functools.partial(_same, address), credentials)
+            Channel(f"name server {address}", functools.partial(_same, address), security)
             for address in self.addresses
         ]
         # The one that has answered last.

@@ -17,6 +17,7 @@ Durability: as the broker says in its answers. Source: docs/spec/remoting.md; MQ
 """
 
 import os
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -40,6 +41,7 @@ from mqstore.client.remote.members import Members
 from mqstore.client.remote.name_servers import NameServers
 from mqstore.client.remote.pull_calls import pull_answer_of, pull_fields_of
 from mqstore.client.remote.send_calls import batch_body_of, put_of, puts_of, send_fields_of
+from mqstore.client.remote.stream import Security
 from mqstore.metadata.consumer_offsets import NO_OFFSET
 from mqstore.metadata.topics import Perm
 from mqstore.remoting.bodies import ConsumerIds, LockAnswer, LockRequest, QueueName, decode_body, encode_body
@@ -94,18 +96,20 @@ class RemoteBroker:
         broker_name: str | None = None,
         *,
         credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Ask the name servers for the broker.
 
         name_servers: `host:port;host:port`; `mqstore serve` is its own. broker_name: needed where there are
-        several brokers (or take `all_of`). credentials: by which requests are signed.
+        several brokers (or take `all_of`). credentials: by which requests are signed. tls: for all
+        connections, those to name servers as well.
         Raises NoBroker, BrokerNotConnected, BrokerTimedOut; BrokerNotExist if there is no such broker, or
         several and none was named.
         """
-        self._credentials = credentials
+        self._security = Security(credentials, tls)
         self._clock = clock or SystemClock()
-        self._names = NameServers(name_servers, credentials)
+        self._names = NameServers(name_servers, self._security)
         self._is_closed = False
         self._process_id = os.getpid()
         try:
@@ -114,7 +118,7 @@ class RemoteBroker:
         except BaseException:
             self._names.close()
             raise
-        self._channel = Channel(self._name, self._find_address, credentials)
+        self._channel = Channel(self._name, self._find_address, self._security)
         self._members = Members(self._open_channel, self._clock)
         self._routes: dict[str, TopicRoute | None] = {}
         self._delay_levels: DelayLevels | None = None
@@ -122,19 +126,21 @@ class RemoteBroker:
         self._service.start()
 
     @classmethod
-    def all_of(cls, name_servers: str, *, credentials: Credentials | None = None) -> "list[Self]":
+    def all_of(
+        cls, name_servers: str, *, credentials: Credentials | None = None, tls: ssl.SSLContext | None = None
+    ) -> "list[Self]":
         """All brokers that the name servers know now, for a client over several.
 
         Raises as the constructor.
         """
-        names = NameServers(name_servers, credentials)
+        names = NameServers(name_servers, Security(credentials, tls))
         try:
             found = sorted(names.brokers().broker_addr_table)
         finally:
             names.close()
         if not found:
             raise BrokerNotExist("", [])
-        return [cls(name_servers, name, credentials=credentials) for name in found]
+        return [cls(name_servers, name, credentials=credentials, tls=tls) for name in found]
 
     def _only_name(self) -> str:
         known = sorted(self._names.brokers().broker_addr_table)
@@ -159,7 +165,7 @@ class RemoteBroker:
         return Channel(
             self._name,
             self._find_address,
-            self._credentials,
+            self._security,
             on_request=on_request,
             on_end=self._service.wake,
             is_kept=True,

@@ -21,7 +21,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "client": ("remote", "producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
     "client/consumer": ("pulls", "orderly", "lite_pull"),
-    "server": ("monitoring", "processors", "administration"),
+    "server": ("security", "monitoring", "processors", "administration"),
     "tools": ("ingest", "export", "spark", "demo", "cli"),
     "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "serving", "spark", "demo"),
     "tools/spark": ("read", "jobs", "rebuild", "report"),

@@ -9,10 +9,12 @@ from support.sources import ROOT
 
 PAGE = ROOT / "docs" / "serve.md"
 ROW = re.compile(r"^\| (\d+) \| ([A-Z0-9_]+) \|", re.MULTILINE)
-OF_THE_SERVER = {
+OF_A_BROKER = {
     Code.CHECK_TRANSACTION_STATE,
     Code.NOTIFY_CONSUMER_IDS_CHANGED,
     Code.PUSH_REPLY_MESSAGE_TO_CLIENT,
+    # Sent by RocketMQ's; here a pull is told.
+    Code.RESET_CONSUMER_CLIENT_OFFSET,
 }
 
 
@@ -20,7 +22,7 @@ def test_the_page_lists_what_is_served(served: BrokerServer) -> None:
     """Each code with its name, and no other; and no code is named that nobody serves or sends."""
     listed = {(int(code), name) for code, name in ROW.findall(PAGE.read_text("utf-8"))}
     assert listed == {(code, Code(code).name) for code in served.dispatch.table}
-    assert set(Code) == OF_THE_SERVER | {Code(code) for code in served.dispatch.table}
+    assert set(Code) == OF_A_BROKER | {Code(code) for code in served.dispatch.table}
 
 
 def test_requests_are_counted(served: BrokerServer, client: WireClient) -> None:

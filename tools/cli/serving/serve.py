@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import signal
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mqstore.message_store import MessageStore
+from mqstore.store.errors import ConfigIllegal
 from mqstore.store.message.topic_names import is_system_topic
 from mqstore.store.record.host import Host
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
@@ -26,6 +28,8 @@ from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOptio
 from mqstore.tools.cli.output import Output, Row
 
 if TYPE_CHECKING:
+    import ssl
+
     from mqstore.server.broker_server import BrokerServer
     from mqstore.server.settings import ServerSettings
 
@@ -57,6 +61,19 @@ def serve(
         str | None,
         typer.Option(metavar="IP:PORT", help="Where clients reach it, if not where it listens."),
     ] = None,
+    access_keys: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Serve only requests that are signed with a key of this file."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Speak TLS, with this certificate (PEM).")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its key, if it is not in the same file.")
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Let in only clients with a certificate of this CA.")
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen beyond the loopback without any access control.")
     ] = False,
@@ -78,10 +95,18 @@ def serve(
     from mqstore.server.settings import ServerSettings
 
     output = Output(is_json=json)
-    _check_listen(listen, advertise, is_insecure=insecure)
+    is_guarded = access_keys is not None or tls_client_ca is not None
+    _check_listen(listen, advertise, is_open=insecure or is_guarded)
+    keys, tls = _security(access_keys, tls_cert, tls_key, tls_client_ca)
     with bind(listen, port) as bound:
         address = advertise or address_of(bound)
-        settings = ServerSettings(address=address, broker_name=broker_name, cluster_name=cluster_name)
+        settings = ServerSettings(
+            address=address,
+            broker_name=broker_name,
+            cluster_name=cluster_name,
+            access_keys=keys,
+            tls=tls,
+        )
         given = [*(setting or ()), f"store_host={address}"]
         with open_for_writing(store, config, given, output=output) as opened:
             serving = _Serving(output, store, opened, settings, metrics_port)
@@ -90,16 +115,34 @@ def serve(
         raise ToolProblem("what was under way had not ended in time: its clients were not answered")
 
 
-def _check_listen(listen: str, advertise: str | None, *, is_insecure: bool) -> None:
+def _security(
+    access_keys: Path | None, certificate: Path | None, key: Path | None, client_ca: Path | None
+) -> tuple[Mapping[str, str], "ssl.SSLContext | None"]:
+    """The keys and the TLS of the options. Raises ToolProblem."""
+    from mqstore.server.security.access_control import read_access_keys
+    from mqstore.server.security.tls import server_tls
+
+    if certificate is None and (key is not None or client_ca is not None):
+        raise ToolProblem("--tls-key and --tls-client-ca need --tls-cert FILE", ExitCode.USAGE)
+    try:
+        keys = read_access_keys(access_keys) if access_keys is not None else {}
+        return keys, server_tls(certificate, key, client_ca) if certificate is not None else None
+    except OSError as error:
+        raise ToolProblem(f"{error.filename or 'a file'}: {error.strerror}", ExitCode.USAGE) from error
+    except ConfigIllegal as error:
+        raise ToolProblem(str(error), ExitCode.USAGE) from error
+
+
+def _check_listen(listen: str, advertise: str | None, *, is_open: bool) -> None:
     """Raises ToolProblem for an address that is none, or that nobody has said to be safe."""
     try:
         address = ipaddress.ip_address(listen)
     except ValueError:
         raise ToolProblem(f"--listen {listen}: give an IP address", ExitCode.USAGE) from None
-    if not address.is_loopback and not is_insecure:
+    if not address.is_loopback and not is_open:
         reason = (
-            f"--listen {listen} lets every host that reaches it read and write, for there is neither TLS nor "
-            "access control yet: add --insecure if the network itself keeps others out"
+            f"--listen {listen} lets every host that reaches it read and write: add --access-keys FILE, or "
+            "--tls-cert with --tls-client-ca, or --insecure if the network itself keeps others out"
         )
         raise ToolProblem(reason, ExitCode.USAGE)
     if address.is_unspecified and advertise is None:

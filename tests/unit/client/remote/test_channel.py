@@ -10,6 +10,7 @@ import pytest
 from mqstore.client.errors import BrokerConnectionLost, BrokerNotConnected
 from mqstore.client.remote import channel as channel_module
 from mqstore.client.remote.channel import Channel
+from mqstore.client.remote.stream import UNGUARDED
 from mqstore.store.errors import StoreError
 from support.server.scripted_peer import ScriptedPeer, answering
 
@@ -40,7 +41,7 @@ def ask(channel: Channel) -> int:
 
 
 def test_it_connects_when_it_is_first_asked(peer: ScriptedPeer) -> None:
-    with closing(Channel("broker-a", Place(peer.address), None)) as channel:
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
         assert not channel.is_connected
         assert ask(channel) == ask(channel) == 0
         assert channel.is_connected
@@ -48,7 +49,7 @@ def test_it_connects_when_it_is_first_asked(peer: ScriptedPeer) -> None:
 
 
 def test_many_threads_make_one_connection(peer: ScriptedPeer) -> None:
-    with closing(Channel("broker-a", Place(peer.address), None)) as channel:
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
         threads = [threading.Thread(target=ask, args=(channel,)) for _ in range(20)]
         for thread in threads:
             thread.start()
@@ -59,7 +60,7 @@ def test_many_threads_make_one_connection(peer: ScriptedPeer) -> None:
 
 def test_a_lost_connection_is_made_again(peer: ScriptedPeer) -> None:
     ended = threading.Event()
-    with closing(Channel("broker-a", Place(peer.address), None, on_end=ended.set)) as channel:
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED, on_end=ended.set)) as channel:
         ask(channel)
         peer.hang_up()
         assert ended.wait(30)
@@ -71,7 +72,7 @@ def test_a_broker_that_has_moved_is_found(peer: ScriptedPeer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gone = f"127.0.0.1:{listener.getsockname()[1]}"
     place = Place(gone, peer.address)
-    with closing(Channel("broker-a", place, None)) as channel:
+    with closing(Channel("broker-a", place, UNGUARDED)) as channel:
         assert ask(channel) == 0
     assert place.asked_anew == 1
 
@@ -80,7 +81,7 @@ def test_a_broker_that_is_away_is_not_asked_again_and_again() -> None:
     """Whoever asks within half a second gets the same error, without a wait for the network."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         place = Place(f"127.0.0.1:{listener.getsockname()[1]}")
-    channel = Channel("broker-a", place, None)
+    channel = Channel("broker-a", place, UNGUARDED)
     for _ in range(5):
         with pytest.raises(BrokerNotConnected, match="broker-a"):
             ask(channel)
@@ -92,7 +93,7 @@ def test_an_address_that_cannot_be_found() -> None:
         raise BrokerNotConnected("name server", "away")
 
     with pytest.raises(StoreError, match="away"):
-        ask(Channel("broker-a", find, None))
+        ask(Channel("broker-a", find, UNGUARDED))
 
 
 @pytest.mark.parametrize(("is_kept", "connections"), [(False, 2), (True, 1)])
@@ -101,7 +102,7 @@ def test_an_unused_connection_is_closed_unless_it_is_kept(
 ) -> None:
     monkeypatch.setattr(channel_module, "_IDLE_S", 0.0)
     ended = threading.Event()
-    channel = Channel("broker-a", Place(peer.address), None, on_end=ended.set, is_kept=is_kept)
+    channel = Channel("broker-a", Place(peer.address), UNGUARDED, on_end=ended.set, is_kept=is_kept)
     with closing(channel):
         ask(channel)
         channel.expire()
@@ -112,7 +113,7 @@ def test_an_unused_connection_is_closed_unless_it_is_kept(
 
 def test_a_closed_channel_stays_closed(peer: ScriptedPeer) -> None:
     ended = threading.Event()
-    channel = Channel("broker-a", Place(peer.address), None, on_end=ended.set)
+    channel = Channel("broker-a", Place(peer.address), UNGUARDED, on_end=ended.set)
     ask(channel)
     channel.close()
     assert ended.wait(30)

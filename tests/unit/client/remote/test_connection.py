@@ -13,6 +13,7 @@ from mqstore.client.errors import BrokerConnectionLost, BrokerNotConnected, Brok
 from mqstore.client.remote import connection as connection_module
 from mqstore.client.remote.channel import refuse_requests
 from mqstore.client.remote.connection import Connection, Outcome
+from mqstore.client.remote.stream import Security
 from mqstore.remoting.command import Command, encode_answer, encode_request
 from mqstore.remoting.signature import Credentials, signature_of
 from mqstore.store.errors import MessageTooLarge, StoreError
@@ -80,7 +81,7 @@ def test_a_request_is_signed() -> None:
     """As RocketMQ's clients do: over the values of all fields, and the body."""
     with (
         ScriptedPeer(answering()) as peer,
-        closing(connect(peer, credentials=Credentials("reader", "secret"))) as asker,
+        closing(connect(peer, security=Security(Credentials("reader", "secret")))) as asker,
     ):
         asker.ask(99, {"topic": "orders"}, b"body", 10_000)
         fields = peer.requests[0].fields_as_texts()
@@ -232,7 +233,7 @@ def test_a_one_way_request_waits_for_nothing() -> None:
 def test_an_interrupt_of_a_send_ends_the_connection(outcomes: "queue.Queue[Outcome]") -> None:
     """Half a frame is on the line: what follows would be read as its rest."""
     with ScriptedPeer(answering()) as peer, closing(connect(peer)) as asker:
-        whole = asker._socket
+        whole = asker._stream
 
         class Interrupted:
             def sendall(self, data: bytes) -> None:
@@ -242,7 +243,7 @@ def test_an_interrupt_of_a_send_ends_the_connection(outcomes: "queue.Queue[Outco
             def __getattr__(self, name: str) -> Any:
                 return getattr(whole, name)
 
-        asker._socket = Interrupted()  # type: ignore[assignment]
+        asker._stream = Interrupted()  # type: ignore[assignment]
         with pytest.raises(KeyboardInterrupt):
             later(asker, outcomes)
         assert asker.is_closed

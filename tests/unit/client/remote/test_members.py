@@ -13,6 +13,7 @@ from mqstore.client.remote import members as members_module
 from mqstore.client.remote.channel import Channel
 from mqstore.client.remote.connection import Connection
 from mqstore.client.remote.members import Members
+from mqstore.client.remote.stream import UNGUARDED
 from mqstore.remoting.command import Command, encode_request
 from mqstore.remoting.request_codes import RequestCode as Code
 from mqstore.store.clock import SystemClock
@@ -31,7 +32,7 @@ def peer() -> Iterator[ScriptedPeer]:
 @pytest.fixture
 def members(peer: ScriptedPeer) -> Iterator[Members]:
     def open_channel(client_id: str, on_request: Callable[[Connection, Command], None]) -> Channel:
-        return Channel(client_id, lambda _: peer.address, None, on_request=on_request, is_kept=True)
+        return Channel(client_id, lambda _: peer.address, UNGUARDED, on_request=on_request, is_kept=True)
 
     members = Members(open_channel, SystemClock())
     yield members

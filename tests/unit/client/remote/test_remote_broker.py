@@ -24,6 +24,7 @@ from mqstore.client import (
     RemoteBroker,
     SendStatus,
 )
+from mqstore.client.remote.stream import UNGUARDED
 from mqstore.server import ServerSettings, running
 from mqstore.server.broker_server import BrokerServer
 from mqstore.store.errors import StoreError
@@ -61,7 +62,7 @@ def test_nobody_is_there() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(BrokerNotConnected, match=str(port)):
         RemoteBroker(f"127.0.0.1:{port}")
-    assert remote_threads() == set()
+    eventually(lambda: remote_threads() == set())
 
 
 def test_a_broker_of_another_name(server: BrokerServer) -> None:
@@ -82,7 +83,7 @@ def test_several_brokers_must_be_named() -> None:
         assert refusal.value.known == ("a", "b")
         found = [brokers.enter_context(broker) for broker in RemoteBroker.all_of(peer.address)]
         assert [broker.name for broker in found] == ["a", "b"]
-    assert remote_threads() == set()
+    eventually(lambda: remote_threads() == set())
 
 
 def test_a_cluster_without_brokers() -> None:
@@ -206,7 +207,7 @@ def test_an_interrupt_of_a_wait_comes_out_as_itself(server: BrokerServer) -> Non
         assert main is not None
         with ScriptedPeer(lambda *_: signal.pthread_kill(main, signal.SIGINT)) as silent:
             broker._channel.close()
-            broker._channel = type(broker._channel)("silent", lambda _: silent.address, None)
+            broker._channel = type(broker._channel)("silent", lambda _: silent.address, UNGUARDED)
             with pytest.raises(KeyboardInterrupt):
                 broker.max_offset("orders", 0)
             silent.script = answering(offset="5")

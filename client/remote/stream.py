@@ -1,0 +1,155 @@
+"""The stream of bytes below a connection: TCP, or TLS over it.
+
+One thread reads while others write, one at a time. An object of TLS bears one thread only, so it stands
+between two buffers: its lock is held while it turns bytes into others, and never while one waits for the
+network.
+
+    write  text -> TLS -> buffer -> socket          under the writers' lock, so that records leave in order
+    read   socket -> buffer -> TLS -> text          what TLS has to say by itself leaves with the next write
+
+Source: docs/spec/remoting.md section 14; `ssl.MemoryBIO` of Python.
+"""
+
+import socket
+import ssl
+import struct
+import threading
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+from mqstore.remoting.signature import Credentials
+
+__all__ = ["SEND_PATIENCE_S", "UNGUARDED", "Security", "Stream", "open_stream"]
+
+SEND_PATIENCE_S: Final = 5
+"""So long a peer may take nothing off the line before the connection counts as dead."""
+
+_READ_BYTES: Final = 1 << 18
+# As the system's struct timeval.
+_TIMEVAL: Final = struct.Struct("ll")
+
+
+class Security(NamedTuple):
+    """How requests are signed, and how the line is protected; None for not at all."""
+
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+
+
+UNGUARDED: Final = Security()
+"""Neither signed nor protected, as on a machine's own loopback."""
+
+
+class Stream(Protocol):
+    """Bytes to a peer and from it. Methods raise OSError."""
+
+    def recv(self) -> bytes:
+        """Wait for bytes; none at the end of the stream. For one thread."""
+        ...
+
+    def sendall(self, data: bytes) -> None:
+        """Send all of it. For one thread at a time."""
+        ...
+
+    def end(self) -> None:
+        """End both directions: who reads or writes is told. For any thread."""
+        ...
+
+    def close(self) -> None:
+        """Free the descriptor; nobody may use the stream any more."""
+        ...
+
+
+def open_stream(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> Stream:
+    """A stream to `host:port`. Raises OSError, ValueError for an address that is none."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    connected = socket.create_connection((host, int(port)), timeout_s)
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = _TcpStream(connected) if tls is None else _TlsStream(connected, tls, host)
+        # The thread that reads waits for ever; a send that makes no progress does not.
+        connected.settimeout(None)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(SEND_PATIENCE_S, 0))
+    except BaseException:
+        connected.close()
+        raise
+    return stream
+
+
+class _TcpStream:
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self.sendall = connected.sendall
+        self.close = connected.close
+
+    def recv(self) -> bytes:
+        return self._socket.recv(_READ_BYTES)
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class _TlsStream:
+    """As its file says. The handshake is done when it has been made."""
+
+    def __init__(self, connected: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        self._socket = connected
+        self.close = connected.close
+        self._from_peer, self._to_peer = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._from_peer, self._to_peer, server_hostname=host if context.check_hostname else None
+        )
+        # Of the TLS object and its buffers; held for microseconds.
+        self._lock = threading.Lock()
+        self._shake_hands()
+
+    def _shake_hands(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._send_waiting()
+                data = self._socket.recv(_READ_BYTES)
+                if not data:
+                    raise ConnectionResetError("it has closed the connection at the handshake") from None
+                self._from_peer.write(data)
+            else:
+                self._send_waiting()
+                return
+
+    def _send_waiting(self) -> None:
+        with self._lock:
+            waiting = self._to_peer.read()
+        if waiting:
+            self._socket.sendall(waiting)
+
+    def sendall(self, data: bytes) -> None:
+        with self._lock:
+            self._tls.write(data)
+        self._send_waiting()
+
+    def recv(self) -> bytes:
+        while True:
+            data = self._socket.recv(_READ_BYTES)
+            with self._lock:
+                if data:
+                    self._from_peer.write(data)
+                else:
+                    self._from_peer.write_eof()
+                text = self._read_all()
+            # A record may not be whole yet, or hold no text.
+            if text or not data:
+                return text
+
+    def _read_all(self) -> bytes:
+        parts: list[bytes] = []
+        with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            while part := self._tls.read(_READ_BYTES):
+                parts.append(part)
+        return b"".join(parts)
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)

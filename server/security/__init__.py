@@ -1,0 +1,1 @@
+"""Who is served: signed requests, and TLS on the port."""
