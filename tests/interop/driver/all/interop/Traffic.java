@@ -20,12 +20,15 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -36,6 +39,7 @@ import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /**
@@ -133,12 +137,19 @@ public final class Traffic {
         }
     }
 
+    /** Signs requests, if the JVM was given a key. */
+    private static RPCHook hook() {
+        String key = System.getProperty("interop.accessKey");
+        return key == null ? null
+            : new AclClientRPCHook(new SessionCredentials(key, System.getProperty("interop.secretKey")));
+    }
+
     // -- producers ------------------------------------------------------------------------------------
 
     private DefaultMQProducer producer(String group) throws Exception {
         DefaultMQProducer producer = producers.get(group);
         if (producer == null) {
-            producer = new DefaultMQProducer(group);
+            producer = new DefaultMQProducer(group, hook());
             start(producer);
             producers.put(group, producer);
         }
@@ -227,7 +238,7 @@ public final class Traffic {
     private Object sendInTransactions(JSONObject request) throws Exception {
         TransactionMQProducer producer = (TransactionMQProducer) producers.get(request.getString("group"));
         if (producer == null) {
-            producer = new TransactionMQProducer(request.getString("group"));
+            producer = new TransactionMQProducer(request.getString("group"), hook());
             producer.setTransactionListener(new TransactionListener() {
                 @Override
                 public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
@@ -259,9 +270,13 @@ public final class Traffic {
 
     // -- consumers ------------------------------------------------------------------------------------
 
+    private static DefaultMQPushConsumer pushConsumer(String group) {
+        return new DefaultMQPushConsumer(group, hook(), new AllocateMessageQueueAveragely());
+    }
+
     private Object consume(JSONObject request) throws Exception {
         String name = request.getString("name");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
+        DefaultMQPushConsumer consumer = pushConsumer(request.getString("group"));
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -320,7 +335,7 @@ public final class Traffic {
 
     /** What a lite pull consumer polls until so many messages have come. */
     private Object litePull(JSONObject request) throws Exception {
-        lite = new DefaultLitePullConsumer(request.getString("group"));
+        lite = new DefaultLitePullConsumer(request.getString("group"), hook());
         lite.setNamesrvAddr(nameServer);
         lite.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         lite.subscribe(request.getString("topic"), "*");
@@ -341,7 +356,7 @@ public final class Traffic {
 
     /** A consumer of a flood: of what it is given only the bodies are kept, once each. */
     private Object countFlood(String topic, String group) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer consumer = pushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
