@@ -12,16 +12,14 @@ Threads: any; a value. Source: docs/spec/remoting.md section 15; PlainPermission
 """
 
 import hmac
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mqstore.remoting.command import Command
 from mqstore.remoting.signature import ACCESS_KEY, SIGNATURE, signature_of
 from mqstore.store.errors import ConfigIllegal, NoPermission, StoreError
 
-__all__ = ["AccessControl", "AccessRefused", "read_access_keys"]
+__all__ = ["AccessControl", "AccessRefused", "checked_keys"]
 
 # For keys that are not known: their signature is compared, too, so that no time tells them.
 _NO_SECRET: Final = "no secret"
@@ -64,18 +62,14 @@ class AccessControl:
         return f"AccessControl({len(self._keys)} keys)"
 
 
-def read_access_keys(path: Path) -> dict[str, str]:
-    """The keys of a file. Raises OSError, ConfigIllegal."""
-    try:
-        keys = tomllib.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ConfigIllegal(f'{path} is no file of access keys, lines of key = "secret": {error}') from error
-    for name, secret in keys.items():
+def checked_keys(given: Mapping[str, Any], file: str) -> dict[str, str]:
+    """The keys that stand in a file, by its name in errors. Raises ConfigIllegal."""
+    for name, secret in given.items():
         if not name or not isinstance(secret, str) or not secret:
             raise ConfigIllegal(
-                f'{path}: access key {name!r} needs a secret, a text that is not empty: {name} = "..."',
+                f'{file}: access key {name!r} needs a secret, a text that is not empty: {name} = "..."',
                 key=name,
             )
-    if not keys:
-        raise ConfigIllegal(f'{path} has no access key: add a line key = "secret"')
-    return keys
+    if not given:
+        raise ConfigIllegal(f'{file} has no access key: add a line key = "secret"')
+    return dict(given)

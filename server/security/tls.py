@@ -25,8 +25,11 @@ def server_tls(certificate: Path, key: Path | None, client_ca: Path | None) -> s
         if client_ca is not None:
             context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
-    except ssl.SSLError as error:
+    except OSError as error:
         files = ", ".join(str(path) for path in (certificate, key, client_ca) if path is not None)
+        if not isinstance(error, ssl.SSLError):
+            # It does not say which of them.
+            raise OSError(error.errno, error.strerror, files) from error
         raise ConfigIllegal(
             f"TLS cannot be set up with {files}: {error.reason or error}: give PEM files, with a key that is "
             "the certificate's and has no password"

@@ -29,6 +29,7 @@ PROMISED = {
         "given up: o-2, first sent to orders",
     ],
     "quickstart.py": ["charge order o-1: 42.00", "the send had answered SEND_OK"],
+    "several_processes.py": [f"from worker {number}" for number in range(3)],
     "tail_from_another_process.py": [f"read {number}: {number} degrees" for number in range(5)],
     "transaction.py": [
         "seat-1: COMMIT_MESSAGE",

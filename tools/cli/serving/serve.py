@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mqstore.message_store import MessageStore
+from mqstore.store.config import read_toml
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.message.topic_names import is_system_topic
 from mqstore.store.record.host import Host
@@ -119,13 +120,13 @@ def _security(
     access_keys: Path | None, certificate: Path | None, key: Path | None, client_ca: Path | None
 ) -> tuple[Mapping[str, str], "ssl.SSLContext | None"]:
     """The keys and the TLS of the options. Raises ToolProblem."""
-    from mqstore.server.security.access_control import read_access_keys
+    from mqstore.server.security.access_control import checked_keys
     from mqstore.server.security.tls import server_tls
 
     if certificate is None and (key is not None or client_ca is not None):
         raise ToolProblem("--tls-key and --tls-client-ca need --tls-cert FILE", ExitCode.USAGE)
     try:
-        keys = read_access_keys(access_keys) if access_keys is not None else {}
+        keys = checked_keys(read_toml(access_keys), str(access_keys)) if access_keys is not None else {}
         return keys, server_tls(certificate, key, client_ca) if certificate is not None else None
     except OSError as error:
         raise ToolProblem(f"{error.filename or 'a file'}: {error.strerror}", ExitCode.USAGE) from error

@@ -24,6 +24,11 @@ COMMAND = [sys.executable, "-P", "-c", "from mqstore.tools.cli.app import main; 
     [
         (("--listen", "0.0.0.0"), "--insecure"),
         (("--listen", "192.0.2.7"), "--insecure"),
+        (("--listen", "192.0.2.7", "--tls-cert", "cert.pem"), "--access-keys"),
+        (("--tls-key", "key.pem"), "--tls-cert"),
+        (("--tls-client-ca", "ca.pem"), "--tls-cert"),
+        (("--tls-cert", "missing.pem"), "missing.pem"),
+        (("--access-keys", "missing.toml"), "missing.toml"),
         (("--listen", "0.0.0.0", "--insecure"), "--advertise"),
         (("--listen", "localhost"), "give an IP address"),
         (("--advertise", "example.org:9876"), "give IP:PORT"),
@@ -32,6 +37,19 @@ COMMAND = [sys.executable, "-P", "-c", "from mqstore.tools.cli.app import main; 
 def test_an_address_must_be_safe_and_reachable(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
     """Nothing is opened, and the error says what to add."""
     answer = run("serve", tmp_path / "data", *options)
+    assert answer.exit_code == ExitCode.USAGE
+    assert told in answer.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("", "no access key"), ("web = 1", "needs a secret"), ("web", "keys.toml")]
+)
+def test_a_file_of_keys_must_hold_keys(tmp_path: Path, text: str, told: str) -> None:
+    """Nothing is opened: a server without keys would let everybody in."""
+    keys = tmp_path / "keys.toml"
+    keys.write_text(text)
+    answer = run("serve", tmp_path / "data", "--access-keys", keys)
     assert answer.exit_code == ExitCode.USAGE
     assert told in answer.stderr
     assert not (tmp_path / "data").exists()
