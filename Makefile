@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-spark storm soak docs clean
+.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-serve bench-spark storm soak docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -111,6 +111,18 @@ bench-latency: setup ## percentiles of puts that are due at fixed times, rivals 
 	@$(BIN)/python -m pytest benchmarks/test_latency.py -p no:xdist -o pythonpath=benchmarks --benchmark-only --capture=no \
 	    --benchmark-quiet --benchmark-json=$(LATENCY).json $(ARGS)
 	@$(BIN)/python benchmarks/latency_report.py $(LATENCY).json --chart $(LATENCY).png $(if $(ARGS),,--documents)
+
+# A quarter of an hour on two quiet cores; needs Maven and a JDK. ARGS="--only batch --rounds 3" measures a part, and leaves the
+# documents alone.
+SERVED := build/served
+bench-serve: setup ## rates of `mqstore serve` beside RocketMQ's broker, by its Java client; writes benchmarks/results/ and docs/serve.md
+	@tests/interop/prepare
+	@rm -rf $(SERVED) build/lib build/lib.* build/bdist.*
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(SERVED)/wheel .
+	@$(BIN)/python -m venv $(SERVED)/installed
+	@$(SERVED)/installed/bin/python -m pip install --quiet $(SERVED)/wheel/*.whl
+	@PYTHONPATH=tests:benchmarks $(BIN)/python benchmarks/served_rates.py $(SERVED)/installed/bin/python \
+	    $(if $(ARGS),,--json benchmarks/results/served_rates.json --page docs/serve.md) $(ARGS)
 
 bench-spark: setup ## the data source for Spark beside Parquet; writes benchmarks/results/spark_scan.json and docs/spark.md
 	@$(BIN)/python benchmarks/spark_scan.py --page docs/spark.md $(ARGS)

@@ -155,13 +155,18 @@ class EmbeddedBroker:
 
     def send_all(self, messages: Sequence[Message], *, timeout_ms: int) -> Sequence[PutMessageResult]:
         self._check_open()
+        topic = None
         for message in messages:
+            # Of one topic, so it is looked at once.
+            if getattr(message, "topic", None) is topic:
+                continue
             if _group_of_retry(message) is not None:
                 raise MessageIllegal(
                     f"a message of the batch goes to {message.topic!r}, a retry topic: send it alone, for it "
                     "may be a dead letter",
                     value=message.topic,
                 )
+            topic = message.topic
         return self._store.put_messages(messages)
 
     def send_async(self, message: Message) -> "Future[PutMessageResult]":

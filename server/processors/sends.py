@@ -14,6 +14,7 @@ Source: docs/spec/remoting.md section 5; SendMessageProcessor of Apache RocketMQ
 """
 
 import secrets
+from collections.abc import Sequence
 
 import msgspec
 
@@ -25,7 +26,7 @@ from mqstore.server.parts import ServerParts, Table, in_loop
 from mqstore.server.request import Request
 from mqstore.store.errors import MessageIllegal, TopicNotExist
 from mqstore.store.message.message import Message
-from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.put_result import PutMessageResult, PutMessageResults
 from mqstore.store.message.topic_names import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
     NOT_ALLOWED_SEND_TOPICS,
@@ -142,14 +143,14 @@ class SendProcessor:
         self.make_topic(fields)
         common = properties_of(fields.properties)
         first = self._with_queue(message_of(request, fields, common))
+        # Of the broker, and of the batch: the same for all.
+        common |= self._added
         messages = [
             Message(
                 fields.topic,
                 element.body,
                 queue_id=first.queue_id,
-                properties=self._with_own(
-                    {**_split(element.properties.decode("utf-8", "replace")), **common}
-                ),
+                properties=self._with_own(_split(element.properties.decode("utf-8", "replace")), common),
                 flag=element.flag,
                 sys_flag=first.sys_flag,
                 born_timestamp=first.born_timestamp,
@@ -168,7 +169,7 @@ class SendProcessor:
     def _put_all(self, messages: list[Message]) -> Answer:
         puts = self._broker.send_all(messages, timeout_ms=0)
         fields = {
-            "msgId": ",".join(put.msg_id for put in puts),
+            "msgId": ",".join(_message_ids(puts)),
             "queueId": str(messages[0].queue_id),
             "queueOffset": str(puts[0].queue_offset),
             "transactionId": messages[0].properties[UNIQ_KEY],
@@ -204,9 +205,9 @@ class SendProcessor:
             return message
         return msgspec.structs.replace(message, queue_id=secrets.randbelow(config.write_queue_nums))
 
-    def _with_own(self, properties: dict[str, str]) -> dict[str, str]:
-        """With what a broker adds, in place."""
-        properties |= self._added
+    def _with_own(self, properties: dict[str, str], added: dict[str, str] | None = None) -> dict[str, str]:
+        """With what a broker adds, in place. added: instead of that, with the properties of a batch."""
+        properties |= self._added if added is None else added
         if UNIQ_KEY not in properties:
             properties[UNIQ_KEY] = secrets.token_hex(16).upper()
         properties.pop(_POP_CHECK, None)
@@ -226,12 +227,33 @@ def properties_of(text: str | None) -> dict[str, str]:
 
 
 def _split(text: str) -> dict[str, str]:
+    chunks = text.split(PROPERTY_SEPARATOR)
+    if not chunks[-1]:
+        chunks.pop()
+    try:
+        pairs: dict[str, str] = dict([chunk.split(NAME_VALUE_SEPARATOR, 1) for chunk in chunks])
+    except ValueError:
+        pairs = {"": ""}
+    # Nearly always each chunk is a pair.
+    if "" not in pairs and all(pairs.values()):
+        return pairs
     properties = {}
-    for chunk in text.split(PROPERTY_SEPARATOR):
+    for chunk in chunks:
         name, separator, value = chunk.partition(NAME_VALUE_SEPARATOR)
         if separator and name and value:
             properties[name] = value
     return properties
+
+
+def _message_ids(puts: Sequence[PutMessageResult]) -> list[str]:
+    """The ids of messages of one store."""
+    offsets = (
+        puts.physical_offsets
+        if isinstance(puts, PutMessageResults)
+        else [put.physical_offset for put in puts]
+    )
+    host = puts[0].store_host.hex().upper()
+    return [f"{host}{offset:016X}" for offset in offsets]
 
 
 def message_of(request: Request, fields: SendFields, properties: dict[str, str]) -> Message:

@@ -90,6 +90,12 @@ class PutMessageResults(Sequence[PutMessageResult]):
     def __len__(self) -> int:
         return len(self._columns[0])
 
+    @property
+    def physical_offsets(self) -> list[int]:
+        """Of each message."""
+        found: list[int] = self._columns[2].tolist()
+        return found
+
     @overload
     def __getitem__(self, index: int) -> PutMessageResult: ...
 

@@ -22,9 +22,11 @@ __all__ = ["ELEMENT_BYTES", "BatchElement", "decode_batch", "encode_batch"]
 
 _FIXED = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH = struct.Struct(">h")
-ELEMENT_BYTES = _FIXED.size + _PROPERTIES_LENGTH.size
+_FIXED_BYTES, _LENGTH_BYTES = _FIXED.size, _PROPERTIES_LENGTH.size
+_unpack_fixed, _unpack_length = _FIXED.unpack_from, _PROPERTIES_LENGTH.unpack_from
+ELEMENT_BYTES = _FIXED_BYTES + _LENGTH_BYTES
 """What an element takes beside its body and its properties."""
-assert _FIXED.size == 20
+assert _FIXED_BYTES == 20
 
 
 class BatchElement(NamedTuple):
@@ -53,31 +55,29 @@ def _encode_element(body: bytes, properties: bytes, flag: int) -> bytes:
 
 def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
     """The elements of a batch's body. Raises MessageIllegal if lengths do not add up."""
+    data = bytes(data)
     elements = []
-    at = 0
-    while at < len(data):
-        element, size = _decode_element(data, at)
-        elements.append(element)
+    at, end = 0, len(data)
+    # Written out: a broker decodes a hundred of them at a time.
+    while at < end:
+        rest = end - at
+        if rest < ELEMENT_BYTES:
+            raise _illegal(at, f"at least {ELEMENT_BYTES} bytes", rest)
+        size, _, _, flag, body_length = _unpack_fixed(data, at)
+        if not ELEMENT_BYTES <= size <= rest:
+            raise _illegal(at, f"a size from {ELEMENT_BYTES} to {rest}", size)
+        if not 0 <= body_length <= size - ELEMENT_BYTES:
+            raise _illegal(at, f"a body of 0 to {size - ELEMENT_BYTES} bytes", body_length)
+        body_at = at + _FIXED_BYTES
+        body_stop = body_at + body_length
+        (properties_length,) = _unpack_length(data, body_stop)
         at += size
+        properties_at = body_stop + _LENGTH_BYTES
+        if properties_length != at - properties_at:
+            wanted = f"properties of {at - properties_at} bytes"
+            raise _illegal(at - size, wanted, properties_length)
+        elements.append(BatchElement(data[body_at:body_stop], data[properties_at:at], flag))
     return elements
-
-
-def _decode_element(data: bytes | memoryview, at: int) -> tuple[BatchElement, int]:
-    rest = len(data) - at
-    if rest < ELEMENT_BYTES:
-        raise _illegal(at, f"at least {ELEMENT_BYTES} bytes", rest)
-    size, _, _, flag, body_length = _FIXED.unpack_from(data, at)
-    if not ELEMENT_BYTES <= size <= rest:
-        raise _illegal(at, f"a size from {ELEMENT_BYTES} to {rest}", size)
-    if not 0 <= body_length <= size - ELEMENT_BYTES:
-        raise _illegal(at, f"a body of 0 to {size - ELEMENT_BYTES} bytes", body_length)
-    body_at = at + _FIXED.size
-    properties_at = body_at + body_length + _PROPERTIES_LENGTH.size
-    (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_at + body_length)
-    if properties_length != at + size - properties_at:
-        raise _illegal(at, f"properties of {at + size - properties_at} bytes", properties_length)
-    body = bytes(data[body_at : body_at + body_length])
-    return BatchElement(body, bytes(data[properties_at : at + size]), flag), size
 
 
 def _illegal(at: int, wanted: str, found: int) -> MessageIllegal:

@@ -114,6 +114,11 @@ class _JavaProcess:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def await_port(self, port: int) -> None:
         """Return once it listens there. Raises Refused when it ends instead."""
         eventually(lambda: self._has_ended() or _is_listening(port), f"{self.name} listens on port {port}")

@@ -129,7 +129,9 @@ public final class Traffic {
                 return acknowledged.stream().filter(number -> !counted.contains(number.toString())).limit(100)
                     .toArray();
             case "rate":
-                return rate(request);
+                return new Rates(request).send(producer("rate"));
+            case "consume_rate":
+                return new Rates(request).consume(pushConsumer(request.getString("group")), nameServer);
             case "admin":
                 return admin(request.getJSONArray("arguments"));
             default:
@@ -402,50 +404,6 @@ public final class Traffic {
         flood.clear();
         JSONObject answer = new JSONObject();
         answer.put("acknowledged", new ArrayList<>(acknowledged));
-        answer.put("failed", failed.get());
-        return answer;
-    }
-
-    /** Sends for some seconds and answers the rate of synchronous sends, and percentiles in microseconds. */
-    private Object rate(JSONObject request) throws Exception {
-        DefaultMQProducer producer = producer("rate");
-        byte[] body = new byte[request.getIntValue("bytes")];
-        int threads = request.getIntValue("threads");
-        long end = System.nanoTime() + request.getLongValue("milliseconds") * 1_000_000L;
-        List<long[]> all = new ArrayList<>();
-        List<Thread> workers = new ArrayList<>();
-        long begin = System.nanoTime();
-        for (int at = 0; at < threads; at++) {
-            long[] times = new long[4_000_000 / threads];
-            all.add(times);
-            Thread worker = new Thread(() -> {
-                int count = 0;
-                try {
-                    while (System.nanoTime() < end && count + 1 < times.length) {
-                        long before = System.nanoTime();
-                        producer.send(new Message(request.getString("topic"), body));
-                        times[++count] = System.nanoTime() - before;
-                    }
-                } catch (Exception error) {
-                    error.printStackTrace();
-                    failed.incrementAndGet();
-                }
-                times[0] = count;
-            });
-            worker.start();
-            workers.add(worker);
-        }
-        for (Thread worker : workers) {
-            worker.join();
-        }
-        double seconds = (System.nanoTime() - begin) / 1e9;
-        int total = all.stream().mapToInt(times -> (int) times[0]).sum();
-        long[] sorted = all.stream().flatMapToLong(times -> java.util.Arrays.stream(times, 1, (int) times[0] + 1))
-            .sorted().toArray();
-        JSONObject answer = new JSONObject();
-        answer.put("rate", Math.round(total / seconds));
-        answer.put("p50_us", sorted.length == 0 ? -1 : sorted[sorted.length / 2] / 1_000);
-        answer.put("p99_us", sorted.length == 0 ? -1 : sorted[(int) (sorted.length * 0.99)] / 1_000);
         answer.put("failed", failed.get());
         return answer;
     }

@@ -1,0 +1,268 @@
+"""`make bench-serve`: `mqstore serve` beside a broker of Apache RocketMQ, by RocketMQ's own Java client.
+
+Both serve on this machine, each a directory of its own; one works while the other is idle, in turn, and the
+client of each is a JVM of its own that has been warmed up. A ratio is our rate over RocketMQ's in
+neighbouring rounds: above 1 we are faster. Times are of a send, or of a batch, as the client waits for it.
+
+Start: from the start of the process to the first answer; RocketMQ's name server and broker start one after
+the other, the broker beside a client. Memory: the resident set of the server when all is done.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from report import replace_between
+
+from mqstore.client import RemoteBroker
+from mqstore.store.errors import StoreError
+from support.interop.broker import broker_port, eventually, running_broker
+from support.interop.process import BUILD
+from support.interop.served import Traffic
+
+VERSION = "5.5.0"
+OURS, THEIRS = "mqstore", "RocketMQ"
+_DELAYS = "1s 5s 10s"
+_WARM_UP_MS = 6_000
+
+
+class Work(NamedTuple):
+    """One kind of load. goal: the ratio that is wanted."""
+
+    title: str
+    flush_disk_type: str
+    request: dict[str, Any]
+    goal: float | None
+
+
+def _sends(way: str, size: int, goal: float | None, flush: str = "ASYNC_FLUSH", **fields: int) -> Work:
+    amount = {"sync": "{threads} threads", "async": "{under_way:,} under way", "batch": "of {batch}"}[way]
+    title = f"{way} {amount.format(**fields)}, {size} B, {flush}".replace("1 threads", "1 thread")
+    return Work(title, flush, {"way": way, "bytes": size, **fields}, goal)
+
+
+WORKS = (
+    _sends("sync", 128, 1.3, threads=1),
+    _sends("sync", 1024, 1.3, threads=1),
+    _sends("sync", 128, 1.1, threads=8),
+    _sends("sync", 1024, 1.1, threads=8),
+    _sends("sync", 128, 1.0, threads=64),
+    _sends("sync", 1024, 1.0, threads=64),
+    _sends("async", 128, 1.1, under_way=1000, threads=1),
+    _sends("async", 1024, 1.1, under_way=1000, threads=1),
+    _sends("batch", 128, 0.6, batch=100, threads=1),
+    _sends("batch", 1024, 0.6, batch=100, threads=1),
+    _sends("sync", 128, 1.3, "SYNC_FLUSH", threads=1),
+    _sends("sync", 1024, 1.3, "SYNC_FLUSH", threads=1),
+    _sends("sync", 128, 1.1, "SYNC_FLUSH", threads=8),
+    _sends("sync", 1024, 1.1, "SYNC_FLUSH", threads=8),
+    Work("push consumer, 1,024 B", "ASYNC_FLUSH", {"consume": 100_000, "bytes": 1024}, 1.4),
+)
+
+
+class Side:
+    """One server and its client. pid: the server's process."""
+
+    def __init__(self, name: str, address: str, pid: int, traffic: Traffic) -> None:
+        self.name = name
+        self.pid = pid
+        self._address = address
+        self._traffic = traffic
+        self._groups = 0
+
+    def ask(self, request: dict[str, Any], topic: str, milliseconds: int) -> dict[str, Any]:
+        """One round. Raises RuntimeError if a send has failed."""
+        if "consume" in request:
+            self._groups += 1
+            fields = {"group": f"rates-{self._groups}", "count": request["consume"]}
+            answer = self._traffic.ask("consume_rate", topic=topic, **fields)
+        else:
+            answer = self._traffic.ask("rate", topic=topic, milliseconds=milliseconds, **request)
+        if answer["failed"]:
+            raise RuntimeError(f"{self.name}: {answer['failed']} have failed")
+        found: dict[str, Any] = answer
+        return found
+
+    def fill(self, topic: str, count: int, size: int) -> None:
+        """Send so many messages, for a consumer to find."""
+        sent = 0
+        request = {"way": "batch", "batch": 100, "threads": 1, "bytes": size}
+        while sent < count:
+            sent += self._traffic.ask("rate", topic=topic, milliseconds=500, **request)["messages"]
+
+    @property
+    def memory_mib(self) -> float:
+        """The resident set of the server."""
+        return resident_mib(self.pid)
+
+
+def resident_mib(pid: int) -> float:
+    """The resident set of a process."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+@contextmanager
+def ours(python: Path, directory: Path, flush: str, started: dict[str, float]) -> Iterator[Side]:
+    """`mqstore serve` of an installed mqstore, and its client."""
+    command = [str(python), "-P", "-c", "from mqstore.tools.cli.app import main; main()", "serve"]
+    options = [
+        "--port",
+        "0",
+        "--json",
+        "-o",
+        f"flush_disk_type={flush}",
+        "-o",
+        f"message_delay_level={_DELAYS}",
+    ]
+    began_s = time.perf_counter()
+    with subprocess.Popen(
+        [*command, str(directory / "ours"), *options], stdout=subprocess.PIPE, text=True, cwd=directory
+    ) as process:
+        try:
+            assert process.stdout is not None
+            address = json.loads(process.stdout.readline())["address"]
+            RemoteBroker(address).close()
+            started[OURS] = time.perf_counter() - began_s
+            traffic = Traffic(VERSION, address, BUILD / VERSION / "traffic" / "rates-ours")
+            try:
+                yield Side(OURS, address, process.pid, traffic)
+            finally:
+                traffic.end()
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def theirs(directory: Path, flush: str, started: dict[str, float]) -> Iterator[Side]:
+    """A name server and a broker of RocketMQ, and its client."""
+    settings = {
+        "listenPort": broker_port(),
+        "flushDiskType": flush,
+        "messageDelayLevel": _DELAYS,
+        "longPollingEnable": "true",
+    }
+    began_s = time.perf_counter()
+    with running_broker(VERSION, directory / "theirs", settings, "rates") as run:
+
+        def is_there() -> bool:
+            with suppress(StoreError):
+                RemoteBroker(run.name_server).close()
+                return True
+            return False
+
+        eventually(is_there, "the broker is registered")
+        started[THEIRS] = time.perf_counter() - began_s
+        traffic = Traffic(VERSION, run.name_server, BUILD / VERSION / "traffic" / "rates-theirs")
+        try:
+            yield Side(THEIRS, run.name_server, run.broker.pid, traffic)
+        finally:
+            traffic.end()
+
+
+def measure(work: Work, sides: dict[str, Side], rounds: int, seconds: float) -> dict[str, Any]:
+    """The rounds of one kind of load, in turn; one before that is not counted."""
+    topic = re.sub(r"\W+", "-", work.title)
+    if "consume" in work.request:
+        for side in sides.values():
+            side.fill(topic, work.request["consume"], work.request["bytes"])
+    taken: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
+    for side in sides.values():
+        side.ask(work.request, topic, min(_WARM_UP_MS, int(2000 * seconds)))
+    for at in range(rounds):
+        for name in sorted(sides, reverse=at % 2 == 0):
+            taken[name].append(sides[name].ask(work.request, topic, int(1000 * seconds)))
+    ratios = [mine["rate"] / other["rate"] for mine, other in zip(taken[OURS], taken[THEIRS], strict=True)]
+    return {
+        "work": work.title,
+        "goal": work.goal,
+        "ratio": round(statistics.median(ratios), 2),
+        "least": round(min(ratios), 2),
+        "greatest": round(max(ratios), 2),
+        "rates": {name: int(statistics.median(each["rate"] for each in taken[name])) for name in sides},
+        "p99_us": {
+            name: int(statistics.median(each["p99_us"] for each in taken[name]))
+            for name in sides
+            if "p99_us" in taken[name][0]
+        },
+    }
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The figures as a table of a page."""
+    said = (
+        f"Measured by `{figures['command']}` on {figures['machine']}, load {figures['load']:.1f} at the "
+        f"beginning, {figures['rounds']} rounds of {figures['seconds']:g} s in turn. Ratios are ours over "
+        "RocketMQ's in neighbouring rounds, median (least to greatest); p99 in us, of a send or of a batch."
+    )
+    heads = ("load, by the Java client 5.5.0", "mqstore, 1/s", "RocketMQ, 1/s", "ratio", "p99", "RocketMQ's")
+    lines = [said, "", f"| {' | '.join(heads)} |", "| --- | --: | --: | --- | --: | --: |"]
+    for row in figures["rows"]:
+        rates, p99 = row["rates"], row["p99_us"]
+        times = f"{p99[OURS]:,} | {p99[THEIRS]:,}" if p99 else " | "
+        ratio = f"{row['ratio']} ({row['least']}-{row['greatest']})"
+        lines.append(f"| {row['work']} | {rates[OURS]:,} | {rates[THEIRS]:,} | {ratio} | {times} |")
+    start, memory = figures["start_s"], figures["memory_mib"]
+    last = (
+        f"First answer after {start[OURS]:.2f} s; RocketMQ's name server and broker, one after the other and "
+        f"beside a client's start: {start[THEIRS]:.1f} s. Resident memory at the end: {memory[OURS]} MiB, "
+        f"RocketMQ's broker {memory[THEIRS]} MiB with a heap of at most 384; mapped segments count in both."
+    )
+    lines += ["", last]
+    return "\n".join(lines)
+
+
+def main(
+    python: Annotated[Path, typer.Argument(help="A Python with an installed mqstore.")],
+    rounds: Annotated[int, typer.Option(help="Rounds that count.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Seconds a round.")] = 3.0,
+    only: Annotated[str, typer.Option(help="Only loads whose title matches this expression.")] = "",
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
+) -> None:
+    """Measure, print, and write the figures."""
+    load = os.getloadavg()[0]
+    rows: list[dict[str, Any]] = []
+    started: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    wanted = [work for work in WORKS if re.search(only, work.title)]
+    for flush in sorted({work.flush_disk_type for work in wanted}):
+        with ExitStack() as stack:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            mine = stack.enter_context(ours(python.absolute(), directory, flush, started))
+            other = stack.enter_context(theirs(directory, flush, started))
+            sides = {OURS: mine, THEIRS: other}
+            for work in wanted:
+                if work.flush_disk_type == flush:
+                    rows.append(measure(work, sides, rounds, seconds))
+                    typer.echo(json.dumps(rows[-1]))
+            memory |= {name: side.memory_mib for name, side in sides.items()}
+    figures = {
+        "command": "make bench-serve",
+        "machine": f"{os.cpu_count()} cores",
+        "load": load,
+        "rounds": rounds,
+        "seconds": seconds,
+        "rows": rows,
+        "start_s": {name: round(value, 2) for name, value in started.items()},
+        "memory_mib": {name: round(value) for name, value in memory.items()},
+    }
+    typer.echo(table(figures))
+    if json_path is not None:
+        json_path.write_text(json.dumps(figures, indent=2) + "\n")
+    if page is not None:
+        replace_between(page, "served rates", table(figures))
+
+
+if __name__ == "__main__":
+    typer.run(main)
