@@ -3,8 +3,8 @@
     ask -> connected? -> Connection.ask
               `- no: connect; if the address does not answer, ask for it again, for a broker may have moved
 
-A connection that failed to open is not tried again for half a second: who asks meanwhile gets the same error.
-One that nobody uses for a minute is closed, before the broker does it.
+A connection that failed to open is not tried again for half a second, or as long as the failure took: who
+asks meanwhile gets the same error. One that nobody uses for a minute is closed, before the broker does it.
 
 Threads: any. One thread connects, others wait for it.
 Source: docs/spec/remoting.md section 14; NettyRemotingClient#getAndCreateChannel of Apache RocketMQ.
@@ -24,7 +24,7 @@ from mqstore.store.errors import StoreError
 __all__ = ["Channel", "refuse_requests"]
 
 _CONNECT_TIMEOUT_S: Final = 3.0
-_PAUSE_AFTER_FAILURE_S: Final = 0.5
+_LEAST_PAUSE_S: Final = 0.5
 _IDLE_S: Final = 60.0
 
 FindAddress = Callable[[bool], str]
@@ -60,6 +60,7 @@ class Channel:
         self._is_closed = False
         self._connecting = threading.Lock()
         self._connection: Connection | None = None
+        # Until when, and why.
         self._failure: tuple[float, StoreError] | None = None
 
     # -- asking ---------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ class Channel:
         timeout_ms: int,
     ) -> Command:
         """The answer, whatever its code. Raises as `Connection.ask`."""
-        return self._connected().ask(code, fields, body, timeout_ms)
+        return self._connected(timeout_ms).ask(code, fields, body, timeout_ms)
 
     def ask_later(
         self,
@@ -85,13 +86,9 @@ class Channel:
         timeout_ms: int,
     ) -> Callable[[], None]:
         """Have `callback` called once; what is returned cancels that. Raises as `Connection.ask_later`."""
-        connection = self._connected()
+        connection = self._connected(timeout_ms)
         opaque = connection.ask_later(code, fields, body, timeout_ms, callback)
         return lambda: connection.forget(opaque)
-
-    def tell(self, code: int, fields: Mapping[str, str]) -> None:
-        """Send a request that is not answered. Raises BrokerNotConnected."""
-        self._connected().tell(code, fields)
 
     # -- the connection -------------------------------------------------------------------------------
 
@@ -101,46 +98,56 @@ class Channel:
         connection = self._connection
         return connection is not None and not connection.is_closed
 
-    def connect(self) -> bool:
-        """Be connected; whether that took a new connection. Raises BrokerNotConnected."""
-        before = self._connection
-        return self._connected() is not before
-
-    def _connected(self) -> Connection:
+    def _connected(self, timeout_ms: int) -> Connection:
+        """The connection, made if it must be, in about that time. Raises BrokerNotConnected."""
         connection = self._connection
         if connection is not None and not connection.is_closed:
             return connection
-        with self._connecting:
-            connection = self._connection
-            if connection is not None and not connection.is_closed:
-                return connection
-            if self._is_closed:
-                raise BrokerNotConnected(self._peer, "this client has closed it")
-            failure = self._failure
-            if failure is not None and time.monotonic() - failure[0] < _PAUSE_AFTER_FAILURE_S:
-                raise BrokerNotConnected(self._peer, str(failure[1])) from failure[1]
-            try:
-                self._connection = connection = self._open()
-            except StoreError as error:
-                self._failure = time.monotonic(), error
-                raise
-            self._failure = None
-            return connection
+        if not self._connecting.acquire(timeout=timeout_ms / 1000):
+            raise BrokerNotConnected(self._peer, f"the connection was not there within {timeout_ms} ms")
+        try:
+            return self._connect(min(timeout_ms / 1000, _CONNECT_TIMEOUT_S))
+        finally:
+            self._connecting.release()
 
-    def _open(self) -> Connection:
+    def _connect(self, timeout_s: float) -> Connection:
+        """As `_connected`, under the lock."""
+        connection = self._connection
+        if connection is not None and not connection.is_closed:
+            return connection
+        if self._is_closed:
+            raise BrokerNotConnected(self._peer, "this client has closed it")
+        began_s = time.monotonic()
+        if self._failure is not None and began_s < self._failure[0]:
+            raise BrokerNotConnected(self._peer, str(self._failure[1])) from self._failure[1]
+        try:
+            self._connection = connection = self._open(timeout_s)
+        except StoreError as error:
+            now_s = time.monotonic()
+            self._failure = now_s + max(_LEAST_PAUSE_S, now_s - began_s), error
+            raise
+        self._failure = None
+        return connection
+
+    def _open(self, timeout_s: float) -> Connection:
         address = self._find_address(False)
         try:
-            return self._open_at(address)
+            return self._open_at(address, timeout_s)
         except BrokerNotConnected:
-            moved_to = self._find_address(True)
+            moved_to = self._moved_to(address)
             if moved_to == address:
                 raise
-            return self._open_at(moved_to)
+            return self._open_at(moved_to, timeout_s)
 
-    def _open_at(self, address: str) -> Connection:
-        return Connection(
-            self._peer, address, _CONNECT_TIMEOUT_S, self._on_request, self._on_end, self._security
-        )
+    def _moved_to(self, address: str) -> str:
+        """Where the peer is by now; `address` if nobody knows better."""
+        try:
+            return self._find_address(True)
+        except StoreError:
+            return address
+
+    def _open_at(self, address: str, timeout_s: float) -> Connection:
+        return Connection(self._peer, address, timeout_s, self._on_request, self._on_end, self._security)
 
     # -- from time to time ----------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ class Connection:
         if is_unanswered:
             self._note_silence()
             raise BrokerTimedOut(self._peer, timeout_ms)
-        if not outcomes:
+        while not outcomes:
             # The answer is on its way from the thread that reads.
             is_answered.wait(_SILENCE_S)
         outcome = outcomes[0]
@@ -119,7 +119,7 @@ class Connection:
         Raises BrokerNotConnected, MessageTooLarge; `callback` is not called then.
         """
         opaque = next(self._numbers) & _OPAQUE_MASK
-        frame = self._frame(code, opaque, fields, body, is_one_way=False)
+        frame = self._frame(code, opaque, fields, body)
         now_s = self.used_s = time.monotonic()
         self._waiting[opaque] = _Waiting(callback, now_s + timeout_ms / 1000, timeout_ms)
         try:
@@ -131,11 +131,6 @@ class Connection:
                 raise
         return opaque
 
-    def tell(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
-        """Send a request that nobody answers. Raises BrokerNotConnected, MessageTooLarge."""
-        opaque = next(self._numbers) & _OPAQUE_MASK
-        self._send(self._frame(code, opaque, fields, body, is_one_way=True))
-
     def answer(self, request: Command, code: int, remark: str | None = None) -> None:
         """Answer a request of the other side, if it wants an answer. Raises BrokerNotConnected."""
         if not request.is_one_way:
@@ -145,11 +140,9 @@ class Connection:
         """Wait for that answer no longer."""
         self._waiting.pop(opaque, None)
 
-    def _frame(
-        self, code: int, opaque: int, fields: Mapping[str, str], body: bytes, *, is_one_way: bool
-    ) -> bytes:
+    def _frame(self, code: int, opaque: int, fields: Mapping[str, str], body: bytes) -> bytes:
         signed = dict(fields) if self._credentials is None else self._credentials.signed(fields, body)
-        frame = encode_request(code, opaque, signed, body, is_one_way=is_one_way)
+        frame = encode_request(code, opaque, signed, body)
         if len(frame) > MAX_FRAME_BYTES:
             raise MessageTooLarge(
                 f"the request has {len(frame):,} bytes, and brokers take at most {MAX_FRAME_BYTES:,}: send a "

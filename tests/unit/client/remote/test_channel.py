@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from mqstore.client.errors import BrokerConnectionLost, BrokerNotConnected
+from mqstore.client.errors import BrokerConnectionLost, BrokerNotConnected, BrokerNotExist
 from mqstore.client.remote import channel as channel_module
 from mqstore.client.remote.channel import Channel
 from mqstore.client.remote.stream import UNGUARDED
@@ -86,6 +86,44 @@ def test_a_broker_that_is_away_is_not_asked_again_and_again() -> None:
         with pytest.raises(BrokerNotConnected, match="broker-a"):
             ask(channel)
     assert place.asked_anew == 1
+
+
+def test_a_broker_that_nobody_knows_any_more_is_away() -> None:
+    """For those who ask it is as before: another broker may be tried."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def find(is_anew: bool, /) -> str:
+        if is_anew:
+            raise BrokerNotExist("broker-a", [])
+        return address
+
+    with pytest.raises(BrokerNotConnected, match=address):
+        ask(Channel("broker-a", find, UNGUARDED))
+
+
+def test_who_waits_for_a_connection_waits_no_longer_than_it_may() -> None:
+    """Another thread is connecting to a host that does not answer."""
+    is_asked, may_go_on = threading.Event(), threading.Event()
+
+    def find(_: bool, /) -> str:
+        is_asked.set()
+        may_go_on.wait(30)
+        raise BrokerNotConnected("name server", "away")
+
+    channel = Channel("broker-a", find, UNGUARDED)
+
+    def ask_and_fail() -> None:
+        with pytest.raises(BrokerNotConnected, match="away"):
+            ask(channel)
+
+    first = threading.Thread(target=ask_and_fail)
+    first.start()
+    assert is_asked.wait(30)
+    with pytest.raises(BrokerNotConnected, match="within 20 ms"):
+        channel.ask(1, timeout_ms=20)
+    may_go_on.set()
+    first.join()
 
 
 def test_an_address_that_cannot_be_found() -> None:

@@ -221,15 +221,6 @@ def test_a_callback_that_fails_ends_nothing(outcomes: "queue.Queue[Outcome]") ->
         assert isinstance(outcomes.get(timeout=PATIENCE_S), Command)
 
 
-def test_a_one_way_request_waits_for_nothing() -> None:
-    with ScriptedPeer(silent) as peer, closing(connect(peer)) as asker:
-        asker.tell(15, {"offset": "3"})
-        assert asker.is_idle
-        while not peer.requests:
-            time.sleep(0.001)
-        assert peer.requests[0].is_one_way
-
-
 def test_an_interrupt_of_a_send_ends_the_connection(outcomes: "queue.Queue[Outcome]") -> None:
     """Half a frame is on the line: what follows would be read as its rest."""
     with ScriptedPeer(answering()) as peer, closing(connect(peer)) as asker:
