@@ -121,7 +121,7 @@ bench-serve: setup ## rates of `mqstore serve` beside RocketMQ's broker, by its 
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(SERVED)/wheel .
 	@$(BIN)/python -m venv $(SERVED)/installed
 	@$(SERVED)/installed/bin/python -m pip install --quiet $(SERVED)/wheel/*.whl
-	@PYTHONPATH=tests:benchmarks $(BIN)/python benchmarks/served_rates.py $(SERVED)/installed/bin/python \
+	@PYTHONPATH=tests:benchmarks INTEROP_JAVA_OPTIONS="-XX:+UseG1GC -Xms1g -Xmx1g" $(BIN)/python benchmarks/served_rates.py $(SERVED)/installed/bin/python \
 	    $(if $(ARGS),,--json benchmarks/results/served_rates.json --page docs/serve.md) $(ARGS)
 
 bench-spark: setup ## the data source for Spark beside Parquet; writes benchmarks/results/spark_scan.json and docs/spark.md

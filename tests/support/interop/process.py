@@ -44,9 +44,9 @@ _STATE_TABLES = {
 }
 
 # RocketMQ reaches into the JDK to unmap its files.
+# Tests start many JVMs, each for some seconds; a benchmark wants them as they are in production.
+_QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _JAVA_OPTIONS = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -58,7 +58,8 @@ def java_command(version: str, home: Path, *options: str) -> list[str]:
     """The start of a command that runs a class beside RocketMQ's; what RocketMQ writes goes to `home`."""
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
     class_path = f"{BUILD / version / 'classes'}:{BUILD / version / 'lib'}/*"
-    return [str(java), *_JAVA_OPTIONS, *options, f"-Duser.home={home}", "-cp", class_path]
+    tuning = os.environ.get("INTEROP_JAVA_OPTIONS", _QUICK_START).split()
+    return [str(java), *_JAVA_OPTIONS, *options, *tuning, f"-Duser.home={home}", "-cp", class_path]
 
 
 def prepared_versions() -> list[str]:
