@@ -5,6 +5,7 @@
 
 A connection that failed to open is not tried again for half a second, or as long as the failure took: who
 asks meanwhile gets the same error. One that nobody uses for a minute is closed, before the broker does it.
+The time for a call is that for the connection as well.
 
 Threads: any. One thread connects, others wait for it.
 Source: docs/spec/remoting.md section 14; NettyRemotingClient#getAndCreateChannel of Apache RocketMQ.
@@ -24,8 +25,11 @@ from mqstore.store.errors import StoreError
 __all__ = ["Channel", "refuse_requests"]
 
 _CONNECT_TIMEOUT_S: Final = 3.0
+# Who has less time connects for so long all the same: the connection is for those that ask later, too.
+_LEAST_CONNECT_TIMEOUT_S: Final = 1.0
 _LEAST_PAUSE_S: Final = 0.5
 _IDLE_S: Final = 60.0
+_CLOSED_HERE: Final = "this client has closed it"
 
 FindAddress = Callable[[bool], str]
 """Where the broker is; True to look anew. Raises StoreError."""
@@ -74,7 +78,8 @@ class Channel:
         timeout_ms: int,
     ) -> Command:
         """The answer, whatever its code. Raises as `Connection.ask`."""
-        return self._connected(timeout_ms).ask(code, fields, body, timeout_ms)
+        connection, remaining_ms = self._connected(timeout_ms)
+        return connection.ask(code, fields, body, remaining_ms)
 
     def ask_later(
         self,
@@ -86,8 +91,8 @@ class Channel:
         timeout_ms: int,
     ) -> Callable[[], None]:
         """Have `callback` called once; what is returned cancels that. Raises as `Connection.ask_later`."""
-        connection = self._connected(timeout_ms)
-        opaque = connection.ask_later(code, fields, body, timeout_ms, callback)
+        connection, remaining_ms = self._connected(timeout_ms)
+        opaque = connection.ask_later(code, fields, body, remaining_ms, callback)
         return lambda: connection.forget(opaque)
 
     # -- the connection -------------------------------------------------------------------------------
@@ -98,46 +103,60 @@ class Channel:
         connection = self._connection
         return connection is not None and not connection.is_closed
 
-    def _connected(self, timeout_ms: int) -> Connection:
-        """The connection, made if it must be, in about that time. Raises BrokerNotConnected."""
+    def _connected(self, timeout_ms: int) -> tuple[Connection, int]:
+        """A connection, and what is left of the time. Raises BrokerNotConnected, and as `find_address`."""
         connection = self._connection
         if connection is not None and not connection.is_closed:
-            return connection
-        if not self._connecting.acquire(timeout=timeout_ms / 1000):
-            raise BrokerNotConnected(self._peer, f"the connection was not there within {timeout_ms} ms")
+            return connection, timeout_ms
+        begin_s, lock, is_mine = time.monotonic(), self._connecting, False
         try:
-            return self._connect(min(timeout_ms / 1000, _CONNECT_TIMEOUT_S))
+            is_mine = lock.acquire(timeout=timeout_ms / 1000)
+            if not is_mine:
+                raise BrokerNotConnected(self._peer, f"another thread connects for {timeout_ms} ms already")
+            connection = self._connected_alone(begin_s + timeout_ms / 1000)
+        except Exception:
+            raise
+        except BaseException:
+            if not is_mine:
+                # The interrupt may have left it taken.
+                self._connecting = threading.Lock()
+            raise
         finally:
-            self._connecting.release()
+            if is_mine:
+                lock.release()
+        return connection, max(0, timeout_ms - round(1000 * (time.monotonic() - begin_s)))
 
-    def _connect(self, timeout_s: float) -> Connection:
-        """As `_connected`, under the lock."""
+    def _connected_alone(self, give_up_s: float) -> Connection:
         connection = self._connection
         if connection is not None and not connection.is_closed:
             return connection
         if self._is_closed:
-            raise BrokerNotConnected(self._peer, "this client has closed it")
-        began_s = time.monotonic()
-        if self._failure is not None and began_s < self._failure[0]:
-            raise BrokerNotConnected(self._peer, str(self._failure[1])) from self._failure[1]
+            raise BrokerNotConnected(self._peer, _CLOSED_HERE)
+        began_s, failure = time.monotonic(), self._failure
+        if failure is not None and began_s < failure[0]:
+            raise BrokerNotConnected(self._peer, str(failure[1])) from failure[1]
         try:
-            self._connection = connection = self._open(timeout_s)
+            self._connection = connection = self._open(give_up_s)
         except StoreError as error:
             now_s = time.monotonic()
             self._failure = now_s + max(_LEAST_PAUSE_S, now_s - began_s), error
             raise
         self._failure = None
+        if self._is_closed:
+            # Whoever closed it meanwhile may have seen none.
+            connection.close()
+            raise BrokerNotConnected(self._peer, _CLOSED_HERE)
         return connection
 
-    def _open(self, timeout_s: float) -> Connection:
+    def _open(self, give_up_s: float) -> Connection:
         address = self._find_address(False)
         try:
-            return self._open_at(address, timeout_s)
+            return self._open_at(address, give_up_s)
         except BrokerNotConnected:
             moved_to = self._moved_to(address)
             if moved_to == address:
                 raise
-            return self._open_at(moved_to, timeout_s)
+            return self._open_at(moved_to, give_up_s)
 
     def _moved_to(self, address: str) -> str:
         """Where the peer is by now; `address` if nobody knows better."""
@@ -146,7 +165,8 @@ class Channel:
         except StoreError:
             return address
 
-    def _open_at(self, address: str, timeout_s: float) -> Connection:
+    def _open_at(self, address: str, give_up_s: float) -> Connection:
+        timeout_s = max(_LEAST_CONNECT_TIMEOUT_S, min(_CONNECT_TIMEOUT_S, give_up_s - time.monotonic()))
         return Connection(self._peer, address, timeout_s, self._on_request, self._on_end, self._security)
 
     # -- from time to time ----------------------------------------------------------------------------

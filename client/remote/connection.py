@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeAlias
 
 from mqstore.client.errors import BrokerConnectionLost, BrokerNotConnected, BrokerTimedOut
-from mqstore.client.remote.stream import SEND_PATIENCE_S, UNGUARDED, Security, Stream, open_stream
+from mqstore.client.remote.stream import UNGUARDED, Security, Stream, open_stream
 from mqstore.remoting.command import Command, decode_command, encode_answer, encode_request
 from mqstore.remoting.errors import RemotingIllegal
 from mqstore.remoting.frame import MAX_FRAME_BYTES, FrameReader
@@ -36,14 +36,23 @@ Outcome: TypeAlias = Command | StoreError
 """An answer, or why there is none."""
 
 _OPAQUE_MASK: Final = 0x7FFF_FFFF
-# A connection that has been silent for so long, and then leaves a request without answer, counts as dead.
+# A frame that has begun to leave has so long at least: if its rest is not taken, the connection is dead.
+_SEND_PATIENCE_S: Final = 5.0
+# A connection that is silent for so long while requests have no answer in their time counts as dead.
 _SILENCE_S: Final = 2.0
+_ANSWER_IS_NEAR_S: Final = 0.1
+_CLOSED_HERE: Final = "this client has closed the connection"
+_CLOSED_THERE: Final = "it has closed the connection"
 
 
 class _Waiting(NamedTuple):
     callback: Callable[[Outcome], None]
-    deadline_s: float
+    asked_s: float
     timeout_ms: int
+
+    @property
+    def deadline_s(self) -> float:
+        return self.asked_s + self.timeout_ms / 1000
 
 
 class Connection:
@@ -73,9 +82,19 @@ class Connection:
         self._waiting: dict[int, _Waiting] = {}
         self._sending = threading.Lock()
         self._stream = _opened(peer, address, timeout_s, security)
+        # When bytes came last, and since when a request waits that had no answer in its time.
         self._heard_s = self.used_s = time.monotonic()
+        self._unheard_s: float | None = None
+        # Why it was closed on this side; the first reason counts.
+        self._why_closed: str | None = None
         thread = threading.Thread(target=self._read, name=f"mqstore remote {peer}", daemon=True)
-        if not start_thread(thread):
+        try:
+            is_started = start_thread(thread)
+        except BaseException:
+            # Nobody will know of it: the thread, if it runs, ends.
+            self.close()
+            raise
+        if not is_started:
             self._stream.close()
             raise BrokerNotConnected(peer, "no thread can be started to read its answers")
 
@@ -90,17 +109,18 @@ class Connection:
             outcomes.append(outcome)
             is_answered.set()
 
+        begin_s = time.monotonic()
         opaque = self.ask_later(code, fields, body, timeout_ms, take)
         try:
-            is_answered.wait(timeout_ms / 1000)
+            is_answered.wait(max(0.0, begin_s + timeout_ms / 1000 - time.monotonic()))
         finally:
-            is_unanswered = self._waiting.pop(opaque, None) is not None
-        if is_unanswered:
-            self._note_silence()
+            unanswered = self._waiting.pop(opaque, None)
+        if unanswered is not None:
+            self._note_silence(unanswered)
             raise BrokerTimedOut(self._peer, timeout_ms)
         while not outcomes:
             # The answer is on its way from the thread that reads.
-            is_answered.wait(_SILENCE_S)
+            is_answered.wait(_ANSWER_IS_NEAR_S)
         outcome = outcomes[0]
         if isinstance(outcome, StoreError):
             raise outcome
@@ -121,9 +141,9 @@ class Connection:
         opaque = next(self._numbers) & _OPAQUE_MASK
         frame = self._frame(code, opaque, fields, body)
         now_s = self.used_s = time.monotonic()
-        self._waiting[opaque] = _Waiting(callback, now_s + timeout_ms / 1000, timeout_ms)
+        self._waiting[opaque] = _Waiting(callback, now_s, timeout_ms)
         try:
-            self._send(frame)
+            self._send(frame, timeout_ms / 1000)
         except BaseException as error:
             # If it is gone, the thread that reads has told the callback already.
             is_untold = self._waiting.pop(opaque, None) is not None
@@ -152,18 +172,26 @@ class Connection:
             )
         return frame
 
-    def _send(self, frame: bytes) -> None:
+    def _send(self, frame: bytes, patience_s: float = _SEND_PATIENCE_S) -> None:
+        """Send a frame. patience_s: how long it may wait for those before it."""
         if self.is_closed:
-            raise BrokerNotConnected(self._peer, "the connection was closed")
-        with self._sending:
-            try:
-                self._stream.sendall(frame)
-            except BaseException as error:
-                # A part of the frame may have gone out: nothing can follow it.
-                self.close()
-                if isinstance(error, OSError):
-                    raise BrokerNotConnected(self._peer, _reason(error)) from error
-                raise
+            raise BrokerNotConnected(self._peer, self._why_closed or _CLOSED_THERE)
+        is_mine = False
+        try:
+            is_mine = self._sending.acquire(timeout=patience_s)
+            if is_mine:
+                self._stream.sendall(frame, max(patience_s, _SEND_PATIENCE_S))
+        except BaseException as error:
+            # A part of the frame may have gone out, or an interrupt has left the lock taken.
+            self.close(_reason(error))
+            if isinstance(error, OSError):
+                raise BrokerNotConnected(self._peer, _reason(error)) from error
+            raise
+        finally:
+            if is_mine:
+                self._sending.release()
+        if not is_mine:
+            raise BrokerNotConnected(self._peer, f"what others send was not taken for {patience_s:g} s")
 
     # -- what takes too long --------------------------------------------------------------------------
 
@@ -177,18 +205,23 @@ class Connection:
         now_s = time.monotonic()
         for opaque, waiting in list(self._waiting.items()):
             if waiting.deadline_s <= now_s and self._waiting.pop(opaque, None) is not None:
-                self._note_silence()
+                self._note_silence(waiting)
                 _call(waiting.callback, BrokerTimedOut(self._peer, waiting.timeout_ms))
 
-    def _note_silence(self) -> None:
-        """A request had no answer: if the other side was silent all the time, it may be gone for good."""
-        if time.monotonic() - self._heard_s > _SILENCE_S:
-            self.close()
+    def _note_silence(self, unanswered: _Waiting) -> None:
+        """A request had no answer: if nothing else has come for long, the other side may be gone for good.
+
+        That no bytes came while nobody waited for any says nothing.
+        """
+        if self._unheard_s is None or self._unheard_s < self._heard_s:
+            self._unheard_s = max(unanswered.asked_s, self._heard_s)
+        if time.monotonic() - self._unheard_s > _SILENCE_S:
+            self.close("it has answered nothing in time")
 
     # -- the thread that reads ------------------------------------------------------------------------
 
     def _read(self) -> None:
-        reader, reason = FrameReader(), "it has closed the connection"
+        reader, reason = FrameReader(), _CLOSED_THERE
         try:
             while data := self._stream.recv():
                 self._heard_s = time.monotonic()
@@ -213,16 +246,22 @@ class Connection:
             _logger.exception("a request of broker %s failed: %r", self._peer, command)
 
     def _end(self, reason: str) -> None:
-        self.is_closed = True
-        self._stream.close()
+        reason = self._why_closed or reason
+        self.close(reason)
         while self._waiting:
             with suppress(KeyError):
                 _, waiting = self._waiting.popitem()
                 _call(waiting.callback, BrokerConnectionLost(self._peer, reason))
         self._on_end()
+        # Not while another thread sends: the number of the socket may be another's next.
+        is_mine = self._sending.acquire(timeout=_SEND_PATIENCE_S)
+        self._stream.close()
+        if is_mine:
+            self._sending.release()
 
-    def close(self) -> None:
+    def close(self, reason: str = _CLOSED_HERE) -> None:
         """End it; the thread that reads tells those that wait."""
+        self._why_closed = self._why_closed or reason
         self.is_closed = True
         self._stream.end()
 
@@ -241,11 +280,10 @@ def _opened(peer: str, address: str, timeout_s: float, security: Security) -> St
 def _call(callback: Callable[[Outcome], None], outcome: Outcome) -> None:
     try:
         callback(outcome)
-    except Exception:
+    except BaseException:
+        # Of a SystemExit as well: others are still to be told.
         _logger.exception("a callback failed on %r", outcome)
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, BlockingIOError):
-        return f"it has taken nothing for {SEND_PATIENCE_S} s"
+def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from mqstore.broker.broker import ConsumerData
-from mqstore.client.errors import BrokerNotConnected, BrokerRefused, BrokerTimedOut
+from mqstore.client.errors import BrokerRefused
 from mqstore.client.remote.broker_requests import ResetOffsets, half_of, message_of_reply
 from mqstore.client.remote.channel import Channel, refuse_requests
 from mqstore.client.remote.connection import Connection
@@ -52,6 +52,8 @@ _logger = logging.getLogger(__name__)
 
 _HEARTBEAT_PERIOD_S: Final = 30.0
 _TIMEOUT_MS: Final = 3_000
+# A broker that takes each connection and ends it at once is not connected to without end.
+_LEAST_BETWEEN_TRIES_S: Final = 0.5
 # The group of a client that only waits for replies: a broker finds clients among its producers.
 _INNER_PRODUCER: Final = "CLIENT_INNER_PRODUCER"
 
@@ -76,8 +78,8 @@ class _Member:
         self.producers: dict[str, Check] = {}
         self.receive: Receive | None = None
         self.beaten_s = 0.0
-        # Until then whoever adds it is about to.
-        self.has_tried = False
+        # None: whoever adds it is about to.
+        self.tried_s: float | None = None
         self.channel = open_channel(client_id, self._answer)
         self._resets = resets
 
@@ -85,9 +87,17 @@ class _Member:
     def is_in_no_group(self) -> bool:
         return not self.consumers and not self.producers and self.receive is None
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the broker is to be told now: again, or after a loss."""
+        now_s = time.monotonic()
+        if self.tried_s is None or now_s - self.tried_s < _LEAST_BETWEEN_TRIES_S:
+            return False
+        return now_s - self.beaten_s >= _HEARTBEAT_PERIOD_S or not self.channel.is_connected
+
     def beat(self) -> None:
         """Tell the broker of all groups. Raises what the channel raises, BrokerRefused."""
-        self.has_tried = True
+        self.tried_s = time.monotonic()
         producers = [*self.producers, *([_INNER_PRODUCER] if self.receive is not None else [])]
         told = HeartbeatData(
             self.client_id,
@@ -128,6 +138,7 @@ class Members:
         self._clock = clock
         self._open_channel = open_channel
         self._members: dict[str, _Member] = {}
+        self._is_closed = False
         self._lock = threading.Lock()
 
     # -- coming and leaving ---------------------------------------------------------------------------
@@ -186,6 +197,9 @@ class Members:
         member = self._members.get(client_id)
         if member is None:
             member = self._members[client_id] = _Member(client_id, self._open_channel, self.resets)
+            if self._is_closed:
+                # Nobody will end its connection: it shall make none.
+                member.channel.close()
         return member
 
     def _leave(self, member: _Member, fields: dict[str, str]) -> None:
@@ -213,11 +227,14 @@ class Members:
     def look_after(self) -> None:
         """Heartbeats that are due, and connections that were lost."""
         for member in self._listed():
-            member.channel.expire()
-            is_due = time.monotonic() - member.beaten_s >= _HEARTBEAT_PERIOD_S
-            if member.has_tried and (is_due or not member.channel.is_connected):
-                with suppress(BrokerNotConnected, BrokerTimedOut):
+            if member.is_due:
+                with suppress(StoreError):
                     self._beat_again(member)
+
+    def expire(self) -> None:
+        """Tell those whose answers are late."""
+        for member in self._listed():
+            member.channel.expire()
 
     def _beat_again(self, member: _Member) -> None:
         was_connected = member.channel.is_connected
@@ -238,6 +255,8 @@ class Members:
 
     def close(self) -> None:
         """End the connections; the broker then takes the clients out of their groups."""
+        with self._lock:
+            self._is_closed = True
         for member in self._listed():
             member.channel.close()
 

@@ -20,6 +20,7 @@ import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
@@ -122,8 +123,15 @@ class RemoteBroker:
         self._members = Members(self._open_channel, self._clock)
         self._routes: dict[str, TopicRoute | None] = {}
         self._delay_levels: DelayLevels | None = None
-        self._service = Service(f"remote-{self._name}", _LOOK_AFTER_MS, self._look_after)
-        self._service.start()
+        # Two: what is late is told in time, even if heartbeats wait for a broker that hangs.
+        self._service = Service(f"remote-{self._name}", _LOOK_AFTER_MS, self._members.look_after)
+        self._expiry = Service(f"remote-{self._name}-expiry", _LOOK_AFTER_MS, self._expire)
+        try:
+            self._service.start()
+            self._expiry.start()
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def all_of(
@@ -140,7 +148,14 @@ class RemoteBroker:
             names.close()
         if not found:
             raise BrokerNotExist("", [])
-        return [cls(name_servers, name, credentials=credentials, tls=tls) for name in found]
+        brokers: list[Self] = []
+        with ExitStack() as opened:
+            for name in found:
+                broker = cls(name_servers, name, credentials=credentials, tls=tls)
+                opened.callback(broker.close)
+                brokers.append(broker)
+            opened.pop_all()
+        return brokers
 
     def _only_name(self) -> str:
         known = sorted(self._names.brokers().broker_addr_table)
@@ -440,25 +455,27 @@ class RemoteBroker:
 
     # -- the broker as a whole --------------------------------------------------------------------
 
-    def _look_after(self) -> None:
+    def _expire(self) -> None:
         self._channel.expire()
         self._names.expire()
-        self._members.look_after()
+        self._members.expire()
 
     def close(self) -> None:
         """End the connections: pulls that wait end with an error. Safe to call twice.
 
         Afterwards every method raises BrokerClosed, but for those by which clients leave.
         """
-        if self._is_closed:
-            return
         self._is_closed = True
         if self._has_forked():
             return
-        self._service.stop()
-        self._members.close()
-        self._channel.close()
-        self._names.close()
+        with ExitStack() as steps:
+            # The last one first; an interrupt comes out when all are done. Whoever waits for an answer, as
+            # the threads do, is told when its connection ends.
+            steps.callback(self._expiry.stop)
+            steps.callback(self._service.stop)
+            steps.callback(self._names.close)
+            steps.callback(self._channel.close)
+            steps.callback(self._members.close)
 
     def _has_forked(self) -> bool:
         """Whether this is a forked child: the connections are its parent's."""

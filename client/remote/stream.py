@@ -14,18 +14,17 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from mqstore.remoting.signature import Credentials
 
-__all__ = ["SEND_PATIENCE_S", "UNGUARDED", "Security", "Stream", "open_stream"]
-
-SEND_PATIENCE_S: Final = 5
-"""So long a peer may take nothing off the line before the connection counts as dead."""
+__all__ = ["UNGUARDED", "Security", "Stream", "open_stream"]
 
 _READ_BYTES: Final = 1 << 18
-# As the system's struct timeval.
+# A send that makes no progress looks so often whether its time is over. As the system's struct timeval.
+_LOOK_US: Final = 200_000
 _TIMEVAL: Final = struct.Struct("ll")
 
 
@@ -47,8 +46,8 @@ class Stream(Protocol):
         """Wait for bytes; none at the end of the stream. For one thread."""
         ...
 
-    def sendall(self, data: bytes) -> None:
-        """Send all of it. For one thread at a time."""
+    def sendall(self, data: bytes, patience_s: float) -> None:
+        """Send all of it. For one thread at a time. Raises TimeoutError if that takes longer."""
         ...
 
     def end(self) -> None:
@@ -68,9 +67,9 @@ def open_stream(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> S
     try:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = _TcpStream(connected) if tls is None else _TlsStream(connected, tls, host)
-        # The thread that reads waits for ever; a send that makes no progress does not.
+        # The thread that reads waits for ever; a send that makes no progress looks at its time.
         connected.settimeout(None)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(SEND_PATIENCE_S, 0))
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(0, _LOOK_US))
     except BaseException:
         connected.close()
         raise
@@ -80,11 +79,13 @@ def open_stream(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> S
 class _TcpStream:
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
-        self.sendall = connected.sendall
         self.close = connected.close
 
     def recv(self) -> bytes:
         return self._socket.recv(_READ_BYTES)
+
+    def sendall(self, data: bytes, patience_s: float) -> None:
+        _send_all(self._socket, data, patience_s)
 
     def end(self) -> None:
         with suppress(OSError):
@@ -110,25 +111,20 @@ class _TlsStream:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
-                self._send_waiting()
+                self._socket.sendall(self._to_peer.read())
                 data = self._socket.recv(_READ_BYTES)
                 if not data:
                     raise ConnectionResetError("it has closed the connection at the handshake") from None
                 self._from_peer.write(data)
             else:
-                self._send_waiting()
+                self._socket.sendall(self._to_peer.read())
                 return
 
-    def _send_waiting(self) -> None:
-        with self._lock:
-            waiting = self._to_peer.read()
-        if waiting:
-            self._socket.sendall(waiting)
-
-    def sendall(self, data: bytes) -> None:
+    def sendall(self, data: bytes, patience_s: float) -> None:
         with self._lock:
             self._tls.write(data)
-        self._send_waiting()
+            records = self._to_peer.read()
+        _send_all(self._socket, records, patience_s)
 
     def recv(self) -> bytes:
         while True:
@@ -153,3 +149,13 @@ class _TlsStream:
     def end(self) -> None:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+
+def _send_all(connected: socket.socket, data: bytes, patience_s: float) -> None:
+    rest, give_up_s = memoryview(data), time.monotonic() + patience_s
+    while rest:
+        # It is raised when _LOOK_US are over.
+        with suppress(BlockingIOError):
+            rest = rest[connected.send(rest) :]
+        if rest and time.monotonic() > give_up_s:
+            raise TimeoutError(f"it has not taken a request within {patience_s:g} s")

@@ -2,8 +2,9 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
@@ -120,7 +121,7 @@ def test_who_waits_for_a_connection_waits_no_longer_than_it_may() -> None:
     first = threading.Thread(target=ask_and_fail)
     first.start()
     assert is_asked.wait(30)
-    with pytest.raises(BrokerNotConnected, match="within 20 ms"):
+    with pytest.raises(BrokerNotConnected, match="for 20 ms"):
         channel.ask(1, timeout_ms=20)
     may_go_on.set()
     first.join()
@@ -159,3 +160,57 @@ def test_a_closed_channel_stays_closed(peer: ScriptedPeer) -> None:
         ask(channel)
     assert not isinstance(refusal.value, BrokerConnectionLost)
     assert peer.connections == 1
+
+
+def test_a_close_while_it_connects_ends_the_new_connection(peer: ScriptedPeer) -> None:
+    """Else its thread, and what the broker keeps of it, would stay for ever."""
+    ended = threading.Event()
+
+    def find(_: bool, /) -> str:
+        channel.close()
+        return peer.address
+
+    channel = Channel("broker-a", find, UNGUARDED, on_end=ended.set)
+    with pytest.raises(BrokerNotConnected, match="closed"):
+        ask(channel)
+    assert ended.wait(30)
+
+
+def test_the_time_of_a_call_is_that_of_the_connection_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody takes the connection: who connects, and who waits for that, has its time, and little more."""
+    monkeypatch.setattr(channel_module, "_LEAST_CONNECT_TIMEOUT_S", 0.05)
+    with ExitStack() as full:
+        listener = full.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(8):
+            waiting = full.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with suppress(BlockingIOError):
+                waiting.connect(listener.getsockname())
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        channel = Channel("broker-a", Place(address), UNGUARDED)
+        threads = [threading.Thread(target=_ask_in_vain, args=(channel,)) for _ in range(4)]
+        begin_s = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert time.monotonic() - begin_s < 2.0
+
+
+def _ask_in_vain(channel: Channel) -> None:
+    with pytest.raises(BrokerNotConnected):
+        channel.ask(1, timeout_ms=100)
+
+
+def test_an_interrupt_that_leaves_the_lock_taken_stops_nobody(peer: ScriptedPeer) -> None:
+    """It comes when the lock was just taken, before anybody knows."""
+
+    class Interrupted:
+        def acquire(self, timeout: float) -> bool:
+            raise KeyboardInterrupt
+
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
+        channel._connecting = Interrupted()  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            ask(channel)
+        assert ask(channel) == 0

@@ -211,14 +211,95 @@ def test_what_the_peer_asks() -> None:
     assert (answer.is_answer, answer.opaque, answer.code) == (True, 6, 3)
 
 
-def test_a_callback_that_fails_ends_nothing(outcomes: "queue.Queue[Outcome]") -> None:
+@pytest.mark.parametrize("failure", [ValueError, SystemExit])
+def test_a_callback_that_fails_ends_nothing(
+    outcomes: "queue.Queue[Outcome]", failure: type[BaseException]
+) -> None:
     def fail(_: Outcome) -> None:
-        raise ValueError("no")
+        raise failure("no")
 
     with ScriptedPeer(answering()) as peer, closing(connect(peer)) as asker:
         asker.ask_later(1, {}, b"", 10_000, fail)
         later(asker, outcomes)
         assert isinstance(outcomes.get(timeout=PATIENCE_S), Command)
+        peer.script = silent
+        later(asker, outcomes)
+        asker.ask_later(1, {}, b"", 10_000, fail)
+        peer.hang_up()
+        assert isinstance(outcomes.get(timeout=PATIENCE_S), BrokerConnectionLost)
+
+
+def clogged() -> socket.socket:
+    """Listens, and reads nothing of what connects."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    return listener
+
+
+def test_a_peer_that_takes_nothing_holds_up_nobody_for_long(
+    monkeypatch: pytest.MonkeyPatch, outcomes: "queue.Queue[Outcome]"
+) -> None:
+    """Who waits behind a request that is not taken has its own time; that request ends the connection."""
+    monkeypatch.setattr(connection_module, "_SEND_PATIENCE_S", 2.0)
+    with clogged() as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with closing(Connection("broker-a", address, 3.0, refuse_requests, lambda: None)) as asker:
+            errors: queue.Queue[StoreError] = queue.Queue()
+
+            def ask_much() -> None:
+                with pytest.raises(BrokerNotConnected, match="taken") as refusal:
+                    asker.ask(1, {}, bytes(15 << 20), 10)
+                errors.put(refusal.value)
+
+            sender = threading.Thread(target=ask_much)
+            sender.start()
+            while not asker._sending.locked():
+                time.sleep(0.001)
+            with pytest.raises(BrokerNotConnected, match="others"):
+                asker.ask(1, {}, b"", 20)
+            assert not asker.is_closed
+            errors.get(timeout=PATIENCE_S)
+            assert asker.is_closed
+            sender.join()
+
+
+def test_silence_before_the_question_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked: a late answer, to a question with little time, ends no connection that others use."""
+    monkeypatch.setattr(connection_module, "_SILENCE_S", 0.5)
+    with ScriptedPeer(silent) as peer, closing(connect(peer)) as asker:
+        asker._heard_s = time.monotonic() - 3600.0
+        with pytest.raises(BrokerTimedOut):
+            asker.ask(1, {}, b"", 1)
+        assert not asker.is_closed
+        with pytest.raises(BrokerTimedOut):
+            asker.ask(1, {}, b"", 1_000)
+        assert asker.is_closed
+
+
+def test_who_closed_it_is_told(outcomes: "queue.Queue[Outcome]") -> None:
+    with ScriptedPeer(silent) as peer, closing(connect(peer)) as asker:
+        later(asker, outcomes)
+        asker.close()
+        assert "this client has closed" in str(outcomes.get(timeout=PATIENCE_S))
+
+
+def test_an_interrupt_of_the_start_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that reads runs by then, or is about to: it ends."""
+    threads: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> bool:
+        threads.append(thread)
+        thread.start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection_module, "start_thread", start)
+    with ScriptedPeer(silent) as peer:
+        with pytest.raises(KeyboardInterrupt):
+            connect(peer)
+        threads[0].join(PATIENCE_S)
+        assert not threads[0].is_alive()
 
 
 def test_an_interrupt_of_a_send_ends_the_connection(outcomes: "queue.Queue[Outcome]") -> None:
@@ -227,8 +308,8 @@ def test_an_interrupt_of_a_send_ends_the_connection(outcomes: "queue.Queue[Outco
         whole = asker._stream
 
         class Interrupted:
-            def sendall(self, data: bytes) -> None:
-                whole.sendall(data[:3])
+            def sendall(self, data: bytes, patience_s: float) -> None:
+                whole.sendall(data[:3], patience_s)
                 raise KeyboardInterrupt
 
             def __getattr__(self, name: str) -> Any:

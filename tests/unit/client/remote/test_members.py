@@ -1,5 +1,6 @@
 """Members: a broker hears of each client by a heartbeat on its own connection, and again after a loss."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -159,6 +160,7 @@ def test_a_broker_that_is_away_at_the_start_hears_of_it_later(peer: ScriptedPeer
 def test_heartbeats_come_again(peer: ScriptedPeer, members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     members.add_consumer("billing", "me", DATA, lambda: None)
     monkeypatch.setattr(members_module, "_HEARTBEAT_PERIOD_S", 0.0)
+    monkeypatch.setattr(members_module, "_LEAST_BETWEEN_TRIES_S", 0.0)
     members.look_after()
     members.look_after()
     assert len(told(peer, Code.HEART_BEAT)) == 3
@@ -171,3 +173,25 @@ def test_a_heartbeat_that_is_refused(peer: ScriptedPeer, members: Members) -> No
     with pytest.raises(BrokerRefused, match="not here"):
         members.add_receiver("me", lambda _: None)
     members.look_after()
+
+
+def test_a_broker_that_ends_each_connection_is_not_connected_to_without_end(
+    peer: ScriptedPeer, members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy whose broker is away does so: the loss of a connection wakes who looks after it, at once."""
+    monkeypatch.setattr(members_module, "_LEAST_BETWEEN_TRIES_S", 3600.0)
+    peer.script = lambda connection, _: connection.shutdown(socket.SHUT_RDWR)
+    members.add_consumer("billing", "me", DATA, lambda: None)
+    for _ in range(5):
+        members.look_after()
+    assert peer.connections == 1
+    monkeypatch.setattr(members_module, "_LEAST_BETWEEN_TRIES_S", 0.0)
+    members.look_after()
+    assert peer.connections == 2
+
+
+def test_who_comes_after_the_close_makes_no_connection(peer: ScriptedPeer, members: Members) -> None:
+    """Nobody would end it."""
+    members.close()
+    members.add_consumer("billing", "me", DATA, lambda: None)
+    assert peer.connections == 0

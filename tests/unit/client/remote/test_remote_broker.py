@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from mqstore import Message, StoreConfig
-from mqstore.broker.broker import BrokerClosed, PullRequest
+from mqstore.broker.broker import BrokerClosed, ConsumerData, MessageModel, PullRequest
 from mqstore.client import (
     BrokerNotConnected,
     BrokerNotExist,
+    BrokerTimedOut,
     ConsumeFromWhere,
     ConsumerSettings,
     Producer,
@@ -24,7 +25,11 @@ from mqstore.client import (
     RemoteBroker,
     SendStatus,
 )
+from mqstore.client.remote import members as members_module
+from mqstore.client.remote import remote_broker as remote_broker_module
 from mqstore.client.remote.stream import UNGUARDED
+from mqstore.remoting.command import Command, encode_answer
+from mqstore.remoting.request_codes import RequestCode
 from mqstore.server import ServerSettings, running
 from mqstore.server.broker_server import BrokerServer
 from mqstore.store.errors import StoreError
@@ -197,6 +202,87 @@ def test_a_forked_child_keeps_off_the_connections(server: BrokerServer) -> None:
         broker.send(Message("orders", b"parent"), timeout_ms=10_000)
         found = broker.pull(PullRequest("g", "orders", 0, 0, 32, "*"))
         assert [message.body for message in found.messages] == [b"parent", b"parent"]
+
+
+CLUSTER_OF_TWO = (
+    b'{"brokerAddrTable":{"a":{"brokerAddrs":{0:"127.0.0.1:1"},"brokerName":"a","cluster":"c"},'
+    b'"b":{"brokerAddrs":{1:"127.0.0.1:2"},"brokerName":"b","cluster":"c"}},"clusterAddrTable":{}}'
+)
+
+
+def test_all_of_them_or_none() -> None:
+    """The second has no master: the first is closed again."""
+    with ScriptedPeer(answering(body=CLUSTER_OF_TWO)) as peer, pytest.raises(BrokerNotExist):
+        RemoteBroker.all_of(peer.address)
+    eventually(lambda: remote_threads() == set())
+    assert not [thread for thread in threading.enumerate() if "mqstore" in thread.name]
+
+
+class Hanging:
+    """Answers as a name server, and nothing else. asked: set when something else is asked."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.peer: ScriptedPeer
+
+    def __call__(self, connection: socket.socket, request: Command) -> None:
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            body = CLUSTER_OF_TWO.replace(b"127.0.0.1:1", self.peer.address.encode())
+            connection.sendall(encode_answer(request, 0, None, {}, body))
+        else:
+            self.asked.set()
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    script = Hanging()
+    with ScriptedPeer(script) as script.peer:
+        yield script
+
+
+def test_a_close_waits_for_no_heartbeat(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker hangs: the thread that tells it of the members is told that the connection has ended."""
+    monkeypatch.setattr(members_module, "_TIMEOUT_MS", 60_000)
+    broker = RemoteBroker(hanging.peer.address, "a")
+    data = ConsumerData(MessageModel.CLUSTERING, {"orders": "*"})
+    joining = threading.Thread(target=broker.register_consumer, args=("g", "me", data, lambda: None))
+    joining.start()
+    assert hanging.asked.wait(PATIENCE_S)
+    begin_s = time.monotonic()
+    broker.close()
+    joining.join()
+    assert time.monotonic() - begin_s < 10.0
+    eventually(lambda: remote_threads() == set())
+
+
+def test_what_is_late_is_told_while_heartbeats_wait(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members_module, "_TIMEOUT_MS", 3_600_000)
+    monkeypatch.setattr(members_module, "_HEARTBEAT_PERIOD_S", 0.0)
+    monkeypatch.setattr(members_module, "_LEAST_BETWEEN_TRIES_S", 0.0)
+    monkeypatch.setattr(remote_broker_module, "_ASYNC_TIMEOUT_MS", 10)
+    with RemoteBroker(hanging.peer.address, "a") as broker:
+        member = broker._members._member("me")
+        member.tried_s = 0.0
+        broker._service.wake()
+        assert hanging.asked.wait(PATIENCE_S)
+        with pytest.raises(BrokerTimedOut):
+            broker.send_async(Message("orders", b"x")).result(PATIENCE_S)
+
+
+def test_an_interrupted_close_is_done_again(server: BrokerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt comes out, and leaves nothing open."""
+    broker = RemoteBroker(server.address)
+    broker.send(Message("orders", b"x"), timeout_ms=10_000)
+    stop = broker._service.stop
+    monkeypatch.setattr(broker._service, "stop", lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        broker.close()
+    assert not broker._channel.is_connected
+    monkeypatch.setattr(broker._service, "stop", stop)
+    broker.close()
+    eventually(lambda: not [thread for thread in threading.enumerate() if "remote" in thread.name])
 
 
 def test_an_interrupt_of_a_wait_comes_out_as_itself(server: BrokerServer) -> None:

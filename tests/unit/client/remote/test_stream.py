@@ -59,7 +59,7 @@ def test_bytes_go_and_come_at_the_same_time(echo: str, tls: ssl.SSLContext | Non
     """Eight megabytes, more than any buffer on the way holds: a write must not keep the reader off."""
     sent = bytes(range(256)) * (8 * MEGABYTE // 256)
     with closing(open_stream(echo, 5.0, tls)) as stream:
-        writer = threading.Thread(target=stream.sendall, args=(sent,))
+        writer = threading.Thread(target=stream.sendall, args=(sent, 30.0))
         writer.start()
         received = bytearray()
         while len(received) < len(sent):
@@ -71,7 +71,7 @@ def test_bytes_go_and_come_at_the_same_time(echo: str, tls: ssl.SSLContext | Non
 def test_a_stream_ends(echo: str, tls: ssl.SSLContext | None) -> None:
     """By the peer, and by this side while a thread reads."""
     with closing(open_stream(echo, 5.0, tls)) as stream:
-        stream.sendall(b"end")
+        stream.sendall(b"end", 30.0)
         assert stream.recv() == b""
     with closing(open_stream(echo, 5.0, tls)) as stream:
         outcome: list[bytes] = []
