@@ -31,14 +31,18 @@ class Workers:
         self._max_waiting = max_waiting
         self._executor = ThreadPoolExecutor(thread_count, "mqstore worker")
 
-    def answer_later(self, request: Request, handle: Callable[[], Answer | None]) -> None:
-        """Call `handle` in a thread, and answer the request with what it returns or raises."""
+    def answer_later(self, request: Request, handle: Callable[[], Answer | None]) -> bool:
+        """Call `handle` in a thread, and answer the request with what it returns or raises.
+
+        False if there is no room: the request was answered so, and `handle` is not called.
+        """
         if self.waiting_count >= self._max_waiting:
             request.send(BUSY)
-            return
+            return False
         self.waiting_count += 1
         request.connection.began()
         self._executor.submit(self._run, request, handle)
+        return True
 
     def _run(self, request: Request, handle: Callable[[], Answer | None]) -> None:
         answer = answered(handle)

@@ -45,10 +45,15 @@ class NameServers:
         # The one that has answered last.
         self._first = 0
 
-    def route(self, topic: str) -> RouteData | None:
-        """The brokers and queues of a topic; None if there is no such topic. Raises as `brokers`."""
+    def route(self, topic: str, timeout_ms: int = _TIMEOUT_MS) -> RouteData | None:
+        """The brokers and queues of a topic; None if there is no such topic. Raises as `brokers`.
+
+        timeout_ms: for each name server.
+        """
         answer = self._ask(
-            RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            {"topic": topic, "acceptStandardJsonOnly": "true"},
+            timeout_ms,
         )
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
@@ -59,12 +64,12 @@ class NameServers:
         answer = self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, NO_FIELDS)
         return _body_of(answer, ClusterInfo, self.addresses[self._first])
 
-    def _ask(self, code: int, fields: Mapping[str, str]) -> Command:
+    def _ask(self, code: int, fields: Mapping[str, str], timeout_ms: int = _TIMEOUT_MS) -> Command:
         first, count = self._first, len(self._channels)
         for at in range(count):
             number = (first + at) % count
             try:
-                answer = self._channels[number].ask(code, fields, timeout_ms=_TIMEOUT_MS)
+                answer = self._channels[number].ask(code, fields, timeout_ms=timeout_ms)
             except (BrokerNotConnected, BrokerTimedOut):
                 if at == count - 1:
                     raise

@@ -66,6 +66,8 @@ __all__ = ["RemoteBroker"]
 
 _CALL_TIMEOUT_MS: Final = 5_000
 _LOCK_TIMEOUT_MS: Final = 1_000
+_ROUTE_TIMEOUT_MS: Final = 3_000
+_KNOWN_ROUTE_TIMEOUT_MS: Final = 500
 _END_TIMEOUT_MS: Final = 3_000
 _ASYNC_TIMEOUT_MS: Final = 30_000
 # A broker may answer a held pull a little later than it was told to.
@@ -196,7 +198,9 @@ class RemoteBroker:
     def topic_route(self, topic: str) -> TopicRoute | None:
         self._check_open()
         try:
-            found = self._names.route(topic)
+            # A send waits for it, and has another use for its time.
+            is_known = topic in self._routes
+            found = self._names.route(topic, _KNOWN_ROUTE_TIMEOUT_MS if is_known else _ROUTE_TIMEOUT_MS)
         except (BrokerNotConnected, BrokerTimedOut):
             if topic in self._routes:
                 return self._routes[topic]

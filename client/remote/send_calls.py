@@ -15,6 +15,7 @@ from typing import Final
 
 from mqstore.client.errors import BrokerRefused
 from mqstore.remoting.command import Command
+from mqstore.remoting.errors import FieldsIllegal
 from mqstore.store.message.message import Message
 from mqstore.store.message.message_properties import properties_of
 from mqstore.store.message.put_result import PutMessageResult
@@ -84,7 +85,10 @@ def puts_of(answer: Command, messages: Sequence[Message], broker_name: str) -> l
     if status is None:
         raise BrokerRefused(broker_name, answer.code, answer.remark)
     fields = answer.fields_as_texts()
-    first, queue_id = int(fields.get("queueOffset", "-1")), int(fields.get("queueId", "-1"))
+    try:
+        first, queue_id = int(fields.get("queueOffset", "-1")), int(fields.get("queueId", "-1"))
+    except ValueError as error:
+        raise FieldsIllegal(answer.code, repr(error)) from error
     ids = fields.get("msgId", "").split(",")
     if len(ids) != len(messages):
         ids = [ids[0]] * len(messages)

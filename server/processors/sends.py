@@ -1,9 +1,10 @@
 """Sends: one message (10, 310), a batch of them (320), the half of a transaction, what a group sends back.
 
-    310 -> topic, created as its producer asks -> Message -> put, in the loop: it never waits
+    310 -> Message -> put, in the loop: it never waits
         ASYNC_FLUSH    -> answered at once
         SYNC_FLUSH     -> answered once the disk has it (acknowledger.py)
         half, retry    -> a worker puts it, for it waits for the disk
+        to a new topic -> a worker creates the topic as the producer asks, durably; then as above
 
 What RocketMQ's broker adds to the properties of a message is added here: CLUSTER, MSG_REGION, TRACE_ON, and
 UNIQ_KEY if its producer has set none. A topic that is missing gets as many queues as its producer asks for,
@@ -13,15 +14,17 @@ Threads: the loop's, but for what a worker does. Durability: an answer means wha
 Source: docs/spec/remoting.md section 5; SendMessageProcessor of Apache RocketMQ.
 """
 
+import functools
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
 from mqstore.metadata.topics import Perm
 from mqstore.remoting.headers import SendFields, SendHeader, SendHeaderV2
 from mqstore.remoting.request_codes import RequestCode
-from mqstore.server.answer import Answer, answer_of
+from mqstore.server.answer import Answer, answer_of, answered
 from mqstore.server.parts import ServerParts, Table, in_loop
 from mqstore.server.request import Request
 from mqstore.store.errors import MessageIllegal, TopicNotExist
@@ -64,6 +67,9 @@ class SendProcessor:
         self._acknowledger = parts.acknowledger
         self._settings = parts.settings
         self._is_sync_flush = parts.store.config.is_sync_flush
+        self._loop = parts.loop
+        # By topic that is being created: what is sent to it.
+        self._waiting: dict[str, list[Request]] = {}
         self._added = {
             _MSG_REGION: parts.settings.region_id,
             _TRACE_ON: "true",
@@ -86,10 +92,10 @@ class SendProcessor:
         fields = send_fields_of(request)
         if fields.batch:
             return self.send_batch(request)
-        self.make_topic(fields)
-        message = message_of(request, fields, self._with_own(properties_of(fields.properties)))
-        if message.queue_id < 0:
-            message = self._with_queue(message)
+        if fields.topic in self._waiting or self._is_missing(fields.topic):
+            self._create_first(request, fields)
+            return None
+        message = self._message_of(request, fields)
         if message.properties.get(TRANSACTION_PREPARED) == "true":
             self._workers.answer_later(request, lambda: self._put_half(message, fields.producer_group))
             return None
@@ -112,6 +118,9 @@ class SendProcessor:
 
         self._acknowledger.add(future, when_durable)
         return None
+
+    def _message_of(self, request: Request, fields: SendFields) -> Message:
+        return self._with_queue(message_of(request, fields, self._with_own(properties_of(fields.properties))))
 
     def _put(self, message: Message) -> Answer:
         return self._answer_to(self._broker.send(message, timeout_ms=0), message)
@@ -140,7 +149,17 @@ class SendProcessor:
                 f"a batch goes to {fields.topic!r}, a retry topic: send its messages one by one",
                 value=fields.topic,
             )
-        self.make_topic(fields)
+        if fields.topic in self._waiting or self._is_missing(fields.topic):
+            self._create_first(request, fields)
+            return None
+        messages = self._messages_of(request, fields)
+        if self._is_sync_flush:
+            self._workers.answer_later(request, lambda: self._put_all(messages))
+            return None
+        return self._put_all(messages)
+
+    def _messages_of(self, request: Request, fields: SendFields) -> list[Message]:
+        """The messages of a batch. Raises MessageIllegal."""
         common = properties_of(fields.properties)
         first = self._with_queue(message_of(request, fields, common))
         # Of the broker, and of the batch: the same for all.
@@ -161,10 +180,7 @@ class SendProcessor:
         ]
         if not messages:
             raise MessageIllegal("the batch has no messages", value=0, limit=1)
-        if self._is_sync_flush:
-            self._workers.answer_later(request, lambda: self._put_all(messages))
-            return None
-        return self._put_all(messages)
+        return messages
 
     def _put_all(self, messages: list[Message]) -> Answer:
         puts = self._broker.send_all(messages, timeout_ms=0)
@@ -178,10 +194,42 @@ class SendProcessor:
 
     # -- topics and properties ------------------------------------------------------------------------
 
-    def make_topic(self, fields: SendFields) -> None:
-        """Create a missing topic as its producer asks. Raises TopicIllegal, TopicNotExist."""
+    def _is_missing(self, topic: str) -> bool:
+        return self._topics.lookup(topic) is None and topic not in NOT_ALLOWED_SEND_TOPICS
+
+    def _create_first(self, request: Request, fields: SendFields) -> None:
+        """Have a worker create the topic; what is sent to it meanwhile waits, in its order."""
+        waiting = self._waiting.setdefault(fields.topic, [])
+        waiting.append(request)
+        if len(waiting) == 1 and not self._workers.answer_later(request, lambda: self._make(fields)):
+            del self._waiting[fields.topic]
+
+    def _make(self, fields: SendFields) -> None:
+        """In a worker. What it raises is the answer to the first request."""
+        is_made = False
+        try:
+            self._make_topic(fields)
+            is_made = True
+        finally:
+            # After a stop the loop is closed.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._go_on, fields.topic, is_made)
+
+    def _go_on(self, topic: str, is_made: bool) -> None:
+        requests = self._waiting.pop(topic)
+        for request in requests if is_made else requests[1:]:
+            is_batch = request.command.code == RequestCode.SEND_BATCH_MESSAGE
+            answer = answered(functools.partial(self.send_batch if is_batch else self.send, request))
+            if answer is not None:
+                request.send(answer)
+
+    def _make_topic(self, fields: SendFields) -> None:
+        """Create a missing topic as its producer asks, durably: a recovery does not know what it asked.
+
+        Raises TopicIllegal, TopicNotExist, StoreFull.
+        """
         topic = fields.topic
-        if self._topics.lookup(topic) is not None or topic in NOT_ALLOWED_SEND_TOPICS:
+        if not self._is_missing(topic):
             return
         check_topic(topic)
         if len(self._topics) >= self._settings.max_names:
@@ -196,7 +244,7 @@ class SendProcessor:
         if template is None or is_off or not template.perm & Perm.INHERIT:
             raise TopicNotExist(topic)
         count = min(fields.default_topic_queue_nums, template.write_queue_nums)
-        self._topics.ensure(topic, max(count, 0), perm=template.perm & ~Perm.INHERIT)
+        self._topics.create(topic, max(count, 0), perm=template.perm & ~Perm.INHERIT)
 
     def _with_queue(self, message: Message) -> Message:
         """The message; a negative queue id is replaced by a random queue to write to, if there is one."""

@@ -27,6 +27,7 @@ from mqstore.client import (
 )
 from mqstore.client.remote import members as members_module
 from mqstore.client.remote import remote_broker as remote_broker_module
+from mqstore.client.remote.name_servers import NameServers
 from mqstore.client.remote.stream import UNGUARDED
 from mqstore.remoting.command import Command, encode_answer
 from mqstore.remoting.request_codes import RequestCode
@@ -121,6 +122,18 @@ def test_routes_are_remembered_while_no_name_server_answers(tmp_path: Path) -> N
             assert broker.topic_route("nowhere") is None
             with pytest.raises(BrokerNotConnected):
                 broker.topic_route("never asked")
+
+
+def test_a_name_server_that_hangs_takes_no_send_its_time(server: BrokerServer) -> None:
+    """The route is known, though too old, and the broker is there."""
+    with RemoteBroker(server.address) as broker:
+        settings = ProducerSettings(poll_name_server_interval=1_000, send_msg_timeout=2_500)
+        with Producer(broker, "producers", settings) as producer, ScriptedPeer(lambda *_: None) as silent:
+            producer.send(Message("orders", b"first"))
+            broker._names.close()
+            broker._names = NameServers(silent.address, UNGUARDED)
+            time.sleep(1.1)
+            assert producer.send(Message("orders", b"second")).send_status is SendStatus.SEND_OK
 
 
 def test_consumers_go_on_when_the_server_is_back(tmp_path: Path) -> None:

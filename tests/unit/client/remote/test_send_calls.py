@@ -6,6 +6,7 @@ from mqstore import Message
 from mqstore.client.errors import BrokerRefused
 from mqstore.client.remote.send_calls import batch_body_of, put_of, puts_of, send_fields_of
 from mqstore.remoting.command import ROCKETMQ, Command
+from mqstore.remoting.errors import FieldsIllegal
 from mqstore.store.errors import PropertiesIllegal
 from mqstore.store.record.batch_format import decode_batch
 from mqstore.store.record.host import Host
@@ -133,3 +134,9 @@ def test_all_other_answers_are_refusals(code: int, known_as: int) -> None:
     with pytest.raises(BrokerRefused, match="why") as refusal:
         put_of(answer(code), Message("orders", b""), "broker-a")
     assert (refusal.value.answer_code, refusal.value.response_code) == (code, known_as)
+
+
+@pytest.mark.parametrize("name", ["queueOffset", "queueId"])
+def test_an_answer_whose_numbers_are_none(name: str) -> None:
+    with pytest.raises(FieldsIllegal):
+        put_of(answer(fields=PLACE | {name: "x"}), Message("orders", b""), "broker-a")

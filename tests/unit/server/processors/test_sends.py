@@ -1,5 +1,8 @@
 """Sends over the wire: what is stored, what is answered, and what is refused with which code."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from mqstore import StoredMessage
@@ -44,6 +47,17 @@ def test_the_long_names_store_the_same(client: WireClient) -> None:
     answer = client.ask(Code.SEND_MESSAGE, V1 | {"properties": "UNIQ_KEY\x01U1"}, b"body")
     assert answer.fields_as_texts()["transactionId"] == "U1"
     assert (stored(client, queue_id=1).unique_key, stored(client, queue_id=1).flag) == ("U1", 7)
+
+
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE])
+def test_a_topic_is_on_the_disk_when_its_first_message_is_acknowledged(
+    client: WireClient, tmp_path: Path, code: Code
+) -> None:
+    """A recovery finds the message and not what its producer asked for: four queues would become eight."""
+    body = b"x" if code == Code.SEND_MESSAGE_V2 else encode_batch([BatchElement(b"x")])
+    assert client.ask(code, send_fields("fresh", d=4), body).code == ResponseCode.SUCCESS
+    saved = json.loads((tmp_path / "store" / "config" / "topics.json").read_text())["topicConfigTable"]
+    assert (saved["fresh"]["readQueueNums"], saved["fresh"]["writeQueueNums"]) == (4, 4)
 
 
 def test_a_topic_comes_to_be_as_its_producer_asks(client: WireClient) -> None:
