@@ -15,9 +15,11 @@ from mqstore.store.errors import StoreError
 from mqstore.store.loops import machine_code
 from mqstore.tools.cli.administration.backup import backup
 from mqstore.tools.cli.administration.delay import delay
+from mqstore.tools.cli.administration.group_settings import create_group, update_group
 from mqstore.tools.cli.administration.groups import groups
 from mqstore.tools.cli.administration.offsets import offsets
 from mqstore.tools.cli.administration.retain import retain
+from mqstore.tools.cli.administration.topic_settings import create_topic, update_topic
 from mqstore.tools.cli.administration.topics import topics
 from mqstore.tools.cli.dead_letters.dlq import dlq
 from mqstore.tools.cli.demo.demo import demo
@@ -43,6 +45,13 @@ __all__ = ["app"]
 
 class _Commands(TyperGroup):
     """Runs a command and turns its errors into exit codes."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """A command of two words, such as `topics create`, goes before that of its first word."""
+        two_words = " ".join(args[:2])
+        if two_words in self.commands:
+            return two_words, self.commands[two_words], args[2:]
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -84,10 +93,23 @@ def mqstore(
     """
 
 
-_READING = (get, tail, query, export, topics, groups, offsets, stats, dump)
-_MAINTAINING = (backup, verify, repair, rebuild, retain)
+_MESSAGES = (put, ingest, serve, get, tail, query, export)
+_ADMINISTRATION = {
+    "topics": topics,
+    "topics create": create_topic,
+    "topics update": update_topic,
+    "groups": groups,
+    "groups create": create_group,
+    "groups update": update_group,
+    "offsets": offsets,
+}
+_MAINTAINING = (stats, dump, backup, verify, repair, rebuild, retain)
 
-for command in (demo, put, ingest, serve, *_READING, *_MAINTAINING):
+for command in (demo, *_MESSAGES):
+    app.command()(command)
+for name, command in _ADMINISTRATION.items():
+    app.command(name)(command)
+for command in _MAINTAINING:
     app.command()(command)
 
 for name, several in (("dlq", dlq), ("delay", delay), ("spark", spark)):
@@ -101,3 +123,6 @@ for alias in ("consumerProgress", "resetOffsetByTime"):
 for alias in ("queryMsgById", "queryMsgByKey", "queryMsgByOffset"):
     app.command(alias, hidden=True)(query)
 app.command("deleteSubGroup", hidden=True)(groups)
+for alias in ("updateTopic", "updateTopicPerm"):
+    app.command(alias, hidden=True)(update_topic)
+app.command("updateSubGroup", hidden=True)(update_group)

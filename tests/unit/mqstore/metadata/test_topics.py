@@ -282,7 +282,7 @@ def test_queues_to_put_to_are_those_that_producers_may_use() -> None:
 
 
 def test_changes_are_shown_without_being_made(file_system: FileSystem, tmp_path: Path) -> None:
-    """What is not named stays as it is, a missing topic has the settings of a new one, and nothing changes."""
+    """What is not named stays; a missing topic has the settings of a new one; nothing changes."""
     topics = open_topics(file_system, tmp_path, read_only=True)
     assert topics.with_changes("orders", perm=Perm.READ) == TopicConfig(
         topic_name="orders", read_queue_nums=8, write_queue_nums=8, perm=4
