@@ -35,6 +35,7 @@ from mqstore.tools.cli.messages.ingest import ingest
 from mqstore.tools.cli.messages.put import put
 from mqstore.tools.cli.messages.query import query
 from mqstore.tools.cli.messages.tail import tail
+from mqstore.tools.cli.monitoring.top import top
 from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.serving.serve import serve
@@ -103,7 +104,7 @@ _ADMINISTRATION = {
     "groups update": update_group,
     "offsets": offsets,
 }
-_MAINTAINING = (stats, dump, backup, verify, repair, rebuild, retain)
+_MAINTAINING = (stats, top, dump, backup, verify, repair, rebuild, retain)
 
 for command in (demo, *_MESSAGES):
     app.command()(command)

@@ -23,7 +23,7 @@ from support.command_line import ORDER_CONFIG, run
 
 COMMANDS = (
     *("demo", "put", "ingest", "get", "tail", "query", "export", "topics", "stats", "dump"),
-    *("verify", "repair", "rebuild"),
+    *("verify", "repair", "rebuild", "top"),
     *("topics create", "topics update", "groups create", "groups update"),
 )
 
