@@ -15,7 +15,7 @@ from support.sources import ROOT
 NAMES = (Path(__file__).parent / "mqadmin_names.txt").read_text("utf-8").split()
 ROWS = re.findall(r"(?m)^\| `(\w+)` \| (.+) \|$", (ROOT / "docs" / "mqadmin.md").read_text("utf-8"))
 OURS = sorted({text for _, cell in ROWS for text in re.findall(r"`mqstore ([^`]+)`", cell)})
-"""Commands of ours with their arguments; these are in capitals, so a second word in small letters is a command's."""
+"""Commands of ours with their arguments. These are in capitals; small letters are words of a command."""
 
 
 def test_every_command_of_mqadmin_is_in_the_table() -> None:
@@ -31,5 +31,5 @@ def test_the_commands_of_the_table_are_there(text: str) -> None:
     assert command is not None
     shown = run(*command[0].split(), "--help")
     assert shown.exit_code == 0
-    assert f"Usage: mqstore {command[0]} " in shown.stdout
+    assert f" {command[0]} [OPTIONS]" in shown.stdout
     assert not [option for option in re.findall(r" (--?[\w-]+)", text) if option not in shown.stdout]

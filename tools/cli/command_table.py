@@ -4,6 +4,7 @@ An error of a command ends in one line on standard error (with --json, one objec
 exit_codes.py gives it. Any other exception is a bug and keeps its traceback.
 """
 
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -94,8 +95,9 @@ def mqstore(
     """
 
 
-_MESSAGES = (put, ingest, serve, get, tail, query, export)
-_ADMINISTRATION = {
+_Command = Callable[..., None]
+_MESSAGES: tuple[_Command, ...] = (demo, put, ingest, serve, get, tail, query, export)
+_ADMINISTRATION: dict[str, _Command] = {
     "topics": topics,
     "topics create": create_topic,
     "topics update": update_topic,
@@ -104,9 +106,9 @@ _ADMINISTRATION = {
     "groups update": update_group,
     "offsets": offsets,
 }
-_MAINTAINING = (stats, top, dump, backup, verify, repair, rebuild, retain)
+_MAINTAINING: tuple[_Command, ...] = (stats, top, dump, backup, verify, repair, rebuild, retain)
 
-for command in (demo, *_MESSAGES):
+for command in _MESSAGES:
     app.command()(command)
 for name, command in _ADMINISTRATION.items():
     app.command(name)(command)

@@ -34,7 +34,7 @@ QueueEnds = Mapping[tuple[str, int], int]
 class Puts(NamedTuple):
     """Messages put to a topic, and bytes of their records."""
 
-    count: int
+    messages: int
     size_bytes: int
 
 
@@ -96,9 +96,9 @@ def puts_since(store: MessageStore, before: StoreLook, after: StoreLook) -> dict
     for (topic, queue_id), end in after.queue_ends.items():
         begin = before.queue_ends.get((topic, queue_id), 0)
         puts = _entries_between(store, topic, queue_id, begin if begin <= end else 0, end)
-        if puts.count:
+        if puts.messages:
             known = found.get(topic, Puts(0, 0))
-            found[topic] = Puts(known.count + puts.count, known.size_bytes + puts.size_bytes)
+            found[topic] = Puts(known.messages + puts.messages, known.size_bytes + puts.size_bytes)
     return found
 
 

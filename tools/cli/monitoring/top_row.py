@@ -74,7 +74,7 @@ def top_row(before: StoreLook | None, after: StoreLook, puts: Mapping[str, Puts]
     topics = [
         TopicRateRow(
             topic=topic,
-            put_tps=_rate(puts.get(topic, _NONE).count, seconds),
+            put_tps=_rate(puts.get(topic, _NONE).messages, seconds),
             put_bytes_per_second=_rate(puts.get(topic, _NONE).size_bytes, seconds),
             messages=messages,
         )
@@ -84,7 +84,7 @@ def top_row(before: StoreLook | None, after: StoreLook, puts: Mapping[str, Puts]
         path=after.path,
         timestamp=after.time_ms,
         interval_ms=None if seconds is None else round(seconds * 1000),
-        put_tps=_rate(sum(each.count for each in puts.values()), seconds),
+        put_tps=_rate(sum(each.messages for each in puts.values()), seconds),
         put_bytes_per_second=_rate(sum(each.size_bytes for each in puts.values()), seconds),
         min_offset=after.min_offset,
         max_offset=after.max_offset,

@@ -61,7 +61,7 @@ def test_a_topic_that_began_again_is_counted_from_its_start(orders: Path) -> Non
     with MessageStore.open(orders, ORDER_CONFIG) as store:
         store.delete_topic("orders")
         store.put_message(Message("orders", b"again", queue_id=0))
-    assert look(orders, before)[1]["orders"].count == 1
+    assert look(orders, before)[1]["orders"].messages == 1
 
 
 def test_a_writer_that_has_not_told_what_is_durable(orders: Path) -> None:
