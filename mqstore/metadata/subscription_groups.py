@@ -132,19 +132,26 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
         that is not shorter is taken; None leaves what is there, and a new group at the delay levels. Raises
         TypeError for another one, GroupIllegal, StoreReadOnly; and StoreFull or OSError with nothing changed.
         """
+        changes: dict[str, Any] = {
+            "retry_max_times": retry_max_times,
+            "retry_queue_nums": retry_queue_nums,
+            "consume_enable": consume_enable,
+            "consume_message_orderly": consume_message_orderly,
+        }
+        if retry_policy is not None:
+            changes["group_retry_policy"] = retry_policy_settings(retry_policy)
+        if attributes is not None:
+            changes["attributes"] = dict(attributes)
+        return self.replace(group, self.with_changes(group, changes))
+
+    def with_changes(self, group: str, changes: Mapping[str, Any]) -> SubscriptionGroupConfig:
+        """The settings that the group would have with these; nothing is changed.
+
+        changes: new values by the names of SubscriptionGroupConfig's fields. They are checked, and the answer
+        may be handed to `replace`. A group that is not there has RocketMQ's defaults. Raises GroupIllegal.
+        """
         before = self.get(group) or SubscriptionGroupConfig(group_name=group)
-        config = msgspec.structs.replace(
-            before,
-            retry_max_times=retry_max_times,
-            retry_queue_nums=retry_queue_nums,
-            consume_enable=consume_enable,
-            consume_message_orderly=consume_message_orderly,
-            group_retry_policy=(
-                before.group_retry_policy if retry_policy is None else retry_policy_settings(retry_policy)
-            ),
-            attributes=before.attributes if attributes is None else dict(attributes),
-        )
-        return self.replace(group, _checked(config))
+        return _checked(msgspec.structs.replace(before, **changes))
 
 
 class _AllButOpen:

@@ -229,23 +229,49 @@ class TopicConfigs(StateTable[TopicConfig]):
         Raises TopicIllegal, QueueIllegal, AttributeIllegal, TopicNotSupported, StoreReadOnly; and StoreFull
         or OSError with nothing changed.
         """
+        count = self._default_topic_queue_nums if queue_nums is None else queue_nums
+        config = self.with_changes(
+            topic,
+            read_queue_nums=count if read_queue_nums is None else read_queue_nums,
+            write_queue_nums=count if write_queue_nums is None else write_queue_nums,
+            perm=perm,
+            order=order,
+            attributes=attributes,
+        )
+        return self.replace(topic, config)
+
+    def with_changes(
+        self,
+        topic: str,
+        *,
+        read_queue_nums: int | None = None,
+        write_queue_nums: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> TopicConfig:
+        """The settings that the topic would have with these; nothing is changed. None: as they are.
+
+        They are checked, and may be handed to `replace`. A topic that is not there has the settings of a new
+        one: `default_topic_queue_nums` queues to write and to read.
+        Raises TopicIllegal, QueueIllegal, AttributeIllegal, TopicNotSupported.
+        """
         topic_names.check_topic(topic)
         if topic_names.is_system_topic(topic):
             raise TopicIllegal(
                 f"topic {topic!r} is one of RocketMQ's own: give yours another name", value=topic
             )
-        count = self._default_topic_queue_nums if queue_nums is None else queue_nums
         existing = self.get(topic)
-        before = existing or _config(topic, count)
+        before = existing or _config(topic, self._default_topic_queue_nums)
         config = msgspec.structs.replace(
             before,
-            read_queue_nums=count if read_queue_nums is None else read_queue_nums,
-            write_queue_nums=count if write_queue_nums is None else write_queue_nums,
-            perm=int(perm) if isinstance(perm, Perm) else perm,
-            order=order,
+            read_queue_nums=before.read_queue_nums if read_queue_nums is None else read_queue_nums,
+            write_queue_nums=before.write_queue_nums if write_queue_nums is None else write_queue_nums,
+            perm=before.perm if perm is None else int(perm) if isinstance(perm, Perm) else perm,
+            order=before.order if order is None else order,
             attributes=altered(topic, before.attributes, attributes or {}, is_new=existing is None),
         )
-        return self.replace(topic, _checked(config))
+        return _checked(config)
 
 
 def _config(topic: str, queue_nums: int, *, perm: int = _READ_WRITE, topic_sys_flag: int = 0) -> TopicConfig:

@@ -1,7 +1,7 @@
 """The state of the broker as mqadmin asks for it: figures (28), settings (26).
 
 mqadmin's clusterList reads some of the figures as numbers and fails without them, so those of parts that this
-broker does not have are 0. Rates are 0: `mqstore stats` has the counters.
+broker does not have are 0. Rates are 0: `mqstore top` has them.
 
 Threads: a worker's. Source: docs/spec/remoting.md section 13; AdminBrokerProcessor#prepareRuntimeInfo.
 """

@@ -4,6 +4,7 @@ An error of a command ends in one line on standard error (with --json, one objec
 exit_codes.py gives it. Any other exception is a bug and keeps its traceback.
 """
 
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -15,9 +16,11 @@ from mqstore.store.errors import StoreError
 from mqstore.store.loops import machine_code
 from mqstore.tools.cli.administration.backup import backup
 from mqstore.tools.cli.administration.delay import delay
+from mqstore.tools.cli.administration.group_settings import create_group, update_group
 from mqstore.tools.cli.administration.groups import groups
 from mqstore.tools.cli.administration.offsets import offsets
 from mqstore.tools.cli.administration.retain import retain
+from mqstore.tools.cli.administration.topic_settings import create_topic, update_topic
 from mqstore.tools.cli.administration.topics import topics
 from mqstore.tools.cli.dead_letters.dlq import dlq
 from mqstore.tools.cli.demo.demo import demo
@@ -33,6 +36,7 @@ from mqstore.tools.cli.messages.ingest import ingest
 from mqstore.tools.cli.messages.put import put
 from mqstore.tools.cli.messages.query import query
 from mqstore.tools.cli.messages.tail import tail
+from mqstore.tools.cli.monitoring.top import top
 from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.serving.serve import serve
@@ -43,6 +47,13 @@ __all__ = ["app"]
 
 class _Commands(TyperGroup):
     """Runs a command and turns its errors into exit codes."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """A command of two words, such as `topics create`, goes before that of its first word."""
+        two_words = " ".join(args[:2])
+        if two_words in self.commands:
+            return two_words, self.commands[two_words], args[2:]
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -84,10 +95,24 @@ def mqstore(
     """
 
 
-_READING = (get, tail, query, export, topics, groups, offsets, stats, dump)
-_MAINTAINING = (backup, verify, repair, rebuild, retain)
+_Command = Callable[..., None]
+_MESSAGES: tuple[_Command, ...] = (demo, put, ingest, serve, get, tail, query, export)
+_ADMINISTRATION: dict[str, _Command] = {
+    "topics": topics,
+    "topics create": create_topic,
+    "topics update": update_topic,
+    "groups": groups,
+    "groups create": create_group,
+    "groups update": update_group,
+    "offsets": offsets,
+}
+_MAINTAINING: tuple[_Command, ...] = (stats, top, dump, backup, verify, repair, rebuild, retain)
 
-for command in (demo, put, ingest, serve, *_READING, *_MAINTAINING):
+for command in _MESSAGES:
+    app.command()(command)
+for name, command in _ADMINISTRATION.items():
+    app.command(name)(command)
+for command in _MAINTAINING:
     app.command()(command)
 
 for name, several in (("dlq", dlq), ("delay", delay), ("spark", spark)):
@@ -101,3 +126,6 @@ for alias in ("consumerProgress", "resetOffsetByTime"):
 for alias in ("queryMsgById", "queryMsgByKey", "queryMsgByOffset"):
     app.command(alias, hidden=True)(query)
 app.command("deleteSubGroup", hidden=True)(groups)
+for alias in ("updateTopic", "updateTopicPerm"):
+    app.command(alias, hidden=True)(update_topic)
+app.command("updateSubGroup", hidden=True)(update_group)

@@ -6,6 +6,7 @@ The numbers are in scripts of users and are never renumbered.
 import enum
 
 from mqstore.store.errors import (
+    AttributeIllegal,
     BackupRefused,
     ConfigIllegal,
     CorruptRecord,
@@ -59,6 +60,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (ConfigIllegal, ExitCode.USAGE),
     (MessageIllegal, ExitCode.USAGE),
     (GroupIllegal, ExitCode.USAGE),
+    (AttributeIllegal, ExitCode.USAGE),
     (ExportRefused, ExitCode.USAGE),
     (TargetTaken, ExitCode.USAGE),
 )

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from mqstore.tools.cli.times import local_time
 
-__all__ = ["Column", "Output", "Row", "json_text"]
+__all__ = ["Column", "Output", "Row", "json_text", "printable", "table_of"]
 
 _ROWS_OF_ONE_TABLE = 500
 _UNLIMITED_WIDTH = 10_000
@@ -88,7 +88,7 @@ class Output:
             if name.endswith("_timestamp") and value:
                 value = f"{value}  ({local_time(value)})"
             if value is not None:
-                table.add_row(escape(name.replace("_", " ")), escape(_shown(str(value), kept="")))
+                table.add_row(escape(name.replace("_", " ")), escape(printable(str(value), kept="")))
         self._print(table)
 
     def text(self, line: str = "") -> None:
@@ -98,11 +98,11 @@ class Output:
 
     def raw_line(self, text: str) -> None:
         """A piece of data that is text already."""
-        sys.stdout.write(_shown(text) + "\n")
+        sys.stdout.write(printable(text) + "\n")
 
     def note(self, line: str) -> None:
         """A line about the work, on standard error."""
-        sys.stderr.write(f"{_shown(line)}\n")
+        sys.stderr.write(f"{printable(line)}\n")
         sys.stderr.flush()
 
     def error(self, error: Exception, exit_code: int) -> None:
@@ -122,23 +122,7 @@ class Output:
         return count
 
     def _table(self, rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str) -> None:
-        table = Table(
-            box=box.SIMPLE_HEAD,
-            show_edge=False,
-            pad_edge=False,
-            padding=(0, 1, 0, 0),
-            title=_cell(title) or None,
-        )
-        table.title_justify = "left"
-        for column in columns:
-            table.add_column(
-                column.header,
-                justify=column.justify,
-                no_wrap=True,
-                overflow="ellipsis",
-            )
-        for row in rows:
-            table.add_row(*[_cell(column.text(row)) for column in columns])
+        table = table_of(rows, columns, title)
         if title:
             self.raw_line("")
         self._print(table)
@@ -153,15 +137,37 @@ class Output:
         sys.stdout.flush()
 
 
+def table_of(rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str = "") -> Table:
+    """The rows as Rich's table; cells that do not fit are cut."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title=_cell(title) or None,
+    )
+    table.title_justify = "left"
+    for column in columns:
+        table.add_column(
+            column.header,
+            justify=column.justify,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for row in rows:
+        table.add_row(*[_cell(column.text(row)) for column in columns])
+    return table
+
+
 def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else ""
-    return escape(_shown(str(value), kept=""))
+    return escape(printable(str(value), kept=""))
 
 
-def _shown(text: str, kept: str = "\n") -> str:
+def printable(text: str, kept: str = "\n") -> str:
     """The text, with dots for what is not printable and not `kept`."""
     if text.isprintable():
         return text

@@ -4,7 +4,8 @@
     group    retries  after           consumes  topics  lag
     billing       16  10s 30s 1m ...  yes            1    3
 
-Groups that have offsets but no settings are listed, too. Deleting acts only with --apply.
+Groups that have offsets but no settings are listed, too. Deleting acts only with --apply. `groups create` and
+`groups update` are in group_settings.py.
 """
 
 from collections.abc import Iterator
@@ -85,8 +86,9 @@ def groups(
 ) -> None:
     """List the consumer groups, or delete one: its settings, and with --clean-offset how far it has come.
 
-    Its retry and dead-letter topics stay (mqstore topics --delete). Exit code 1: not applied, or no such
-    group. Example: mqstore groups data --delete billing --clean-offset --apply
+    Its retry and dead-letter topics stay (mqstore topics --delete). Others: mqstore groups create, mqstore
+    groups update. Exit code 1: not applied, or no such group.
+    Example: mqstore groups data --delete billing --clean-offset --apply
     """
     output = Output(is_json=json)
     if delete is None:

@@ -4,7 +4,8 @@
     topic   kind    queues  messages  newest
     orders  normal       8         1  2026-07-18 12:30:00.123
 
-Topics with settings but no message are listed, too. Deleting one acts only with --apply.
+Topics with settings but no message are listed, too. Deleting one acts only with --apply. `topics create` and
+`topics update` are in topic_settings.py.
 """
 
 from collections.abc import Iterator
@@ -92,7 +93,8 @@ def topics(
     """List the topics, with the messages in their queues, or delete one.
 
     Its records stay in the log until they expire, and what waits for delivery is delivered all the same.
-    Exit code 1: not applied, or no such topic. Example: mqstore topics data --delete orders --apply
+    Others: mqstore topics create, mqstore topics update. Exit code 1: not applied, or no such topic.
+    Example: mqstore topics data --delete orders --apply
     """
     output = Output(is_json=json)
     if delete is not None:

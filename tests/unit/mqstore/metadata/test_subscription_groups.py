@@ -153,3 +153,16 @@ def test_garbage_gives_way_to_the_backup_or_is_refused(file_system: FileSystem, 
         open_groups(file_system, tmp_path)
     file_system.write(tmp_path / (SUBSCRIPTION_GROUP_FILE_NAME + ".bak"), SAMPLE)
     assert "GroupA" in open_groups(file_system, tmp_path)
+
+
+def test_changes_are_shown_without_being_made() -> None:
+    """What is not named stays as it is, a missing group has the defaults, and nothing changes."""
+    groups = open_groups(MemoryFileSystem(), Path("/config"))
+    assert groups.with_changes("billing", {"broker_id": 3}).retry_max_times == 16
+    assert "billing" not in groups
+    before = groups.create("billing", retry_max_times=3)
+    after = groups.with_changes("billing", {"consume_broadcast_enable": False})
+    assert (after.retry_max_times, after.consume_broadcast_enable) == (3, False)
+    assert groups.get("billing") == before
+    with pytest.raises(GroupIllegal, match="retry_max_times of group 'billing' is -2"):
+        groups.with_changes("billing", {"retry_max_times": -2})

@@ -279,3 +279,27 @@ def test_queues_to_put_to_are_those_that_producers_may_use() -> None:
     assert queues_to_put_to("a") is None
     topics.create("a", queue_nums=4)
     assert open_topics(file_system, Path("/config")).queues_to_put_to("a") == 4
+
+
+def test_changes_are_shown_without_being_made(file_system: FileSystem, tmp_path: Path) -> None:
+    """What is not named stays; a missing topic has the settings of a new one; nothing changes."""
+    topics = open_topics(file_system, tmp_path, read_only=True)
+    assert topics.with_changes("orders", perm=Perm.READ) == TopicConfig(
+        topic_name="orders", read_queue_nums=8, write_queue_nums=8, perm=4
+    )
+    assert "orders" not in topics
+    topics = open_topics(file_system, tmp_path)
+    before = topics.create("orders", 4, perm=2, order=True, attributes={"+message.type": "FIFO"})
+    after = topics.with_changes("orders", read_queue_nums=6)
+    assert (after.read_queue_nums, after.write_queue_nums, after.perm, after.order) == (6, 4, 2, True)
+    assert after.attributes == {"message.type": "FIFO"}
+    assert topics.get("orders") == before
+
+
+def test_changes_are_checked_before_they_are_made(file_system: FileSystem, tmp_path: Path) -> None:
+    """As `create` checks them."""
+    topics = open_topics(file_system, tmp_path)
+    with pytest.raises(QueueIllegal, match="read_queue_nums of topic 'orders' is 65537"):
+        topics.with_changes("orders", read_queue_nums=65_537)
+    with pytest.raises(TopicIllegal, match="one of RocketMQ's own"):
+        topics.with_changes("TBW102", perm=4)

@@ -23,7 +23,8 @@ from support.command_line import ORDER_CONFIG, run
 
 COMMANDS = (
     *("demo", "put", "ingest", "get", "tail", "query", "export", "topics", "stats", "dump"),
-    *("verify", "repair", "rebuild"),
+    *("verify", "repair", "rebuild", "top"),
+    *("topics create", "topics update", "groups create", "groups update"),
 )
 
 
@@ -44,7 +45,7 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_json_and_an_example(command: str) -> None:
     """--json everywhere, and an example in each help text."""
-    result = run(command, "--help")
+    result = run(*command.split(), "--help")
     assert result.exit_code == 0
     assert "--json" in result.stdout
     assert "Example: mqstore" in result.stdout
@@ -61,11 +62,15 @@ def test_every_command_has_json_and_an_example(command: str) -> None:
         ("queryMsgByKey", "query"),
         ("queryMsgByOffset", "query"),
         ("deleteSubGroup", "groups"),
+        ("updateTopic", "topics update"),
+        ("updateTopicPerm", "topics update"),
+        ("updateSubGroup", "groups update"),
     ],
 )
 def test_mqadmins_names_are_the_same_commands(alias: str, name: str) -> None:
     """Known, and left out of the first page."""
-    assert run(alias, "--help").stdout.replace(alias, name).split() == run(name, "--help").stdout.split()
+    shown = run(*name.split(), "--help").stdout
+    assert run(alias, "--help").stdout.replace(alias, name).split() == shown.split()
     assert alias not in run("--help").stdout
 
 

@@ -1,0 +1,1 @@
+"""The command `mqstore top`: what a store is doing, look after look."""
