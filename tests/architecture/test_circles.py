@@ -23,7 +23,10 @@ ORDER: dict[str, tuple[str, ...]] = {
     "client/consumer": ("pulls", "orderly", "lite_pull"),
     "server": ("security", "monitoring", "processors", "administration"),
     "tools": ("ingest", "export", "spark", "demo", "cli"),
-    "tools/cli": ("messages", "administration", "dead_letters", "maintenance", "serving", "spark", "demo"),
+    "tools/cli": (
+        *("messages", "administration", "dead_letters", "maintenance", "monitoring"),
+        *("serving", "spark", "demo"),
+    ),
     "tools/spark": ("read", "jobs", "rebuild", "report"),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""
