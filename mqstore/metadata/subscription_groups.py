@@ -144,6 +144,13 @@ class SubscriptionGroups(StateTable[SubscriptionGroupConfig]):
             changes["attributes"] = dict(attributes)
         return self.replace(group, self.with_changes(group, changes))
 
+    def replace(self, name: str, record: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        """Put the settings under `name`, durably, if a reader of the file could read them back.
+
+        Raises as `create`, with nothing changed.
+        """
+        return super().replace(name, _checked(record))
+
     def with_changes(self, group: str, changes: Mapping[str, Any]) -> SubscriptionGroupConfig:
         """The settings that the group would have with these; nothing is changed.
 

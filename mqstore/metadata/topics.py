@@ -240,6 +240,13 @@ class TopicConfigs(StateTable[TopicConfig]):
         )
         return self.replace(topic, config)
 
+    def replace(self, name: str, record: TopicConfig) -> TopicConfig:
+        """Put the settings under `name`, durably, if a reader of the file could read them back.
+
+        Raises as `create`, with nothing changed.
+        """
+        return super().replace(name, _checked(record))
+
     def with_changes(
         self,
         topic: str,

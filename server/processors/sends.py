@@ -21,7 +21,7 @@ from contextlib import suppress
 
 import msgspec
 
-from mqstore.metadata.topics import Perm
+from mqstore.metadata.topics import Perm, TopicConfig
 from mqstore.remoting.headers import SendFields, SendHeader, SendHeaderV2
 from mqstore.remoting.request_codes import RequestCode
 from mqstore.server.answer import Answer, answer_of, answered
@@ -243,8 +243,15 @@ class SendProcessor:
         )
         if template is None or is_off or not template.perm & Perm.INHERIT:
             raise TopicNotExist(topic)
-        count = min(fields.default_topic_queue_nums, template.write_queue_nums)
-        self._topics.create(topic, max(count, 0), perm=template.perm & ~Perm.INHERIT)
+        count = max(0, min(fields.default_topic_queue_nums, template.write_queue_nums))
+        # `create` would refuse those of RocketMQ's own that clients may send to, as traces.
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=count,
+            write_queue_nums=count,
+            perm=int(template.perm & ~Perm.INHERIT),
+        )
+        self._topics.replace(topic, config)
 
     def _with_queue(self, message: Message) -> Message:
         """The message; a negative queue id is replaced by a random queue to write to, if there is one."""

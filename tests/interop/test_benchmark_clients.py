@@ -68,7 +68,11 @@ def test_they_run_as_they_are(tmp_path: Path) -> None:
         for name, arguments in PRODUCERS.items():
             before = stored(tmp_path / "data")
             with running(name, server, *arguments) as printed:
-                eventually(lambda at=before: stored(tmp_path / "data") >= at + 200, f"{name} sends")
+                try:
+                    eventually(lambda at=before: stored(tmp_path / "data") >= at + 200, f"{name} sends")
+                except TimeoutError as error:
+                    error.add_note(printed.read_text(errors="replace")[-2000:])
+                    raise
                 time.sleep(SECONDS)
             text = printed.read_text(errors="replace")
             assert all(int(count) == 0 for count in FAILED.findall(text)), text[-2000:]

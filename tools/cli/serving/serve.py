@@ -25,7 +25,7 @@ from mqstore.store.message.topic_names import is_system_topic
 from mqstore.store.record.host import Host
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.open_store import open_for_writing
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
+from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument, shell_path
 from mqstore.tools.cli.output import Output, Row
 
 if TYPE_CHECKING:
@@ -64,16 +64,25 @@ def serve(
     ] = None,
     access_keys: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Serve only requests that are signed with a key of this file."),
+        typer.Option(
+            parser=shell_path,
+            metavar="FILE",
+            help="Serve only requests that are signed with a key of this file.",
+        ),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Speak TLS, with this certificate (PEM).")
+        Path | None,
+        typer.Option(parser=shell_path, metavar="FILE", help="Speak TLS, with this certificate (PEM)."),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its key, if it is not in the same file.")
+        Path | None,
+        typer.Option(parser=shell_path, metavar="FILE", help="Its key, if it is not in the same file."),
     ] = None,
     tls_client_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Let in only clients with a certificate of this CA.")
+        Path | None,
+        typer.Option(
+            parser=shell_path, metavar="FILE", help="Let in only clients with a certificate of this CA."
+        ),
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen beyond the loopback without any access control.")

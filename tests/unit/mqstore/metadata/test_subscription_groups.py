@@ -166,3 +166,10 @@ def test_changes_are_shown_without_being_made() -> None:
     assert groups.get("billing") == before
     with pytest.raises(GroupIllegal, match="retry_max_times of group 'billing' is -2"):
         groups.with_changes("billing", {"retry_max_times": -2})
+
+
+def test_settings_that_could_not_be_read_back_are_refused(file_system: FileSystem, tmp_path: Path) -> None:
+    groups = open_groups(file_system, tmp_path)
+    with pytest.raises(GroupIllegal, match="consume_enable"):
+        groups.replace("billing", SubscriptionGroupConfig(group_name="billing", consume_enable="no"))  # type: ignore[arg-type]
+    assert groups.get("billing") is None

@@ -303,3 +303,16 @@ def test_changes_are_checked_before_they_are_made(file_system: FileSystem, tmp_p
         topics.with_changes("orders", read_queue_nums=65_537)
     with pytest.raises(TopicIllegal, match="one of RocketMQ's own"):
         topics.with_changes("TBW102", perm=4)
+
+
+@pytest.mark.parametrize("perm", [Perm.READ, "6", 9])
+def test_settings_that_could_not_be_read_back_are_refused(
+    file_system: FileSystem, tmp_path: Path, perm: object
+) -> None:
+    """A Perm would be written by its name, and the store would not open again."""
+    topics = open_topics(file_system, tmp_path)
+    topics.create("orders")
+    before = file_system.read(tmp_path / TOPICS_FILE_NAME)
+    with pytest.raises(TopicIllegal, match="perm"):
+        topics.replace("orders", TopicConfig(topic_name="orders", perm=perm))  # type: ignore[arg-type]
+    assert (topics.find("orders").perm, file_system.read(tmp_path / TOPICS_FILE_NAME)) == (6, before)

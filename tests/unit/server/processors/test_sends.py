@@ -71,6 +71,12 @@ def test_a_topic_comes_to_be_as_its_producer_asks(client: WireClient) -> None:
     assert refused.code == ResponseCode.TOPIC_NOT_EXIST
 
 
+@pytest.mark.parametrize("topic", ["RMQ_SYS_TRACE_TOPIC", "BenchmarkTest", "DefaultCluster_REPLY_TOPIC"])
+def test_clients_may_send_to_these_of_rocketmqs_own(client: WireClient, topic: str) -> None:
+    """Producers that trace send to the first, RocketMQ's benchmark to the second."""
+    assert client.ask(Code.SEND_MESSAGE_V2, send_fields(topic, 0, d=1)).code == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize(
     ("fields", "body", "code"),
     [
