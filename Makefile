@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-serve bench-spark storm soak docs clean
+.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-serve bench-spark storm soak soak-serve docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -77,6 +77,10 @@ storm: setup ## an exception at every place of every operation, and signals; not
 # ARGS="--seconds 600 --keep": for longer, and its store and journal stay.
 soak: setup ## two minutes of producers and consumers, killed and started again; nothing may be lost
 	@$(BIN)/python tests/soak/run.py --seed $(SEED) $(ARGS)
+
+# Three minutes. ARGS="--flush SYNC_FLUSH": every send waits for the disk.
+soak-serve: setup ## two minutes of 500 connections to `mqstore serve`, clients killed and stopped, and rubbish; writes the figures
+	@$(BIN)/python tests/soak/run_served.py --seed $(SEED) $(ARGS)
 
 # Hostile stores, each asked everything in a process with limits. CASE=n runs one again, BOUNDS=1 checks every index and raw
 # copy of the compiled loops; the figures of 20,000 cases or more go to docs/figures/. Half an hour or less.
