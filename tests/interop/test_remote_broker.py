@@ -8,8 +8,6 @@ consumer. What is stored is read from the broker's directory afterwards.
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +27,11 @@ from mqstore.client import (
     TransactionState,
     create_reply_message,
 )
-from mqstore.store.errors import StoreError
-from support.interop.broker import BrokerRun, broker_port, eventually, running_broker
+from support.interop.broker import eventually
 from support.interop.process import BUILD, ROCKETMQ_VERSIONS, prepared_versions
+from support.interop.real_broker import real_broker
 from support.interop.served import Traffic
 
-DELAYS = "1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s"
-SETTINGS = {
-    "messageDelayLevel": DELAYS,
-    "longPollingEnable": "true",
-    "transactionTimeOut": "500",
-    "transactionCheckInterval": "500",
-    # Else 5.x notes what was ended so late that it asks all the same. 4.9 knows nothing of it.
-    "transactionOpBatchInterval": "100",
-    # The address under which clients reach it stands in the ids of messages.
-    "flushDiskType": "ASYNC_FLUSH",
-}
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 
@@ -53,25 +40,6 @@ def version(request: pytest.FixtureRequest) -> str:
     """Each version, if `make interop` has made it ready."""
     assert request.param in prepared_versions(), "run these tests with: make interop"
     return str(request.param)
-
-
-@contextmanager
-def real_broker(version: str, path: Path, name: str) -> Iterator[tuple[BrokerRun, RemoteBroker]]:
-    """A broker of RocketMQ, and what our clients take for it."""
-    with running_broker(version, path, {"listenPort": broker_port(), **SETTINGS}, name) as run:
-        found: list[RemoteBroker] = []
-
-        def is_registered() -> bool:
-            with suppress(StoreError):
-                found.append(RemoteBroker(run.name_server))
-            return bool(found)
-
-        eventually(is_registered, "the broker is registered")
-        with found[0] as broker:
-            # It tells its topics to the name server when it has begun.
-            eventually(lambda: broker.topic_route("TBW102") is not None, "TBW102 has a route")
-            yield run, broker
-        run.broker.stop()
 
 
 class Collected:

@@ -34,7 +34,7 @@ from support.soak.journal import Journal
 __all__ = ["QUEUES", "TOPICS"]
 
 TOPICS, QUEUES = 50, 4
-_SUSPEND_MS = 8_000
+_SUSPEND_MS = 4_000
 _PATIENCE_S = 60.0
 _GREATEST_PAUSE_S = 10.0
 _GREATEST_BURST = 4

@@ -1,0 +1,42 @@
+"""A broker of Apache RocketMQ as our clients see it: they ask its name server."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mqstore.client import RemoteBroker
+from mqstore.store.errors import StoreError
+from support.interop.broker import BrokerRun, broker_port, eventually, running_broker
+
+__all__ = ["real_broker"]
+
+_DELAYS = "1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s"
+_SETTINGS = {
+    "messageDelayLevel": _DELAYS,
+    "longPollingEnable": "true",
+    "transactionTimeOut": "500",
+    "transactionCheckInterval": "500",
+    # Else 5.x notes what was ended so late that it asks all the same. 4.9 knows nothing of it.
+    "transactionOpBatchInterval": "100",
+    # The address under which clients reach it stands in the ids of messages.
+    "flushDiskType": "ASYNC_FLUSH",
+}
+
+
+@contextmanager
+def real_broker(version: str, path: Path, name: str) -> Iterator[tuple[BrokerRun, RemoteBroker]]:
+    """A broker of RocketMQ, and what our clients take for it."""
+    with running_broker(version, path, {"listenPort": broker_port(), **_SETTINGS}, name) as run:
+        found: list[RemoteBroker] = []
+
+        def is_registered() -> bool:
+            with suppress(StoreError):
+                found.append(RemoteBroker(run.name_server))
+            return bool(found)
+
+        eventually(is_registered, "the broker is registered")
+        with found[0] as broker:
+            # It tells its topics to the name server when it has begun.
+            eventually(lambda: broker.topic_route("TBW102") is not None, "TBW102 has a route")
+            yield run, broker
+        run.broker.stop()
