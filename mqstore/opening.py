@@ -4,7 +4,8 @@ In this order, so that a refusal (a wrong setting, a held lock, a bad state file
 anything is changed:
 
     lock -> settings, named or remembered -> state files -> list the log, the queues, the index files
-    -> find the end of the log -> cut a torn tail -> `abort` on disk -> remember the settings, and the identity
+    -> find the end of the log -> cut a torn tail -> `abort` on disk -> remember the settings, and the
+    identity
     -> cut the queues back to it -> dispatch what they miss
 
 A `read_only` opening takes no lock, creates and changes nothing, and only notes the end of the log.

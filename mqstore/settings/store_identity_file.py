@@ -1,11 +1,11 @@
 """The file `mqstore/identity`: by which a checkpoint of Spark knows the store that it was made on.
 
-One line of text: `mqstore-store`, 32 hexadecimal digits that were drawn when the file was made, and the CRC-32C of
-both. The writer that opens a directory without the file makes one; it stays as long as the directory, through
-restarts, repairs in place and retention. A backup is the same store and has the same identity; a directory
-that is deleted and made anew has another. Readers change nothing, so a directory that only RocketMQ has
-written has none (tools/spark/stream/store_identity.py says what is done there).
-Durability: when `ensure` returns. Threads: the one that opens the store.
+One line of text: `mqstore-store`, 32 hexadecimal digits that were drawn when the file was made, and the
+CRC-32C of both. The writer that opens a directory without the file makes one; it stays as long as the
+directory, through restarts, repairs in place and retention. A backup is the same store and has the same
+identity; a directory that is deleted and made anew has another. Readers change nothing, so a directory that
+only RocketMQ has written has none (tools/spark/stream/store_identity.py says what is done there). Durability:
+when `ensure` returns. Threads: the one that opens the store.
 """
 
 import logging

@@ -1,7 +1,8 @@
-"""Goal: a user's streaming query writes each message once into Parquet, over stops and restarts, as documented.
+"""Goal: a user's streaming query writes each message once into Parquet, over stops and restarts, as
+documented.
 
-Method: one real session; queries with Trigger.AvailableNow over stores that are written in between. What needs no
-Spark is tested in tests/unit/tools/spark/stream; kills of the whole driver by `make stream-kills`.
+Method: one real session; queries with Trigger.AvailableNow over stores that are written in between. What
+needs no Spark is tested in tests/unit/tools/spark/stream; kills of the whole driver by `make stream-kills`.
 """
 
 import shutil

@@ -188,8 +188,8 @@ class ReadOptions:
         """These options, for a read in one batch. Raises SparkOptionIllegal for those of streams."""
         if self.trigger != TriggerOptions():
             raise SparkOptionIllegal(
-                "maxBytesPerTrigger, maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay are options "
-                "of streams: leave them out, or use readStream",
+                "maxBytesPerTrigger, maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay are "
+                "options of streams: leave them out, or use readStream",
                 key="maxBytesPerTrigger",
             )
         if self.starting.by_queue is None and self.starting.word == "latest":
@@ -204,14 +204,14 @@ class ReadOptions:
         """These options, for a stream. Raises SparkOptionIllegal for an end, and for several stores."""
         if self.ending != OffsetOptions() and self.ending != OffsetOptions(word="latest"):
             raise SparkOptionIllegal(
-                "a stream has no end: leave out endingTimestamp, endingOffsets and endingOffsetsByTimestamp, and "
-                "read what is there by Trigger.AvailableNow",
+                "a stream has no end: leave out endingTimestamp, endingOffsets and "
+                "endingOffsetsByTimestamp, and read what is there by Trigger.AvailableNow",
                 key="endingOffsets",
             )
         if self.has_several_stores:
             raise SparkOptionIllegal(
-                f"a stream reads one store, not {', '.join(self.paths)}: start a stream for each, and unite the "
-                "DataFrames",
+                f"a stream reads one store, not {', '.join(self.paths)}: start a stream for each, and unite "
+                "the DataFrames",
                 key="path",
             )
         return self
@@ -483,8 +483,8 @@ def _trigger(values: Mapping[str, str]) -> TriggerOptions:
     least, most = _count("minOffsetsPerTrigger", values), _count("maxOffsetsPerTrigger", values)
     if least is not None and most is not None and least > most:
         raise SparkOptionIllegal(
-            f"minOffsetsPerTrigger is {least} and maxOffsetsPerTrigger {most}: give a minimum that is not above "
-            "the maximum",
+            f"minOffsetsPerTrigger is {least} and maxOffsetsPerTrigger {most}: give a minimum that is not "
+            "above the maximum",
             key="minOffsetsPerTrigger",
             value=str(least),
         )

@@ -42,7 +42,7 @@ class MqstoreDataSource(DataSource):
         check_schema(schema, options)
         return MqstoreReader(schema, options)
 
-    def streamReader(self, schema: StructType) -> MqstoreStreamReader:
+    def streamReader(self, schema: StructType) -> MqstoreStreamReader:  # noqa: N802 - Spark's name
         """A reader of a stream of the columns of `schema`. Raises SparkOptionIllegal and SchemaIllegal."""
         options = ReadOptions.parse(self.options).for_stream()
         check_schema(schema, options)

@@ -60,9 +60,9 @@ def plan_read(options: ReadOptions, selection: Selection) -> list[Partition]:
 def plan_range(
     path: Path, options: ReadOptions, selection: Selection, begin: int, end: int
 ) -> list[Partition]:
-    """The partitions of a part of one store's log, between two physical offsets where records begin or it ends.
+    """The partitions of a part of one store's log.
 
-    options: without a beginning and an end. Raises as `plan_read`.
+    begin, end: physical offsets where records begin, or the log ends. options: without a beginning and an end. Raises as `plan_read`.
     """
     return _StorePlan(path, options, selection, 1, (begin, end)).partitions()
 

@@ -1,1 +1,1 @@
-"""Streams: the messages of a store as they come, for `readStream`; what a batch of a stream holds is read by `read`."""
+"""Streams: the messages of a store as they come, in batches that `read` plans and decodes."""

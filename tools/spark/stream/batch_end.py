@@ -1,9 +1,9 @@
 """The end of a stream's next batch: how far the limits of a trigger let it go.
 
-The log is walked from where the last batch ended, record by record, so a batch ends where a record ends, and messages
-are counted exactly: those that the query wants, and no others. A body that looks like records misleads nobody.
-Bytes that fill up the end of a segment (BLANK) come on top of the limit.
-It costs a read of what the batch will read: some 0.13 s of the driver's processor a GiB.
+The log is walked from where the last batch ended, record by record, so a batch ends where a record ends, and
+messages are counted exactly: those that the query wants, and no others. A body that looks like records
+misleads nobody. Bytes that fill up the end of a segment (BLANK) come on top of the limit. It costs a read of
+what the batch will read: some 0.13 s of the driver's processor a GiB.
 """
 
 from collections.abc import Iterator

@@ -1,14 +1,15 @@
 """The identity of the store that a checkpoint belongs to: so that no query goes on in another directory.
 
     32 hexadecimal digits        drawn by mqstore's writer: mqstore/settings/store_identity_file.py
-    log-<start>-<CRC-32C>        where only RocketMQ has written: the first record of the segment, beginning at
+    log-<start>-<CRC-32C>        where only RocketMQ has written: the first record of the segment, beginning
+    at
                                  <start>, in which what was read so far ends
     log-empty                    there was no record yet
 
-A reader changes nothing in a store, so it gives no identity to a directory that has none. The first record of a
-segment holds its store time, its host, and mostly a unique key: another log has another one. When retention
-has deleted that segment, nothing can be compared, and the checkpoint is taken at its word.
-What it does not see: a copy that went on by itself, for a backup is the same store.
+A reader changes nothing in a store, so it gives no identity to a directory that has none. The first record of
+a segment holds its store time, its host, and mostly a unique key: another log has another one. When retention
+has deleted that segment, nothing can be compared, and the checkpoint is taken at its word. What it does not
+see: a copy that went on by itself, for a backup is the same store.
 """
 
 import re
@@ -38,9 +39,9 @@ class OtherStore(StoreError):
 
     def __init__(self, path: Path, expected: str, found: str) -> None:
         super().__init__(
-            f"the checkpoint was made on the store {expected}, and {path} is {found}: it is another directory, "
-            "or was made anew. Give the path of that store, or a new checkpoint to read this one from "
-            "startingOffsets on"
+            f"the checkpoint was made on the store {expected}, and {path} is {found}: it is another "
+            "directory, or was made anew. Give the path of that store, or a new checkpoint to read this "
+            "one from startingOffsets on"
         )
         self.path, self.expected, self.found = path, expected, found
 
@@ -57,7 +58,7 @@ def identity_at(store: Path, phy: int) -> str:
 
 
 def check_store(store: Path, offset: StreamOffset) -> None:
-    """Raise OtherStore if the offset is of another store, as far as can be seen. Raises StreamOffsetIllegal."""
+    """Raises OtherStore if the offset is of another store, as far as can be seen; StreamOffsetIllegal."""
     if _DRAWN.fullmatch(offset.store):
         drawn = _drawn(store)
         if drawn != offset.store:

@@ -1,7 +1,8 @@
 """The log under a stream: what of it is behind an offset, where it ends now, and what retention took away.
 
-Nothing is opened but what lies behind the offset: Spark asks for the end every few milliseconds while a query
-waits. The end is found as for a batch read (read/log_end.py), from the offset on if that is in the last segment.
+Nothing is opened but what lies behind the offset: Spark asks for the end every few milliseconds
+while a query waits. The end is found as for a batch read (read/log_end.py), from the offset on if that is in
+the last segment.
 """
 
 import logging
@@ -26,9 +27,10 @@ class OffsetExpired(StoreError):
 
     def __init__(self, path: Path, offset: int, min_offset: int) -> None:
         super().__init__(
-            f"the log of {path} begins at physical offset {min_offset}, and the query has read up to {offset}: "
-            f"{min_offset - offset} bytes were deleted unread. Set option failOnDataLoss to false to go on with "
-            "what is there, and keep files for longer than a query may stand still (file_reserved_time)"
+            f"the log of {path} begins at physical offset {min_offset}, and the query has read up to "
+            f"{offset}: {min_offset - offset} bytes were deleted unread. Set option failOnDataLoss to false "
+            "to go on with what is there, and keep files for longer than a query may stand still "
+            "(file_reserved_time)"
         )
         self.path, self.offset, self.min_offset = path, offset, min_offset
 
@@ -38,9 +40,9 @@ class LogCutBack(StoreError):
 
     def __init__(self, path: Path, offset: int, end_offset: int) -> None:
         super().__init__(
-            f"the log of {path} ends at physical offset {end_offset}, and the checkpoint says {offset}: the log "
-            "has lost its end, in a power cut without SYNC_FLUSH or by the restore of a backup. Start the query "
-            "with a new checkpoint, from startingOffsets on"
+            f"the log of {path} ends at physical offset {end_offset}, and the checkpoint says {offset}: the "
+            "log has lost its end, in a power cut without SYNC_FLUSH or by the restore of a backup. Start the "
+            "query with a new checkpoint, from startingOffsets on"
         )
         self.path, self.offset, self.end_offset = path, offset, end_offset
 
@@ -65,7 +67,10 @@ def log_behind(path: Path, options: ReadOptions, offset: StreamOffset) -> LogBeh
 
 
 def log_end(path: Path, options: ReadOptions, behind: LogBehind, known: int | None = None) -> int:
-    """Where the log ends now. known: where it once ended, for this process. Raises LogCutBack, SegmentMissing."""
+    """Where the log ends now. known: where it ended before, in this process.
+
+    Raises LogCutBack, SegmentMissing.
+    """
     if not behind.segments:
         end = 0
     else:

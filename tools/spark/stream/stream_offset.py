@@ -1,13 +1,14 @@
 """The offset of a stream: how far a query has read the log of one store, as Spark keeps it in a checkpoint.
 
     {"phy": 1048576, "store": "5b0c..."}                                  everything before byte `phy` is read
-    {"phy": 0, "store": "5b0c...", "since": 1795305600000}                of messages stored at that time or later
+    {"phy": 0, "store": "5b0c...", "since": 1795305600000}                and of what was stored since then
     {"phy": 0, "store": "5b0c...", "begin": {"orders": {"0": 23}}, "until": 4096}
-                                                                          before `until`, of these queues from there
+                                                                          and before `until` of these queues
+                                                                          what lies from there on
 
-`phy` is a physical offset where a record begins or the log ended. One number is enough: it orders all messages
-of all queues, and new topics and queues appear behind it by themselves. What the options of a new query say about
-its beginning is in the offset, not in the options: a query that goes on does not begin anew.
+`phy` is a physical offset where a record begins or the log ended. One number is enough: it orders all
+messages of all queues, and new topics and queues appear behind it by themselves. What the options of a new
+query say about its beginning is in the offset, not in the options: a query that goes on does not begin anew.
 Pure values: no file is read here.
 """
 
@@ -26,8 +27,8 @@ class StreamOffsetIllegal(StoreError):
 
     def __init__(self, given: object) -> None:
         super().__init__(
-            f"{given!r} is no offset of a stream of mqstore: it has a number `phy` and a text `store`. Give the "
-            "query the checkpoint that it was started with, or a new one"
+            f"{given!r} is no offset of a stream of mqstore: it has a number `phy` and a text `store`. Give "
+            "the query the checkpoint that it was started with, or a new one"
         )
         self.given = given
 

@@ -1,15 +1,16 @@
-"""The stream reader: for `spark.readStream.format("mqstore")`, where a batch begins and ends, and what its tasks read.
+"""The stream reader: where each batch of a stream begins and ends, and what its tasks read.
 
-Spark asks for `latestOffset` again and again, writes what it is told into the checkpoint, and only then asks for the
-`partitions` between two offsets, after a crash for the same two again. These are ranges of the log, which does not
-change, so a batch has the same rows each time: with a sink that commits a batch once, each message is there once.
-The plan and the decoder are those of batch reads (read/read_plan.py, read/batch_reader.py). `commit` does
-nothing: the checkpoint is Spark's, and groups of consumers are not touched.
+Spark asks for `latestOffset` again and again, writes what it is told into the checkpoint, and only then asks
+for the `partitions` between two offsets, after a crash for the same two again. These are ranges of the log,
+which does not change, so a batch has the same rows each time: with a sink that commits a batch once, each
+message is there once. The plan and the decoder are those of batch reads (read/read_plan.py,
+read/batch_reader.py). `commit` does nothing: the checkpoint is Spark's, and groups of consumers are not
+touched.
 
-Spark asks for one kind of limit (`getDefaultReadLimit`) and hands it back, so it carries only that there is one: what
-the options say, of bytes and of messages, is applied together. Where a trigger has none (`Trigger.Once`), Spark
-asks for everything, and gets it.
-Threads: one process on the driver plans, for one query; others read.
+Spark asks for one kind of limit (`getDefaultReadLimit`) and hands it back, so it carries only that there is
+one: what the options say, of bytes and of messages, is applied together. Where a trigger has none
+(`Trigger.Once`), Spark asks for everything, and gets it. Threads: one process on the driver plans, for one
+query; others read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,13 +57,13 @@ class MqstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- offsets ----------------------------------------------------------------------------------------
 
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a new query begins. Raises StoreNotFound, SparkOptionIllegal, OffsetsMissing."""
         from mqstore.tools.spark.stream.stream_start import initial_offset
 
         return initial_offset(self._path, self._options).as_json()
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """That there is a limit, if options name one; which, `latestOffset` takes from the options."""
         limits = self._options.trigger
         if limits.max_bytes is not None:
@@ -73,14 +74,14 @@ class MqstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(limits.min_offsets)
         return ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where the log ends now: this run ends there. Raises StoreNotFound."""
         from mqstore.tools.spark.stream.stream_start import initial_offset
 
         latest = replace(self._options, starting=OffsetOptions(word="latest"))
         self._target = initial_offset(self._path, latest).phy
 
-    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next batch; `start` if there is none now.
 
         Raises StreamOffsetIllegal, OtherStore, OffsetExpired, LogCutBack, SegmentMissing.
@@ -106,7 +107,7 @@ class MqstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return dict(start)
         return offset.moved_to(end, identity_at(self._path, end)).as_json()
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Where the log ends, and how many bytes of it are behind the batch that is next."""
         return self._report
 

@@ -95,7 +95,7 @@ def test_topics_are_separated_by_commas(name: str) -> None:
         (
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
             "minOffsetsPerTrigger",
-            "not above the maximum",
+            "a minimum that is not above",
         ),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss", "give true or false"),
     ],

@@ -1,8 +1,8 @@
 """Goal: a stream reads each message once, in batches as large as was said, wherever it began and stopped.
 
-Method: the reader is driven as Spark's engine drives it (offsets through JSON, partitions pickled, the log of offsets
-written before a batch is read), over stores that mqstore wrote with small segments; rows are compared with the log by the
-twin. No Spark is started.
+Method: the reader is driven as Spark's engine drives it (offsets through JSON, partitions pickled, the log of
+offsets written before a batch is read), over stores that mqstore wrote with small segments; rows are compared
+with the log by the twin. No Spark is started.
 """
 
 import json
