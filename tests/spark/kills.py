@@ -4,9 +4,10 @@ doubled.
 usage: kills.py [--kills 50] [--seed 1] [--minutes 60] [--keep]
 
 A process of its own runs Spark and a query into Parquet, in small batches. It is killed with all that it has
-started, by SIGKILL, a random time after it began, and started again, while this process puts messages. After
-the last kill the query runs to the end of the log, and its rows are compared with what the puts returned:
-place, queue and body. Figures of 10 kills and more without a finding go to docs/figures/stream_kills.json and
+started, by SIGKILL, a random time after it began or after a batch was planned, and started again, while this
+process puts messages. After the last kill the query runs to the end of the log, and its rows are compared with
+what the puts returned: place, queue and body.
+Figures of 10 kills and more without a finding go to docs/figures/stream_kills.json and
 into docs/spark.md. Exit code 1 for a row that is lost, doubled, or not as it was put.
 """
 
@@ -36,7 +37,7 @@ FIGURES = REPOSITORY / "docs" / "figures" / "stream_kills.json"
 PAGE = REPOSITORY / "docs" / "spark.md"
 BEGIN, END = "<!-- stream kills: written by tests/spark/kills.py -->", "<!-- end of stream kills -->"
 FULL_KILLS = 10
-LONGEST_RUN_S = 8.0
+LONGEST_DELAY_S = 2.0
 
 
 class Put(NamedTuple):
@@ -126,6 +127,13 @@ def newest(directory: Path) -> int:
     return max((int(name.partition(".")[0]) for name in names if name[0].isdigit()), default=-1)
 
 
+def wait_for_batches(process: "subprocess.Popen[str]", checkpoint: Path, count: int) -> None:
+    """Until so many more batches are planned, or the query has ended."""
+    first = newest(checkpoint / "offsets")
+    while newest(checkpoint / "offsets") < first + count and process.poll() is None:
+        time.sleep(0.005)
+
+
 def run_kills(directory: Path, kills: int, seed: int, minutes: float) -> dict[str, object]:
     """Kill so many times, or for so long; the figures, with what is wrong under `findings`."""
     choice, begin = random.Random(seed), time.monotonic()
@@ -140,7 +148,10 @@ def run_kills(directory: Path, kills: int, seed: int, minutes: float) -> dict[st
         assert process.stdout is not None
         if process.stdout.readline() != "started\n":
             raise RuntimeError(f"the driver does not start: {directory / 'driver.log'}")
-        time.sleep(choice.uniform(0, LONGEST_RUN_S))
+        if done % 4:
+            # A quarter of the kills strikes at any time, perhaps before the first batch; the others later.
+            wait_for_batches(process, checkpoint, choice.randint(1, 4))
+        time.sleep(choice.uniform(0, LONGEST_DELAY_S))
         if process.poll() is not None:
             raise RuntimeError(f"the query has ended by itself: {directory / 'driver.log'}")
         kill_session(process)
@@ -188,10 +199,10 @@ def compare(puts: list[Put], rows: list[Put]) -> dict[str, list[Put]]:
 def write(figures: dict[str, object]) -> None:
     FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
     line = (
-        f"{figures['kills']} kills, {figures['kills_within_a_batch']} of them within a batch that was planned "
-        f"and not committed; {figures['batches']} batches, {figures['messages']:,} messages put, "
-        f"{figures['rows']:,} rows: {figures['lost']} lost, {figures['doubled']} doubled, {figures['changed']} "
-        f"changed (`{figures['command']}`, {figures['machine']})."
+        f"{figures['kills']} kills, {figures['kills_within_a_batch']} of them within a batch that was "
+        f"planned and not committed; {figures['batches']} batches, {figures['messages']:,} messages put, "
+        f"{figures['rows']:,} rows: {figures['lost']} lost, {figures['doubled']} doubled, "
+        f"{figures['changed']} changed (`{figures['command']}`, {figures['machine']})."
     )
     head, _, tail = PAGE.read_text("utf-8").partition(BEGIN)
     PAGE.write_text(f"{head}{BEGIN}\n\n{line}\n\n{END}{tail.partition(END)[2]}", "utf-8")

@@ -62,7 +62,8 @@ def plan_range(
 ) -> list[Partition]:
     """The partitions of a part of one store's log.
 
-    begin, end: physical offsets where records begin, or the log ends. options: without a beginning and an end. Raises as `plan_read`.
+    begin, end: physical offsets where records begin, or the log ends. options: without a beginning and
+    an end. Raises as `plan_read`.
     """
     return _StorePlan(path, options, selection, 1, (begin, end)).partitions()
 

@@ -41,8 +41,8 @@ class LogCutBack(StoreError):
     def __init__(self, path: Path, offset: int, end_offset: int) -> None:
         super().__init__(
             f"the log of {path} ends at physical offset {end_offset}, and the checkpoint says {offset}: the "
-            "log has lost its end, in a power cut without SYNC_FLUSH or by the restore of a backup. Start the "
-            "query with a new checkpoint, from startingOffsets on"
+            "log has lost its end, in a power cut without SYNC_FLUSH or by the restore of a backup. Start "
+            "the query with a new checkpoint, from startingOffsets on"
         )
         self.path, self.offset, self.end_offset = path, offset, end_offset
 
