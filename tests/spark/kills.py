@@ -5,8 +5,8 @@ usage: kills.py [--kills 50] [--seed 1] [--minutes 60] [--keep]
 
 A process of its own runs Spark and a query into Parquet, in small batches. It is killed with all that it has
 started, by SIGKILL, a random time after it began or after a batch was planned, and started again, while this
-process puts messages. After the last kill the query runs to the end of the log, and its rows are compared with
-what the puts returned: place, queue and body.
+process puts messages. After the last kill the query runs to the end of the log, and its rows are compared
+with what the puts returned: place, queue and body.
 Figures of 10 kills and more without a finding go to docs/figures/stream_kills.json and
 into docs/spark.md. Exit code 1 for a row that is lost, doubled, or not as it was put.
 """
