@@ -127,7 +127,7 @@ bench-serve: setup ## rates of `mqstore serve` beside RocketMQ's broker, by its 
 bench-spark: setup ## the data source for Spark beside Parquet; writes benchmarks/results/spark_scan.json and docs/spark.md
 	@$(BIN)/python benchmarks/spark_scan.py --page docs/spark.md $(ARGS)
 
-# Half a minute or more a kill. ARGS="--minutes 30": no further kill after that; ten kills and more write the figures.
+# Ten seconds or more a kill. ARGS="--minutes 30": no further kill after that; five kills and more write the figures.
 stream-kills: KILLS = 50
 stream-kills: setup ## a streaming query of Spark, killed at random moments beside a writer; no row may be lost or doubled
 	@$(BIN)/python tests/spark/kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
