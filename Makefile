@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-serve bench-spark storm soak soak-serve docs clean
+.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-serve bench-spark storm soak soak-serve stream-kills docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -130,6 +130,11 @@ bench-serve: setup ## rates of `mqstore serve` beside RocketMQ's broker, by its 
 
 bench-spark: setup ## the data source for Spark beside Parquet; writes benchmarks/results/spark_scan.json and docs/spark.md
 	@$(BIN)/python benchmarks/spark_scan.py --page docs/spark.md $(ARGS)
+
+# Ten seconds or more a kill. ARGS="--minutes 30": no further kill after that; five kills and more write the figures.
+stream-kills: KILLS = 50
+stream-kills: setup ## a streaming query of Spark, killed at random moments beside a writer; no row may be lost or doubled
+	@$(BIN)/python tests/spark/kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
 
 docs: setup ## write the tables that pages take from the code: the rooms in ARCHITECTURE.md
 	@$(BIN)/python tests/support/room_table.py

@@ -4,7 +4,8 @@ In this order, so that a refusal (a wrong setting, a held lock, a bad state file
 anything is changed:
 
     lock -> settings, named or remembered -> state files -> list the log, the queues, the index files
-    -> find the end of the log -> cut a torn tail -> `abort` on disk -> remember the settings
+    -> find the end of the log -> cut a torn tail -> `abort` on disk -> remember the settings, and the
+    identity
     -> cut the queues back to it -> dispatch what they miss
 
 A `read_only` opening takes no lock, creates and changes nothing, and only notes the end of the log.
@@ -27,6 +28,7 @@ from mqstore.metadata.topics import TopicConfig, TopicConfigs
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.settings.directory_config import Role, config_in_force
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
+from mqstore.settings.store_identity_file import StoreIdentityFile
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import BackupUnfinished, StoreNotFound
@@ -220,6 +222,7 @@ class _Opening:
             self._context.file_system.make_directories(directory)
         self._abort.create()
         self._remember(commit_log, consume_queues, delay_levels)
+        StoreIdentityFile(self._context.file_system, layout.identity).ensure()
 
     def _remember(
         self, commit_log: CommitLog, consume_queues: ConsumeQueueStore, delay_levels: DelayLevels

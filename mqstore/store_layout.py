@@ -8,6 +8,7 @@
     <root>/unfinished-backup                        ours: an unfinished backup    backup.py
     <root>/mqstore/recovery-point                   ours: offsets               store/state/
     <root>/mqstore/settings                         ours: how it was written    directory_settings_file.py
+    <root>/mqstore/identity                         ours: which store it is     store_identity_file.py
     <root>/mqstore/queue-names                      ours: queues there were     index/queue/
     <root>/mqstore/index-point                      ours: state of index/       index/index_file/
     <root>/mqstore/keys/                            ours: the key index, LMDB   index/keys/lmdb_key_index.py
@@ -103,6 +104,11 @@ class StoreLayout:
     def settings(self) -> Path:
         """How the directory was written."""
         return self.own / "settings"
+
+    @property
+    def identity(self) -> Path:
+        """Which store it is."""
+        return self.own / "identity"
 
     @property
     def queue_names(self) -> Path:

@@ -27,7 +27,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("messages", "administration", "dead_letters", "maintenance", "monitoring"),
         *("serving", "spark", "demo"),
     ),
-    "tools/spark": ("read", "jobs", "rebuild", "report"),
+    "tools/spark": ("read", "stream", "jobs", "rebuild", "report"),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""
 

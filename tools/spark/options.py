@@ -20,7 +20,15 @@ from urllib.parse import unquote, urlparse
 from mqstore.index.pull.tag_filter import parse_subscription
 from mqstore.store.errors import ConfigIllegal, SubscriptionIllegal
 
-__all__ = ["EARLIEST", "LATEST", "OffsetOptions", "ReadMode", "ReadOptions", "SparkOptionIllegal"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "OffsetOptions",
+    "ReadMode",
+    "ReadOptions",
+    "SparkOptionIllegal",
+    "TriggerOptions",
+]
 
 EARLIEST, LATEST = -2, -1
 """In JSON, the first offset of a queue that there is, and the one behind its last."""
@@ -48,6 +56,10 @@ _NAMES = (
     "minPartitions",
     "maxPartitionBytes",
     "queueScan",
+    "maxBytesPerTrigger",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
 )
 _TOPIC_NAMES = ("topic", "subscribe", "subscribePattern", "assign")
 # Spark's, of tables and of readers. They choose nothing here.
@@ -58,6 +70,8 @@ _PREFIXES_OF_SPARK = ("spark.", "option.")
 _BOOLEANS = {"true": True, "false": False}
 _COUNT = re.compile(r"[0-9]{1,15}")
 _BYTES = re.compile(r"([0-9]{1,15})\s*([kmgt]?)i?b?", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d)")
+_DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 QueueNumbers = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
@@ -85,11 +99,13 @@ class OffsetOptions:
     """Where to begin, or to end, as the options say; the first that is given counts.
 
     timestamp_ms: of every queue. timestamps_ms, offsets: of each queue, by topic and queue id.
+    word: `earliest` or `latest`, where that is given.
     """
 
     timestamp_ms: int | None = None
     timestamps_ms: QueueNumbers | None = None
     offsets: QueueNumbers | None = None
+    word: str | None = None
 
     @property
     def by_queue(self) -> QueueNumbers | None:
@@ -97,6 +113,19 @@ class OffsetOptions:
         if self.timestamp_ms is not None:
             return None
         return self.timestamps_ms if self.timestamps_ms is not None else self.offsets
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerOptions:
+    """How much one batch of a stream reads. None: as much as there is.
+
+    max_delay_ms: how long fewer than `min_offsets` messages wait for more.
+    """
+
+    max_bytes: int | None = None
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_ms: int = 15 * 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +152,11 @@ class ReadOptions:
     min_partitions: int | None = None
     max_partition_bytes: int | None = None
     queue_scan: bool | None = None
+    trigger: TriggerOptions = TriggerOptions()
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "ReadOptions":
-        """Check the options as Spark gives them. Raises SparkOptionIllegal."""
+        """Check the options as Spark gives them, for a batch or for a stream. Raises SparkOptionIllegal."""
         values = _known(given)
         _refuse_two(values, _TOPIC_NAMES)
         topics = values.get("topic", values.get("subscribe"))
@@ -151,7 +181,40 @@ class ReadOptions:
             min_partitions=_count("minPartitions", values),
             max_partition_bytes=_bytes("maxPartitionBytes", values),
             queue_scan=_queue_scan(values),
+            trigger=_trigger(values),
         )
+
+    def for_batch(self) -> "ReadOptions":
+        """These options, for a read in one batch. Raises SparkOptionIllegal for those of streams."""
+        if self.trigger != TriggerOptions():
+            raise SparkOptionIllegal(
+                "maxBytesPerTrigger, maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay are "
+                "options of streams: leave them out, or use readStream",
+                key="maxBytesPerTrigger",
+            )
+        if self.starting.by_queue is None and self.starting.word == "latest":
+            raise _illegal(
+                "startingOffsets", "latest", "'earliest', or JSON: a read in one batch would be empty"
+            )
+        if self.starting.offsets and LATEST in _numbers(self.starting.offsets):
+            raise _illegal("startingOffsets", str(LATEST), f"no {LATEST}: a read in one batch would be empty")
+        return self
+
+    def for_stream(self) -> "ReadOptions":
+        """These options, for a stream. Raises SparkOptionIllegal for an end, and for several stores."""
+        if self.ending != OffsetOptions() and self.ending != OffsetOptions(word="latest"):
+            raise SparkOptionIllegal(
+                "a stream has no end: leave out endingTimestamp, endingOffsets and "
+                "endingOffsetsByTimestamp, and read what is there by Trigger.AvailableNow",
+                key="endingOffsets",
+            )
+        if self.has_several_stores:
+            raise SparkOptionIllegal(
+                f"a stream reads one store, not {', '.join(self.paths)}: start a stream for each, and unite "
+                "the DataFrames",
+                key="path",
+            )
+        return self
 
     @property
     def is_by_queue(self) -> bool:
@@ -299,6 +362,7 @@ def _offsets(side: str, values: Mapping[str, str]) -> OffsetOptions:
         timestamp_ms=_epoch_ms(f"{side}Timestamp", values),
         timestamps_ms=_timestamps(f"{side}OffsetsByTimestamp", values),
         offsets=_queue_offsets(f"{side}Offsets", values),
+        word=_word(f"{side}Offsets", values),
     )
 
 
@@ -318,19 +382,26 @@ def _timestamps(name: str, values: Mapping[str, str]) -> QueueNumbers | None:
     return _queue_numbers(name, values[name], least=0)
 
 
+def _word(name: str, values: Mapping[str, str]) -> str | None:
+    """`earliest` or `latest`; None if the option is not given, or is JSON."""
+    text = values.get(name, "").strip().lower()
+    if text == "earliest" and name == "endingOffsets":
+        raise _illegal(name, text, "'latest', or JSON: the read would be empty")
+    return text if text in ("earliest", "latest") else None
+
+
 def _queue_offsets(name: str, values: Mapping[str, str]) -> QueueNumbers | None:
-    """None for the whole queue, as without the option."""
     text = values.get(name, "").strip()
-    whole, other = ("earliest", "latest") if name.startswith("starting") else ("latest", "earliest")
-    if text.lower() in ("", whole):
+    if text.lower() in ("", "earliest", "latest"):
         return None
-    if text.lower() == other:
-        raise _illegal(name, text, f"{whole!r}, or JSON: a read in one batch would be empty")
     offsets = _queue_numbers(name, text, least=EARLIEST)
-    empty = LATEST if whole == "earliest" else EARLIEST
-    if any(number == empty for _, queues in offsets for _, number in queues):
-        raise _illegal(name, text, f"no {empty}: a read in one batch would be empty")
+    if name == "endingOffsets" and EARLIEST in _numbers(offsets):
+        raise _illegal(name, text, f"no {EARLIEST}: the read would be empty")
     return offsets
+
+
+def _numbers(offsets: QueueNumbers) -> set[int]:
+    return {number for _, queues in offsets for _, number in queues}
 
 
 def _queue_numbers(name: str, text: str, *, least: int) -> QueueNumbers:
@@ -406,6 +477,36 @@ def _count(name: str, values: Mapping[str, str]) -> int | None:
     if not _COUNT.fullmatch(text.strip()) or int(text) < 1:
         raise _illegal(name, text, "a whole number from 1 on")
     return int(text)
+
+
+def _trigger(values: Mapping[str, str]) -> TriggerOptions:
+    least, most = _count("minOffsetsPerTrigger", values), _count("maxOffsetsPerTrigger", values)
+    if least is not None and most is not None and least > most:
+        raise SparkOptionIllegal(
+            f"minOffsetsPerTrigger is {least} and maxOffsetsPerTrigger {most}: give a minimum that is not "
+            "above the maximum",
+            key="minOffsetsPerTrigger",
+            value=str(least),
+        )
+    if "maxTriggerDelay" in values and least is None:
+        raise SparkOptionIllegal(
+            "maxTriggerDelay says how long minOffsetsPerTrigger is waited for: give both",
+            key="maxTriggerDelay",
+            value=values["maxTriggerDelay"],
+        )
+    return TriggerOptions(
+        max_bytes=_bytes("maxBytesPerTrigger", values),
+        max_offsets=most,
+        min_offsets=least,
+        max_delay_ms=_duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")),
+    )
+
+
+def _duration_ms(name: str, text: str) -> int:
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise _illegal(name, text, "a duration, as 500ms, 30s, 15m, 2h or 1d")
+    return int(found[1]) * _DURATIONS_MS[found[2]]
 
 
 def _bytes(name: str, values: Mapping[str, str]) -> int | None:

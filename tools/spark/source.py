@@ -7,7 +7,7 @@
 Options: options.py. Columns: schema.py. Both are told in docs/spark.md. It reads the segment files of a live
 store or of a RocketMQ store directory; it takes no lock, changes nothing, and needs no broker. Spark plans a
 DataFrame when it is first used; from then on it has the messages that were there by then: `load()` again to
-see those that came since.
+see those that came since, or read them as they come: `spark.readStream.format("mqstore")`.
 
 The Python workers of the session must have mqstore installed (set PYSPARK_PYTHON to such a Python, or
 use session.py).
@@ -19,12 +19,13 @@ from pyspark.sql.types import StructType
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.schema import check_schema, schema_of
+from mqstore.tools.spark.stream.stream_reader import MqstoreStreamReader
 
 __all__ = ["MqstoreDataSource"]
 
 
 class MqstoreDataSource(DataSource):
-    """Batch reads of a store's commit log."""
+    """Batch reads and streams of a store's commit log."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,6 +38,12 @@ class MqstoreDataSource(DataSource):
 
     def reader(self, schema: StructType) -> MqstoreReader:
         """A reader of the columns of `schema`. Raises SparkOptionIllegal and SchemaIllegal."""
-        options = ReadOptions.parse(self.options)
+        options = ReadOptions.parse(self.options).for_batch()
         check_schema(schema, options)
         return MqstoreReader(schema, options)
+
+    def streamReader(self, schema: StructType) -> MqstoreStreamReader:  # noqa: N802 - Spark's name
+        """A reader of a stream of the columns of `schema`. Raises SparkOptionIllegal and SchemaIllegal."""
+        options = ReadOptions.parse(self.options).for_stream()
+        check_schema(schema, options)
+        return MqstoreStreamReader(schema, options)

@@ -99,8 +99,8 @@ def _begin(parts: StoreParts, options: ReadOptions, queue: QueueRange, tail: Que
                 value=str(number),
             )
         return begin
-    if number == EARLIEST:
-        return queue.begin
+    if number in (EARLIEST, LATEST):
+        return queue.begin if number == EARLIEST else queue.end
     _refuse_behind(queue, number, "startingOffsets")
     if number < queue.begin and options.fail_on_data_loss:
         raise OffsetsMissing(parts.layout.root, queue.topic, queue.queue_id, number, queue.begin)

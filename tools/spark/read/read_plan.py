@@ -30,7 +30,15 @@ from mqstore.tools.spark.read.queue_tail import read_tail
 from mqstore.tools.spark.read.segment_files import SegmentFile, list_segments
 from mqstore.tools.spark.read.selection import QueueRange, Selection
 
-__all__ = ["open_store", "plan_read", "stores_of"]
+__all__ = [
+    "known_end",
+    "open_if_possible",
+    "open_store",
+    "plan_range",
+    "plan_read",
+    "resolve_queues",
+    "stores_of",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -47,6 +55,42 @@ def plan_read(options: ReadOptions, selection: Selection) -> list[Partition]:
     for path in stores:
         partitions += _StorePlan(path, options, selection, len(stores)).partitions()
     return partitions
+
+
+def plan_range(
+    path: Path, options: ReadOptions, selection: Selection, begin: int, end: int
+) -> list[Partition]:
+    """The partitions of a part of one store's log.
+
+    begin, end: physical offsets where records begin, or the log ends. options: without a beginning and
+    an end. Raises as `plan_read`.
+    """
+    return _StorePlan(path, options, selection, 1, (begin, end)).partitions()
+
+
+def resolve_queues(
+    path: Path,
+    parts: StoreParts | None,
+    options: ReadOptions,
+    selection: Selection,
+    segments: list[SegmentFile],
+    end: int,
+) -> tuple[list[QueueRange], int]:
+    """What the options say of offsets of queues: the entries to read; up to where the queues have them all.
+
+    Raises SparkOptionIllegal, OffsetsMissing.
+    """
+    if parts is None:
+        raise SparkOptionIllegal(
+            f"{path} has no queues that can be opened: leave out assign, offsets and queueScan",
+            key="queueScan",
+        )
+    complete = _complete_up_to(parts, segments, end)
+    tail = read_tail(segments, complete, end, check_crc=options.check_crc)
+    known = tail.added_to(queue_plan.chosen_queues(parts, selection, complete))
+    whole = [one for one in known if selection.wants_topic(one.topic) and _is_assigned(options, one)]
+    _refuse_missing(path, options, whole)
+    return resolve_bounds(parts, options, whole, tail), complete
 
 
 def stores_of(options: ReadOptions) -> list[Path]:
@@ -68,8 +112,16 @@ def stores_of(options: ReadOptions) -> list[Path]:
 class _StorePlan:
     """The plan for one store."""
 
-    def __init__(self, path: Path, options: ReadOptions, selection: Selection, store_count: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        options: ReadOptions,
+        selection: Selection,
+        store_count: int,
+        part: tuple[int, int] | None = None,
+    ) -> None:
         self._path = path
+        self._part = part
         self._options = options
         self._selection = selection
         if store_count > 1 and options.is_by_queue:
@@ -84,18 +136,23 @@ class _StorePlan:
 
     def partitions(self) -> list[Partition]:
         """The partitions of this store."""
-        segments = list_segments(self._path, fail_on_data_loss=self._options.fail_on_data_loss)
+        segments = list_segments(
+            self._path,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            begin_offset=None if self._part is None else self._part[0],
+        )
         if not segments:
             return []
-        with _open_if_possible(self._path) as parts:
-            known = (
-                parts.commit_log.max_offset if parts is not None and parts.recovery.damage is None else None
-            )
-            end = find_log_end(segments[-1], known, check_crc=self._options.check_crc)
-            through_queues = self._through_queues_if_possible(parts, segments, end)
+        with open_if_possible(self._path) as parts:
+            begin, end = self._part or (segments[0].start_offset, self._end(parts, segments))
+            through_queues = self._through_queues_if_possible(parts, segments, begin, end)
             if through_queues is not None:
                 return through_queues
-            return list(self._through_log(segments, segments[0].start_offset, end, self._selection))
+            return list(self._through_log(segments, begin, end, self._selection))
+
+    def _end(self, parts: StoreParts | None, segments: list[SegmentFile]) -> int:
+        known = known_end(parts)
+        return find_log_end(segments[-1], known, check_crc=self._options.check_crc)
 
     # -- through the log --------------------------------------------------------------------------------
 
@@ -113,12 +170,12 @@ class _StorePlan:
     # -- through the queues -----------------------------------------------------------------------------
 
     def _through_queues_if_possible(
-        self, parts: StoreParts | None, segments: list[SegmentFile], end: int
+        self, parts: StoreParts | None, segments: list[SegmentFile], begin: int, end: int
     ) -> list[Partition] | None:
         """None if the log is to be read: also if files of queues are damaged, and the options allow it."""
         demanded = queue_plan.use_queues(self._options, self._selection)
         try:
-            return self._through_queues(parts, segments, end, demanded)
+            return self._through_queues(parts, segments, begin, end, demanded)
         except (StoreError, OSError) as error:
             raise_foreign(error)
             if demanded:
@@ -127,36 +184,33 @@ class _StorePlan:
             return None
 
     def _through_queues(
-        self, parts: StoreParts | None, segments: list[SegmentFile], end: int, demanded: bool | None
+        self,
+        parts: StoreParts | None,
+        segments: list[SegmentFile],
+        begin: int,
+        end: int,
+        demanded: bool | None,
     ) -> list[Partition] | None:
         """None if the log is to be read. Raises SparkOptionIllegal, OffsetsMissing."""
-        if demanded is False:
+        if demanded is False or (parts is None and not demanded):
             return None
-        if parts is None:
-            if demanded:
-                raise SparkOptionIllegal(
-                    f"{self._path} has no queues that can be opened: leave out assign, offsets and queueScan",
-                    key="queueScan",
-                )
-            return None
-        safe_offset = segments[-2].start_offset if len(segments) > 1 else segments[0].start_offset
-        complete = min(queue_plan.complete_up_to(parts, safe_offset), end)
-        chosen = queue_plan.chosen_queues(parts, self._selection, complete)
         selection = self._selection
-        if self._options.is_by_queue:
-            tail = read_tail(segments, complete, end, check_crc=self._options.check_crc)
-            known = [one for one in tail.added_to(chosen) if self._selection.wants_topic(one.topic)]
-            whole = [one for one in known if self._is_assigned(one)]
-            self._refuse_missing(whole)
-            bounds = resolve_bounds(parts, self._options, whole, tail)
-            selection = replace(selection, queue_bounds=tuple(bounds))
-            chosen = bounds
-        elif not demanded and not queue_plan.is_known_by_queues(parts, selection, chosen):
-            return None
-        wanted = queue_plan.narrowed(parts, selection, _below(parts, chosen, complete))
+        if self._options.is_by_queue or parts is None:
+            chosen, complete = resolve_queues(self._path, parts, self._options, selection, segments, end)
+            selection = replace(selection, queue_bounds=tuple(chosen))
+            assert parts is not None
+        else:
+            complete = _complete_up_to(parts, segments, end)
+            chosen = queue_plan.chosen_queues(parts, selection, complete)
+            if not demanded and not queue_plan.is_known_by_queues(parts, selection, chosen):
+                return None
+        part_begin = None if self._part is None else begin
+        # What the queues lack, or what lies before the part that is read, is not read through them.
+        complete = max(begin, complete)
+        wanted = queue_plan.narrowed(parts, selection, _between(parts, chosen, part_begin, complete))
         sample = queue_plan.sample(parts, wanted)
         total_bytes = sample.total_bytes
-        if not demanded and total_bytes > queue_plan.MOST_SHARE * self._log_bytes(segments, complete):
+        if not demanded and total_bytes > queue_plan.MOST_SHARE * self._log_bytes(segments, begin, complete):
             return None
         planned: list[Partition] = []
         if wanted:
@@ -166,36 +220,43 @@ class _StorePlan:
             planned += self._through_log(segments, complete, end, selection)
         return planned
 
-    def _is_assigned(self, queue: QueueRange) -> bool:
-        assign = self._options.assign
-        return assign is None or any(
-            queue.topic == topic and queue.queue_id in queues for topic, queues in assign
-        )
-
-    def _refuse_missing(self, chosen: list[QueueRange]) -> None:
-        known = {(queue.topic, queue.queue_id) for queue in chosen}
-        for topic, queues in self._options.assign or ():
-            for queue_id in sorted(queues):
-                if (topic, queue_id) not in known:
-                    raise SparkOptionIllegal(
-                        f"{self._path} has no queue {queue_id} of topic {topic!r}: assign queues that exist",
-                        key="assign",
-                        value=f"{topic}/{queue_id}",
-                    )
-
-    def _log_bytes(self, segments: list[SegmentFile], end: int) -> int:
+    def _log_bytes(self, segments: list[SegmentFile], begin: int, end: int) -> int:
         """How much a read of the log would read, store times considered."""
-        ranges = range_plan.wanted_ranges(segments, segments[0].start_offset, end, self._selection)
+        ranges = range_plan.wanted_ranges(segments, begin, end, self._selection)
         return sum(one.size_bytes for one in ranges)
 
 
-def _below(parts: StoreParts, chosen: list[QueueRange], end_offset: int) -> list[QueueRange]:
-    """The entries of messages before a physical offset."""
+def _complete_up_to(parts: StoreParts, segments: list[SegmentFile], end: int) -> int:
+    safe_offset = segments[-2].start_offset if len(segments) > 1 else segments[0].start_offset
+    return min(queue_plan.complete_up_to(parts, safe_offset), end)
+
+
+def _is_assigned(options: ReadOptions, queue: QueueRange) -> bool:
+    return options.assign is None or any(
+        queue.topic == topic and queue.queue_id in queues for topic, queues in options.assign
+    )
+
+
+def _refuse_missing(path: Path, options: ReadOptions, chosen: list[QueueRange]) -> None:
+    known = {(queue.topic, queue.queue_id) for queue in chosen}
+    for topic, queues in options.assign or ():
+        for queue_id in sorted(queues):
+            if (topic, queue_id) not in known:
+                raise SparkOptionIllegal(
+                    f"{path} has no queue {queue_id} of topic {topic!r}: assign queues that exist",
+                    key="assign",
+                    value=f"{topic}/{queue_id}",
+                )
+
+
+def _between(parts: StoreParts, chosen: list[QueueRange], begin: int | None, end: int) -> list[QueueRange]:
+    """The entries of messages between two physical offsets; `begin` None: from the first entry on."""
     found = []
     for one in chosen:
         queue = parts.consume_queues.find(one.topic, one.queue_id)
         if queue is not None:
-            found.append(one._replace(end=min(one.end, queue.end_below(end_offset))))
+            first = one.begin if begin is None else max(one.begin, queue.end_below(begin))
+            found.append(one._replace(begin=first, end=min(one.end, queue.end_below(end))))
     return [one for one in found if one.begin < one.end]
 
 
@@ -214,8 +275,14 @@ def open_store(path: Path) -> Iterator[StoreParts]:
         )
 
 
+def known_end(parts: StoreParts | None) -> int | None:
+    """A place not far from the end of the log, where a record begins or the log ends; None: none is known."""
+    return parts.commit_log.max_offset if parts is not None and parts.recovery.damage is None else None
+
+
 @contextmanager
-def _open_if_possible(path: Path) -> Iterator[StoreParts | None]:
+def open_if_possible(path: Path) -> Iterator[StoreParts | None]:
+    """The parts of a store, or None for a directory that cannot be opened as one."""
     with ExitStack() as stack:
         try:
             parts = stack.enter_context(open_store(path))

@@ -82,23 +82,29 @@ class SegmentFile:
         return self.start_offset + self.size_bytes
 
 
-def list_segments(store_path: Path, *, fail_on_data_loss: bool = True) -> list[SegmentFile]:
+def list_segments(
+    store_path: Path, *, fail_on_data_loss: bool = True, begin_offset: int | None = None
+) -> list[SegmentFile]:
     """The segments that hold records, in order; an empty list for an empty log.
 
+    begin_offset: leave out the segments that end before this physical offset; their files are not opened.
     Raises StoreNotFound, FilesVanished, SegmentMissing for a hole between two segments, SegmentShort.
     """
     directory = store_path / "commitlog"
     if not directory.is_dir():
         raise StoreNotFound(store_path)
-    segments = relisting(store_path, lambda: _list(directory))
+    segments = relisting(store_path, lambda: _list(directory, begin_offset))
     if fail_on_data_loss:
         _refuse_loss(segments)
     return segments
 
 
-def _list(directory: Path) -> list[SegmentFile]:
+def _list(directory: Path, begin_offset: int | None = None) -> list[SegmentFile]:
     """Raises FileNotFoundError for a file that retention deleted since it was listed."""
     paths = sorted(path for path in directory.iterdir() if is_file_name(path.name))
+    if begin_offset is not None:
+        followers = [*(int(path.name) for path in paths[1:]), begin_offset]
+        paths = [path for path, end in zip(paths, followers, strict=False) if end >= begin_offset]
     segments = [_segment(path) for path in paths]
     while segments and segments[-1] is None:
         segments.pop()

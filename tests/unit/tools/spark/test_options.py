@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import ConfigIllegal
-from mqstore.tools.spark.options import OffsetOptions, ReadMode, ReadOptions, SparkOptionIllegal
+from mqstore.tools.spark.options import (
+    OffsetOptions,
+    ReadMode,
+    ReadOptions,
+    SparkOptionIllegal,
+    TriggerOptions,
+)
 
 
 def test_only_the_path_is_required() -> None:
@@ -58,9 +64,7 @@ def test_topics_are_separated_by_commas(name: str) -> None:
         ({"assign": "[1]"}, "assign", "queues by topic"),
         ({"assign": '{"a": []}'}, "assign", "queues by topic"),
         ({"assign": "{"}, "assign", "queues by topic"),
-        ({"startingOffsets": "latest"}, "startingOffsets", "would be empty"),
         ({"endingOffsets": "earliest"}, "endingOffsets", "would be empty"),
-        ({"startingOffsets": '{"a": {"0": -1}}'}, "startingOffsets", "no -1"),
         ({"endingOffsets": '{"a": {"0": -2}}'}, "endingOffsets", "no -2"),
         ({"startingOffsets": '{"a": {"x": 1}}'}, "startingOffsets", "numbers by topic and queue"),
         ({"startingOffsetsByTimestamp": '{"a": 5}'}, "startingOffsetsByTimestamp", "numbers by topic"),
@@ -84,6 +88,15 @@ def test_topics_are_separated_by_commas(name: str) -> None:
         ({"path": "hdfs://host/data"}, "path", "not in a file system that is mounted"),
         ({"path": "file://host/data"}, "path", "on the machine 'host'"),
         ({"paths": "a"}, "paths", "a list of paths"),
+        ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger", "number of bytes"),
+        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger", "from 1 on"),
+        ({"minOffsetsPerTrigger": "1", "maxTriggerDelay": "soon"}, "maxTriggerDelay", "a duration"),
+        ({"maxTriggerDelay": "1m"}, "maxTriggerDelay", "give both"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "minOffsetsPerTrigger",
+            "a minimum that is not above",
+        ),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss", "give true or false"),
     ],
 )
@@ -155,3 +168,53 @@ def test_sizes_have_units(text: str, count: int) -> None:
 def test_the_mode_decides_about_damage(given: dict[str, str], mode: ReadMode) -> None:
     """Without one, failOnDataLoss does."""
     assert ReadOptions.parse({"path": "/data"} | given).mode is mode
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "says"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets", "would be empty"),
+        ({"startingOffsets": '{"a": {"0": -1}}'}, "startingOffsets", "no -1"),
+        ({"maxBytesPerTrigger": "1m"}, "maxBytesPerTrigger", "options of streams"),
+    ],
+)
+def test_what_is_for_streams_is_refused_in_a_batch(given: dict[str, str], key: str, says: str) -> None:
+    """Where a stream takes it."""
+    options = ReadOptions.parse({"path": "/data"} | given)
+    assert options.for_stream() is options
+    with pytest.raises(SparkOptionIllegal, match=re.escape(says)) as caught:
+        options.for_batch()
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "says"),
+    [
+        ({"endingTimestamp": "9"}, "endingOffsets", "a stream has no end"),
+        ({"endingOffsets": '{"a": {"0": 3}}'}, "endingOffsets", "a stream has no end"),
+        ({"paths": '["/a", "/b"]'}, "path", "a stream for each"),
+    ],
+)
+def test_what_is_for_batches_is_refused_in_a_stream(given: dict[str, str], key: str, says: str) -> None:
+    """Where a batch takes it."""
+    options = ReadOptions.parse({"path": "/a"} | given)
+    assert options.for_batch() is options
+    with pytest.raises(SparkOptionIllegal, match=re.escape(says)) as caught:
+        options.for_stream()
+    assert caught.value.key == key
+
+
+def test_limits_of_a_trigger() -> None:
+    """Bytes with units, messages, and how long a few messages wait."""
+    options = ReadOptions.parse(
+        {
+            "path": "/data",
+            "maxBytesPerTrigger": "64m",
+            "maxOffsetsPerTrigger": "1000",
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "90 s",
+        }
+    )
+    assert options.trigger == TriggerOptions(
+        max_bytes=64 << 20, max_offsets=1000, min_offsets=10, max_delay_ms=90_000
+    )
