@@ -25,8 +25,9 @@ ORDER: dict[str, tuple[str, ...]] = {
     "tools": ("ingest", "export", "spark", "demo", "cli"),
     "tools/cli": (
         *("messages", "administration", "dead_letters", "maintenance", "monitoring"),
-        *("serving", "spark", "demo"),
+        *("serving", "spark", "demo", "ui"),
     ),
+    "tools/cli/ui": ("pages",),
     "tools/spark": ("read", "jobs", "rebuild", "report"),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""
