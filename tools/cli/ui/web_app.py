@@ -47,6 +47,8 @@ _PAGES: dict[str, tuple[str, Page]] = {
     "/dead-letters": ("dead_letters.html", dead_letters),
     "/growth": ("growth.html", growth),
 }
+_WITHOUT_KEYS = ("key_index_enable=false",)
+"""How a store is opened for a page that does not ask for a key."""
 _FILES = Path(__file__).parent / "templates"
 
 
@@ -65,6 +67,11 @@ def web_app(path: Path) -> SafeRequests:
         exception_handlers={HTTPException: pages.refusal, Exception: pages.bug},
     )
     return SafeRequests(application)
+
+
+def _needs_keys(request: Request) -> bool:
+    path = request.url.path
+    return path in ("/message", "/dead-letters") or (path == "/topic" and "key" in request.query_params)
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Response]:
@@ -127,17 +134,25 @@ class _Pages:
     def _answer(self, request: Request, made: Callable[[MessageStore, Asked], Response]) -> Response:
         with self._one_at_a_time:
             try:
-                # Rendered before it is closed: messages are views of the mapped log.
-                with open_for_reading(self._path) as store:
-                    return made(store, Asked(request.query_params))
+                return self._made(made, Asked(request.query_params), needs_keys=_needs_keys(request))
             except PageProblem as problem:
                 return self._problem("This cannot be shown", str(problem), problem.status)
             except (StoreError, OSError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 return self._problem("The store cannot be read", reason, 503)
             finally:
-                # A store is a circle of objects; until it is collected, its files stay mapped.
+                # A store is a circle of objects; until it is collected, its files stay mapped. By now nothing
+                # on the stack has it.
                 gc.collect()
+
+    def _made(
+        self, made: Callable[[MessageStore, Asked], Response], asked: Asked, *, needs_keys: bool
+    ) -> Response:
+        # Opening a key index reads all of it, which many messages make long.
+        settings = () if needs_keys else _WITHOUT_KEYS
+        # Rendered before it is closed: messages are views of the mapped log.
+        with open_for_reading(self._path, settings) as store:
+            return made(store, asked)
 
     def _html(self, template: str, status: int = 200, **values: object) -> Response:
         text = self._templates.get_template(template).render(path=str(self._path), **values)

@@ -1,23 +1,35 @@
-"""The web server of the pages: uvicorn on a socket of the loopback, until it is told to stop."""
+"""The web server of the pages: uvicorn on a socket that ui.py has bound, until it is told to stop.
+
+It is the whole process: ui.py replaces the command by it.
+"""
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-__all__ = ["bind_loopback", "run_until_stopped"]
+from mqstore.tools.cli.ui.web_app import web_app
+
+__all__ = ["main", "run_until_stopped"]
 
 _MOST_CONNECTIONS = 64
-_BACKLOG = 64
 
 
-def bind_loopback(port: int) -> socket.socket:
-    """A socket that listens on 127.0.0.1; port 0 takes a free one. Raises OSError."""
-    return socket.create_server(("127.0.0.1", port), backlog=_BACKLOG)
+def main() -> None:
+    """Serve the store of the first argument on the socket whose number is the second."""
+    path, bound = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
+    # Each page collects garbage; what is loaded by now is none.
+    gc.collect()
+    gc.freeze()
+    with bound:
+        run_until_stopped(web_app(path), bound)
 
 
 class _Server(uvicorn.Server):
