@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-serve bench-spark storm soak soak-serve stream-kills docs clean
+.PHONY: help setup demo test interop lint types wheel ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills docs clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -135,6 +135,20 @@ bench-spark: setup ## the data source for Spark beside Parquet; writes benchmark
 stream-kills: KILLS = 50
 stream-kills: setup ## a streaming query of Spark, killed at random moments beside a writer; no row may be lost or doubled
 	@$(BIN)/python tests/spark/kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
+
+# Two minutes. Needs Chromium, and says how to get it; CI has none, so it is not part of `make test`.
+ui-check: setup ## the pages of `mqstore ui` in a headless Chromium: safe, whole, readable
+	@$(BIN)/python -c 'import playwright, axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[browser]'
+	@$(BIN)/python -m pytest tests/browser -o norecursedirs= -p no:benchmark -q $(ARGS)
+
+# Three minutes, most of them for the wheel, whose loops need no numba. ARGS="--messages 100000" for fewer.
+bench-ui: setup ## how long pages of `mqstore ui` take over 1,000,000 messages, and the memory; writes benchmarks/results/ui_pages.json
+	@rm -rf $(SERVED) build/lib build/lib.* build/bdist.*
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(SERVED)/wheel .
+	@$(BIN)/python -m venv $(SERVED)/installed
+	@$(SERVED)/installed/bin/python -m pip install --quiet "$$(ls $(SERVED)/wheel/*.whl)[ui]"
+	@$(BIN)/python benchmarks/ui_pages.py --python $(CURDIR)/$(SERVED)/installed/bin/python \
+	    $(if $(ARGS),,--json benchmarks/results/ui_pages.json) $(ARGS)
 
 docs: setup ## write the tables that pages take from the code: the rooms in ARCHITECTURE.md
 	@$(BIN)/python tests/support/room_table.py

@@ -25,9 +25,10 @@ ORDER: dict[str, tuple[str, ...]] = {
     "tools": ("ingest", "export", "spark", "demo", "cli"),
     "tools/cli": (
         *("messages", "administration", "dead_letters", "maintenance", "monitoring"),
-        *("serving", "spark", "demo"),
+        *("serving", "spark", "demo", "ui"),
     ),
     "tools/spark": ("read", "stream", "jobs", "rebuild", "report"),
+    "tools/cli/ui": ("pages",),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""
 

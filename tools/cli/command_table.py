@@ -41,6 +41,7 @@ from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.serving.serve import serve
 from mqstore.tools.cli.spark.spark import spark
+from mqstore.tools.cli.ui.ui import ui
 
 __all__ = ["app"]
 
@@ -106,7 +107,7 @@ _ADMINISTRATION: dict[str, _Command] = {
     "groups update": update_group,
     "offsets": offsets,
 }
-_MAINTAINING: tuple[_Command, ...] = (stats, top, dump, backup, verify, repair, rebuild, retain)
+_MAINTAINING: tuple[_Command, ...] = (stats, top, ui, dump, backup, verify, repair, rebuild, retain)
 
 for command in _MESSAGES:
     app.command()(command)

@@ -23,7 +23,7 @@ from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import duration_text
 
-__all__ = ["groups"]
+__all__ = ["GroupRow", "group_rows", "groups"]
 
 _SHOWN_DELAYS = 3
 _MOST_DELAYS = 64
@@ -93,7 +93,7 @@ def groups(
     output = Output(is_json=json)
     if delete is None:
         with open_for_reading(store) as opened:
-            output.listing(_rows(opened), _COLUMNS)
+            output.listing(group_rows(opened), _COLUMNS)
         return
     with open_to_apply(store, output, apply=apply) as opened:
         row = _deleted(opened, delete, clean_offset=clean_offset, is_applied=apply)
@@ -106,7 +106,8 @@ def groups(
     end_of(output, apply=apply, is_needed=True)
 
 
-def _rows(store: MessageStore) -> Iterator[GroupRow]:
+def group_rows(store: MessageStore) -> Iterator[GroupRow]:
+    """The groups that have settings or offsets, by name."""
     offsets = list(store.consumer_offsets)
     names = {config.group_name for config in store.subscription_groups} | {row.group for row in offsets}
     for group in sorted(names):

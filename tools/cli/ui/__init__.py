@@ -1,0 +1,1 @@
+"""The command `mqstore ui`: a store as pages of a browser on the same machine."""

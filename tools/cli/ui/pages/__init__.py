@@ -1,0 +1,1 @@
+"""What each page of `mqstore ui` shows, read from an open store; how it looks is in the templates."""
