@@ -47,7 +47,7 @@ from mqstore.services import Services
 from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
-from mqstore.store.files.file_system import BytesLike, FileSystem
+from mqstore.store.files.file_system import BytesLike, DiskUsage, FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.forked_child import disarm, leave_to_parent
@@ -767,6 +767,10 @@ class MessageStore:
             self._check_open()
             with self._refresh_lock:
                 self._parts.refresh()
+
+    def disk_usage(self) -> DiskUsage:
+        """Room on the file system that the store lies on, for an unprivileged writer. Raises OSError."""
+        return self._parts.file_system.disk_usage(self.path)
 
     def stats(self) -> StoreStats:
         """Sizes, offsets, errors and counters of the store, as they are now."""

@@ -21,6 +21,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "client": ("remote", "producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
     "client/consumer": ("pulls", "orderly", "lite_pull"),
+    "observability": ("opentelemetry",),
     "server": ("security", "monitoring", "processors", "administration"),
     "tools": ("ingest", "export", "spark", "demo", "cli"),
     "tools/cli": (
