@@ -44,9 +44,11 @@ from mqstore.schedule.delivery.due_block import DueBlocks
 from mqstore.schedule.delivery.waiting_message import WaitingMessage
 from mqstore.schedule.retry.send_back import SendBack, SendBackResult
 from mqstore.services import Services
+from mqstore.store import events
 from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
+from mqstore.store.events import log_event
 from mqstore.store.files.file_system import BytesLike, DiskUsage, FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
@@ -216,6 +218,13 @@ class MessageStore:
             store.delivery.load(read_only=read_only)
             if start and not read_only:
                 store._services.start()
+            log_event(
+                *(_logger, events.STORE_OPENED, "%s is open", path),
+                store_path=str(path),
+                read_only=read_only,
+                min_offset=store.min_offset,
+                max_offset=store.max_offset,
+            )
             return store
         except BaseException:
             undo.close()
@@ -810,7 +819,8 @@ class MessageStore:
 
     def _stop_for_good(self, reason: Callable[[], StoreError]) -> None:
         """Refuse every call from now on: the lock is lost, and the directory may be another writer's."""
-        _logger.error("%s", reason())
+        lost = str(reason())
+        log_event(*(_logger, events.STORE_LOCK_LOST, "%s", lost), store_path=str(self.path), reason=lost)
         self._ending = reason
         self._closed = True
         self.commit_log.refuse_for_good(reason)

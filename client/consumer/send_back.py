@@ -28,6 +28,8 @@ from collections.abc import Callable, Mapping
 from mqstore.broker.broker import Broker
 from mqstore.client.consumer.send_back_hooks import SendBackContext, SendBackHooks
 from mqstore.schedule.retry.retry_policy import retry_or_dead_letter
+from mqstore.store import events
+from mqstore.store.events import log_event
 from mqstore.store.message.message import Message
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import retry_topic
@@ -121,12 +123,14 @@ class SendBack:
     def _put(self, message: StoredMessage, broker_name: str, first_error: Exception) -> bool:
         error = self._put_to_retry_topic(message, broker_name)
         if error is not None:
-            _logger.warning(
+            log_event(
+                _logger,
+                events.SEND_BACK_FAILED,
                 "group %s can send back %s neither so (%s) nor so (%s): it comes again from memory",
-                self._group,
-                message,
-                first_error,
-                error,
+                *(self._group, message, first_error, error),
+                consumer_group=self._group,
+                topic=message.topic,
+                message_id=message.unique_key or message.msg_id,
             )
             return False
         _logger.info("group %s has put %s itself, for: %s", self._group, message, first_error)
@@ -145,11 +149,14 @@ class SendBack:
     def _send_to_retry_topic(self, message: StoredMessage, broker_name: str) -> bool:
         error = self._put_to_retry_topic(message, broker_name)
         if error is not None:
-            _logger.warning(
+            log_event(
+                _logger,
+                events.SEND_BACK_FAILED,
                 "group %s cannot put %s to its retry topic (%s): it comes again from memory",
-                self._group,
-                message,
-                error,
+                *(self._group, message, error),
+                consumer_group=self._group,
+                topic=message.topic,
+                message_id=message.unique_key or message.msg_id,
             )
         return error is None
 
