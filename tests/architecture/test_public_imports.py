@@ -22,6 +22,7 @@ PUBLIC = (
     "mqstore.client",
     "mqstore.errors",
     "mqstore.observability.client_metrics",
+    "mqstore.observability.events",
     "mqstore.observability.opentelemetry",
     "mqstore.observability.prometheus",
     "mqstore.observability.store_figures",

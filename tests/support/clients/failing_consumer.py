@@ -33,8 +33,12 @@ def fail_until_dead(
     watched: Callable[[MessageStore, Producer, PushConsumer], object],
     message: Message,
     send: Callable[[Producer, Message], object] = lambda producer, message: producer.send(message),
+    at_last: Callable[[MessageStore], object] = lambda store: None,
 ) -> StoredMessage:
-    """Send a message that its listener fails on twice; the dead letter that it has become."""
+    """Send a message that its listener fails on twice; the dead letter that it has become.
+
+    at_last: called when the clients are closed, and the store is not.
+    """
     clock = ManualClock()
     settings = ConsumerSettings(max_reconsume_times=1, await_termination_millis_when_shutdown=_WAIT_S * 1_000)
     with (
@@ -62,5 +66,7 @@ def fail_until_dead(
             changed.clear()
             clock.advance(_DELAY_MS)
             store.deliver_due()
+        consumer.close()
         (letter,) = messages_of(store, DEAD)
+        at_last(store)
         return letter.detached()
