@@ -103,6 +103,7 @@ class AsyncSend:
         self._times = 0
         self._tried: set[str] = set()
         self._context: SendMessageContext | None = None
+        # None where there is no hook: then the send does nothing for hooks.
         self._caller = contextvars.copy_context() if sends.parts.hooks.registered else None
         self._outgoing: Outgoing
         self._queue: MessageQueue
@@ -136,19 +137,17 @@ class AsyncSend:
                 raise SendTimedOut(self.topic, self.timeout_ms, self.cost_ms())
             self._outgoing, queue, self._route = self._begin(self._begin_s)
             self._sends.kernel.remaining_ms(self.topic, self._begin_s, self.timeout_ms)
-            self._call_hooks(queue)
+            if self._caller is not None:
+                self._call_hooks(self._caller, queue)
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the future
             self.fail(error)
             return
         self._attempts(queue)
 
-    def _call_hooks(self, queue: MessageQueue) -> None:
+    def _call_hooks(self, caller: contextvars.Context, queue: MessageQueue) -> None:
         """Once for all attempts, as in RocketMQ; with the context variables of the caller: its trace."""
         before = self._sends.parts.hooks.before
-        if self._caller is None:
-            self._context = before(self._outgoing, queue, CommunicationMode.ASYNC)
-        else:
-            self._context = self._caller.run(before, self._outgoing, queue, CommunicationMode.ASYNC)
+        self._context = caller.run(before, self._outgoing, queue, CommunicationMode.ASYNC)
         if self._context is not None:
             self._outgoing = self._context.outgoing
 
