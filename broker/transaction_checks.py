@@ -30,9 +30,9 @@ from mqstore.broker.producer_groups import ProducerGroups
 from mqstore.broker.transactions import Transactions
 from mqstore.message_store import MessageStore
 from mqstore.put.arrivals import Arrival
-from mqstore.store import events
 from mqstore.store.errors import CorruptRecord, MessageNotFound, StoreClosed
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES

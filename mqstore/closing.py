@@ -19,9 +19,9 @@ from mqstore.persistence import Persistence
 from mqstore.put.arrivals import Arrivals
 from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.services import Services
-from mqstore.store import events
 from mqstore.store.errors import StoreClosed, StoreFull, StoreLockLost
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.log.flusher import Flusher
 from mqstore.store_parts import StoreParts
 

@@ -44,11 +44,11 @@ from mqstore.schedule.delivery.due_block import DueBlocks
 from mqstore.schedule.delivery.waiting_message import WaitingMessage
 from mqstore.schedule.retry.send_back import SendBack, SendBackResult
 from mqstore.services import Services
-from mqstore.store import events
 from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.files.file_system import BytesLike, DiskUsage, FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign

@@ -27,11 +27,11 @@ from mqstore.metadata.topics import TopicConfig, TopicConfigs
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.settings.directory_config import Role, config_in_force
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
-from mqstore.store import events
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import BackupUnfinished, StoreNotFound
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.files.file_system import FileLock, FileSystem
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import RecoveryReport, find_start, recover

@@ -27,8 +27,8 @@ from mqstore.index.dispatcher import Dispatcher
 from mqstore.lock_watch import LockWatch
 from mqstore.persistence import Persistence
 from mqstore.schedule.delivery.delivery_service import DeliveryService
-from mqstore.store import events
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.log.log_watch import LogWatch
 from mqstore.store.log.retention import Retention

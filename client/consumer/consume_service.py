@@ -37,9 +37,9 @@ from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
-from mqstore.store import events
 from mqstore.store.clock import Clock
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.timer import Timer
 

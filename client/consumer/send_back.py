@@ -28,8 +28,8 @@ from collections.abc import Callable, Mapping
 from mqstore.broker.broker import Broker
 from mqstore.client.consumer.send_back_hooks import SendBackContext, SendBackHooks
 from mqstore.schedule.retry.retry_policy import retry_or_dead_letter
-from mqstore.store import events
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.message import Message
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import retry_topic

@@ -26,9 +26,9 @@ from typing import Protocol
 from mqstore.broker.broker import Broker, MessageModel, MessageQueue
 from mqstore.client.brokers import readable_queues
 from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
-from mqstore.store import events
 from mqstore.store.errors import StoreClosed
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.topic_names import is_retry_topic
 from mqstore.store.threads.timer import Timer
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from mqstore.message_store import MessageStore
 from mqstore.settings.directory_config import remember, tool_config
 from mqstore.settings.directory_settings_file import DirectorySettingsFile
-from mqstore.store import events
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreNotFound
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.file_tree import delete_tree
 from mqstore.store.log.commit_log import CommitLog

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from mqstore.repair.fill_plan import Fill, plan_fills
 from mqstore.repair.interrupted_repair import refuse_interrupted
-from mqstore.store import events
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout, user_path

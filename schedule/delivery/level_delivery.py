@@ -32,10 +32,10 @@ from mqstore.schedule.delivery.delivery_progress import DeliveryProgress
 from mqstore.schedule.delivery.due_block import DueBlocks
 from mqstore.schedule.delivery.due_entries import DueEntries, Entries, leading
 from mqstore.schedule.delivery.level_status import LevelStatus
-from mqstore.store import events
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.errors import CorruptRecord, MessageIllegal, MessageNotFound, StoreError
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult

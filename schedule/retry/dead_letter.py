@@ -11,9 +11,9 @@ import logging
 
 import msgspec
 
-from mqstore.store import events
 from mqstore.store.errors import MessageIllegal
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.message import Message
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, dead_letter_topic, is_retry_topic

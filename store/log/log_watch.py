@@ -2,14 +2,14 @@
 
 A segment begins, and a put is refused, under the lock of the log, where nothing is to be logged: whoever
 handles the line may want to put. So a service looks once a second, and when the writer wakes it.
-Threads: one looker at a time. Events: store/events.py.
+Threads: one looker at a time. Events: store/events/events.py.
 """
 
 import logging
 
-from mqstore.store import events
 from mqstore.store.errors import StoreError, StorePoisoned
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.log.commit_log import CommitLog
 
 __all__ = ["LogWatch"]

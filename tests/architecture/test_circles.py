@@ -14,7 +14,19 @@ from support.sources import LAYERS, Source, package_sources
 
 ORDER: dict[str, tuple[str, ...]] = {
     "": LAYERS,
-    "store": ("threads", "loops", "checksum", "record", "files", "state", "message", "direct", "bulk", "log"),
+    "store": (
+        "events",
+        "threads",
+        "loops",
+        "checksum",
+        "record",
+        "files",
+        "state",
+        "message",
+        "direct",
+        "bulk",
+        "log",
+    ),
     "index": ("queue", "pull", "arrow", "lmdb_files", "keys", "index_file"),
     "schedule": ("delay", "delivery", "retry"),
     "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),

@@ -28,7 +28,7 @@ from mqstore.observability.prometheus import MetricsCollector
 from mqstore.observability.store_figures import store_figures
 from mqstore.observability.store_metrics import STORE_METRICS, StoreMetrics
 from mqstore.server.monitoring.prometheus_text import SERVER_METRICS, ServerFigures, prometheus_text
-from mqstore.store.events import EVENTS
+from mqstore.store.events.events import EVENTS
 from support.clients.failing_consumer import fail_until_dead
 from support.sources import ROOT
 

@@ -23,9 +23,9 @@ from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.pulls.pull_service import PullService
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.offsets.offset_store import OffsetStore
-from mqstore.store import events
 from mqstore.store.errors import StoreError
-from mqstore.store.events import log_event
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 
 __all__ = ["AssignedQueues", "QueueOrder"]
 

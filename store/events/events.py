@@ -1,29 +1,16 @@
-"""The events: log lines of consequence, each with a name and fields that do not change.
+"""The list of events, by the parts of a store and its clients that tell them.
 
-    WARNING mqstore.schedule.retry.send_back: a message of orders is a dead letter of group billing
-        event=message.dead_lettered consumer_group=billing topic=orders message_id=... reconsume_times=16
-
-They go through `logging` like all other lines. Name and fields are attributes of the record (`extra`): a
-formatter for JSON writes them as they are. Texts may change from version to version; names and fields do not.
-The table is in docs/monitoring.md, and a test compares it, and each call, with EVENTS.
-Threads: any. No event is logged under a lock of the store, nor in a put of an ordinary message.
+It is in docs/monitoring.md as well. A test compares it with that table, and with each call of `log_event`.
 """
 
 import logging
-from typing import Final, NamedTuple
+from typing import Final
 
-__all__ = ["EVENTS", "Event", "log_event"]
+from mqstore.store.events.event import Event
+
+__all__ = ["EVENTS"]
 
 _INFO, _WARNING, _ERROR = logging.INFO, logging.WARNING, logging.ERROR
-
-
-class Event(NamedTuple):
-    """What happens, how loud it is told, and what a line of it has."""
-
-    name: str
-    level: int
-    fields: tuple[str, ...]
-    meaning: str
 
 
 STORE_OPENED: Final = Event(
@@ -117,13 +104,3 @@ TRANSACTION_GIVEN_UP: Final = Event(
 
 EVENTS: Final = {event.name: event for event in tuple(globals().values()) if isinstance(event, Event)}
 """All events by name."""
-
-
-def log_event(
-    logger: logging.Logger, event: Event, text: str, *args: object, exc_info: bool = False, **fields: object
-) -> None:
-    """Log an event: `text` with its `args` for people, `fields` for machines."""
-    assert set(fields) == set(event.fields), f"{event.name} has the fields {event.fields}, not {set(fields)}"
-    logger.log(
-        event.level, text, *args, exc_info=exc_info, extra={"event": event.name, **fields}, stacklevel=2
-    )
