@@ -54,7 +54,7 @@ types: setup ## mypy --strict on the installed package
 	@cd $(TYPES) && for checked in "-p mqstore" lib/python3*/site-packages/pyspark_mqstore.py; do \
 	    ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
 	        --python-executable bin/python $$checked \
-	        | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|broker|remoting|client|server|tools)/#\1/#'; \
+	        | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|broker|remoting|client|observability|server|tools)/#\1/#'; \
 	done
 
 # Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/figures/.

@@ -31,6 +31,8 @@ from mqstore.broker.transactions import Transactions
 from mqstore.message_store import MessageStore
 from mqstore.put.arrivals import Arrival
 from mqstore.store.errors import CorruptRecord, MessageNotFound, StoreClosed
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.topic_names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record.properties_format import MAX_PROPERTIES_BYTES
@@ -219,7 +221,14 @@ class TransactionChecks:
         if due.hopeless:
             self._store.topics.ensure(TRANS_CHECK_MAX_TIME_TOPIC, 1)
             for half in due.hopeless.values():
-                _logger.warning("%r of group %s is given up: nobody ended it", half, half.producer_group)
+                log_event(
+                    _logger,
+                    events.TRANSACTION_GIVEN_UP,
+                    "%r of group %s is given up: nobody ended it",
+                    *(half, half.producer_group),
+                    producer_group=half.producer_group,
+                    message_id=half.unique_key or half.msg_id,
+                )
         messages = [
             *map(renewed, due.overdue.values()),
             *map(carried, due.behind.values()),

@@ -20,6 +20,8 @@ from mqstore.put.arrivals import Arrivals
 from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.services import Services
 from mqstore.store.errors import StoreClosed, StoreFull, StoreLockLost
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.log.flusher import Flusher
 from mqstore.store_parts import StoreParts
 
@@ -112,6 +114,10 @@ class Closing:
             state.refuse(self._error)
         parts.release(keys_are_lost=self._lock_watch.is_lost)
         self.is_over = True
+        root, end_offset = str(parts.layout.root), parts.commit_log.max_offset
+        log_event(
+            *(_logger, events.STORE_CLOSED, "%s is closed", root), store_path=root, max_offset=end_offset
+        )
 
     def _error(self) -> StoreClosed:
         return StoreClosed(self._parts.layout.root)

@@ -47,7 +47,9 @@ from mqstore.services import Services
 from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
-from mqstore.store.files.file_system import BytesLike, FileSystem
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
+from mqstore.store.files.file_system import BytesLike, DiskUsage, FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.forked_child import disarm, leave_to_parent
@@ -216,6 +218,13 @@ class MessageStore:
             store.delivery.load(read_only=read_only)
             if start and not read_only:
                 store._services.start()
+            log_event(
+                *(_logger, events.STORE_OPENED, "%s is open", path),
+                store_path=str(path),
+                read_only=read_only,
+                min_offset=store.min_offset,
+                max_offset=store.max_offset,
+            )
             return store
         except BaseException:
             undo.close()
@@ -768,6 +777,10 @@ class MessageStore:
             with self._refresh_lock:
                 self._parts.refresh()
 
+    def disk_usage(self) -> DiskUsage:
+        """Room on the file system that the store lies on, for an unprivileged writer. Raises OSError."""
+        return self._parts.file_system.disk_usage(self.path)
+
     def stats(self) -> StoreStats:
         """Sizes, offsets, errors and counters of the store, as they are now."""
         return collect_stats(self._parts, self._flusher, self.delivery, self._services, self._counters)
@@ -806,7 +819,8 @@ class MessageStore:
 
     def _stop_for_good(self, reason: Callable[[], StoreError]) -> None:
         """Refuse every call from now on: the lock is lost, and the directory may be another writer's."""
-        _logger.error("%s", reason())
+        lost = str(reason())
+        log_event(*(_logger, events.STORE_LOCK_LOST, "%s", lost), store_path=str(self.path), reason=lost)
         self._ending = reason
         self._closed = True
         self.commit_log.refuse_for_good(reason)

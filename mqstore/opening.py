@@ -32,6 +32,8 @@ from mqstore.settings.store_identity_file import StoreIdentityFile
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import BackupUnfinished, StoreNotFound
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.files.file_system import FileLock, FileSystem
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.recovery import RecoveryReport, find_start, recover
@@ -194,7 +196,21 @@ class _Opening:
             settings_file=self._settings_file,
         )
         self._undo.callback(parts.release)
+        self._tell_of(report)
         return parts
+
+    def _tell_of(self, report: RecoveryReport) -> None:
+        if self._context.read_only or not (self._context.after_crash or report.erased_bytes):
+            return
+        root = str(self._context.layout.root)
+        log_event(
+            *(_logger, events.STORE_RECOVERED, "%s was not closed, and is recovered: %r", root, report),
+            store_path=root,
+            start_offset=report.start_offset,
+            end_offset=report.end_offset,
+            records=report.records,
+            erased_bytes=report.erased_bytes,
+        )
 
     def _recover(
         self, commit_log: CommitLog, recovery_point: RecoveryPointFile, start_offset: int
@@ -233,12 +249,16 @@ class _Opening:
         delays = before.delays.changed(end_offset, delay_levels)
         delays = delays.without_expired(commit_log.min_offset)
         if delays.newest != before.delays.newest:
-            _logger.warning(
+            root, was, now = str(self._context.layout.root), before.delays.newest.text, delays.newest.text
+            log_event(
+                _logger,
+                events.DELAY_LEVELS_CHANGED,
                 "%s: message_delay_level was %r and is %r from physical offset %d on",
-                self._context.layout.root,
-                before.delays.newest.text,
-                delays.newest.text,
-                end_offset,
+                *(root, was, now, end_offset),
+                store_path=root,
+                before=was,
+                after=now,
+                physical_offset=end_offset,
             )
         deleted = before.deleted.within(commit_log.min_offset, end_offset)
         consume_queues.delay_tables, consume_queues.deleted = delays.as_array(), deleted

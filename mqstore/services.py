@@ -9,7 +9,8 @@
     flush           syncs the log in ASYNC_FLUSH
     lock            looks whether the lock is still there
     group-commit    syncs the log for puts that do not wait in a thread of their own; woken by them
-    reserve         reserves room for the writer ahead of it and prepares its next segment; woken by it
+    reserve         reserves room for the writer ahead of it and prepares its next segment, and tells of what
+                    has changed in the log (store/log/log_watch.py); woken by it
 
 Each is a thread that repeats one step (store/threads/service.py). Without `start` the steps run when they are
 called. `_wire` is the list of all callbacks that are set on a part from outside; the others are given to
@@ -17,6 +18,7 @@ constructors in message_store.py.
 Threads: steps may be called from any thread, beside the service. Durability: as each step says.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,13 +27,18 @@ from mqstore.index.dispatcher import Dispatcher
 from mqstore.lock_watch import LockWatch
 from mqstore.persistence import Persistence
 from mqstore.schedule.delivery.delivery_service import DeliveryService
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.log.flusher import Flusher
+from mqstore.store.log.log_watch import LogWatch
 from mqstore.store.log.retention import Retention
 from mqstore.store.threads.service import Service
 from mqstore.store_counters import StoreCounters
 from mqstore.store_parts import StoreParts
 
 __all__ = ["Services"]
+
+_logger = logging.getLogger(__name__)
 
 # Period of the two that are woken.
 _WOKEN_INTERVAL_MS = 1_000
@@ -65,9 +72,8 @@ class Services:
             parts.commit_log, parts.file_system, parts.config, parts.clock, self._needed_from_offset
         )
         self._group_commit = Service("group-commit", _WOKEN_INTERVAL_MS, flusher.commit_group)
-        self._reserve = Service(
-            "reserve", _WOKEN_INTERVAL_MS, parts.commit_log.reserve_ahead, event=parts.commit_log.low_space
-        )
+        self._log_watch = LogWatch(parts.commit_log)
+        self._reserve = Service("reserve", _WOKEN_INTERVAL_MS, self.reserve, event=parts.commit_log.low_space)
         self.in_order_of_stop = self._make()
         self._wire()
 
@@ -111,6 +117,8 @@ class Services:
         """End all threads, each after the step that it is at. Safe to call twice, and without `start`."""
         for service in self.in_order_of_stop:
             service.stop()
+        if not self._parts.read_only:
+            self._log_watch.look()
 
     # -- steps ----------------------------------------------------------------------------------------
 
@@ -125,6 +133,13 @@ class Services:
         for dispatcher in self._dispatchers():
             dispatcher.catch_up(visible_offset)
 
+    def reserve(self) -> None:
+        """Reserve room ahead of the writer, and tell of what has changed in the log. Raises StoreFull."""
+        try:
+            self._parts.commit_log.reserve_ahead()
+        finally:
+            self._log_watch.look()
+
     def deliver(self) -> int:
         """Deliver the delayed messages that are due; returns how many."""
         self._catch_up()
@@ -134,8 +149,10 @@ class Services:
         """Delete expired segments as age, hour and disk say, and what is derived from them."""
         self._lock_watch.check()
         with self._retain_lock:
-            if self._retention.run_once():
+            count = self._retention.run_once()
+            if count:
                 self._let_derived_follow()
+                self._tell_of_deleted(count)
 
     def delete_expired_now(self) -> int:
         """Delete expired segments at whatever hour, and what is derived from them; returns how many."""
@@ -143,6 +160,7 @@ class Services:
             count = self._retention.delete_expired_now()
             if count:
                 self._let_derived_follow()
+                self._tell_of_deleted(count)
             return count
 
     def expired_files(self) -> list[Path]:
@@ -157,6 +175,15 @@ class Services:
         parts.consume_queues.delete_expired(min_offset)
         for feed in parts.key_feeds:
             feed.index.delete_expired(min_offset)
+
+    def _tell_of_deleted(self, count: int) -> None:
+        root, min_offset = str(self._parts.layout.root), self._parts.commit_log.min_offset
+        log_event(
+            *(_logger, events.SEGMENTS_DELETED, "%s: %d expired segments are deleted", root, count),
+            store_path=root,
+            segments=count,
+            min_offset=min_offset,
+        )
 
     def _needed_from_offset(self) -> int:
         """Where the part of the log begins that is still to be delivered or dispatched."""

@@ -15,12 +15,13 @@ Source: docs/spec/client_consume.md section 4; ConsumeReturnType, ConsumeMessage
 import enum
 import logging
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus, ConsumeOrderlyStatus
+from mqstore.client.consumer.send_back_hooks import SendBackHooks
 from mqstore.store.message.stored_message import StoredMessage
 
 __all__ = ["ConsumeHooks", "ConsumeMessageContext", "ConsumeMessageHook", "ConsumeReturnType", "return_type"]
@@ -52,7 +53,7 @@ class ConsumeMessageContext(msgspec.Struct):
     """One call of the listener, as hooks see it.
 
     consume_start_ms: epoch ms. The rest is known afterwards: status is what counts for the messages, error
-    what the listener raised.
+    what the listener raised. kept: for a hook to keep what it needs from before to after, by the hook itself.
     """
 
     consumer_group: str
@@ -63,6 +64,7 @@ class ConsumeMessageContext(msgspec.Struct):
     return_type: ConsumeReturnType | None = None
     error: BaseException | None = None
     elapsed_ms: int = 0
+    kept: dict[object, Any] = msgspec.field(default_factory=dict)
 
     @property
     def is_success(self) -> bool:
@@ -85,10 +87,11 @@ class ConsumeMessageHook(Protocol):
 class ConsumeHooks:
     """The hooks of one consumer, in the order in which they were added.
 
-    hooks: replaced, never changed: read without a lock.
+    hooks: replaced, never changed: read without a lock. send_backs: those around messages that are sent back.
     """
 
     def __init__(self) -> None:
+        self.send_backs = SendBackHooks()
         self.hooks: tuple[ConsumeMessageHook, ...] = ()
 
     def add(self, hook: ConsumeMessageHook) -> None:

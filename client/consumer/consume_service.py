@@ -38,6 +38,8 @@ from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.clock import Clock
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.timer import Timer
 
@@ -161,9 +163,22 @@ class ConcurrentConsumeService(ListeningService[ConsumeRequest]):
         """What the listener answered, or None and what it raised."""
         try:
             return self._listener(request.messages, context), None
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it is logged, with its traceback
             # SystemExit and CancelledError as well: they would end this thread and leave the messages undone.
-            _logger.warning("the listener of group %s failed on %r", self._group, request, exc_info=True)
+            queue = request.pulled.queue
+            log_event(
+                *(
+                    _logger,
+                    events.LISTENER_FAILED,
+                    "the listener of group %s failed on %r",
+                    self._group,
+                    request,
+                ),
+                exc_info=True,
+                consumer_group=self._group,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+            )
             return None, error
 
     def _call_with_hooks(

@@ -41,6 +41,7 @@ from mqstore.client.consumer.orderly.orderly_listener import (
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.running_consumer import RunningConsumer
 from mqstore.client.consumer.send_back import RetryDelay
+from mqstore.client.consumer.send_back_hooks import SendBackHook
 from mqstore.client.errors import ConsumerNotReady, ConsumerStarted
 from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
 from mqstore.index.pull.tag_filter import ALL_TAGS
@@ -145,6 +146,11 @@ class PushConsumer(ConsumerLife):
         """Have `hook` called around each call of the listener."""
         self._check_open("add a hook")
         self._hooks.add(hook)
+
+    def add_send_back_hook(self, hook: SendBackHook) -> None:
+        """Have `hook` called around each message that is sent back: to be retried, or a dead letter."""
+        self._check_open("add a hook")
+        self._hooks.send_backs.add(hook)
 
     def _register(self, listener: RegisteredConcurrentListener | RegisteredOrderlyListener) -> None:
         self._check_open("register a listener")

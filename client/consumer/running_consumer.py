@@ -61,7 +61,7 @@ class RunningConsumer:
         if isinstance(listener, RegisteredOrderlyListener):
             if settings.message_model is MessageModel.CLUSTERING:
                 self._locks = QueueLocks(list(brokers.values()), group, client_id, self._kept_queues, timer)
-            send_back = SendBack(brokers, group, settings.orderly_retries)
+            send_back = SendBack(brokers, group, settings.orderly_retries, hooks=hooks.send_backs)
             self._consuming = order = OrderlyConsumeService(
                 group,
                 settings,
@@ -75,7 +75,7 @@ class RunningConsumer:
                 self._take_leaving_soon,
             )
         else:
-            send_back = SendBack(brokers, group, settings.retries, retry_policy)
+            send_back = SendBack(brokers, group, settings.retries, retry_policy, hooks.send_backs)
             self._consuming = ConcurrentConsumeService(
                 group, settings, listener, offsets, send_back, timer, clock, hooks
             )

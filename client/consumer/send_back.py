@@ -26,6 +26,10 @@ import logging
 from collections.abc import Callable, Mapping
 
 from mqstore.broker.broker import Broker
+from mqstore.client.consumer.send_back_hooks import SendBackContext, SendBackHooks
+from mqstore.schedule.retry.retry_policy import retry_or_dead_letter
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.message import Message
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import retry_topic
@@ -37,6 +41,7 @@ from mqstore.store.record.properties_format import (
     RETRY_TOPIC,
 )
 from mqstore.store.record.sys_flag import COMPRESSED, COMPRESSION_TYPE_MASK
+from mqstore.store.status import Disposition
 
 __all__ = ["RetryDelay", "SendBack", "retry_message"]
 
@@ -60,15 +65,18 @@ class SendBack:
         group: str,
         max_reconsume_times: int,
         retry_policy: RetryDelay | None = None,
+        hooks: SendBackHooks | None = None,
     ) -> None:
         """brokers: by name. max_reconsume_times: of the consumer, whatever the group's settings say.
 
-        retry_policy: says how long a message waits for which the listener names no level.
+        retry_policy: says how long a message waits for which the listener names no level. hooks: called
+        around each message.
         """
         self._brokers = brokers
         self._group = group
         self._max_reconsume_times = max_reconsume_times
         self._retry_policy = retry_policy
+        self._hooks = hooks or SendBackHooks()
         self._turns = itertools.count()
 
     def send_back(self, message: StoredMessage, delay_level: int, broker_name: str) -> bool:
@@ -76,6 +84,14 @@ class SendBack:
 
         delay_level: 0 for the policy's, or the broker's rule; negative for a dead letter at once.
         """
+        if not self._hooks.registered:
+            return self._send_back(message, delay_level, broker_name)
+        times = message.reconsume_times - getattr(message, "local_reconsume_times", 0)
+        decision = retry_or_dead_letter(times, delay_level, self._max_reconsume_times)
+        context = SendBackContext(self._group, message, delay_level, decision.disposition)
+        return self._hooks.around(context, lambda: self._send_back(message, delay_level, broker_name))
+
+    def _send_back(self, message: StoredMessage, delay_level: int, broker_name: str) -> bool:
         try:
             broker = self._brokers[broker_name]
             broker.send_message_back(
@@ -107,26 +123,40 @@ class SendBack:
     def _put(self, message: StoredMessage, broker_name: str, first_error: Exception) -> bool:
         error = self._put_to_retry_topic(message, broker_name)
         if error is not None:
-            _logger.warning(
+            log_event(
+                _logger,
+                events.SEND_BACK_FAILED,
                 "group %s can send back %s neither so (%s) nor so (%s): it comes again from memory",
-                self._group,
-                message,
-                first_error,
-                error,
+                *(self._group, message, first_error, error),
+                consumer_group=self._group,
+                topic=message.topic,
+                message_id=message.unique_key or message.msg_id,
             )
             return False
         _logger.info("group %s has put %s itself, for: %s", self._group, message, first_error)
         return True
 
     def send_to_retry_topic(self, message: StoredMessage, broker_name: str) -> bool:
-        """Put a message by the second way alone, as consumers in order do; False if that fails."""
+        """Put a message by the second way alone, as consumers in order do; False if that fails.
+
+        The broker makes it a dead letter, since its group consumes in order.
+        """
+        if not self._hooks.registered:
+            return self._send_to_retry_topic(message, broker_name)
+        context = SendBackContext(self._group, message, 0, Disposition.DEAD_LETTER)
+        return self._hooks.around(context, lambda: self._send_to_retry_topic(message, broker_name))
+
+    def _send_to_retry_topic(self, message: StoredMessage, broker_name: str) -> bool:
         error = self._put_to_retry_topic(message, broker_name)
         if error is not None:
-            _logger.warning(
+            log_event(
+                _logger,
+                events.SEND_BACK_FAILED,
                 "group %s cannot put %s to its retry topic (%s): it comes again from memory",
-                self._group,
-                message,
-                error,
+                *(self._group, message, error),
+                consumer_group=self._group,
+                topic=message.topic,
+                message_id=message.unique_key or message.msg_id,
             )
         return error is None
 

@@ -27,6 +27,8 @@ from mqstore.broker.broker import Broker, MessageModel, MessageQueue
 from mqstore.client.brokers import readable_queues
 from mqstore.client.rebalance.queue_allocation import Allocation, allocate_averagely
 from mqstore.store.errors import StoreClosed
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.topic_names import is_retry_topic
 from mqstore.store.threads.timer import Timer
 
@@ -116,9 +118,14 @@ class RebalanceService:
         except StoreClosed as error:
             _logger.warning("group %s takes no more queues: %s", self._group, error)
             self.stop()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is logged, with its traceback
             if repr(error) != repr(self._error):
-                _logger.warning("group %s cannot rebalance and will try again", self._group, exc_info=True)
+                log_event(
+                    *(_logger, events.REBALANCE_FAILED),
+                    *("group %s cannot rebalance and will try again", self._group),
+                    exc_info=True,
+                    consumer_group=self._group,
+                )
             self._error = error
         self._schedule(_PERIOD_MS if is_balanced else _SOON_MS)
 

@@ -24,7 +24,7 @@ from mqstore.put.put_checks import no_such_queue, refuse_put
 from mqstore.put.put_columns import ColumnsPath
 from mqstore.put.put_parts import PutParts
 from mqstore.schedule.delay.delayed_message import rewrite
-from mqstore.schedule.retry.dead_letter import divert_exhausted_retry
+from mqstore.schedule.retry.dead_letter import divert_exhausted_retry, tell_of_dead_letter
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.errors import MessageIllegal, NoPermission, TopicNotSupported
 from mqstore.store.log.durable_future import DurableFuture
@@ -32,7 +32,7 @@ from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.message.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
 from mqstore.store.message.put_result import PutMessageResult, PutMessageResults
 from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_dead_letter_topic, is_retry_topic
-from mqstore.store.record.properties_format import DELAY, TIMER_REQUESTS, UNIQ_KEY
+from mqstore.store.record.properties_format import DELAY, RECONSUME_TIME, TIMER_REQUESTS, UNIQ_KEY
 from mqstore.store.status import PutMessageStatus
 
 __all__ = ["PutPath"]
@@ -120,7 +120,11 @@ class PutPath:
         except (TypeError, AttributeError):
             refuse_mistyped(message)
             raise
-        return self._acknowledge(self._append(encoded), waits=encoded.waits)
+        result = self._acknowledge(self._append(encoded), waits=encoded.waits)
+        if is_dead_letter_topic(result.topic):
+            times = int(message.properties.get(RECONSUME_TIME, message.reconsume_times))
+            tell_of_dead_letter(message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX), message, times)
+        return result
 
     def check(self, message: Message) -> Message:
         """All checks of `put`, after which a missing topic is created; the message with its queue."""

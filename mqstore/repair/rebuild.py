@@ -10,6 +10,7 @@ again, or open the store.
 """
 
 import dataclasses
+import logging
 from pathlib import Path
 
 from mqstore.message_store import MessageStore
@@ -18,6 +19,8 @@ from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
 from mqstore.store.errors import StoreNotFound
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.file_tree import delete_tree
 from mqstore.store.log.commit_log import CommitLog
@@ -30,6 +33,8 @@ from mqstore.store_stats import StoreStats
 from mqstore.verify.inspection import Inspection
 
 __all__ = ["build_derived", "forget_keys", "rebuild", "recover_log", "with_index_files"]
+
+_logger = logging.getLogger(__name__)
 
 
 def rebuild(
@@ -64,7 +69,14 @@ def rebuild(
             delete_tree(file_system, layout.consume_queues)
         if keys:
             forget_keys(file_system, layout)
-    return build_derived(path, config, inspection)
+    stats = build_derived(path, config, inspection)
+    log_event(
+        *(_logger, events.STORE_REBUILT, "what is derived in %s is built from the log", path),
+        store_path=str(path),
+        queues=stats.queues,
+        messages=stats.messages,
+    )
+    return stats
 
 
 def with_index_files(file_system: FileSystem, layout: StoreLayout, config: StoreConfig) -> StoreConfig:

@@ -10,7 +10,7 @@ from pathlib import Path
 from mqstore.repair.fill_plan import Fill
 from mqstore.repair.interrupted_repair import refuse_interrupted
 from mqstore.repair.rebuild import build_derived, with_index_files
-from mqstore.repair.repair_plan import RepairPlan, plan_of, recovery_point_after
+from mqstore.repair.repair_plan import RepairPlan, plan_of, recovery_point_after, tell_of_repair
 from mqstore.settings.directory_config import remember
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
@@ -80,6 +80,7 @@ def repair_into(
     build_derived(target, config, inspection)
     file_system.delete(unfinished)
     file_system.sync_directory(layout.own)
+    tell_of_repair(target, plan)
     return plan
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from mqstore.repair.fill_plan import Fill
 from mqstore.repair.interrupted_repair import finish_renames, name_in_transit
 from mqstore.repair.rebuild import build_derived, forget_keys, recover_log, with_index_files
-from mqstore.repair.repair_plan import RepairPlan, plan_of, recovery_point_after
+from mqstore.repair.repair_plan import RepairPlan, plan_of, recovery_point_after, tell_of_repair
 from mqstore.settings.directory_config import remember
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
@@ -63,6 +63,7 @@ def repair_in_place(
         # From the settings that were found before the damaged bytes were filled.
         config = with_index_files(file_system, layout, plan.report.config)
         build_derived(path, config, inspection)
+        tell_of_repair(path, plan)
     return plan, aside
 
 

@@ -8,6 +8,7 @@ In both, nothing that is whole moves: a damaged range of the log is filled with 
 continue where they were. What is derived from the log is rebuilt (rebuild.py).
 """
 
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from mqstore.repair.fill_plan import Fill, plan_fills
 from mqstore.repair.interrupted_repair import refuse_interrupted
 from mqstore.store.clock import Clock
 from mqstore.store.config import StoreConfig
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store_layout import StoreLayout, user_path
@@ -22,7 +25,9 @@ from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.unclaimed_entries import LostMessage
 from mqstore.verify.verification import VerifyReport, inspect_store
 
-__all__ = ["RepairPlan", "plan_of", "plan_repair", "recovery_point_after"]
+__all__ = ["RepairPlan", "plan_of", "plan_repair", "recovery_point_after", "tell_of_repair"]
+
+_logger = logging.getLogger(__name__)
 
 
 class RepairPlan(NamedTuple):
@@ -101,3 +106,14 @@ def recovery_point_after(plan: RepairPlan, durable_offset: int) -> RecoveryPoint
         end_offset = last.filler_offset if last.ends_segment else last.damage.end_offset
     log_offset = min(durable_offset, end_offset)
     return RecoveryPoint(log_offset, min(scan.min_offset, log_offset))
+
+
+def tell_of_repair(path: Path, plan: RepairPlan) -> None:
+    """Log that the store at `path` is repaired."""
+    findings, placeholders = len(plan.report.findings), plan.placeholders
+    log_event(
+        *(_logger, events.STORE_REPAIRED, "%s is repaired: %d findings", path, findings),
+        store_path=str(path),
+        findings=findings,
+        placeholders=placeholders,
+    )

@@ -34,6 +34,8 @@ from mqstore.schedule.delivery.due_entries import DueEntries, Entries, leading
 from mqstore.schedule.delivery.level_status import LevelStatus
 from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.errors import CorruptRecord, MessageIllegal, MessageNotFound, StoreError
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
@@ -281,7 +283,11 @@ class LevelDelivery:
     def _block(self, error: Exception, now_ms: int) -> None:
         reason = f"{type(error).__name__}: {error}"
         if self.error != reason:
-            _logger.error("delay level %d is blocked: %s", self.level, reason)
+            log_event(
+                *(_logger, events.LEVEL_BLOCKED, "delay level %d is blocked: %s", self.level, reason),
+                delay_level=self.level,
+                reason=reason,
+            )
         if self._blocked_since_ms is None:
             self._blocked_since_ms = now_ms
         self.error = reason

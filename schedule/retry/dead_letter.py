@@ -3,18 +3,49 @@
 A client whose send-back failed puts the message to `%RETRY%group` by itself. If its retries are exhausted,
 the put path stores it in `%DLQ%group` instead. For a send-back, retry_policy.py decides.
 
-A pure function: any thread, no I/O.
+`divert_exhausted_retry` is pure, without I/O. Any thread.
 Source: docs/spec/schedule_and_retry.md section 8; SendMessageProcessor#handleRetryAndDLQ.
 """
+
+import logging
 
 import msgspec
 
 from mqstore.store.errors import MessageIllegal
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.message import Message
+from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, dead_letter_topic, is_retry_topic
-from mqstore.store.record.properties_format import DELAY, MAX_RECONSUME_TIMES, RECONSUME_TIME
+from mqstore.store.record.properties_format import (
+    DELAY,
+    MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    RECONSUME_TIME,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+)
 
-__all__ = ["divert_exhausted_retry"]
+__all__ = ["divert_exhausted_retry", "tell_of_dead_letter"]
+
+_logger = logging.getLogger(__name__)
+
+
+def tell_of_dead_letter(group: str, message: Message | StoredMessage, reconsume_times: int) -> None:
+    """Log that `group` has given up a message, which is stored in its dead letters.
+
+    reconsume_times: of the dead letter.
+    """
+    properties = message.properties
+    topic = properties.get(RETRY_TOPIC, message.topic)
+    message_id = properties.get(UNIQ_KEY) or properties.get(ORIGIN_MESSAGE_ID, "")
+    log_event(
+        *(_logger, events.DEAD_LETTERED, "a message of %s is a dead letter of group %s", topic, group),
+        consumer_group=group,
+        topic=topic,
+        message_id=message_id,
+        reconsume_times=reconsume_times,
+    )
 
 
 def divert_exhausted_retry(

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from mqstore.schedule.delay.delay_levels import DelayLevels
+from mqstore.schedule.retry.dead_letter import tell_of_dead_letter
 from mqstore.schedule.retry.retry_policy import next_retry_level, retry_or_dead_letter
 from mqstore.store.errors import MessageNotFound, NoPermission
 from mqstore.store.message.message import Message
@@ -178,6 +179,8 @@ class SendBack:
             queue_nums = max(1, min(settings.retry_queue_nums, retry.read_queue_nums))
             topic, queue_id = retry_topic(group), self._choice.randrange(queue_nums)
         put = self._put(_copy(stored, topic, queue_id, decision.delay_level))
+        if decision.disposition is Disposition.DEAD_LETTER:
+            tell_of_dead_letter(group, stored, stored.reconsume_times + 1)
         is_ok = put.status is PutMessageStatus.PUT_OK
         code = ResponseCode.SUCCESS if is_ok else ResponseCode.SYSTEM_ERROR
         return SendBackResult(decision.disposition, code, put)

@@ -1,7 +1,7 @@
 """The monitoring server: answers GET /metrics and GET /health on a loopback port of its own.
 
 /health is 200 while the store takes puts, and 503 with the reason while it does not. Nothing else is served,
-and nothing is changed: what is asked is `MessageStore.stats`, which reads counters and queue ends.
+and nothing is changed: what is asked reads counters and queue ends (observability/store_figures.py).
 
 Threads: one of its own for each request, so that it neither waits for the loop nor holds it up.
 """
@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import Final
 
 from mqstore.message_store import MessageStore
+from mqstore.observability.store_figures import store_figures
 from mqstore.server.monitoring.prometheus_text import CONTENT_TYPE, ServerFigures, prometheus_text
 from mqstore.store.errors import StoreError
 
@@ -41,7 +42,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, _PLAIN, lambda: "there are /metrics and /health\n")
 
     def _metrics(self) -> str:
-        return prometheus_text(self.store.stats(), type(self).figures())
+        return prometheus_text(store_figures(self.store), type(self).figures())
 
     def _refusal(self) -> str | None:
         try:
@@ -52,7 +53,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
     def _answer(self, status: HTTPStatus, content_type: str, make: Callable[[], str]) -> None:
         try:
             text = make()
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             status, text = HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n"
         body = text.encode()
         self.send_response(status)

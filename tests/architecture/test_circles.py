@@ -14,13 +14,26 @@ from support.sources import LAYERS, Source, package_sources
 
 ORDER: dict[str, tuple[str, ...]] = {
     "": LAYERS,
-    "store": ("threads", "loops", "checksum", "record", "files", "state", "message", "direct", "bulk", "log"),
+    "store": (
+        "events",
+        "threads",
+        "loops",
+        "checksum",
+        "record",
+        "files",
+        "state",
+        "message",
+        "direct",
+        "bulk",
+        "log",
+    ),
     "index": ("queue", "pull", "arrow", "lmdb_files", "keys", "index_file"),
     "schedule": ("delay", "delivery", "retry"),
     "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),
     "client": ("remote", "producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
     "client/consumer": ("pulls", "orderly", "lite_pull"),
+    "observability": ("opentelemetry",),
     "server": ("security", "monitoring", "processors", "administration"),
     "tools": ("ingest", "export", "spark", "demo", "cli"),
     "tools/cli": (

@@ -1,4 +1,5 @@
-"""The layers: store <- index <- schedule <- mqstore <- broker <- remoting <- client <- server <- tools.
+"""The layers: store <- index <- schedule <- mqstore <- broker <- remoting <- client <- observability
+<- server <- tools.
 
 Goal: what lies below never learns of what lies above, so each folder can be read with only the ones before
 it in mind. Method: every import of every source, those inside functions too, is resolved to a layer.

@@ -23,6 +23,7 @@ LAYERS = (
     "broker",
     "remoting",
     "client",
+    "observability",
     "server",
     "testing",
     "tools",

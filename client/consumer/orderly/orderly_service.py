@@ -53,6 +53,8 @@ from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_locks import QueueLocks
 from mqstore.store.clock import Clock
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.timer import Timer
 from mqstore.store.threads.worker_threads import Unfinished
@@ -265,9 +267,18 @@ class OrderlyConsumeService(ListeningService[PulledQueue]):
         status: ConsumeOrderlyStatus | None = None
         try:
             status = self._listener(messages, context)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it is logged, with its traceback
             # SystemExit and CancelledError as well: they would end this thread and leave the queue undone.
-            _logger.warning("the listener of group %s failed on %r", self._group, messages[0], exc_info=True)
+            log_event(
+                _logger,
+                events.LISTENER_FAILED,
+                "the listener of group %s failed on %r",
+                *(self._group, messages[0]),
+                exc_info=True,
+                consumer_group=self._group,
+                topic=context.message_queue.topic,
+                queue_id=context.message_queue.queue_id,
+            )
             # The frames of the traceback hold the messages.
             seen.error = error.with_traceback(None)
             # What it may have set did not come to an answer.

@@ -24,6 +24,8 @@ from mqstore.client.consumer.pulls.pull_service import PullService
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.errors import StoreError
+from mqstore.store.events import events
+from mqstore.store.events.event import log_event
 
 __all__ = ["AssignedQueues", "QueueOrder"]
 
@@ -86,6 +88,7 @@ class AssignedQueues:
         has locked. One that was not pulled for 120 s is begun again.
         """
         wanted = set(queues)
+        before = self._of(topic)
         is_balanced = True
         for pulled in self:
             if pulled.queue.topic == topic:
@@ -96,7 +99,21 @@ class AssignedQueues:
             if queue not in self._table:
                 self._give(queue, subscription)
         self._share_thresholds()
+        after = self._of(topic)
+        if after != before:
+            log_event(
+                _logger,
+                events.GROUP_REBALANCED,
+                "group %s has %d queues of %s here now, before %d",
+                *(self._group, len(after), topic, len(before)),
+                consumer_group=self._group,
+                topic=topic,
+                queues=len(after),
+            )
         return is_balanced and wanted <= self._table.keys()
+
+    def _of(self, topic: str) -> set[MessageQueue]:
+        return {queue for queue in list(self._table) if queue.topic == topic}
 
     def retain_topics(self, topics: Collection[str]) -> bool:
         """Take the queues of all other topics: they are not subscribed to any more. Whether none is left."""

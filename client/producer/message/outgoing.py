@@ -6,7 +6,7 @@ Threads: any. Durability: as the broker says in its result.
 Source: docs/spec/client_produce.md sections 2 and 5; DefaultMQProducerImpl#sendKernelImpl of Apache RocketMQ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -31,6 +31,15 @@ class Outgoing(Protocol):
     @property
     def message(self) -> Message:
         """As it is sent, but for the queue; of a batch, the first message."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All messages, as they are sent."""
+        ...
+
+    def with_properties(self, properties: Mapping[str, str]) -> "Outgoing":
+        """The same with more properties; a message that has one of them already is left as it is."""
         ...
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
@@ -66,6 +75,13 @@ def with_unique_key(message: Message, ids: UniqueIds) -> tuple[Message, str]:
     return msgspec.structs.replace(message, properties=properties), unique_key
 
 
+def _with_properties(message: Message, properties: Mapping[str, str]) -> Message:
+    known = message.properties
+    if any(name in known for name in properties):
+        return message
+    return msgspec.structs.replace(message, properties={**known, **properties})
+
+
 def prepare(message: Message, ids: UniqueIds, compression: BodyCompression) -> tuple[Message, str]:
     """The message as it is sent, and its UNIQ_KEY. Raises as `with_unique_key`."""
     message, unique_key = with_unique_key(message, ids)
@@ -80,6 +96,13 @@ class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
 
     message: Message
     unique_key: str
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return (self.message,)
+
+    def with_properties(self, properties: Mapping[str, str]) -> "OutgoingMessage":
+        return msgspec.structs.replace(self, message=_with_properties(self.message, properties))
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
         send = broker.send_reply if is_reply(self.message) else broker.send
@@ -107,6 +130,13 @@ class OutgoingHalf(msgspec.Struct, frozen=True, gc=False):
     unique_key: str
     producer_group: str
 
+    @property
+    def messages(self) -> Sequence[Message]:
+        return (self.message,)
+
+    def with_properties(self, properties: Mapping[str, str]) -> "OutgoingHalf":
+        return msgspec.structs.replace(self, message=_with_properties(self.message, properties))
+
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> SendResult:
         half = msgspec.structs.replace(self.message, queue_id=queue.queue_id)
         return self.result_of(queue, broker.send_half(half, self.producer_group, timeout_ms=timeout_ms))
@@ -130,6 +160,10 @@ class OutgoingBatch(msgspec.Struct, frozen=True, gc=False):
     @property
     def message(self) -> Message:
         return self.messages[0]
+
+    def with_properties(self, properties: Mapping[str, str]) -> "OutgoingBatch":
+        messages = [_with_properties(message, properties) for message in self.messages]
+        return msgspec.structs.replace(self, messages=messages)
 
     def send(self, broker: Broker, queue: MessageQueue, timeout_ms: int) -> BatchSendResult:
         return self.result_of(queue, self._puts(broker, queue, timeout_ms))

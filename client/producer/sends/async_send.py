@@ -8,6 +8,7 @@ Threads: one at a time has to do with it.
 Source: docs/spec/client_produce.md section 4; MQClientAPIImpl#sendMessageAsync, #onExceptionImpl.
 """
 
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -72,6 +73,7 @@ class AsyncSend:
         "_attempt_s",
         "_begin",
         "_begin_s",
+        "_caller",
         "_context",
         "_outgoing",
         "_queue",
@@ -101,6 +103,8 @@ class AsyncSend:
         self._times = 0
         self._tried: set[str] = set()
         self._context: SendMessageContext | None = None
+        # None where there is no hook: then the send does nothing for hooks.
+        self._caller = contextvars.copy_context() if sends.parts.hooks.registered else None
         self._outgoing: Outgoing
         self._queue: MessageQueue
         self._route: PublishRoute | None
@@ -128,18 +132,24 @@ class AsyncSend:
             self._sends.give_back(self.permits)
 
     def _pass(self) -> None:
-        parts = self._sends.parts
         try:
             if self.remaining_ms() <= 0:
                 raise SendTimedOut(self.topic, self.timeout_ms, self.cost_ms())
             self._outgoing, queue, self._route = self._begin(self._begin_s)
             self._sends.kernel.remaining_ms(self.topic, self._begin_s, self.timeout_ms)
-            # Once for all attempts, as in RocketMQ.
-            self._context = parts.hooks.before(self._outgoing.message, queue, CommunicationMode.ASYNC)
+            if self._caller is not None:
+                self._call_hooks(self._caller, queue)
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the future
             self.fail(error)
             return
         self._attempts(queue)
+
+    def _call_hooks(self, caller: contextvars.Context, queue: MessageQueue) -> None:
+        """Once for all attempts, as in RocketMQ; with the context variables of the caller: its trace."""
+        before = self._sends.parts.hooks.before
+        self._context = caller.run(before, self._outgoing, queue, CommunicationMode.ASYNC)
+        if self._context is not None:
+            self._outgoing = self._context.outgoing
 
     def _attempts(self, queue: MessageQueue | None) -> None:
         while queue is not None:
@@ -229,7 +239,9 @@ class AsyncSend:
 
     def _end(self, result: SendResult | None, error: Exception | None) -> None:
         self._sends.give_back(self.permits)
-        self._sends.parts.hooks.after(self._context, result, error)
+        if self._context is not None:
+            self._context.retries = self._times if error is None else max(0, self._times - 1)
+            self._sends.parts.hooks.after(self._context, result, error)
         if error is not None:
             self.future.set_exception(error)
         elif result is not None:

@@ -1,18 +1,20 @@
 """The send hooks: callables of the application that see each attempt of a send, before and after.
 
-They are for tracing and metrics. What a hook raises is logged and dropped; it cannot stop a send.
+They are for tracing and metrics. What a hook raises is logged and dropped; it cannot stop a send. Before an
+attempt a hook may give the messages more properties: with a trace they carry to whoever consumes them.
 Threads: a hook is called by the thread that sends, and after an asynchronous send by the one that completes
-it.
+it. Before an asynchronous send the context variables are those of the caller.
 Source: SendMessageHook, SendMessageContext of Apache RocketMQ.
 """
 
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mqstore.broker.broker import MessageQueue
+from mqstore.client.producer.message.outgoing import Outgoing
 from mqstore.client.producer.send_result import SendResult
 from mqstore.store.message.message import Message
 
@@ -33,18 +35,38 @@ class CommunicationMode(enum.Enum):
 class SendMessageContext:
     """One attempt, as hooks see it; `send_result` or `exception` are there after it.
 
-    A ONEWAY send has neither. message: as it is sent, of a batch the first. mq_trace_context, props: for
-    hooks to keep what they need from before to after.
+    A ONEWAY send has neither. outgoing: what is sent. retries: attempts that failed before this one; an ASYNC
+    send is one attempt for hooks, and has those that failed after it. mq_trace_context, props, kept: for
+    hooks to keep what they need from before to after; `kept` by the hook itself, so that two do not meet.
     """
 
     producer_group: str
-    message: Message
+    outgoing: Outgoing
     message_queue: MessageQueue
     communication_mode: CommunicationMode
+    retries: int = 0
     send_result: SendResult | None = None
     exception: Exception | None = None
     mq_trace_context: Any = None
     props: dict[str, str] = field(default_factory=dict)
+    kept: dict[object, Any] = field(default_factory=dict)
+
+    @property
+    def message(self) -> Message:
+        """The message as it is sent; of a batch the first."""
+        return self.outgoing.message
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All messages as they are sent: several in a batch."""
+        return self.outgoing.messages
+
+    def add_properties(self, properties: Mapping[str, str]) -> None:
+        """Send the messages of this attempt with more properties; only before it.
+
+        A message that has one of them already is left as it is.
+        """
+        self.outgoing = self.outgoing.with_properties(properties)
 
 
 class SendMessageHook(Protocol):
@@ -72,13 +94,13 @@ class SendHooks:
         self.registered = (*self.registered, hook)
 
     def before(
-        self, message: Message, queue: MessageQueue, mode: CommunicationMode
+        self, outgoing: Outgoing, queue: MessageQueue, mode: CommunicationMode, retries: int = 0
     ) -> SendMessageContext | None:
-        """Call the hooks before an attempt; what to hand to `after`."""
+        """Call the hooks before an attempt; what to hand to `after`, and what to send then."""
         hooks = self.registered
         if not hooks:
             return None
-        context = SendMessageContext(self._producer_group, message, queue, mode)
+        context = SendMessageContext(self._producer_group, outgoing, queue, mode, retries)
         for hook in hooks:
             _call(hook.send_message_before, context)
         return context

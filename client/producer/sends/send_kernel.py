@@ -72,13 +72,20 @@ class SendKernel:
             raise BrokerNotExist(queue.broker_name, sorted(parts.brokers))
         return broker
 
-    def attempt(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        """One SYNC attempt. Raises what the broker raises, BrokerNotExist, SendTimedOut."""
+    def attempt(
+        self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int, retries: int = 0
+    ) -> SendResult:
+        """One SYNC attempt, after `retries` that failed.
+
+        Raises what the broker raises, BrokerNotExist, SendTimedOut.
+        """
         broker = self.broker_of(queue)
         if not self._hooks.registered:
             return outgoing.send(broker, queue, timeout_ms)
         begin_s = self._parts.timer()
-        context = self._hooks.before(outgoing.message, queue, _SYNC)
+        context = self._hooks.before(outgoing, queue, _SYNC, retries)
+        if context is not None:
+            outgoing = context.outgoing
         try:
             cost_ms = self._parts.cost_ms(begin_s)
             if timeout_ms < cost_ms:
@@ -115,7 +122,9 @@ class SendKernel:
         """One pass without an answer. Raises only what says that the broker was not asked."""
         broker = self.broker_of(queue)
         begin_s = self._parts.timer()
-        context = self._hooks.before(outgoing.message, queue, CommunicationMode.ONEWAY)
+        context = self._hooks.before(outgoing, queue, CommunicationMode.ONEWAY)
+        if context is not None:
+            outgoing = context.outgoing
         error: Exception | None = None
         try:
             outgoing.send_async(broker, queue, timeout_ms)

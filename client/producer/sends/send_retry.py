@@ -173,7 +173,7 @@ class _Attempts:
         begin_s = parts.timer()
         is_isolated, is_reachable = False, True
         try:
-            result = self._kernel.attempt(outgoing, queue, timeout_ms)
+            result = self._kernel.attempt(outgoing, queue, timeout_ms, len(self._brokers_sent))
         except StoreError as error:
             is_isolated, is_reachable = fault_of(error, is_detecting=parts.faults.is_detecting)
             return self.failed(queue, error)

@@ -1,6 +1,7 @@
 """The send hooks: what they see of each attempt, and that they cannot disturb it."""
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,55 @@ def test_the_last_error_is_seen_too(producer_of: MakeProducer) -> None:
     with pytest.raises(SendFailed):
         producer.send(ORDER)
     assert hook.seen == ["before", "StoreFull"] * 2
+
+
+class Adds(Notes):
+    """Adds properties before each attempt."""
+
+    def send_message_before(self, context: SendMessageContext) -> None:
+        super().send_message_before(context)
+        context.add_properties({"attempt": str(context.retries)})
+
+
+@pytest.mark.parametrize("way", ["send", "send_async", "send_oneway"])
+def test_a_hook_may_add_properties(producer_of: MakeProducer, way: str) -> None:
+    """They go to the broker, of each attempt its own; the message of the caller stays as it is."""
+    broker = AnsweringBroker("broker-a", *([FULL] if way == "send" else []))
+    producer = producer_of(broker)
+    hook = Adds()
+    producer.register_send_message_hook(hook)
+    message = Message("orders", b"body", properties={"UNIQ_KEY": "mine"})
+    sent = getattr(producer, way)(message)
+    if way == "send_async":
+        sent.result(60)
+    assert broker.sent[-1].properties == {"UNIQ_KEY": "mine", "attempt": "1" if way == "send" else "0"}
+    assert hook.contexts[-1].message.properties == broker.sent[-1].properties
+    assert message.properties == {"UNIQ_KEY": "mine"}
+
+
+def test_a_property_that_is_there_stays(producer_of: MakeProducer) -> None:
+    """Also in a batch, where the other messages get it."""
+    broker = AnsweringBroker()
+    producer = producer_of(broker)
+    producer.register_send_message_hook(Adds())
+    producer.send_batch([Message("orders", b"a", properties={"attempt": "mine"}), ORDER])
+    assert [message.properties["attempt"] for message in broker.sent] == ["mine", "0"]
+
+
+def test_an_asynchronous_send_has_the_context_of_its_caller(producer_of: MakeProducer) -> None:
+    """Context variables are those at the call, in whichever thread the hook is called."""
+    caller: ContextVar[str] = ContextVar("caller", default="nobody")
+    seen: list[str] = []
+
+    class Hook(Notes):
+        def send_message_before(self, context: SendMessageContext) -> None:
+            super().send_message_before(context)
+            seen.append(caller.get())
+
+    producer = producer_of(AnsweringBroker())
+    producer.register_send_message_hook(Hook())
+    token = caller.set("me")
+    future = producer.send_async(ORDER)
+    caller.reset(token)
+    future.result(60)
+    assert seen == ["me"]

@@ -1,0 +1,1 @@
+"""Figures of stores and clients by topic and group, for Prometheus and OpenTelemetry; traces."""

@@ -1,0 +1,1 @@
+"""Events: log lines of consequence, with names and fields that do not change."""
