@@ -3,7 +3,7 @@
 usage: python benchmarks/ui_pages.py --python PYTHON [--messages N] [--json FILE] [--store DIRECTORY]
 
 One row is one page, asked five times over HTTP: its slowest and its middle time, and the most memory (VmHWM
-of the process) from its start up to then. PYTHON is one with mqstore[ui] installed from a wheel: where compiled
+of the process) from its start up to then. PYTHON is one with mqstore[ui] from a wheel: where compiled
 loops come from numba when they run, numba itself takes more than 100 MB. What would make the numbers
 dishonest: a warm process, so the first request of all, which waits for the start, is among them.
 """

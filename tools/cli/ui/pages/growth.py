@@ -11,11 +11,11 @@ from mqstore.tools.cli.ui.pages.growth_samples import Numbers, QueueGrowth, samp
 
 __all__ = ["BARS", "Bar", "Period", "bars_of", "growth"]
 
-BARS = 48
+BARS = 24
 """Bars of a chart."""
 CHART_WIDTH, CHART_HEIGHT = 720, 160
-_MOST_QUEUES = 64
-_MOST_SAMPLES = 192
+_MOST_QUEUES = 20
+_MOST_SAMPLES = 64
 
 
 class Period(NamedTuple):
