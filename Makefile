@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-serve bench-spark storm soak docs clean
+.PHONY: help setup demo test interop lint types wheel crash fuzz powercut bench bench-latency bench-serve bench-spark storm soak docs site site-check clean
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -129,6 +129,16 @@ bench-spark: setup ## the data source for Spark beside Parquet; writes benchmark
 
 docs: setup ## write the tables that pages take from the code: the rooms in ARCHITECTURE.md
 	@$(BIN)/python tests/support/room_table.py
+
+# Strict: a link within the site that leads nowhere fails. It needs nothing but the package index; half a minute.
+site: setup ## the documentation site, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html: $$(find build/site -name '*.html' | wc -l) pages"
+
+# Needs Chromium (Debian: apt-get install chromium). Fetches Playwright the first time. ARGS="--shots build/shots" keeps pictures.
+site-check: site ## every page of the site in a browser: no request to elsewhere, axe, links, a phone's width
+	@$(BIN)/python -c 'import axe_playwright_python, playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[site-check]'
+	@$(BIN)/python docs/site/check.py build/site $(ARGS)
 
 clean: ## take away everything that make made, .venv too
 	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
