@@ -2,10 +2,10 @@
 
 Goal: a reader who copies a page's blocks one after the other gets what the page promises. Method: for each
 page an empty directory, in which its blocks are run in order, Python and shell each in a process of its own
-(plain lines of `mqstore` in this one). A block `text` is what the block before it printed. A block that
-begins with `# name.py` is saved under that name and not run. A comment before a block tells what else is done
-with it:
+(plain lines of `mqstore` in this one). A block `text` is what the block before it printed. A comment before a
+block tells what else is done with it:
 
+    <!-- saved as the module NAME -->        a later block imports it
     <!-- not run: reason -->                 a reader may, a test cannot
     <!-- runs until the end of the page -->  a server, on a free port in place of 9876
 """
@@ -115,7 +115,7 @@ def run_page(text: str, directory: Path) -> int:
     count = 0
     with contextlib.ExitStack() as servers:
         for block in blocks_of(text.replace("9876", str(port))):
-            name = re.match(r"# (\S+\.(?:py|toml))\n", block.text)
+            name = re.match(r"saved as the module (\w+)", block.note)
             if block.kind == "text":
                 # The second of two in a row is what the program prints when it is run again.
                 if not printed and last is not None:
@@ -124,7 +124,7 @@ def run_page(text: str, directory: Path) -> int:
             elif block.note.startswith("not run: "):
                 continue
             elif name:
-                (directory / name[1]).write_text(block.text)
+                (directory / f"{name[1]}.py").write_text(block.text)
             elif block.note == "runs until the end of the page":
                 servers.enter_context(server(block, directory, port))
                 count += 1

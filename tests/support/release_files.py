@@ -1,4 +1,4 @@
-"""Writes docs/installation_sizes.md and docs/licences.md from what pip installs: `make release-files`.
+"""Writes the pages of sizes and of licences from what pip installs: `make release-files`.
 
 Each row is an installation of its own: the wheel of this checkout, with one extra or none, in an empty
 directory (`pip install --target`). A size is the sum of the files' lengths, without compiled bytecode. A
@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = ("", "jit", "arrow", "spark", "java", "demo")
+EXTRAS = ("", "arrow", "spark", "java", "demo")
 SIZES = ROOT / "docs" / "figures" / "installation.json"
 
 SIZES_HEAD = """# Sizes of the installation
@@ -81,7 +81,7 @@ def pages(figures: dict[str, object]) -> dict[str, str]:
         rows.append(f"| {name} | {version} | {licence} | {where} |")
     about = (
         f"Written by `make release-files`: {figures['machine']}, `{figures['wheel']}` of"
-    about += f" {figures['wheel_bytes']:,} bytes. A wheel `none-any` has no machine code, and brings numba instead."
+        f" {figures['wheel_bytes']:,} bytes. A wheel `none-any` has no machine code: it brings numba instead."
     )
     return {
         "installation_sizes": f"{SIZES_HEAD}\n" + "\n".join([*sizes, "", about, ""]),
