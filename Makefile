@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills docs clean
+.PHONY: help setup demo test interop lint types wheel site site-check ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -45,17 +45,23 @@ wheel: setup ## the wheel that users install, without numba, and the tests of th
 
 TYPES := build/types
 SITE := import site; print(site.getsitepackages()[0])
-types: setup ## mypy --strict on the installed package
+types: setup ## mypy --strict on the installed package, and on a program of a user
 	@rm -rf build/lib build/lib.* build/wheel $(TYPES)
 	@MQSTORE_BUILD_LOOPS=0 MQSTORE_BUILD_PUT=0 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@$(BIN)/python -m venv --without-pip $(TYPES)
 	@$(BIN)/python -m pip --python $(TYPES)/bin/python install --quiet --no-deps build/wheel/*.whl
 	@$(BIN)/python -c "$(SITE)" > "$$($(TYPES)/bin/python -c "$(SITE)")/dependencies.pth"
-	@cd $(TYPES) && for checked in "-p mqstore" lib/python3*/site-packages/pyspark_mqstore.py; do \
+	@cd $(TYPES) && for checked in "-p mqstore" lib/python3*/site-packages/pyspark_mqstore.py \
+	        ../../tests/support/user_program.py; do \
 	    ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache \
 	        --python-executable bin/python $$checked \
 	        | sed -E 's#^.*/site-packages/##; s#^mqstore/(store|index|schedule|broker|remoting|client|observability|server|tools)/#\1/#'; \
 	done
+
+# Pyright is a program for Node: its package fetches it the first time. So this is not part of `make types`.
+types-pyright: types ## pyright on a program of a user, over the installed package
+	@$(BIN)/python -c 'import pyright' 2>/dev/null || $(BIN)/python -m pip install --quiet pyright
+	@$(BIN)/pyright --pythonpath $(TYPES)/bin/python tests/support/user_program.py
 
 # Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/figures/.
 STATES ?= 20000
@@ -152,6 +158,22 @@ bench-ui: setup ## how long pages of `mqstore ui` take over 1,000,000 messages, 
 
 docs: setup ## write the tables that pages take from the code: the rooms in ARCHITECTURE.md
 	@$(BIN)/python tests/support/room_table.py
+
+# Fetches what each extra needs, Spark too: 2 GB of room for a while.
+release-files: setup ## measure the installation of the wheel and of each extra; writes docs/installation_sizes.md, docs/licences.md
+	@rm -rf build/release build/lib build/lib.* build/bdist.*
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/release .
+	@$(BIN)/python tests/support/release_files.py build/release/mqstore-*.whl
+
+# Strict: a link within the site that leads nowhere fails. It needs nothing but the package index; half a minute.
+site: setup ## the documentation site, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html: $$(find build/site -name '*.html' | wc -l) pages"
+
+# Needs Chromium (Debian: apt-get install chromium). Fetches Playwright the first time. ARGS="--shots build/shots" keeps pictures.
+site-check: site ## every page of the site in a browser: no request to elsewhere, axe, links, a phone's width
+	@$(BIN)/python -c 'import axe_playwright_python, playwright' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[browser]'
+	@$(BIN)/python docs/site/check.py build/site $(ARGS)
 
 clean: ## take away everything that make made, .venv too
 	@rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -33,7 +33,12 @@ PUBLIC = (
     "mqstore.tools.spark",
     "mqstore.verify",
 )
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("docs/tutorials/*.md")),
+    *sorted(ROOT.glob("docs/howto/*.md")),
+]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
