@@ -35,7 +35,18 @@ ROOT_PAGES = {
     "SECURITY.md": "security.md",
 }
 LISTED = {"format": "Format pages", "decisions": "Decisions"}
-LAYERS = ("store", "index", "schedule", "broker", "client", "remoting", "observability", "server", "testing", "tools")
+LAYERS = (
+    "store",
+    "index",
+    "schedule",
+    "broker",
+    "client",
+    "remoting",
+    "observability",
+    "server",
+    "testing",
+    "tools",
+)
 PICTURES = (".png", ".svg")
 
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s#]+)(#[^()\s]*)?\)")

@@ -63,4 +63,12 @@ def test_nothing_else_is_in_it(members: set[str]) -> None:
     """No tests, no notes, nothing that a build left behind."""
     assert {name for name in members if "/" not in name} == AT_THE_TOP
     assert {name.partition("/")[0] for name in members if "/" in name} == set(LAYERS)
-    assert {Path(name).suffix for name in members if "/" in name} <= {".py", ".h", ".pxd", ".typed", ".html", ".css", ".svg"}
+    assert {Path(name).suffix for name in members if "/" in name} <= {
+        ".py",
+        ".h",
+        ".pxd",
+        ".typed",
+        ".html",
+        ".css",
+        ".svg",
+    }
