@@ -1,6 +1,6 @@
 """An event: a log line of consequence, with a name and fields that do not change.
 
-    WARNING mqstore.schedule.retry.dead_letter: a message of orders is a dead letter of group billing
+    INFO mqstore.schedule.retry.dead_letter: a message of orders is a dead letter of group billing
         event=message.dead_lettered consumer_group=billing topic=orders message_id=... reconsume_times=16
 
 They go through `logging` like all other lines. Name and fields are attributes of the record (`extra`): a

@@ -67,7 +67,7 @@ LEVEL_BLOCKED: Final = Event(
 )
 DEAD_LETTERED: Final = Event(
     "message.dead_lettered",
-    _WARNING,
+    _INFO,
     ("consumer_group", "topic", "message_id", "reconsume_times"),
     "A group has given up a message: it lies in %DLQ%group.",
 )

@@ -11,6 +11,7 @@ twins; every operation ends, also in another thread.
 """
 
 import errno
+import gc
 import itertools
 import random
 import shutil
@@ -67,6 +68,9 @@ class Strike:
     """Raises Struck, of a kind, at the `place`-th place of the thread that enters it; the first is 1."""
 
     def __init__(self, place: int, shift: int = 0) -> None:
+        if place == 1:
+            # What others have left behind would be struck while it is finalized.
+            gc.collect()
         self.place = place
         self._shift = shift
         self.passed = 0
