@@ -167,6 +167,7 @@ release-files: setup ## measure the installation of the wheel and of each extra;
 
 # Strict: a link within the site that leads nowhere fails. It needs nothing but the package index; half a minute.
 site: setup ## the documentation site, into build/site
+	@mkdir -p build/reference  # mkdocstrings passes over a folder that is not there when it begins
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "build/site/index.html: $$(find build/site -name '*.html' | wc -l) pages"
 
