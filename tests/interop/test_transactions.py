@@ -35,10 +35,12 @@ FATES = (
 """What the local transaction answers at once, and when it is asked."""
 NUMBERS = range(12)
 SOON_MS = 500
+# A broker that asks before it has noted an end asks without end, for its producer does not know it any more.
+LONG_ENOUGH_MS = 2_500
 MANY = 10_000
 # 4.9 knows nothing of the last one.
 BROKER_SETTINGS = {
-    "transactionTimeOut": str(SOON_MS),
+    "transactionTimeOut": str(LONG_ENOUGH_MS),
     "transactionCheckInterval": str(SOON_MS),
     "transactionCheckMax": str(MANY),
     "transactionOpBatchInterval": "100",
