@@ -14,7 +14,8 @@ _DELAYS = "1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s"
 _SETTINGS = {
     "messageDelayLevel": _DELAYS,
     "longPollingEnable": "true",
-    "transactionTimeOut": "500",
+    # A broker that asks before it has noted an end commits a message twice.
+    "transactionTimeOut": "2500",
     "transactionCheckInterval": "500",
     # Else 5.x notes what was ended so late that it asks all the same. 4.9 knows nothing of it.
     "transactionOpBatchInterval": "100",
