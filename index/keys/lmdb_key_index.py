@@ -128,7 +128,9 @@ class LmdbKeyIndex:
     def entry_count(self) -> int:
         """Entries held, those of deleted records that still take room included."""
         with self._lock:
-            stored = self._environment.read(lmdb_runs.count_entries) if self._environment is not None else 0
+            stored = (
+                self._environment.read_pairs(lmdb_runs.count_entries) if self._environment is not None else 0
+            )
             return stored + self._buffer.entry_count
 
     # -- taking in ------------------------------------------------------------------------------------

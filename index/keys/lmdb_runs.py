@@ -1,8 +1,10 @@
 """The stored runs: what is read and written inside a transaction of the key index.
 
-Plain functions over an LMDB transaction; they return copies, unless the docstring says otherwise. A
-function that writes may be run again from the start, for example after the map was too small. Bytes:
-key_index_format.py. Opening, commits and locks: lmdb_key_index.py and lmdb_environment.py.
+Plain functions; they return copies, unless the docstring says otherwise. Those that read take the pairs of a
+snapshot (lmdb_values.py), so that only what is looked at comes from the disk; those that write take an LMDB
+transaction, and read the newest runs only. A function that writes may be run again from the start, for
+example after the map was too small. Bytes: key_index_format.py. Opening, commits and locks:
+lmdb_key_index.py and lmdb_environment.py.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ from mqstore.index.keys.key_index_format import (
 from mqstore.index.keys.run_table import RunTable
 from mqstore.index.keys.sorted_run import MAX_RUN_ENTRIES, SortedRun, merge_count
 from mqstore.index.lmdb_files.lmdb_environment import Contents
+from mqstore.index.lmdb_files.lmdb_values import Pairs
 from mqstore.store.log.log_offsets import END_OF_LOG
 
 if TYPE_CHECKING:
@@ -44,20 +47,20 @@ __all__ = [
 ]
 
 
-def is_usable(transaction: "Transaction") -> bool:
+def is_usable(pairs: Pairs) -> bool:
     """Whether the state is of this version and all else are runs, or nothing has been stored at all.
 
     Only lengths are checked, so that no read leaves a value; a wrong entry shows by its record.
     """
-    value = transaction.get(STATE_KEY)
-    if value is None:
-        return transaction.stat()["entries"] == 0
-    if decode_state(value) is None:
+    if not pairs:
+        return True
+    (first_key, state), *runs = pairs
+    if first_key != STATE_KEY or decode_state(state) is None:
         return False
-    return all(bytes(key) == STATE_KEY or _is_run(key, value) for key, value in transaction.cursor())
+    return all(_is_run(key, value) for key, value in runs)
 
 
-def _is_run(key: memoryview, value: memoryview) -> bool:
+def _is_run(key: bytes | memoryview, value: memoryview) -> bool:
     entries_bytes = len(value) - RUN_HEADER_BYTES
     return is_run_key(key) and entries_bytes > 0 and entries_bytes % ENTRY_BYTES == 0
 
@@ -72,37 +75,32 @@ def read_state(transaction: "Transaction") -> KeyIndexState:
     return (decode_state(value) if value is not None else None) or KeyIndexState(0)
 
 
-def _newest_runs(transaction: "Transaction") -> Iterator[tuple[memoryview, memoryview]]:
-    """Key and value of each run, the newest first; valid until the transaction ends or writes."""
-    cursor = transaction.cursor()
-    if cursor.last():
-        for key, value in cursor.iterprev():
-            if not is_run_key(key):
-                return
-            yield key, value
+def _stored_runs(pairs: Pairs) -> Iterator[tuple[int, memoryview]]:
+    """Oldest offset and value of each run, the newest first; valid until the transaction ends."""
+    return ((run_key_offset(key), value) for key, value in reversed(pairs) if is_run_key(key))
 
 
-def count_entries(transaction: "Transaction") -> int:
+def count_entries(pairs: Pairs) -> int:
     """Entries of all stored runs."""
-    return sum(len(SortedRun.decode(value)) for _, value in _newest_runs(transaction))
+    return sum(len(SortedRun.decode(value)) for _, value in _stored_runs(pairs))
 
 
-def rows_between(transaction: "Transaction", least_offset: int, below_offset: int) -> SortedRun:
+def rows_between(pairs: Pairs, least_offset: int, below_offset: int) -> SortedRun:
     """All stored entries of records in a range of the log."""
     pieces = [SortedRun(np.empty((0, 3), np.int64))]
-    for key, value in _newest_runs(transaction):
-        if run_key_offset(key) < below_offset:
+    for oldest_offset, value in _stored_runs(pairs):
+        if oldest_offset < below_offset:
             pieces.append(SortedRun.decode(value).between(least_offset, below_offset))
         if decode_run_header(value).newest_offset < least_offset:
             break
     return SortedRun.merged(pieces[::-1])
 
 
-def lend_runs(transaction: "Transaction") -> RunTable:
-    """The runs; valid until the transaction ends or writes."""
+def lend_runs(pairs: Pairs) -> RunTable:
+    """The runs; valid until the transaction ends."""
     return RunTable(
-        (run_key_offset(key), decode_run_header(value), SortedRun.decode(value))
-        for key, value in _newest_runs(transaction)
+        (oldest_offset, decode_run_header(value), SortedRun.decode(value))
+        for oldest_offset, value in _stored_runs(pairs)
     )
 
 
@@ -119,10 +117,29 @@ def store(transaction: "Transaction", runs: Sequence[SortedRun], state: KeyIndex
     transaction.put(STATE_KEY, encode_state(state))
 
 
+def _newest_runs(transaction: "Transaction") -> Iterator[tuple[memoryview, memoryview]]:
+    """Key and value of each run, the newest first; valid until the transaction ends or writes.
+
+    py-lmdb reads through each value: the caller stops as soon as it can.
+    """
+    cursor = transaction.cursor()
+    if cursor.last():
+        for key, value in cursor.iterprev():
+            if not is_run_key(key):
+                return
+            yield key, value
+
+
 def _store_run(transaction: "Transaction", run: SortedRun) -> None:
     """Add the newest run, merged with older ones by the rule of `merge_count`."""
-    stored = [(bytes(key), SortedRun.decode(value)) for key, value in _newest_runs(transaction)]
-    joining = stored[: merge_count((len(older) for _, older in stored), len(run))]
+    looked_at: list[tuple[bytes, SortedRun]] = []
+
+    def lengths() -> Iterator[int]:
+        for key, value in _newest_runs(transaction):
+            looked_at.append((bytes(key), SortedRun.decode(value)))
+            yield len(looked_at[-1][1])
+
+    joining = looked_at[: merge_count(lengths(), len(run))]
     merged = SortedRun.merged([*(older for _, older in reversed(joining)), run])
     for key, _ in joining:
         transaction.delete(key)

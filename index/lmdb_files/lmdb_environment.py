@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from mqstore.index.lmdb_files.lmdb_pages import find_damage
+from mqstore.index.lmdb_files.lmdb_values import LmdbValues, Pairs
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
@@ -60,7 +61,7 @@ class Contents(NamedTuple):
     max_commit_bytes: what one commit writes at most, LMDB's own pages included.
     """
 
-    is_usable: "Callable[[Transaction], bool]"
+    is_usable: Callable[[Pairs], bool]
     max_commit_bytes: int
 
 
@@ -92,6 +93,8 @@ class LmdbEnvironment:
         # A snapshot and what was made of it (`read_kept`). Under _gate.
         self._kept: tuple[Transaction, object] | None = None
         self._environment = self._open(read_only=read_only)
+        # Under _gate.
+        self._values = LmdbValues(file_system, self.path / "data.mdb")
         try:
             self._data_file = self._identify_data_file()
             on_opened(self)
@@ -199,14 +202,22 @@ class LmdbEnvironment:
                     # A writer of another process has doubled its map: take over the size.
                     self._environment.set_mapsize(0)
 
-    def read_kept(self, take_views: "Callable[[Transaction], _K]", work: Callable[[_K], _T]) -> _T:
-        """Run `work` on the views that `take_views` takes from a snapshot. It must copy what it keeps.
+    def read_pairs(self, work: Callable[[Pairs], _T]) -> _T:
+        """Run `work` on all pairs of a snapshot and return its result. It must copy what it keeps."""
+        return self.read(lambda transaction: work(self._pairs(transaction)))
 
-        The writer's process keeps snapshot and views until it writes: py-lmdb reads through each value that
-        it hands out, which is expensive for a long run. `take_views` is therefore always the same function.
+    def _pairs(self, transaction: "Transaction") -> Pairs:
+        """All pairs, valid as long as the transaction. No value is read, but if the file is in doubt."""
+        pairs = self._values.pairs(transaction.id()) if self.has_its_files() else None
+        return pairs if pairs is not None else list(transaction.cursor())
+
+    def read_kept(self, take_views: Callable[[Pairs], _K], work: Callable[[_K], _T]) -> _T:
+        """Run `work` on what `take_views` makes of the pairs of a snapshot. It must copy what it keeps.
+
+        The writer's process keeps both until it writes; `take_views` is therefore always the same function.
         """
         if not self.has_writer:
-            return self.read(lambda transaction: work(take_views(transaction)))
+            return self.read_pairs(lambda pairs: work(take_views(pairs)))
         import lmdb
 
         self._refuse_child()
@@ -217,7 +228,7 @@ class LmdbEnvironment:
                     raise StoreClosed(self.path)
                 if self._kept is None:
                     transaction = self._environment.begin(buffers=True)
-                    self._kept = (transaction, take_views(transaction))
+                    self._kept = (transaction, take_views(self._pairs(transaction)))
                 try:
                     return work(cast("_K", self._kept[1]))
                 finally:

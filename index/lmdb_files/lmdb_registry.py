@@ -120,7 +120,7 @@ def _open_usable(
     environment = None
     try:
         environment = _open(file_system, directory, holder, contents, read_only=read_only)
-        if environment.read(contents.is_usable):
+        if environment.read_pairs(contents.is_usable):
             return environment
     except KeyIndexDamaged:
         pass

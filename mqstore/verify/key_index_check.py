@@ -61,8 +61,8 @@ class KeyIndexCheck:
 
     def _stored(self, least_offset: int, below_offset: int) -> npt.NDArray[np.int64]:
         assert self._environment is not None
-        return self._environment.read(
-            lambda transaction: lmdb_runs.rows_between(transaction, least_offset, below_offset)
+        return self._environment.read_pairs(
+            lambda pairs: lmdb_runs.rows_between(pairs, least_offset, below_offset)
         ).rows
 
     def _findings(self, kind: str, rows: npt.NDArray[np.int64], expected: str, found: str) -> list[Finding]:
