@@ -27,6 +27,7 @@ from mqstore.index.dispatcher import Dispatcher
 from mqstore.lock_watch import LockWatch
 from mqstore.persistence import Persistence
 from mqstore.schedule.delivery.delivery_service import DeliveryService
+from mqstore.settings.archived_file import ArchivedFile
 from mqstore.store.events import events
 from mqstore.store.events.event import log_event
 from mqstore.store.log.flusher import Flusher
@@ -186,10 +187,13 @@ class Services:
         )
 
     def _needed_from_offset(self) -> int:
-        """Where the part of the log begins that is still to be delivered or dispatched."""
+        """Where the part of the log begins that is still to be delivered, dispatched, or archived."""
         # In this order: what is dispatched after the first question is seen by the second.
         dispatched_offset = self._parts.dispatcher.dispatched_offset
-        return min(dispatched_offset, self._delivery.min_undelivered_physical_offset())
+        needed = min(dispatched_offset, self._delivery.min_undelivered_physical_offset())
+        # Read anew each time: another process writes it.
+        archived = ArchivedFile(self._parts.file_system, self._parts.layout.archived).load()
+        return needed if archived is None else min(needed, archived.end_offset)
 
     # -- errors ---------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@
     <root>/mqstore/recovery-point                   ours: offsets               store/state/
     <root>/mqstore/settings                         ours: how it was written    directory_settings_file.py
     <root>/mqstore/identity                         ours: which store it is     store_identity_file.py
+    <root>/mqstore/archived                         ours: what is archived      archived_file.py
+    <root>/mqstore/archive-lock                     ours: one archiver          tools/archive/store_archive.py
     <root>/mqstore/queue-names                      ours: queues there were     index/queue/
     <root>/mqstore/index-point                      ours: state of index/       index/index_file/
     <root>/mqstore/keys/                            ours: the key index, LMDB   index/keys/lmdb_key_index.py
@@ -109,6 +111,16 @@ class StoreLayout:
     def identity(self) -> Path:
         """Which store it is."""
         return self.own / "identity"
+
+    @property
+    def archived(self) -> Path:
+        """Up to where the log is archived; exists while retention is to wait for the archive."""
+        return self.own / "archived"
+
+    @property
+    def archive_lock(self) -> Path:
+        """Locked by the one archiver of this directory."""
+        return self.own / "archive-lock"
 
     @property
     def queue_names(self) -> Path:

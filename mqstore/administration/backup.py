@@ -30,9 +30,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from mqstore.administration.unfinished_copy import (
+    begin_copy,
+    check_closed,
+    end_copy,
+    name_copy,
+    refuse_taken,
+    unfinished_layout,
+)
 from mqstore.store.errors import BackupFull, BackupRefused, StoreFull
 from mqstore.store.files.file_names import row_entries
-from mqstore.store.files.file_system import FileLock, FileSystem, MappedRegion
+from mqstore.store.files.file_system import FileSystem, MappedRegion
 from mqstore.store.files.file_tree import copy_data, delete_tree
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
 from mqstore.store.state.atomic_file import TEMPORARY_SUFFIX
@@ -43,7 +51,6 @@ __all__ = ["BackupProgress", "BackupReport", "Cut", "Source", "copy_store", "rea
 BackupProgress = Callable[[int, int], None]
 """Called with (bytes copied, bytes to copy, about)."""
 
-_UNFINISHED = ".unfinished"
 _SYNCED_AT_ONCE = 256
 
 
@@ -107,17 +114,17 @@ def copy_store(
 ) -> BackupReport:
     """Copy an open store; see the head of this file. Raises BackupRefused, BackupFull, StoreLocked."""
     target = target.absolute()
-    _refuse_unfit(file_system, source.path, target)
-    unfinished = StoreLayout(target.with_name(target.name + _UNFINISHED))
-    mark = _begin(file_system, unfinished)
+    if source.path.resolve() in (target.resolve(), *target.resolve().parents):
+        raise BackupRefused(target, f"it lies in the store {source.path}")
+    refuse_taken(file_system, target)
+    unfinished = unfinished_layout(target)
+    mark = begin_copy(file_system, unfinished)
     try:
         copy = _Copy(file_system, StoreLayout(source.path), unfinished, source.segment_bytes, on_progress)
         copy.run(source)
-        file_system.delete(unfinished.unfinished_backup)
-        file_system.sync_directory(unfinished.root)
+        end_copy(file_system, unfinished)
         report = _open_once(source, unfinished, file_system)
-        file_system.rename(unfinished.root, target)
-        file_system.sync_directory(target.parent)
+        name_copy(file_system, unfinished, target)
         return BackupReport(target, *report, copy.files, copy.copied_bytes)
     except StoreFull as full:
         delete_tree(file_system, unfinished.root)
@@ -130,42 +137,10 @@ def copy_store(
         mark.release()
 
 
-def _refuse_unfit(file_system: FileSystem, root: Path, target: Path) -> None:
-    if root.resolve() in (target.resolve(), *target.resolve().parents):
-        raise BackupRefused(target, f"it lies in the store {root}")
-    try:
-        if file_system.list(target):
-            raise BackupRefused(target, "it is not empty")
-        # The backup is renamed to this path in one step, which a mount point would prevent.
-        file_system.delete_directory(target)
-    except OSError as error:
-        raise_foreign(error)
-        reason = f"{error.strerror or error}; name a directory that is not there"
-        raise BackupRefused(target, reason) from error
-
-
-def _begin(file_system: FileSystem, unfinished: StoreLayout) -> FileLock:
-    """Make the directory with the mark in it, which is locked. Raises StoreLocked, BackupRefused."""
-    if file_system.exists(unfinished.root) and file_system.list(unfinished.root):
-        if not file_system.exists(unfinished.unfinished_backup):
-            raise BackupRefused(unfinished.root, "it is no backup that was cut short: move it away")
-        leftover = file_system.lock(unfinished.unfinished_backup)
-        delete_tree(file_system, unfinished.root)
-        leftover.release()
-    file_system.make_directories(unfinished.root)
-    mark = file_system.lock(unfinished.unfinished_backup)
-    file_system.sync_directory(unfinished.root)
-    return mark
-
-
 def _open_once(source: Source, unfinished: StoreLayout, file_system: FileSystem) -> tuple[int, int, int]:
     """Recover the copy and close it; its least and greatest offset, and its number of segments."""
     offsets = source.open_once(unfinished.root)
-    if file_system.exists(unfinished.abort):
-        # It was closed all the same, with the logged warning of a full disk.
-        raise StoreFull(unfinished.root, 0, "no room for what is derived from the log")
-    file_system.delete(unfinished.lock)
-    file_system.sync_directory(unfinished.root)
+    check_closed(file_system, unfinished)
     return offsets
 
 

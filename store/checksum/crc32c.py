@@ -15,19 +15,19 @@ CRC32C_BYTES: Final = _CRC.size
 
 
 @functools.cache
-def _function() -> Callable[[bytes], int]:
+def _function() -> Callable[[bytes, int], int]:
     import crcmod.predefined  # imported here: few processes need it, and it takes time
 
-    return cast("Callable[[bytes], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
+    return cast("Callable[[bytes, int], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
 
 
-def crc32c(data: bytes) -> int:
-    """The CRC-32C of `data` (RFC 3720), unsigned.
+def crc32c(data: bytes, before: int = 0) -> int:
+    """The CRC-32C of `data` (RFC 3720), unsigned; `before` is that of what comes before it.
 
-    >>> hex(crc32c(b"123456789"))
-    '0xe3069283'
+    >>> hex(crc32c(b"123456789")), hex(crc32c(b"6789", crc32c(b"12345")))
+    ('0xe3069283', '0xe3069283')
     """
-    return _function()(data)
+    return _function()(data, before)
 
 
 def with_crc32c(content: bytes) -> bytes:

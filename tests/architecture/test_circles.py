@@ -35,7 +35,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     "client/consumer": ("pulls", "orderly", "lite_pull"),
     "observability": ("opentelemetry",),
     "server": ("security", "monitoring", "processors", "administration"),
-    "tools": ("ingest", "export", "spark", "demo", "cli"),
+    "tools": ("archive", "ingest", "export", "spark", "demo", "cli"),
     "tools/cli": (
         *("messages", "administration", "dead_letters", "maintenance", "monitoring"),
         *("serving", "spark", "demo", "ui"),

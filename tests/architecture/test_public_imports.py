@@ -29,6 +29,7 @@ PUBLIC = (
     "mqstore.observability.store_metrics",
     "mqstore.repair",
     "mqstore.server",
+    "mqstore.tools.archive",
     "mqstore.tools.export",
     "mqstore.tools.spark",
     "mqstore.verify",

@@ -25,9 +25,11 @@ from mqstore.tools.cli.administration.topics import topics
 from mqstore.tools.cli.dead_letters.dlq import dlq
 from mqstore.tools.cli.demo.demo import demo
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
+from mqstore.tools.cli.maintenance.archive import archive
 from mqstore.tools.cli.maintenance.dump import dump
 from mqstore.tools.cli.maintenance.rebuild import rebuild
 from mqstore.tools.cli.maintenance.repair import repair
+from mqstore.tools.cli.maintenance.restore import restore
 from mqstore.tools.cli.maintenance.stats import stats
 from mqstore.tools.cli.maintenance.verify import verify
 from mqstore.tools.cli.messages.export import export
@@ -107,7 +109,10 @@ _ADMINISTRATION: dict[str, _Command] = {
     "groups update": update_group,
     "offsets": offsets,
 }
-_MAINTAINING: tuple[_Command, ...] = (stats, top, ui, dump, backup, verify, repair, rebuild, retain)
+_MAINTAINING: tuple[_Command, ...] = (
+    *(stats, top, ui, dump, backup, archive, restore),
+    *(verify, repair, rebuild, retain),
+)
 
 for command in _MESSAGES:
     app.command()(command)

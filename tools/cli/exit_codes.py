@@ -17,6 +17,7 @@ from mqstore.store.errors import (
     StateFileCorrupt,
     StoreLocked,
 )
+from mqstore.tools.archive import ArchiveDamaged, ArchiverAtWork, ArchiveRefused
 from mqstore.tools.export import ExportRefused
 from mqstore.tools.spark.jobs.job_errors import LogDamaged, TargetTaken
 
@@ -51,16 +52,19 @@ class ToolProblem(Exception):
 # a mismatch that is still found is between files of one directory.)
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (StoreLocked, ExitCode.LOCKED),
+    (ArchiverAtWork, ExitCode.LOCKED),
     (CorruptRecord, ExitCode.CORRUPTION),
     (LogGapTooLong, ExitCode.CORRUPTION),
     (StateFileCorrupt, ExitCode.CORRUPTION),
     (SegmentSizeMismatch, ExitCode.CORRUPTION),
     (LogDamaged, ExitCode.CORRUPTION),
+    (ArchiveDamaged, ExitCode.CORRUPTION),
     (BackupRefused, ExitCode.USAGE),
     (ConfigIllegal, ExitCode.USAGE),
     (MessageIllegal, ExitCode.USAGE),
     (GroupIllegal, ExitCode.USAGE),
     (AttributeIllegal, ExitCode.USAGE),
+    (ArchiveRefused, ExitCode.USAGE),
     (ExportRefused, ExitCode.USAGE),
     (TargetTaken, ExitCode.USAGE),
 )

@@ -18,6 +18,7 @@ __all__ = [
     "StoreArgument",
     "TagsOption",
     "TopicArgument",
+    "UrlArgument",
     "existing_path",
     "is_json_asked",
     "shell_path",
@@ -70,6 +71,13 @@ StoreArgument = Annotated[
     ),
 ]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+UrlArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        help="Place of the archive: s3://bucket/prefix, gs://..., abfs://..., hdfs://..., or a directory.",
+    ),
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", callback=_remember, help="Write JSON, one object a line, nothing shortened.")
 ]

@@ -1,0 +1,166 @@
+"""The place of an archive: named objects in a folder of any file system that pyarrow knows.
+
+    s3://bucket/prefix, gs://..., abfs://..., hdfs://..., file:///..., a directory's path
+    any file system of fsspec, handed in as a file system
+
+An object is there whole or not at all. Stores of objects promise that: an upload is seen when it is complete.
+Elsewhere an object is written under a name of its own, synced where the place is a directory of this machine,
+and then renamed. What is asked of a place besides: who lists or reads after a write has returned sees it
+(S3, Google and Azure promise that too). No conditional write is needed.
+
+Addresses are shown without the user, the password and the options in them, which may be secrets.
+Durability: when `write` returns, as the place promises it. Threads: any.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store_layout import user_path
+from mqstore.tools.archive.archive_errors import ArchiveRefused, PyarrowMissing
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pa_fs
+
+__all__ = ["PIECE_BYTES", "ArchivePlace"]
+
+PIECE_BYTES = 8 << 20
+"""What is read and written at a time: large, because each request to an object store takes tens of ms."""
+
+_UNFINISHED = ".unfinished"
+# What makes a write visible as a whole, by the name that pyarrow or fsspec gives it.
+_WHOLE_WRITES = frozenset({"s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "adl", "oss", "memory"})
+
+
+class ArchivePlace:
+    """Objects by their names, in folders one deep. Raises OSError where the place cannot be reached."""
+
+    def __init__(self, url: str | Path, file_system: "pa_fs.FileSystem | None" = None) -> None:
+        """url: with `file_system` the path within it. Raises ArchiveRefused, PyarrowMissing."""
+        try:
+            import pyarrow.fs as pa_fs
+        except ModuleNotFoundError as error:
+            if error.name != "pyarrow":
+                raise
+            raise PyarrowMissing from None
+        text = str(url)
+        self.shown = shown_address(text)
+        if file_system is not None:
+            self._files, self._root = file_system, text
+        elif "://" in text:
+            self._files, self._root = _resolved(text, self.shown)
+        else:
+            self._files, self._root = pa_fs.LocalFileSystem(), str(user_path(text).absolute())
+            self.shown = self._root
+        self._root = self._root.rstrip("/")
+        self._is_local = isinstance(self._files, pa_fs.LocalFileSystem)
+        self._writes_whole = bool(_kinds(self._files) & _WHOLE_WRITES)
+
+    @property
+    def directory(self) -> Path | None:
+        """Where it is on this machine; None elsewhere."""
+        return Path(self._root) if self._is_local else None
+
+    def list(self, folder: str = "") -> dict[str, int]:
+        """Names and sizes of the objects directly in a folder; none where it does not exist."""
+        import pyarrow.fs as pa_fs
+
+        path = f"{self._root}/{folder}" if folder else self._root
+        found = self._files.get_file_info(pa_fs.FileSelector(path, allow_not_found=True))
+        return {
+            each.base_name: int(each.size)
+            for each in found
+            if each.type == pa_fs.FileType.File and not each.base_name.endswith(_UNFINISHED)
+        }
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a small object. Raises FileNotFoundError."""
+        return b"".join(self.read_pieces(name))
+
+    def read_pieces(self, name: str) -> Iterator[bytes]:
+        """The bytes of an object, piece by piece. Raises FileNotFoundError."""
+        with self._files.open_input_stream(self._path(name), buffer_size=0) as stream:
+            while piece := stream.read(PIECE_BYTES):
+                yield piece
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+        """Write an object, which is there when this returns; one of that name is replaced."""
+        path = self._path(name)
+        if self._writes_whole:
+            self._write_to(path, pieces)
+            return
+        folder = path.rpartition("/")[0]
+        self._files.create_dir(folder, recursive=True)
+        unfinished = f"{path}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
+        self._write_to(unfinished, pieces)
+        if self._is_local:
+            OsFileSystem().sync(Path(unfinished))
+        self._files.move(unfinished, path)
+        if self._is_local:
+            # All names down to this one.
+            for directory in (Path(folder), Path(self._root), Path(self._root).parent):
+                OsFileSystem().sync_directory(directory)
+
+    def delete(self, name: str) -> None:
+        """Delete an object; a missing one is no error."""
+        with suppress(FileNotFoundError):
+            self._files.delete_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _write_to(self, path: str, pieces: Iterable[bytes]) -> None:
+        stream = self._files.open_output_stream(path, buffer_size=0)
+        try:
+            for piece in pieces:
+                stream.write(piece)
+        except BaseException:
+            # Closing is all that pyarrow offers, and it may complete the object with what was written.
+            with suppress(OSError):
+                stream.close()
+            with suppress(OSError):
+                self._files.delete_file(path)
+            raise
+        stream.close()
+
+    def __repr__(self) -> str:
+        return f"ArchivePlace({self.shown!r})"
+
+
+def shown_address(url: str) -> str:
+    """The address without what may be a secret.
+
+    >>> shown_address("s3://key:secret@bucket/orders?endpoint_override=http%3A%2F%2F127.0.0.1")
+    's3://bucket/orders'
+    """
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _resolved(url: str, shown: str) -> "tuple[pa_fs.FileSystem, str]":
+    import pyarrow as pa
+    import pyarrow.fs as pa_fs
+
+    try:
+        file_system, path = pa_fs.FileSystem.from_uri(url)
+    except (pa.ArrowException, ValueError, ImportError) as error:
+        # The message may repeat the address.
+        reason = str(error).replace(url, shown).split("\n", 1)[0]
+        raise ArchiveRefused(f"{shown} is no place for an archive: {reason}", value=shown) from None
+    return file_system, path
+
+
+def _kinds(file_system: "pa_fs.FileSystem") -> set[str]:
+    import pyarrow.fs as pa_fs
+
+    if isinstance(file_system, pa_fs.PyFileSystem):
+        # fsspec: one protocol, or several names of it.
+        protocol = getattr(getattr(file_system.handler, "fs", None), "protocol", ())
+        return {protocol} if isinstance(protocol, str) else set(protocol)
+    return {file_system.type_name}
