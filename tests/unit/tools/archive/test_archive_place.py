@@ -1,0 +1,92 @@
+"""Goal: an object is there whole or not at all, on each kind of file system, and no secret is shown.
+
+Method: a directory, a server of S3's protocol and fsspec-like file systems; writes that end in an error.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.fs as pa_fs
+import pytest
+
+from mqstore.tools.archive.archive_errors import ArchiveRefused
+from mqstore.tools.archive.archive_place import ArchivePlace, shown_address
+from support.archives.odd_place import OddPlace
+
+
+def test_what_is_written_is_read_and_listed(url: str) -> None:
+    """Folders are apart; a write replaces; a deletion of what is not there is no error."""
+    place = ArchivePlace(url)
+    assert place.list() == {}
+    place.write("commitlog/a", [b"one", b"two"])
+    place.write("root.json", [b"{}"])
+    assert (place.list(), place.list("commitlog")) == ({"root.json": 2}, {"a": 6})
+    place.write("commitlog/a", [b"three"])
+    assert place.read("commitlog/a") == b"three"
+    for _ in range(2):
+        place.delete("commitlog/a")
+    assert place.list("commitlog") == {}
+    with pytest.raises(FileNotFoundError):
+        place.read("commitlog/a")
+
+
+def test_a_write_that_ends_in_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+    """No half object, and no leftover of it."""
+    place = ArchivePlace(tmp_path / "archive")
+    place.write("commitlog/a", [b"old"])
+
+    def broken() -> Iterator[bytes]:
+        yield b"half"
+        raise RuntimeError("the disk of the source fails")
+
+    with pytest.raises(RuntimeError):
+        place.write("commitlog/a", broken())
+    assert place.read("commitlog/a") == b"old"
+    assert [path.name for path in (tmp_path / "archive" / "commitlog").iterdir()] == ["a"]
+
+
+def test_a_large_object_is_sent_in_parts(url: str) -> None:
+    """More than one part of a multipart upload."""
+    place, piece = ArchivePlace(url), bytes(range(256)) * (6 << 12)
+    place.write("commitlog/large", [piece, piece, b"end"])
+    assert place.read("commitlog/large") == piece + piece + b"end"
+
+
+def test_leftovers_of_killed_writers_are_no_objects(tmp_path: Path) -> None:
+    """They have a name that is passed over."""
+    place = ArchivePlace(tmp_path)
+    place.write("a", [b""])
+    (tmp_path / "b.12345678.unfinished").write_bytes(b"half")
+    assert place.list() == {"a": 0}
+
+
+def test_any_file_system_of_pyarrow_can_be_handed_in(tmp_path: Path) -> None:
+    """The address is then the path within it."""
+    files = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    (tmp_path / "deep").mkdir()
+    ArchivePlace("deep/archive", files).write("manifest/x", [b"1"])
+    assert (tmp_path / "deep" / "archive" / "manifest" / "x").read_bytes() == b"1"
+    odd = OddPlace(tmp_path, lambda name, data: data.upper()).file_system
+    ArchivePlace("deep", odd).write("y", [b"abc"])
+    assert (tmp_path / "deep" / "y").read_bytes() == b"ABC"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://bucket/orders", "s3://bucket/orders"),
+        ("s3://key:sec%2Fret@bucket/orders?region=x", "s3://bucket/orders"),
+        ("gs://key@bucket/a b", "gs://bucket/a b"),
+        ("/mnt/archive", "/mnt/archive"),
+    ],
+)
+def test_an_address_is_shown_without_secrets(url: str, shown: str) -> None:
+    """Neither the user nor the password nor the options."""
+    assert shown_address(url) == shown
+
+
+def test_what_pyarrow_does_not_know_is_refused() -> None:
+    """By a typed error, without the secret."""
+    with pytest.raises(ArchiveRefused, match="no place for an archive") as caught:
+        ArchivePlace("nowhere://user:secret@bucket")
+    assert "secret" not in f"{caught.value} {caught.value.value}"
