@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel site site-check ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills docs clean release-files types-pyright
+.PHONY: help setup demo test interop lint types wheel site site-check ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills archive-kills docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -141,6 +141,11 @@ bench-spark: setup ## the data source for Spark beside Parquet; writes benchmark
 stream-kills: KILLS = 50
 stream-kills: setup ## a streaming query of Spark, killed at random moments beside a writer; no row may be lost or doubled
 	@$(BIN)/python tests/spark/kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
+
+# A minute.
+archive-kills: KILLS = 50
+archive-kills: setup ## an archiver, killed at random moments beside a writer; no message may be lost
+	@PYTHONPATH=tests $(BIN)/python tests/crash/archive_kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
 
 # Two minutes. Needs Chromium, and says how to get it; CI has none, so it is not part of `make test`.
 ui-check: setup ## the pages of `mqstore ui` in a headless Chromium: safe, whole, readable

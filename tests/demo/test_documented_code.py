@@ -1,4 +1,4 @@
-"""The code blocks of the tutorials and how-to pages run as they stand, and print what the page says.
+"""The code blocks of tutorials, how-to pages and some others run as they stand, and print what is said.
 
 Goal: a reader who copies a page's blocks one after the other gets what the page promises. Method: for each
 page an empty directory, in which its blocks are run in order, Python and shell each in a process of its own
@@ -28,7 +28,9 @@ import pytest
 from support import command_line
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/howto/*.md")])
+PAGES = sorted(
+    [*ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/howto/*.md"), ROOT / "docs" / "archive.md"]
+)
 BLOCK = re.compile(
     r"(?:^<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )

@@ -1,4 +1,4 @@
-"""The process that test_killed_archiver.py kills: `python killed_archiver.py STORE URL`.
+"""The process that killed_archives.py kills: `python killed_archiver.py STORE URL`.
 
 It says `piece` in the middle of each segment, and `ended` when all is archived.
 """
