@@ -3,8 +3,9 @@
 usage: archive_kills.py [--kills 50] [--seed 1]
 
 Half of the kills archive to a directory, half to a server of S3's protocol. What must hold after each of
-them: support/archives/killed_archives.py. Figures of 50 kills and more go to docs/figures/archive_kills.json and
-into docs/archive.md. An AssertionError ends the run: what it names is lost, doubled or changed.
+them: support/archives/killed_archives.py. Figures of 50 kills and more go to
+docs/figures/archive_kills.json and into docs/archive.md. An AssertionError ends the run: what it names is
+lost, doubled or changed.
 """
 
 import argparse
