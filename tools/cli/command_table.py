@@ -1,12 +1,16 @@
 """The Typer application: its commands, `--version`, and how an error ends.
 
+A command is imported when it is asked for, and all of them for the first page of help and for completion: a
+process does not wait for the imports of commands that it does not run.
+
 An error of a command ends in one line on standard error (with --json, one object) and the exit code that
 exit_codes.py gives it. Any other exception is a bug and keeps its traceback.
 """
 
-from collections.abc import Callable
+from collections import UserDict
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -14,42 +18,92 @@ from typer.core import TyperGroup
 from mqstore.store.direct import machine_code as put_machine_code
 from mqstore.store.errors import StoreError
 from mqstore.store.loops import machine_code
-from mqstore.tools.cli.administration.backup import backup
-from mqstore.tools.cli.administration.delay import delay
-from mqstore.tools.cli.administration.group_settings import create_group, update_group
-from mqstore.tools.cli.administration.groups import groups
-from mqstore.tools.cli.administration.offsets import offsets
-from mqstore.tools.cli.administration.retain import retain
-from mqstore.tools.cli.administration.topic_settings import create_topic, update_topic
-from mqstore.tools.cli.administration.topics import topics
-from mqstore.tools.cli.dead_letters.dlq import dlq
-from mqstore.tools.cli.demo.demo import demo
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
-from mqstore.tools.cli.maintenance.archive import archive
-from mqstore.tools.cli.maintenance.dump import dump
-from mqstore.tools.cli.maintenance.rebuild import rebuild
-from mqstore.tools.cli.maintenance.repair import repair
-from mqstore.tools.cli.maintenance.restore import restore
-from mqstore.tools.cli.maintenance.stats import stats
-from mqstore.tools.cli.maintenance.verify import verify
-from mqstore.tools.cli.messages.export import export
-from mqstore.tools.cli.messages.get import get
-from mqstore.tools.cli.messages.ingest import ingest
-from mqstore.tools.cli.messages.put import put
-from mqstore.tools.cli.messages.query import query
-from mqstore.tools.cli.messages.tail import tail
-from mqstore.tools.cli.monitoring.top import top
 from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
-from mqstore.tools.cli.serving.serve import serve
-from mqstore.tools.cli.spark.spark import spark
-from mqstore.tools.cli.ui.ui import ui
 
 __all__ = ["app"]
+
+# In the order of the first page. By name: the module under tools/cli, and the function or the group in it.
+_SHOWN: Final = {
+    "demo": ("demo.demo", "demo"),
+    "put": ("messages.put", "put"),
+    "ingest": ("messages.ingest", "ingest"),
+    "serve": ("serving.serve", "serve"),
+    "get": ("messages.get", "get"),
+    "tail": ("messages.tail", "tail"),
+    "query": ("messages.query", "query"),
+    "export": ("messages.export", "export"),
+    "topics": ("administration.topics", "topics"),
+    "topics create": ("administration.topic_settings", "create_topic"),
+    "topics update": ("administration.topic_settings", "update_topic"),
+    "groups": ("administration.groups", "groups"),
+    "groups create": ("administration.group_settings", "create_group"),
+    "groups update": ("administration.group_settings", "update_group"),
+    "offsets": ("administration.offsets", "offsets"),
+    "stats": ("maintenance.stats", "stats"),
+    "top": ("monitoring.top", "top"),
+    "ui": ("ui.ui", "ui"),
+    "dump": ("maintenance.dump", "dump"),
+    "backup": ("administration.backup", "backup"),
+    "archive": ("maintenance.archive", "archive"),
+    "restore": ("maintenance.restore", "restore"),
+    "verify": ("maintenance.verify", "verify"),
+    "repair": ("maintenance.repair", "repair"),
+    "rebuild": ("maintenance.rebuild", "rebuild"),
+    "retain": ("administration.retain", "retain"),
+    "dlq": ("dead_letters.dlq", "dlq"),
+    "delay": ("administration.delay", "delay"),
+    "spark": ("spark.spark", "spark"),
+}
+# Names of RocketMQ's mqadmin for the same work; arguments and options are ours.
+_ALIASES: Final = {
+    "topicList": "topics",
+    "deleteTopic": "topics",
+    "consumerProgress": "offsets",
+    "resetOffsetByTime": "offsets",
+    "queryMsgById": "query",
+    "queryMsgByKey": "query",
+    "queryMsgByOffset": "query",
+    "deleteSubGroup": "groups",
+    "updateTopic": "topics update",
+    "updateTopicPerm": "topics update",
+    "updateSubGroup": "groups update",
+}
+
+
+class _CommandTable(UserDict[str, Any]):
+    """The commands by their names; each is made when it is looked up, and kept."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys([*_SHOWN, *_ALIASES]))
+
+    def __getitem__(self, name: str) -> Any:
+        command = super().__getitem__(name)
+        if command is None:
+            command = self[name] = _made(name)
+        return command
+
+
+def _made(name: str) -> Any:
+    """The command or the group with that name."""
+    module, attribute = _SHOWN[_ALIASES.get(name, name)]
+    found = getattr(import_module(f"mqstore.tools.cli.{module}"), attribute)
+    if isinstance(found, typer.Typer):
+        group = typer.main.get_group(found)
+        group.name = name
+        return group
+    only = typer.Typer(add_completion=False)
+    only.command(name, hidden=name in _ALIASES)(found)
+    return typer.main.get_command(only)
 
 
 class _Commands(TyperGroup):
     """Runs a command and turns its errors into exit codes."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _CommandTable()
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """A command of two words, such as `topics create`, goes before that of its first word."""
@@ -96,42 +150,3 @@ def mqstore(
 
     Commands that only read take no lock and work beside a live writer.
     """
-
-
-_Command = Callable[..., None]
-_MESSAGES: tuple[_Command, ...] = (demo, put, ingest, serve, get, tail, query, export)
-_ADMINISTRATION: dict[str, _Command] = {
-    "topics": topics,
-    "topics create": create_topic,
-    "topics update": update_topic,
-    "groups": groups,
-    "groups create": create_group,
-    "groups update": update_group,
-    "offsets": offsets,
-}
-_MAINTAINING: tuple[_Command, ...] = (
-    *(stats, top, ui, dump, backup, archive, restore),
-    *(verify, repair, rebuild, retain),
-)
-
-for command in _MESSAGES:
-    app.command()(command)
-for name, command in _ADMINISTRATION.items():
-    app.command(name)(command)
-for command in _MAINTAINING:
-    app.command()(command)
-
-for name, several in (("dlq", dlq), ("delay", delay), ("spark", spark)):
-    app.add_typer(several, name=name)
-
-# Names of RocketMQ's mqadmin for the same work; arguments and options are ours.
-for alias in ("topicList", "deleteTopic"):
-    app.command(alias, hidden=True)(topics)
-for alias in ("consumerProgress", "resetOffsetByTime"):
-    app.command(alias, hidden=True)(offsets)
-for alias in ("queryMsgById", "queryMsgByKey", "queryMsgByOffset"):
-    app.command(alias, hidden=True)(query)
-app.command("deleteSubGroup", hidden=True)(groups)
-for alias in ("updateTopic", "updateTopicPerm"):
-    app.command(alias, hidden=True)(update_topic)
-app.command("updateSubGroup", hidden=True)(update_group)

@@ -17,9 +17,6 @@ from mqstore.store.errors import (
     StateFileCorrupt,
     StoreLocked,
 )
-from mqstore.tools.archive import ArchiveDamaged, ArchiverAtWork, ArchiveRefused
-from mqstore.tools.export import ExportRefused
-from mqstore.tools.spark.jobs.job_errors import LogDamaged, TargetTaken
 
 __all__ = ["ExitCode", "ToolProblem", "exit_code_of"]
 
@@ -48,30 +45,38 @@ class ToolProblem(Exception):
         self.exit_code = exit_code
 
 
-# The first row that matches counts. (Sizes that a caller gave are checked before a store is opened, so
-# a mismatch that is still found is between files of one directory.)
-_CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
-    (StoreLocked, ExitCode.LOCKED),
-    (ArchiverAtWork, ExitCode.LOCKED),
-    (CorruptRecord, ExitCode.CORRUPTION),
-    (LogGapTooLong, ExitCode.CORRUPTION),
-    (StateFileCorrupt, ExitCode.CORRUPTION),
-    (SegmentSizeMismatch, ExitCode.CORRUPTION),
-    (LogDamaged, ExitCode.CORRUPTION),
-    (ArchiveDamaged, ExitCode.CORRUPTION),
-    (BackupRefused, ExitCode.USAGE),
-    (ConfigIllegal, ExitCode.USAGE),
-    (MessageIllegal, ExitCode.USAGE),
-    (GroupIllegal, ExitCode.USAGE),
-    (AttributeIllegal, ExitCode.USAGE),
-    (ArchiveRefused, ExitCode.USAGE),
-    (ExportRefused, ExitCode.USAGE),
-    (TargetTaken, ExitCode.USAGE),
-)
-
-
 def exit_code_of(error: Exception) -> ExitCode:
     """The code for an error that ends a command."""
     if isinstance(error, ToolProblem):
         return error.exit_code
-    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.PROBLEM)
+    return next((code for kind, code in _codes() if isinstance(error, kind)), ExitCode.PROBLEM)
+
+
+def _codes() -> tuple[tuple[type[Exception], ExitCode], ...]:
+    """The first row that matches counts.
+
+    Sizes that a caller gave are checked before a store is opened, so a mismatch that is still found is
+    between files of one directory. The tools are imported here: each command would wait for them.
+    """
+    from mqstore.tools.archive import ArchiveDamaged, ArchiverAtWork, ArchiveRefused
+    from mqstore.tools.export import ExportRefused
+    from mqstore.tools.spark.jobs.job_errors import LogDamaged, TargetTaken
+
+    return (
+        (StoreLocked, ExitCode.LOCKED),
+        (ArchiverAtWork, ExitCode.LOCKED),
+        (CorruptRecord, ExitCode.CORRUPTION),
+        (LogGapTooLong, ExitCode.CORRUPTION),
+        (StateFileCorrupt, ExitCode.CORRUPTION),
+        (SegmentSizeMismatch, ExitCode.CORRUPTION),
+        (LogDamaged, ExitCode.CORRUPTION),
+        (ArchiveDamaged, ExitCode.CORRUPTION),
+        (BackupRefused, ExitCode.USAGE),
+        (ConfigIllegal, ExitCode.USAGE),
+        (MessageIllegal, ExitCode.USAGE),
+        (GroupIllegal, ExitCode.USAGE),
+        (AttributeIllegal, ExitCode.USAGE),
+        (ArchiveRefused, ExitCode.USAGE),
+        (ExportRefused, ExitCode.USAGE),
+        (TargetTaken, ExitCode.USAGE),
+    )

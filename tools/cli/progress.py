@@ -8,13 +8,16 @@ Always on standard error, so that data can be piped away.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mqstore.store.progress import Progress as OpeningProgress
 from mqstore.tools.cli.output import Output
-from mqstore.verify.inspection import ScanProgress
+
+if TYPE_CHECKING:
+    from mqstore.verify.inspection import ScanProgress
 
 __all__ = ["Work", "WorkBoard", "opening_progress", "progress", "scan_progress"]
 
@@ -70,7 +73,7 @@ def progress(output: Output) -> Iterator[WorkBoard]:
         yield WorkBoard(output, bars)
 
 
-def scan_progress(board: WorkBoard, name: str) -> ScanProgress:
+def scan_progress(board: WorkBoard, name: str) -> "ScanProgress":
     """Progress in MiB of a pass over the log."""
     works: list[Work] = []
 

@@ -165,6 +165,21 @@ def test_an_unknown_setting_is_answered_with_the_nearest(orders: Path) -> None:
     assert "did you mean 'max_message_size'?" in result.stderr
 
 
+def test_a_command_does_not_wait_for_the_others() -> None:
+    """Nothing of the other commands is imported: neither their modules, nor the tools behind them."""
+    program = (
+        "import sys; from mqstore.tools.cli.command_table import app; import typer; "
+        "typer.main.get_group(app).commands['serve']; print(*sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = ended.stdout.split()
+    assert "mqstore.tools.cli.serving.serve" in loaded
+    others = ("messages", "maintenance", "dead_letters", "spark", "ui")
+    tools = ("mqstore.verify", "mqstore.tools.export", "mqstore.tools.spark", "mqstore.tools.archive")
+    wanted = tuple(f"mqstore.tools.cli.{other}" for other in others) + tools
+    assert not [name for name in loaded if name.startswith(wanted)]
+
+
 def test_main_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,21 +192,20 @@ def test_main_says_what_to_install(
     assert "pip install typer" in capsys.readouterr().err
 
 
-def path_options(typer_app: typer.Typer) -> Iterator[tuple[str, Any]]:
+def path_options(group: Any) -> Iterator[tuple[str, Any]]:
     """(command and parameter, its option or argument) of all that give a path."""
-    for group in typer_app.registered_groups:
-        assert group.typer_instance is not None
-        yield from path_options(group.typer_instance)
-    for command in typer_app.registered_commands:
-        assert command.callback is not None
-        for name, kind in get_type_hints(command.callback, include_extras=True).items():
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from path_options(command)
+            continue
+        for parameter, kind in get_type_hints(command.callback, include_extras=True).items():
             if "Path" in str(kind):
-                yield f"{command.callback.__name__} {name}", kind.__metadata__[0]
+                yield f"{name} {parameter}", kind.__metadata__[0]
 
 
 def test_every_path_knows_the_home_directory() -> None:
     """A shell expands ~ in `data` and not in --config=~/x or 'quoted': all paths go through one rule."""
-    found = dict(path_options(app))
+    found = dict(path_options(typer.main.get_group(app)))
     assert len(found) > 25
     rules = (shell_path, existing_path, existing_file)
     assert not [name for name, option in found.items() if option.parser not in rules]
