@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel site site-check ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills archive-kills docs clean release-files types-pyright
+.PHONY: help setup demo test interop lint types wheel site site-check ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills archive-kills sink-kills docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -146,6 +146,11 @@ stream-kills: setup ## a streaming query of Spark, killed at random moments besi
 archive-kills: KILLS = 50
 archive-kills: setup ## an archiver, killed at random moments beside a writer; no message may be lost
 	@PYTHONPATH=tests $(BIN)/python tests/crash/archive_kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
+
+# Two minutes.
+sink-kills: KILLS = 50
+sink-kills: setup ## commits of the Spark sink, killed at random moments; no row may be lost or doubled
+	@PYTHONPATH=tests $(BIN)/python tests/crash/sink_kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
 
 # Two minutes. Needs Chromium, and says how to get it; CI has none, so it is not part of `make test`.
 ui-check: setup ## the pages of `mqstore ui` in a headless Chromium: safe, whole, readable

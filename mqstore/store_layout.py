@@ -11,6 +11,7 @@
     <root>/mqstore/identity                         ours: which store it is     store_identity_file.py
     <root>/mqstore/archived                         ours: what is archived      archived_file.py
     <root>/mqstore/archive-lock                     ours: one archiver          tools/archive/store_archive.py
+    <root>/mqstore/imports/                         ours: writes of Spark       import_journal.py
     <root>/mqstore/queue-names                      ours: queues there were     index/queue/
     <root>/mqstore/index-point                      ours: state of index/       index/index_file/
     <root>/mqstore/keys/                            ours: the key index, LMDB   index/keys/lmdb_key_index.py
@@ -111,6 +112,11 @@ class StoreLayout:
     def identity(self) -> Path:
         """Which store it is."""
         return self.own / "identity"
+
+    @property
+    def imports(self) -> Path:
+        """Journal and staged rows of writes of Spark; exists once there was one."""
+        return self.own / "imports"
 
     @property
     def archived(self) -> Path:

@@ -28,6 +28,8 @@ __all__ = [
     "ReadOptions",
     "SparkOptionIllegal",
     "TriggerOptions",
+    "absolute_path",
+    "is_of_spark",
 ]
 
 EARLIEST, LATEST = -2, -1
@@ -234,11 +236,16 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         if name.lower() in spelling:
             values[spelling[name.lower()]] = value
-        elif name.lower() not in _OF_SPARK and not name.lower().startswith(_PREFIXES_OF_SPARK):
+        elif not is_of_spark(name):
             close = difflib.get_close_matches(name.lower(), spelling, n=1)
             hint = f"did you mean {spelling[close[0]]!r}?" if close else f"there are {', '.join(_NAMES)}"
             raise SparkOptionIllegal(f"unknown option {name!r}: {hint}", key=name, value=value)
     return values
+
+
+def is_of_spark(name: str) -> bool:
+    """Whether Spark hands an option over of its own accord, or for its tables."""
+    return name.lower() in _OF_SPARK or name.lower().startswith(_PREFIXES_OF_SPARK)
 
 
 def _refuse_two(values: Mapping[str, str], exclusive: tuple[str, ...]) -> None:
@@ -265,11 +272,11 @@ def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
             "hands no options of a table to a data source in Python",
             key="path",
         )
-    return tuple(dict.fromkeys(map(_absolute, given)))
+    return tuple(dict.fromkeys(map(absolute_path, given)))
 
 
-def _absolute(path: str) -> str:
-    """Of the driver's working directory: a worker has another one."""
+def absolute_path(path: str) -> str:
+    """Of the driver's working directory: a worker has another one. Raises SparkOptionIllegal."""
     try:
         return _resolved(path)
     except (ValueError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""The Spark data source `mqstore`: the messages of a store as a DataFrame.
+"""The Spark data source `mqstore`: the messages of a store as a DataFrame, and a DataFrame put into a store.
 
     from mqstore.tools.spark import register
     register(spark)
@@ -9,6 +9,8 @@ store or of a RocketMQ store directory; it takes no lock, changes nothing, and n
 DataFrame when it is first used; from then on it has the messages that were there by then: `load()` again to
 see those that came since, or read them as they come: `spark.readStream.format("mqstore")`.
 
+`df.write.format("mqstore")` and `writeStream` put rows into a store (sink/).
+
 The Python workers of the session must have mqstore installed (set PYSPARK_PYTHON to such a Python, or
 use session.py).
 """
@@ -16,16 +18,18 @@ use session.py).
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from mqstore.tools.spark.options import ReadOptions
+from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
 from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.schema import check_schema, schema_of
+from mqstore.tools.spark.sink.sink_options import WriteOptions
+from mqstore.tools.spark.sink.sink_writers import MqstoreStreamWriter, MqstoreWriter
 from mqstore.tools.spark.stream.stream_reader import MqstoreStreamReader
 
 __all__ = ["MqstoreDataSource"]
 
 
 class MqstoreDataSource(DataSource):
-    """Batch reads and streams of a store's commit log."""
+    """Reads and writes of a store, in batches and streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,3 +51,23 @@ class MqstoreDataSource(DataSource):
         options = ReadOptions.parse(self.options).for_stream()
         check_schema(schema, options)
         return MqstoreStreamReader(schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> MqstoreWriter:
+        """A writer of rows of `schema`. Raises SparkOptionIllegal, SchemaIllegal, StoreLocked."""
+        if overwrite:
+            raise SparkOptionIllegal(
+                "mode 'overwrite' would delete a log: write with mode('append'), or to a new directory",
+                key="mode",
+                value="overwrite",
+            )
+        return MqstoreWriter(schema, WriteOptions.parse(self.options).for_batch())
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> MqstoreStreamWriter:  # noqa: N802
+        """A writer of a stream of rows of `schema`. Raises as `writer`."""
+        if overwrite:
+            raise SparkOptionIllegal(
+                "output mode 'complete' would write all rows again in each batch: use 'append' or 'update'",
+                key="outputMode",
+                value="complete",
+            )
+        return MqstoreStreamWriter(schema, WriteOptions.parse(self.options).for_stream())

@@ -1,0 +1,1 @@
+"""Writes of the Spark sink without Spark: rows that are staged, and a commit that is killed."""

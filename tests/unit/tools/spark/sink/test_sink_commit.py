@@ -1,0 +1,152 @@
+"""Goal: each row of a write is in the store once, whatever is killed, repeated or refused.
+
+Method: rows are staged without Spark and committed; a process that commits is killed before each of its
+steps, another writer puts in between, and the same version is written again with its rows in another order.
+"""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mqstore import Message, MessageStore, StoredMessage
+from mqstore.store.errors import QueueIllegal, StoreLocked
+from mqstore.store_layout import StoreLayout
+from mqstore.tools.spark.sink import sink_commit
+from mqstore.tools.spark.sink.import_journal import Entry, ImportJournal
+from mqstore.tools.spark.sink.sink_commit import StagedRowsMissing, Write, commit, discard
+from mqstore.tools.spark.sink.staged_parts import Part
+from mqstore.verify import verify
+from support.imports import killed_commit
+from support.imports.killed_commit import APP, ROWS, bodies, stage_rows
+from support.stores.small_log import small_config
+from support.stores.small_store import messages_of
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of small segments."""
+    with MessageStore.open(tmp_path / "store", small_config(), start=False):
+        return tmp_path / "store"
+
+
+def messages(store: MessageStore) -> list[StoredMessage]:
+    """Of all queues."""
+    return [message for queue_id in range(8) for message in messages_of(store, "rows", queue_id)]
+
+
+def rows_of(root: Path) -> Counter[bytes]:
+    with MessageStore.open(root, read_only=True) as store:
+        return Counter(bytes(message.body) for message in messages(store))
+
+
+def staged_files(root: Path) -> list[Path]:
+    return list(StoreLayout(root).imports.glob("*/*"))
+
+
+def test_a_version_is_written_once(root: Path) -> None:
+    """Again, and an older one: nothing is put, and nothing stays staged."""
+    for version, wanted in ((1, ROWS), (1, 0), (0, 0), (2, ROWS)):
+        parts = stage_rows(root, bodies(version), f"{version}", 3)
+        assert commit(root, Write(app=APP, version=version), parts).rows == wanted
+        assert not staged_files(root)
+    assert rows_of(root) == Counter([*bodies(1), *bodies(2)])
+    assert verify(root).is_sound
+
+
+def test_applications_do_not_know_each_other(root: Path) -> None:
+    """Each has its own versions; without a name a write is never a repeated one."""
+    for app in ("one", "other", None, None):
+        commit(root, Write(app=app, version=0), stage_rows(root, bodies(0), "staged"))
+    assert set(rows_of(root).values()) == {4}
+
+
+def test_rows_have_keys_by_which_they_are_found(root: Path) -> None:
+    """UNIQ_KEY, which each message of RocketMQ's clients has: unique, and the same when it is put again."""
+    commit(root, Write(app=APP, version=3), stage_rows(root, bodies(3), "staged", 2))
+    with MessageStore.open(root, read_only=True) as store:
+        by_key = {message.properties["UNIQ_KEY"]: message for message in messages(store)}
+        assert len(by_key) == ROWS
+        assert {len(key) for key in by_key} == {32}
+        for key, message in by_key.items():
+            (found,) = store.query_message("rows", key)
+            assert found.body == message.body
+
+
+def test_kills_before_each_step(root: Path) -> None:
+    """The same version is written again by whoever comes next: no row is lost, none is there twice."""
+    choice = random.Random(5)
+    others = killed = 0
+    while True:
+        version, kill_at = killed, killed + 1
+        arguments = [str(root), str(version), str(version), str(kill_at)]
+        ended = subprocess.run(
+            [sys.executable, killed_commit.__file__, *arguments], capture_output=True, text=True, check=False
+        )
+        assert ended.stdout.startswith("staged\n"), ended.stderr
+        if choice.random() < 0.5:
+            with MessageStore.open(root, start=False) as store:
+                store.put_message(Message("rows", b"another %d" % others, queue_id=0))
+                others += 1
+        if "ended" in ended.stdout:
+            break
+        killed += 1
+        killed_commit.write(root, version, random.Random(kill_at))
+    # Two flushes, two entries, puts of ten rows, parts.
+    assert killed > 10
+    wanted = [row for version in range(killed + 1) for row in bodies(version)]
+    assert rows_of(root) == Counter([*wanted, *(b"another %d" % at for at in range(others))])
+    assert verify(root).is_sound
+
+
+def test_another_application_finishes_what_was_begun(root: Path) -> None:
+    """Nothing waits for the one that was killed."""
+    parts = stage_rows(root, bodies(0), "staged", 2)
+    ImportJournal(root).save(Entry(app=APP, version=0, is_done=False, begin=0, parts=tuple(parts)))
+    commit(root, Write(app="other", version=0), stage_rows(root, bodies(1), "others"))
+    assert rows_of(root) == Counter([*bodies(0), *bodies(1)])
+    assert not staged_files(root)
+
+
+def test_staged_rows_that_are_gone(root: Path) -> None:
+    """An error that says what can be done; nothing is put for anybody."""
+    lost = Part(folder="gone", name="part", rows=1, queues={"rows": 0})
+    ImportJournal(root).save(Entry(app=APP, version=0, is_done=False, begin=0, parts=(lost,)))
+    with pytest.raises(StagedRowsMissing, match="bring them back"):
+        commit(root, Write(app="other", version=0), stage_rows(root, bodies(1), "others"))
+    assert not rows_of(root)
+
+
+def test_a_store_that_is_open_and_a_queue_that_is_not_there(root: Path) -> None:
+    """Nothing is put or entered; the staged rows go when Spark aborts."""
+    parts = stage_rows(root, bodies(0), "staged")
+    with MessageStore.open(root, start=False), pytest.raises(StoreLocked, match="has the store open"):
+        commit(root, Write(app=APP, version=0), parts)
+    wrong = [Part(folder="staged", name=parts[0].name, rows=ROWS, queues={"rows": 99})]
+    with pytest.raises(QueueIllegal):
+        commit(root, Write(app=APP, version=0), wrong)
+    assert ImportJournal(root).entry(APP) is None
+    discard(root, parts, "staged")
+    assert not list(StoreLayout(root).imports.iterdir())
+
+
+def test_discarding_keeps_what_is_being_put(root: Path) -> None:
+    """Spark aborts a commit that failed: its rows are finished later."""
+    parts = stage_rows(root, bodies(0), "staged")
+    ImportJournal(root).save(Entry(app=APP, version=0, is_done=False, begin=0, parts=tuple(parts)))
+    discard(root, parts, "staged")
+    commit(root, Write(app=APP, version=0), [])
+    assert rows_of(root) == Counter(bodies(0))
+
+
+def test_what_killed_jobs_left_is_deleted_in_time(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what a job beside may be staging now."""
+    stage_rows(root, bodies(0), "left")
+    commit(root, Write(app=APP, version=0), [])
+    assert staged_files(root)
+    monkeypatch.setattr(sink_commit, "_FORGOTTEN_MS", -1)
+    commit(root, Write(app=APP, version=1), [])
+    assert not staged_files(root)

@@ -1,0 +1,1 @@
+"""The sink: DataFrames and streams are written into a store, each row once."""

@@ -1,0 +1,178 @@
+"""The commit of a write: the driver puts the staged rows into the store, each once.
+
+The writer's lock is held from the first look at the journal to the last entry, so nothing else is put between
+the rows of a write. A commit that was killed left the first rows in the log, in one piece that begins at the
+journal's `begin` (or behind the end of its segment). The next commit of any application goes on behind them,
+with the parts that were staged then: parts that are staged again for the same version may have their rows in
+another order, and are dropped. Rows are known by their UNIQ_KEY, so it does not matter what another writer,
+Apache RocketMQ too, has put meanwhile. Steps and what a crash leaves: import_journal.py.
+
+A write that has no name has no journal: if it is killed, the first of its rows are in the log, and who writes
+them again has them twice. Readers beside see rows as they are put.
+Threads: one. Durability: all rows, when `commit` returns.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mqstore.message_store import MessageStore
+from mqstore.store.clock import SystemClock
+from mqstore.store.errors import StoreError
+from mqstore.store.files.file_tree import delete_tree
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.message.message import Message
+from mqstore.store.record.properties_format import UNIQ_KEY
+from mqstore.tools.spark.sink.import_journal import Entry, ImportJournal
+from mqstore.tools.spark.sink.staged_parts import Part, numbered_tables, row_key_prefix, row_number
+
+__all__ = ["CommitReport", "StagedRowsMissing", "Write", "commit", "discard"]
+
+_logger = logging.getLogger(__name__)
+_FORGOTTEN_MS = 7 * 86_400_000
+
+
+class StagedRowsMissing(StoreError):
+    """A write was begun and its staged rows are gone, so it cannot be finished. `path`: the store."""
+
+    def __init__(self, path: Path, entry: Entry, directory: Path) -> None:
+        super().__init__(
+            f"{path}: version {entry.version} of {entry.app!r} was begun, and its staged rows in {directory} "
+            f"are gone: bring them back, or delete {directory}/*.json to accept what is in the log"
+        )
+        self.path = path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write:
+    """A write of a DataFrame or of a batch of a stream: who writes, None for no name, and which write."""
+
+    app: str | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitReport:
+    """rows: put by this commit. is_repeated: this version was done, or begun, by an earlier attempt."""
+
+    rows: int
+    is_repeated: bool
+
+
+def commit(root: Path, write: Write, parts: Sequence[Part]) -> CommitReport:
+    """Put the rows of `parts`, and finish what earlier commits have begun.
+
+    Raises StoreLocked, NoPermission, QueueIllegal, TopicIllegal (nothing is put then), StoreFull (the next
+    commit of a write with a name goes on), StagedRowsMissing.
+    """
+    journal = ImportJournal(root)
+    with MessageStore.open(root, start=False) as store:
+        for entry in journal.unfinished():
+            _logger.warning("finishing version %d of %s, which was begun before", entry.version, entry.app)
+            _finish(store, journal, entry)
+        _delete_forgotten(journal)
+        known = None if write.app is None else journal.entry(write.app)
+        is_repeated = known is not None and write.version <= known.version
+        if not is_repeated:
+            _check_queues(store, parts)
+            _put(store, journal, write, tuple(parts))
+        _delete(journal, parts)
+    return CommitReport(rows=0 if is_repeated else sum(part.rows for part in parts), is_repeated=is_repeated)
+
+
+def _put(store: MessageStore, journal: ImportJournal, write: Write, parts: tuple[Part, ...]) -> None:
+    if write.app is None:
+        prefix = row_key_prefix(uuid.uuid4().hex, write.version)
+        for table in numbered_tables(journal.directory, parts, prefix, 0):
+            store.put_columns(table)
+        store.flush()
+        return
+    # What comes before is durable when the entry is: after a power cut `begin` is still in the log.
+    store.flush()
+    entry = Entry(
+        app=write.app,
+        version=write.version,
+        is_done=False,
+        begin=store.max_offset,
+        parts=parts,
+    )
+    journal.save(entry)
+    _finish(store, journal, entry)
+
+
+def discard(root: Path, parts: Sequence[Part], folder: str) -> None:
+    """Delete what tasks have staged for a write that failed, unless its rows are being put.
+
+    folder: of the writer, where tasks that were killed may have left something.
+    """
+    journal = ImportJournal(root)
+    kept = {part.folder for entry in journal.unfinished() for part in entry.parts}
+    _delete(journal, [part for part in parts if part.folder not in kept])
+    if folder not in kept:
+        delete_tree(OsFileSystem(), journal.directory / folder)
+
+
+def _delete(journal: ImportJournal, parts: Iterable[Part]) -> None:
+    """Delete the parts, and their folders when nothing else is in them."""
+    files = OsFileSystem()
+    folders = set()
+    for part in parts:
+        files.delete(journal.directory / part.folder / part.name)
+        folders.add(journal.directory / part.folder)
+    for folder in folders:
+        if not files.list(folder):
+            files.delete_directory(folder)
+
+
+def _delete_forgotten(journal: ImportJournal) -> None:
+    """Delete what jobs that were killed, and tasks that failed or ran twice, have staged, a week later."""
+    files = OsFileSystem()
+    for entry in files.list(journal.directory):
+        path = journal.directory / entry.name
+        if entry.is_directory and SystemClock().now_ms() - files.modified_ms(path) > _FORGOTTEN_MS:
+            delete_tree(files, path)
+
+
+def _check_queues(store: MessageStore, parts: Iterable[Part]) -> None:
+    """Topics and queues exist or can be made. Raises as `put_message`."""
+    greatest: dict[str, int] = {}
+    for part in parts:
+        for topic, queue_id in part.queues.items():
+            greatest[topic] = max(queue_id, greatest.get(topic, -1))
+    for topic, queue_id in greatest.items():
+        store.check_message(Message(topic, b"x", queue_id=queue_id))
+
+
+def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
+    """Steps 3 to 5."""
+    prefix = row_key_prefix(entry.app, entry.version)
+    rows = sum(part.rows for part in entry.parts)
+    done = _rows_in_log(store, prefix, entry.begin, rows)
+    if done < rows:
+        try:
+            for table in numbered_tables(journal.directory, entry.parts, prefix, done):
+                store.put_columns(table)
+        except FileNotFoundError as error:
+            raise StagedRowsMissing(store.path, entry, journal.directory) from error
+    store.flush()
+    journal.save(Entry(app=entry.app, version=entry.version, is_done=True, begin=entry.begin))
+    _delete(journal, entry.parts)
+
+
+def _rows_in_log(store: MessageStore, prefix: str, begin: int, rows: int) -> int:
+    """How many rows of a write are in the log: from `begin` on, one behind the other."""
+    segment_bytes = store.config.mapped_file_size_commit_log
+    offset, count = begin, 0
+    while offset < store.max_offset and count < rows:
+        message = store.look_message_by_offset(offset)
+        if message is None:
+            # The rest of a segment.
+            offset = (offset // segment_bytes + 1) * segment_bytes
+            continue
+        if row_number(message.properties.get(UNIQ_KEY), prefix) != count:
+            break
+        count += 1
+        offset += message.store_size
+    return count
