@@ -4,8 +4,8 @@ usage: sink_kills.py [--kills 50] [--seed 1]
 
 A process stages the rows of a version and commits them, without Spark, which only calls this; it is killed a
 random time after it has staged. Sometimes another program puts a message then. The next process writes the
-same version, its rows in another order, and so on until it is done; then the next version. At the end each row
-must be in the store once. Figures of 50 kills and more go to docs/figures/sink_kills.json and into
+same version, its rows in another order, and so on until it is done; then the next version. At the end each
+row must be in the store once. Figures of 50 kills and more go to docs/figures/sink_kills.json and into
 docs/spark.md. Exit code 1 for a row that is lost or doubled.
 """
 
@@ -88,8 +88,8 @@ def write(figures: dict[str, object]) -> None:
     FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
     line = (
         f"{figures['kills']} kills in {figures['writes']} writes of {ROWS} rows, with "
-        f"{figures['messages_of_others']} messages of another program in between: {figures['lost']} rows lost, "
-        f"{figures['doubled']} doubled (`{figures['command']}`, {figures['machine']})."
+        f"{figures['messages_of_others']} messages of another program in between: {figures['lost']} rows "
+        f"lost, {figures['doubled']} doubled (`{figures['command']}`, {figures['machine']})."
     )
     head, _, tail = PAGE.read_text("utf-8").partition(BEGIN)
     PAGE.write_text(f"{head}{BEGIN}\n\n{line}\n\n{END}{tail.partition(END)[2]}", "utf-8")

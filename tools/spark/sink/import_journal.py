@@ -4,7 +4,8 @@
                                         "parts": [...]}
 
     1 staged     the parts are written and synced; there is no entry of this version
-    2 begun      the entry says: the log ended at `begin`, the rows of `parts` come now
+    2 begun      the entry says: the log ended at `begin`, the rows of `parts` come now; so it says anew each
+                 time that another commit goes on, from the first row that is missing
     3 put        in batches, each of them whole in the log or not at all, the first rows first
     4 synced     all of them are durable
     5 done       the entry says so; the parts are deleted
@@ -31,13 +32,15 @@ _DIGITS = 32
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """What an application has written last, or is writing.
 
-    begin: physical offset at which the log ended before. parts: of a write that is not done.
+    begin: physical offset at which the log ended before the first row, or before the first that a later
+    commit has put; rows_before: how many are in the log before it. parts: of a write that is not done.
     """
 
     app: str
     version: int
     is_done: bool
     begin: int
+    rows_before: int = 0
     parts: tuple[Part, ...] = ()
 
 

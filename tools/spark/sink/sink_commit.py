@@ -1,11 +1,11 @@
 """The commit of a write: the driver puts the staged rows into the store, each once.
 
 The writer's lock is held from the first look at the journal to the last entry, so nothing else is put between
-the rows of a write. A commit that was killed left the first rows in the log, in one piece that begins at the
-journal's `begin` (or behind the end of its segment). The next commit of any application goes on behind them,
-with the parts that were staged then: parts that are staged again for the same version may have their rows in
-another order, and are dropped. Rows are known by their UNIQ_KEY, so it does not matter what another writer,
-Apache RocketMQ too, has put meanwhile. Steps and what a crash leaves: import_journal.py.
+the rows of one commit. A commit that was killed left its first rows in the log, in one piece that begins at
+the journal's `begin` (or behind the end of its segment). The next commit of any application goes on behind
+them, with the parts that were staged then: parts that are staged again for the same version may have their
+rows in another order, and are dropped. Rows are known by their UNIQ_KEY, so it does not matter what another
+writer, Apache RocketMQ too, has put meanwhile. Steps and what a crash leaves: import_journal.py.
 
 A write that has no name has no journal: if it is killed, the first of its rows are in the log, and who writes
 them again has them twice. Readers beside see rows as they are put.
@@ -17,6 +17,8 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from mqstore.message_store import MessageStore
 from mqstore.store.clock import SystemClock
@@ -149,8 +151,13 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
     """Steps 3 to 5."""
     prefix = row_key_prefix(entry.app, entry.version)
     rows = sum(part.rows for part in entry.parts)
-    done = _rows_in_log(store, prefix, entry.begin, rows)
+    done = _rows_in_log(store, prefix, entry, rows)
     if done < rows:
+        if store.max_offset > entry.begin:
+            # Others may have written behind the rows: those that come now are another piece of the log.
+            store.flush()
+            entry = msgspec.structs.replace(entry, begin=store.max_offset, rows_before=done)
+            journal.save(entry)
         try:
             for table in numbered_tables(journal.directory, entry.parts, prefix, done):
                 store.put_columns(table)
@@ -161,10 +168,10 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
     _delete(journal, entry.parts)
 
 
-def _rows_in_log(store: MessageStore, prefix: str, begin: int, rows: int) -> int:
-    """How many rows of a write are in the log: from `begin` on, one behind the other."""
+def _rows_in_log(store: MessageStore, prefix: str, entry: Entry, rows: int) -> int:
+    """How many rows of a write are in the log: those behind `begin` lie one behind the other."""
     segment_bytes = store.config.mapped_file_size_commit_log
-    offset, count = begin, 0
+    offset, count = entry.begin, entry.rows_before
     while offset < store.max_offset and count < rows:
         message = store.look_message_by_offset(offset)
         if message is None:

@@ -102,6 +102,26 @@ def test_kills_before_each_step(root: Path) -> None:
     assert verify(root).is_sound
 
 
+def test_a_write_that_is_killed_again_and_again(root: Path) -> None:
+    """Each commit puts a few rows, and another program writes behind them."""
+    others = 0
+    for seed in range(20):
+        # The entry, then two puts of ten rows at most.
+        ended = subprocess.run(
+            [sys.executable, killed_commit.__file__, str(root), "0", str(seed), "6"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        with MessageStore.open(root, start=False) as store:
+            store.put_message(Message("rows", b"another %d" % others, queue_id=0))
+            others += 1
+        if "ended" in ended.stdout:
+            break
+    assert others > 3
+    assert rows_of(root) == Counter([*bodies(0), *(b"another %d" % at for at in range(others))])
+
+
 def test_another_application_finishes_what_was_begun(root: Path) -> None:
     """Nothing waits for the one that was killed."""
     parts = stage_rows(root, bodies(0), "staged", 2)
