@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
 from mqstore.message_store import MessageStore
 from mqstore.store.clock import SystemClock
@@ -37,12 +38,12 @@ _FORGOTTEN_MS = 7 * 86_400_000
 
 
 class StagedRowsMissing(StoreError):
-    """A write was begun and its staged rows are gone, so it cannot be finished. `path`: the store."""
+    """A write was begun and its staged rows are not there, so it cannot be finished. `path`: the store."""
 
     def __init__(self, path: Path, entry: Entry, directory: Path) -> None:
         super().__init__(
             f"{path}: version {entry.version} of {entry.app!r} was begun, and its staged rows in {directory} "
-            f"are gone: bring them back, or delete {directory}/*.json to accept what is in the log"
+            f"are gone or damaged: bring them back, or delete {directory}/*.json to accept what is in the log"
         )
         self.path = path
 
@@ -161,7 +162,7 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
         try:
             for table in numbered_tables(journal.directory, entry.parts, prefix, done):
                 store.put_columns(table)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise StagedRowsMissing(store.path, entry, journal.directory) from error
     store.flush()
     journal.save(Entry(app=entry.app, version=entry.version, is_done=True, begin=entry.begin))
@@ -169,17 +170,21 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
 
 
 def _rows_in_log(store: MessageStore, prefix: str, entry: Entry, rows: int) -> int:
-    """How many rows of a write are in the log: those behind `begin` lie one behind the other."""
+    """How many rows of a write are in the log: those behind `begin` lie one behind the other.
+
+    Retention may have deleted the first of them by now.
+    """
     segment_bytes = store.config.mapped_file_size_commit_log
-    offset, count = entry.begin, entry.rows_before
+    offset, count = max(entry.begin, store.min_offset), entry.rows_before
     while offset < store.max_offset and count < rows:
         message = store.look_message_by_offset(offset)
         if message is None:
             # The rest of a segment.
             offset = (offset // segment_bytes + 1) * segment_bytes
             continue
-        if row_number(message.properties.get(UNIQ_KEY), prefix) != count:
+        number = row_number(message.properties.get(UNIQ_KEY), prefix)
+        if number is None or number < count:
             break
-        count += 1
+        count = number + 1
         offset += message.store_size
     return count

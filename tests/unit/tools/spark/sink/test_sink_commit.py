@@ -18,11 +18,11 @@ from mqstore.store_layout import StoreLayout
 from mqstore.tools.spark.sink import sink_commit
 from mqstore.tools.spark.sink.import_journal import Entry, ImportJournal
 from mqstore.tools.spark.sink.sink_commit import StagedRowsMissing, Write, commit, discard
-from mqstore.tools.spark.sink.staged_parts import Part
+from mqstore.tools.spark.sink.staged_parts import Part, numbered_tables, row_key_prefix
 from mqstore.verify import verify
 from support.imports import killed_commit
 from support.imports.killed_commit import APP, ROWS, bodies, stage_rows
-from support.stores.small_log import small_config
+from support.stores.small_log import SEGMENT_BYTES, small_config
 from support.stores.small_store import messages_of
 
 
@@ -131,9 +131,32 @@ def test_another_application_finishes_what_was_begun(root: Path) -> None:
     assert not staged_files(root)
 
 
-def test_staged_rows_that_are_gone(root: Path) -> None:
+def test_retention_has_deleted_the_first_rows_meanwhile(root: Path) -> None:
+    """Those that follow count, and are not put again."""
+    parts = stage_rows(root, bodies(0) * 4, "staged")
+    begun = Entry(app=APP, version=0, is_done=False, begin=0, parts=tuple(parts))
+    with MessageStore.open(root, start=False) as store:
+        (table,) = numbered_tables(StoreLayout(root).imports, parts, row_key_prefix(APP, 0), 0)
+        put = store.put_columns(table.slice(0, 200))
+        assert store.max_offset > SEGMENT_BYTES
+    ImportJournal(root).save(begun)
+    (StoreLayout(root).commit_log / f"{0:020}").unlink()
+    commit(root, Write(app=APP, version=0), [])
+    with MessageStore.open(root, read_only=True) as store:
+        kept = int((put.physical_offsets >= store.min_offset).sum())
+        assert 0 < kept < 200
+        assert len(messages(store)) == kept + 40
+
+
+@pytest.mark.parametrize("kind", ["gone", "cut"])
+def test_staged_rows_that_are_not_there(root: Path, kind: str) -> None:
     """An error that says what can be done; nothing is put for anybody."""
-    lost = Part(folder="gone", name="part", rows=1, queues={"rows": 0})
+    lost = Part(folder="lost", name="part", rows=1, queues={"rows": 0})
+    if kind == "cut":
+        (found,) = stage_rows(root, bodies(0), "lost")
+        path = StoreLayout(root).imports / "lost" / found.name
+        path.write_bytes(path.read_bytes()[:-100])
+        lost = found
     ImportJournal(root).save(Entry(app=APP, version=0, is_done=False, begin=0, parts=(lost,)))
     with pytest.raises(StagedRowsMissing, match="bring them back"):
         commit(root, Write(app="other", version=0), stage_rows(root, bodies(1), "others"))
