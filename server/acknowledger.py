@@ -3,7 +3,8 @@
 The loop puts a message without waiting, and hands its future over. The thread takes all futures that are
 there and waits for the last one: the log is durable in its order, and a thread that waits leads the sync for
 all (store/log/sync_waiters.py). So hundreds of messages cost one sync, one wake-up of the loop, and no
-callback each.
+callback each. A message that the disk does not have `sync_flush_timeout` after its put is stored and answered
+FLUSH_DISK_TIMEOUT, as by a broker of RocketMQ.
 
 Threads: `add` from the loop's; its own thread is a daemon. An answer is sent in the loop's.
 Durability: an answer is sent once the message is durable, or with the error of the sync that failed.
@@ -12,12 +13,17 @@ Durability: an answer is sent once the message is durable, or with the error of 
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeAlias
 
+import msgspec
+
+from mqstore.store.log.durable_future import DurableFuture
 from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.status import PutMessageStatus
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
 from mqstore.store.threads.start_thread import start_thread
 
@@ -28,7 +34,7 @@ _FOR_EVER_S = -1.0
 
 WhenDurable: TypeAlias = Callable[[PutMessageResult | Exception], None]
 """Sends the answer to a put: from its result, or from the error of the sync."""
-_Waiting: TypeAlias = tuple["Future[PutMessageResult]", WhenDurable]
+_Waiting: TypeAlias = tuple["Future[PutMessageResult]", WhenDurable, float]
 
 
 class Acknowledger:
@@ -51,7 +57,7 @@ class Acknowledger:
     def add(self, future: "Future[PutMessageResult]", when_durable: WhenDurable) -> None:
         """Call `when_durable` in the loop's thread once the message is durable, or cannot become so."""
         self.waiting_count += 1
-        self._waiting.append((future, when_durable))
+        self._waiting.append((future, when_durable, time.monotonic()))
         self._event.set()
 
     def stop(self) -> None:
@@ -73,12 +79,9 @@ class Acknowledger:
 
     def _wait_for(self, batch: list[_Waiting]) -> None:
         outcomes: list[tuple[PutMessageResult | Exception, WhenDurable]] = []
-        # The last first: the others are done by then.
-        for future, when_durable in reversed(batch):
-            try:
-                outcomes.append((future.result(), when_durable))
-            except Exception as error:  # noqa: BLE001 - whatever it is, its client gets an answer
-                outcomes.append((error, when_durable))
+        # The last first: the others are done by then. If it waits in vain, the times of the others are up.
+        for future, when_durable, since_s in reversed(batch):
+            outcomes.append((_outcome_of(future, since_s), when_durable))
         outcomes.reverse()
         try:
             self._loop.call_soon_threadsafe(self._answer, outcomes)
@@ -93,3 +96,14 @@ class Acknowledger:
 
     def __repr__(self) -> str:
         return f"Acknowledger({self.waiting_count} waiting)"
+
+
+def _outcome_of(future: "Future[PutMessageResult]", since_s: float) -> PutMessageResult | Exception:
+    """The result of a put that began at `since_s`, as a put that waits would have it."""
+    try:
+        if isinstance(future, DurableFuture) and not future.wait_as_put(since_s):
+            stored: PutMessageResult = future.outcome
+            return msgspec.structs.replace(stored, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        return future.result()
+    except Exception as error:  # noqa: BLE001 - whatever it is, its client gets an answer
+        return error

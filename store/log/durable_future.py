@@ -58,6 +58,11 @@ class DurableFuture(Future[Outcome]):
         self._light_end = self._end_offset = end_offset
         self._outcome = outcome
 
+    @property
+    def outcome(self) -> Outcome:
+        """What `result` will return, whether the log is durable or not."""
+        return self._outcome
+
     def result(self, timeout: float | None = None) -> Outcome:
         """The outcome, after waiting for the disk, `timeout` seconds at most.
 
@@ -66,6 +71,13 @@ class DurableFuture(Future[Outcome]):
         if self._log.flushed_offset >= self._light_end or (timeout is None and self._wait_as_putter()):
             return self._outcome
         return wait_in_library(partial(super().result, timeout))
+
+    def wait_as_put(self, since_s: float) -> bool:
+        """Wait for the disk as a put does that began at `since_s` (monotonic clock), which may lead the sync.
+
+        Whether it is durable; False if that took longer than `sync_flush_timeout`. Raises StorePoisoned.
+        """
+        return self._flusher.wait_for(self._end_offset, since_s)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What `result` would raise; None when it would return. Raises TimeoutError, CancelledError."""
