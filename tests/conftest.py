@@ -2,12 +2,14 @@
 
 import gc
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from mqstore import StoreConfig
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
@@ -22,6 +24,19 @@ settings.load_profile("mqstore")
 
 # Any fixed moment will do; this one is that of the spec's samples.
 START_MS = 1_726_740_000_000
+
+
+def pytest_report_header() -> str:
+    """Says how full the disk of the tests is: above the last of its limits a store refuses puts, as it must."""
+    place = Path(tempfile.gettempdir())
+    used_percent = OsFileSystem().disk_usage(place).used_percent
+    limit = StoreConfig().disk_space_warning_level_ratio
+    if used_percent > limit:
+        raise pytest.UsageError(
+            f"the disk of {place} is {used_percent} % full, and above {limit} % stores refuse puts: "
+            "make room, or set TMPDIR to a directory of another disk"
+        )
+    return f"the disk of {place} is {used_percent} % full"
 
 
 def pytest_collection_finish() -> None:
