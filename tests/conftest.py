@@ -27,7 +27,7 @@ START_MS = 1_726_740_000_000
 
 
 def pytest_report_header() -> str:
-    """Says how full the disk of the tests is: above the last of its limits a store refuses puts, as it must."""
+    """Says how full the disk of the tests is: above the last of its limits a store refuses puts, rightly."""
     place = Path(tempfile.gettempdir())
     used_percent = OsFileSystem().disk_usage(place).used_percent
     limit = StoreConfig().disk_space_warning_level_ratio
