@@ -68,8 +68,10 @@ def build(folder: Path) -> None:
 
 def _run(folder: Path, cache: Path, target: _Target) -> list[str]:
     """Build one in a process of its own; the sources that went into it."""
+    # What is there already leads to numba and numpy: pip builds in an environment that it names there.
+    places = (str(folder), os.environ.get("PYTHONPATH", ""))
     settings = {
-        "PYTHONPATH": str(folder),
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
         "MQSTORE_LOOPS": "compile",
         "NUMBA_CACHE_DIR": str(cache / target.module),
         "NUMBA_CPU_NAME": target.name,
@@ -145,9 +147,10 @@ def _kernels(folder: Path) -> Iterator[str]:
 
 def _loaded_sources(folder: Path) -> Iterator[str]:
     """What the loops were made of: kernels, and the modules that their constants come from."""
-    for module in list(sys.modules.values()):
+    # By their names there: Cython, which setuptools imports, leaves things that are no modules.
+    for name, module in list(sys.modules.items()):
         source = getattr(module, "__file__", None)
-        if module.__name__.startswith("mqstore.") and source is not None:
+        if name.startswith("mqstore.") and source is not None:
             yield Path(source).relative_to(folder / "mqstore").as_posix()
 
 
