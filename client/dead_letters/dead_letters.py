@@ -33,11 +33,17 @@ from mqstore.client.dead_letters.dead_letter_export import ByteStream, export_li
 from mqstore.client.dead_letters.dead_letter_filter import EVERY_DEAD_LETTER, DeadLetterFilter
 from mqstore.client.dead_letters.resent_message import copy_key, resent_message
 from mqstore.message_store import MessageStore
-from mqstore.store.errors import MessageIllegal
+from mqstore.store.errors import GroupIllegal, MessageIllegal
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
-from mqstore.store.message.topic_names import check_group, dead_letter_topic, retry_topic
+from mqstore.store.message.topic_names import (
+    DLQ_GROUP_TOPIC_PREFIX,
+    check_group,
+    dead_letter_topic,
+    is_dead_letter_topic,
+    retry_topic,
+)
 
 __all__ = ["RESEND_GROUP", "DeadLetters", "Resent"]
 
@@ -76,6 +82,24 @@ class DeadLetters:
         self.group = group
         self.topic = dead_letter_topic(group)
         self._store = store
+
+    @staticmethod
+    def groups(store: MessageStore) -> list[str]:
+        """The groups that have dead letters in `store`, by name.
+
+        >>> import tempfile
+        >>> from mqstore import Message
+        >>> with MessageStore.open(tempfile.mkdtemp()) as store:
+        ...     put = store.put_message(Message("orders", b"first", queue_id=0))
+        ...     dead = store.consumer_send_msg_back("billing", put.physical_offset, delay_level=-1)
+        ...     DeadLetters.groups(store)
+        ['billing']
+        """
+        # Asking for an end brings all queues up to date.
+        store.get_max_offset_in_queue(DLQ_GROUP_TOPIC_PREFIX, 0)
+        topics = {topic for topic, _ in store.consume_queues.queues() if is_dead_letter_topic(topic)}
+        groups = sorted(topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX) for topic in topics)
+        return [group for group in groups if _is_legal(group) and len(DeadLetters(store, group))]
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -246,3 +270,12 @@ class DeadLetters:
 
     def __repr__(self) -> str:
         return f"DeadLetters({self._store!r}, {self.group!r})"
+
+
+def _is_legal(group: str) -> bool:
+    """False for the folder of a damaged directory, whose name no group can have."""
+    try:
+        check_group(group)
+    except GroupIllegal:
+        return False
+    return True

@@ -1,14 +1,15 @@
 """`mqstore dlq`: the dead letters of a consumer group. What only reads is safe on a live store.
 
     $ mqstore dlq list data billing
-    offset  died at                  from    failed  resent  tags     keys  body
-         0  2026-07-18 12:30:00.123  orders      17          created  o-1   {"id": 1}
+    group    offset  died at                  from    failed  resent  tags     keys  body
+    billing       0  2026-07-18 12:30:00.123  orders      17          created  o-1   {"id": 1}
 
 `list`, `show` and `export` are here; `resend` and `purge` are in files of their name.
 """
 
 import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,9 @@ import typer
 
 from mqstore.client.dead_letters.dead_letter import Arrival, DeadLetter
 from mqstore.client.dead_letters.dead_letter_export import ByteStream
+from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.client.dead_letters.dead_letters import DeadLetters
+from mqstore.message_store import MessageStore
 from mqstore.tools.cli.dead_letters.dead_letter_options import (
     GroupArgument,
     KeyOption,
@@ -51,6 +54,7 @@ class DeadLetterRow(MessageRow):
 
 
 _COLUMNS = (
+    Column[DeadLetterRow]("group", lambda row: row.group),
     Column[DeadLetterRow]("offset", lambda row: row.queue_offset, "right"),
     Column[DeadLetterRow]("died at", lambda row: local_time(row.store_timestamp)),
     Column[DeadLetterRow]("from", lambda row: row.original_topic),
@@ -70,7 +74,10 @@ def about() -> None:
 @dlq.command("list")
 def list_letters(
     store: StoreArgument,
-    group: GroupArgument,
+    group: Annotated[
+        str | None,
+        typer.Argument(metavar="[GROUP]", help="The consumer group; otherwise each that has some."),
+    ] = None,
     from_topic: OriginOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -81,18 +88,22 @@ def list_letters(
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
-    """List the dead letters of a group, oldest first.
+    """List the dead letters of a group, oldest first; without GROUP those of all groups, one after the other.
 
     Example: mqstore dlq list data billing --from-topic orders --since 2026-07-18
     """
     output = Output(is_json=json)
     chosen = wanted(from_topic, since, until, tag, key, begin_offset=offset)
     with open_for_reading(store) as opened:
-        letters = DeadLetters(opened, group)
-        found = itertools.islice(letters.find(chosen), count + 1)
-        rows = (_row(letters, each, output, is_raw=raw) for each in itertools.islice(found, count))
+        groups = DeadLetters.groups(opened) if group is None else [group]
+        found = itertools.islice(_found(opened, groups, chosen), count + 1)
+        rows = (_row(*each, output, is_raw=raw) for each in itertools.islice(found, count))
         if not output.listing(rows, _COLUMNS):
-            output.note(f"group {group} has no such dead letter")
+            output.note(
+                "no group has such a dead letter"
+                if group is None
+                else f"group {group} has no such dead letter"
+            )
         elif next(found, None) is not None:
             output.note(f"there are more than {count}: --count, or --offset")
 
@@ -148,6 +159,15 @@ def export(
         with to.open("xb") as file:
             count = letters.export(file, chosen)
     Output(is_json=json).note(f"wrote {count:,} dead letters to {to}")
+
+
+def _found(
+    store: MessageStore, groups: list[str], chosen: DeadLetterFilter
+) -> Iterator[tuple[DeadLetters, DeadLetter]]:
+    for group in groups:
+        letters = DeadLetters(store, group)
+        for letter in letters.find(chosen):
+            yield letters, letter
 
 
 class _StandardOutput(ByteStream):

@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mqstore import MessageStore
+from mqstore.client import DeadLetters
 from support.command_line import json_lines, run
 
 
@@ -38,6 +40,34 @@ def test_options_choose(dead: Path, options: tuple[str, ...], offsets: list[int]
     """Each alone."""
     rows = json_lines(run("dlq", "list", dead, "billing", "--json", *options))
     assert [row["queueOffset"] for row in rows] == offsets
+
+
+def test_without_a_group_those_of_all_are_listed(dead: Path) -> None:
+    """Who looks for a message need not know who has given it up; a group without any is not there."""
+    with MessageStore.open(dead) as store:
+        (message, *_) = store.get_message("audit", "orders", 0, 0).messages
+        store.consumer_send_msg_back("audit", message.physical_offset, delay_level=-1)
+    rows = json_lines(run("dlq", "list", dead, "--json"))
+    assert [(row["group"], row["keys"]) for row in rows] == [
+        ("audit", ["o-0"]),
+        ("billing", ["o-0"]),
+        ("billing", ["o-1"]),
+    ]
+    assert [row["group"] for row in json_lines(run("dlq", "list", dead, "--json", "--key", "o-1"))] == [
+        "billing"
+    ]
+    assert "more than 2" in run("dlq", "list", dead, "--count", 2).stderr
+    assert "no group has such a dead letter" in run("dlq", "list", dead, "--key", "o-9").stderr
+    assert run("dlq", "purge", dead, "billing", "--apply").exit_code == 0
+    with MessageStore.open(dead, read_only=True) as store:
+        assert DeadLetters.groups(store) == ["audit"]
+
+
+def test_a_folder_that_no_group_has_is_passed_over(dead: Path) -> None:
+    """In a damaged directory."""
+    (dead / "consumequeue" / "%DLQ%no group").mkdir()
+    (dead / "consumequeue" / "%DLQ%no group" / "0").mkdir()
+    assert {row["group"] for row in json_lines(run("dlq", "list", dead, "--json"))} == {"billing"}
 
 
 def test_what_is_left_out_is_said(dead: Path) -> None:
