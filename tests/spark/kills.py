@@ -41,6 +41,8 @@ FULL_KILLS = 5
 # Drivers that are started ahead, for a session takes long to start.
 AHEAD = 2
 LONGEST_DELAY_S = 2.0
+# A driver lives for seconds, and Java's second compiler would take half of its processor time.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Put(NamedTuple):
@@ -110,6 +112,7 @@ def start(directory: Path, *arguments: str) -> "subprocess.Popen[str]":
     with (directory / "driver.log").open("a") as log:
         return subprocess.Popen(
             command,
+            env=os.environ | {"JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -38,6 +38,11 @@ class WriteOptions:
                 "option 'path' is missing: give the store's root directory, as save(path) or start(path)",
                 key="path",
             )
+        if values.get("txnAppId") == "":
+            # All that forget to fill it in would be one application, and skip each other's versions.
+            raise SparkOptionIllegal(
+                "option 'txnAppId' is empty: say who writes, or leave it out", key="txnAppId", value=""
+            )
         return cls(
             directory=absolute_path(values["path"]),
             topic=values.get("topic"),

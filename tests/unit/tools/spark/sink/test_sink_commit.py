@@ -57,6 +57,22 @@ def test_a_version_is_written_once(root: Path) -> None:
     assert verify(root).is_sound
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_two_jobs_with_one_name_at_once(root: Path, is_begun: bool) -> None:
+    """Both have staged before either commits, with other rows: those of one count, none of the other."""
+    first = stage_rows(root, bodies(0), "first", 2)
+    other = stage_rows(root, bodies(1), "other", 2)
+    if is_begun:
+        ImportJournal(root).save(Entry(app=APP, version=7, is_done=False, begin=0, parts=tuple(first)))
+    else:
+        assert commit(root, Write(app=APP, version=7), first).rows == ROWS
+    report = commit(root, Write(app=APP, version=7), other)
+    assert (report.rows, report.is_repeated) == (0, True)
+    discard(root, other, "other")
+    assert rows_of(root) == Counter(bodies(0))
+    assert not staged_files(root)
+
+
 def test_applications_do_not_know_each_other(root: Path) -> None:
     """Each has its own versions; without a name a write is never a repeated one."""
     for app in ("one", "other", None, None):

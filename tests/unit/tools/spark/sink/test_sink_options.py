@@ -28,6 +28,7 @@ def test_names_in_any_case(tmp_path: Path) -> None:
         ({"path": "s", "txnVersion": "1"}, "'txnVersion' needs 'txnAppId'"),
         ({"path": "s", "txnAppId": "a", "txnVersion": "-1"}, "whole number from 0"),
         ({"path": "s", "txnAppId": "a", "txnVersion": str(1 << 63)}, "whole number from 0"),
+        ({"path": "s", "txnAppId": "", "txnVersion": "1"}, "'txnAppId' is empty"),
         ({"path": "hdfs://elsewhere/s"}, "not in a file system that is mounted"),
     ],
 )
