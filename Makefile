@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test interop lint types wheel site site-check ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills archive-kills sink-kills docs clean release-files types-pyright
+.PHONY: help setup bench-installed demo test interop lint types wheel site site-check ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills archive-kills sink-kills docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -96,30 +96,34 @@ fuzz: setup ## damaged and crafted files at full length: no crash, no hang, no e
 	@$(if $(BOUNDS),NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/checked,) $(BIN)/python tests/fuzz/run.py --cases $(CASES) \
 	    --seed $(SEED) $(if $(CASE),--case $(CASE)) $(ARGS)
 
-# The rivals are fetched the first time, and Apache RocketMQ's jars where Maven and a JDK are there. Twenty minutes or less
-# on two quiet cores. Narrowed by ARGS="-k put_messages", it prints its tables and leaves the documents alone.
-RIVALS := pytest_benchmark, rocksdict, persistqueue, diskcache
+# What is measured is the wheel, as users install it. It is built first, the rivals are fetched the first time, and Apache RocketMQ's
+# jars where Maven and a JDK are there. Twenty-five minutes or less on two quiet cores. Narrowed by ARGS="-k put_messages", it prints
+# its tables and leaves the documents alone.
 RESULTS := $(if $(ARGS),build/bench/narrowed,benchmarks/results/latest)
-INSTALL_RIVALS = $(BIN)/python -c 'import $(RIVALS)' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[bench]'
-bench: setup ## the benchmarks, rivals beside us; writes benchmarks/results/, and the tables in README.md and docs/
-	@$(INSTALL_RIVALS)
+BENCHED := build/bench/installed
+# pytest itself and not `python -m pytest`, which would find the folder mqstore/ of the checkout before the installed package.
+MEASURE = $(BENCHED)/bin/pytest -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-quiet
+bench-installed: setup
+	@rm -rf build/bench/wheel build/lib build/lib.* build/bdist.*
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/bench/wheel .
+	@[[ -x $(BENCHED)/bin/pytest ]] || $(BIN)/python -m venv $(BENCHED)
+	@$(BENCHED)/bin/python -m pip install --quiet "$$(ls $(CURDIR)/build/bench/wheel/*.whl)[bench]"
+	@$(BENCHED)/bin/python -m pip install --quiet --no-deps --force-reinstall build/bench/wheel/*.whl
+	@$(BENCHED)/bin/mqstore --version
+
+bench: bench-installed ## the benchmarks, rivals beside us; writes benchmarks/results/, and the tables in README.md and docs/
 	@benchmarks/rocketmq/prepare
-	@mkdir -p build/bench
-	@$(BIN)/python -m pytest benchmarks --ignore benchmarks/test_latency.py -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-disable-gc \
-	    --benchmark-quiet --benchmark-json=$(RESULTS).json $(ARGS)
-	@$(if $(ARGS),true,$(BIN)/python benchmarks/scale.py)
+	@$(MEASURE) benchmarks --ignore benchmarks/test_latency.py --benchmark-disable-gc --benchmark-json=$(RESULTS).json $(ARGS)
+	@$(if $(ARGS),true,$(BENCHED)/bin/python benchmarks/scale.py)
 	@$(BIN)/python benchmarks/report.py $(RESULTS).json --chart $(RESULTS).png \
 	    $(if $(ARGS),,--documents --beside benchmarks/results/slower_disk.json)
 
 # An hour on two quiet cores. RUN_SECONDS=2 ROUNDS=1 make bench-latency ARGS="-k plain" is a short part of it, and leaves the
 # documents alone.
 LATENCY := $(if $(ARGS),build/bench/latency,benchmarks/results/latency)
-bench-latency: setup ## percentiles of puts that are due at fixed times, rivals beside us; writes benchmarks/results/latency.json and docs/
-	@$(INSTALL_RIVALS)
+bench-latency: bench-installed ## percentiles of puts that are due at fixed times, rivals beside us; writes benchmarks/results/latency.json and docs/
 	@benchmarks/rocketmq/prepare
-	@mkdir -p build/bench
-	@$(BIN)/python -m pytest benchmarks/test_latency.py -p no:xdist -o pythonpath=benchmarks --benchmark-only --capture=no \
-	    --benchmark-quiet --benchmark-json=$(LATENCY).json $(ARGS)
+	@$(MEASURE) benchmarks/test_latency.py --capture=no --benchmark-json=$(LATENCY).json $(ARGS)
 	@$(BIN)/python benchmarks/latency_report.py $(LATENCY).json --chart $(LATENCY).png $(if $(ARGS),,--documents)
 
 # A quarter of an hour on two quiet cores; needs Maven and a JDK. ARGS="--only batch --rounds 3" measures a part, and leaves the

@@ -63,6 +63,18 @@ def ratio_goal(work: str, rival: str, least: float) -> Goal:
     return Goal(work, f"{least:.2g} x {rival}", measured, lambda ratio: ratio >= least)
 
 
+def cost_goal(work: str, plain: str, most: float) -> Goal:
+    """At most `most` times as dear as our own row `plain`, by the medians of the run."""
+
+    def measured(results: Results) -> tuple[float, str] | None:
+        if work not in results.rows or plain not in results.rows:
+            return None
+        times = results.rows[plain].per_second() / results.rows[work].per_second()
+        return times, f"{times:.2f} times"
+
+    return Goal(work, f"within {most:g} times the plain put", measured, lambda times: times <= most)
+
+
 def figure_goal(work: str, wanted: str, figure: str, meets: Callable[[float], bool]) -> Goal:
     """A figure of the row: the worst of its rounds counts."""
 
@@ -107,17 +119,43 @@ def flat(work: str, name: str) -> Goal:
     return scale_goal(work, "within 15 %", name, " %", lambda percent: percent < 15)
 
 
+ATTRIBUTES = "with a key, a tag, two properties"
 PUT_COLUMNS = "put_columns of 10,000, ASYNC, 128 B"
 DELIVERY_MANY = "delivery, 100,000 due together, 128 B"
 SEND_TO_LISTENER = "from send to listener, one message every 5 ms, 128 B"
 IDLE = "a consumer of 1,000 idle queues"
 DELIVERY_FEW = "delivery, 5,000 due together, 128 B"
 
+PUTS_BY_SIZE = tuple(
+    goal
+    for size in ("128 B", "1 KiB")
+    for goal in (
+        ratio_goal(f"put_message, 1 thread, ASYNC, {size}", "RocketMQ", 1.2),
+        ratio_goal(f"put_message, 1 thread, ASYNC, {size}", "rocksdict", 1.2),
+        ratio_goal(f"put_message, 1 thread, ASYNC, {size}, {ATTRIBUTES}", "RocketMQ", 1.0),
+        cost_goal(
+            f"put_message, 1 thread, ASYNC, {size}, {ATTRIBUTES}",
+            f"put_message, 1 thread, ASYNC, {size}",
+            2,
+        ),
+        ratio_goal(f"put_message, 8 threads, ASYNC, {size}", "rocksdict", 1.0),
+        ratio_goal(f"put_message, 8 threads, ASYNC, {size}", "RocketMQ", 0.8),
+        ratio_goal(f"put_message, 64 threads, ASYNC, {size}", "rocksdict", 1.0),
+        ratio_goal(f"put_message, 64 threads, ASYNC, {size}", "RocketMQ", 0.8),
+        ratio_goal(f"put_messages of 100, ASYNC, {size}", "RocketMQ", 0.8),
+        ratio_goal(f"put_messages of 100, ASYNC, {size}", "rocksdict", 0.8),
+        ratio_goal(f"get_message, 32 a call, bodies copied, {size}", "SQLite WAL NORMAL", 1.2),
+        ratio_goal(f"get_message, 32 a call, bodies copied, {size}", "RocketMQ", 0.9),
+    )
+)
+
 GOALS: tuple[Goal, ...] = (
-    ratio_goal("put_message, 1 thread, ASYNC, 1 KiB", "RocketMQ", 0.9),
+    *PUTS_BY_SIZE,
     ratio_goal("put_message, 1 thread, ASYNC, 1 KiB", "SQLite WAL NORMAL", 4),
-    ratio_goal("put_message, 1 thread, ASYNC, 1 KiB", "rocksdict", 1.2),
-    ratio_goal("put_message, 1 thread, ASYNC, 128 B", "RocketMQ", 0.6),
+    ratio_goal("query_message by key, at random, 1 KiB", "RocketMQ", 0.5),
+    ratio_goal("query_message by key, at random, 1 KiB", "SQLite WAL NORMAL", 1.0),
+    ratio_goal("get_offset_in_queue_by_time, at random", "SQLite WAL NORMAL", 1.0),
+    ratio_goal("get_offset_in_queue_by_time, at random", "RocketMQ", 0.9),
     ratio_goal("put_messages of 1,000, ASYNC, 1 KiB", "RocketMQ", 1.0),
     ratio_goal("put_messages of 1,000, ASYNC, 1 KiB", "rocksdict", 2),
     ratio_goal("put_messages of 1,000, ASYNC, 1 KiB", "SQLite WAL NORMAL", 4),

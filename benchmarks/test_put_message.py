@@ -20,6 +20,7 @@ THREADS = (1, 8, 64)
 # One thread writes for longer than the flush interval (500 ms), so that flush and dispatch are in the figure.
 ASYNC_MESSAGES = {"128 B": 200_000, "1 KiB": 200_000, "16 KiB": 16_000}
 THREADED_MESSAGES = {"128 B": 51_200, "1 KiB": 38_400, "16 KiB": 6_400}
+ATTRIBUTES = "with a key, a tag, two properties"
 SYNC_MESSAGES = {1: 2_560, 8: 5_120, 64: 12_800}
 
 
@@ -46,6 +47,13 @@ def test_put_message_with_a_key(benchmark: BenchmarkFixture, tmp_path: Path) -> 
     """A key of its own in each message: the key index works behind the puts."""
     work = Work(messages=100_000, body_bytes=1_024, keys=True)
     put_in_turn(benchmark, "put_message, 1 thread, ASYNC, 1 KiB, with a key", work, tmp_path)
+
+
+@pytest.mark.parametrize("size", ["128 B", "1 KiB"])
+def test_put_message_with_attributes(benchmark: BenchmarkFixture, tmp_path: Path, size: str) -> None:
+    """What people send: a key of its own in each message, a tag, two properties."""
+    work = Work(messages=100_000, body_bytes=SIZES[size], attributes=True)
+    put_in_turn(benchmark, f"put_message, 1 thread, ASYNC, {size}, {ATTRIBUTES}", work, tmp_path)
 
 
 def test_put_message_async_in_flight(benchmark: BenchmarkFixture, tmp_path: Path) -> None:

@@ -33,7 +33,10 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What one round is. sync: a put is on the disk when it returns. in_flight: puts not waited for."""
+    """What one round is. sync: a put is on the disk when it returns. in_flight: puts not waited for.
+
+    keys: each message has a key of its own; attributes: two properties as well.
+    """
 
     messages: int
     body_bytes: int
@@ -42,6 +45,7 @@ class Work:
     sync: bool = False
     in_flight: int = 0
     keys: bool = False
+    attributes: bool = False
     columns: bool = False
 
     @property
@@ -120,7 +124,7 @@ class PythonContestant(Contestant):
         self._open_writer = open_writer
 
     def can(self, work: Work) -> bool:
-        return not (work.in_flight or work.keys or work.columns)
+        return not (work.in_flight or work.keys or work.attributes or work.columns)
 
     @contextmanager
     def ready(self, work: Work, directory: Path) -> Iterator[Timed]:

@@ -78,6 +78,7 @@ class RocketMq(Contestant):
             sync=work.sync,
             in_flight=work.in_flight,
             keys=work.keys,
+            attributes=work.attributes,
         )
         subprocess.run(["rm", "-rf", str(directory)], check=True)
         return seconds

@@ -101,7 +101,8 @@ final class Putting {
 
     /** One message to one of the queues in turn; with a key, a tag and two properties if they are asked for. */
     void put(int number) {
-        check(store.putMessage(attributes ? messageWithAttributes(number) : plainMessage(number)));
+        int queueId = number % QUEUES;
+        check(store.putMessage(attributes ? message(queueId, number) : completed(bare(queueId))));
     }
 
     private void putInFlight(int queueId, int messages) throws Exception {
@@ -126,22 +127,13 @@ final class Putting {
     private InnerMessage message(int queueId, int number) {
         InnerMessage message = bare(queueId);
         message.setTags("created");
-        if (keys) {
+        if (keys || attributes) {
             message.setKeys("order-" + number);
         }
-        return completed(message);
-    }
-
-    private InnerMessage plainMessage(int number) {
-        return completed(bare(number % QUEUES));
-    }
-
-    private InnerMessage messageWithAttributes(int number) {
-        InnerMessage message = bare(number % QUEUES);
-        message.setTags("created");
-        message.setKeys("order-" + number);
-        message.putUserProperty("region", "eu");
-        message.putUserProperty("source", "web");
+        if (attributes) {
+            message.putUserProperty("region", "eu");
+            message.putUserProperty("source", "web");
+        }
         return completed(message);
     }
 
