@@ -45,6 +45,7 @@ from mqstore.broker.young_queue import begins_in_memory, physical_memory_bytes
 from mqstore.message_store import MessageStore
 from mqstore.metadata.consumer_offsets import NO_OFFSET
 from mqstore.metadata.topics import MAX_QUEUE_NUMS
+from mqstore.store.bulk.sent.sent_batch import SentBatch
 from mqstore.store.errors import MessageIllegal, StoreError, StoreReadOnly
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
@@ -156,7 +157,9 @@ class EmbeddedBroker:
     def send_all(self, messages: Sequence[Message], *, timeout_ms: int) -> Sequence[PutMessageResult]:
         self._check_open()
         topic = None
-        for message in messages:
+        # All messages of a sent batch have its topic.
+        is_checked = isinstance(messages, SentBatch) and not is_retry_topic(messages.topic)
+        for message in () if is_checked else messages:
             # Of one topic, so it is looked at once.
             if getattr(message, "topic", None) is topic:
                 continue

@@ -23,6 +23,7 @@ from mqstore.store.bulk.list_encoder import ListEncoder
 from mqstore.store.bulk.message_columns import MessageColumns, read_columns
 from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
+from mqstore.store.bulk.sent.sent_batch import SentBatch
 from mqstore.store.bulk.text_column import Longs
 from mqstore.store.errors import MessageIllegal
 from mqstore.store.message.message import Message
@@ -88,7 +89,7 @@ class ColumnsPath:
         block = self._encode_list(messages, self._topics.queues_to_put_to)
         if block is not None:
             return [], block
-        if len(messages) < _COLUMNS_FROM:
+        if isinstance(messages, SentBatch) or len(messages) < _COLUMNS_FROM:
             return None
         columns = columns_of_messages(messages)
         return None if columns is None else (columns.topics, self._encode(columns))

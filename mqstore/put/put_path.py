@@ -26,6 +26,7 @@ from mqstore.put.put_parts import PutParts
 from mqstore.schedule.delay.delayed_message import rewrite
 from mqstore.schedule.retry.dead_letter import divert_exhausted_retry, tell_of_dead_letter
 from mqstore.store.bulk.record_block import RecordBlock
+from mqstore.store.bulk.sent.sent_batch import SentBatch
 from mqstore.store.errors import MessageIllegal, NoPermission, TopicNotSupported
 from mqstore.store.log.durable_future import DurableFuture
 from mqstore.store.message.message import NO_PROPERTIES, Message
@@ -89,6 +90,9 @@ class PutPath:
 
     def put_all(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
+        results = self._put_in_bulk(messages) if isinstance(messages, SentBatch) else None
+        if results is not None:
+            return results
         messages = list(messages)
         results = self._put_in_bulk(messages) if len(messages) >= _BULK_FROM else None
         if results is not None:
@@ -236,7 +240,7 @@ class PutPath:
             raise no_such_queue("queue_id", message.queue_id, message.topic, queue_nums)
         return msgspec.structs.replace(message, queue_id=self._choice.randrange(queue_nums))
 
-    def _put_in_bulk(self, messages: list[Message]) -> PutMessageResults | None:
+    def _put_in_bulk(self, messages: Sequence[Message]) -> PutMessageResults | None:
         """Store messages by the compiled loops; None, and nothing stored, when one needs the single path."""
         try:
             encoded = self._columns.encode_list(messages)

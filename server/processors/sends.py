@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
+import numpy as np
 
 from mqstore.metadata.topics import Perm, TopicConfig
 from mqstore.remoting.headers import SendFields, SendHeader, SendHeaderV2
@@ -27,6 +28,7 @@ from mqstore.remoting.request_codes import RequestCode
 from mqstore.server.answer import Answer, answer_of, answered
 from mqstore.server.parts import ServerParts, Table, in_loop
 from mqstore.server.request import Request
+from mqstore.store.bulk.sent.sent_batch import SentBatch
 from mqstore.store.errors import MessageIllegal, TopicNotExist
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult, PutMessageResults
@@ -36,7 +38,7 @@ from mqstore.store.message.topic_names import (
     RETRY_GROUP_TOPIC_PREFIX,
     check_topic,
 )
-from mqstore.store.record.batch_format import decode_batch
+from mqstore.store.record.batch_format import decode_batch, first_element
 from mqstore.store.record.properties_format import (
     CLUSTER,
     NAME_VALUE_SEPARATOR,
@@ -53,6 +55,7 @@ _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _POP_CHECK = "POP_CK"
 _MSG_REGION = "MSG_REGION"
 _TRACE_ON = "TRACE_ON"
+_OFFSET_BYTES = 8
 _CODES_V1 = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE})
 
 
@@ -120,7 +123,11 @@ class SendProcessor:
         return None
 
     def _message_of(self, request: Request, fields: SendFields) -> Message:
-        return self._with_queue(message_of(request, fields, self._with_own(properties_of(fields.properties))))
+        message = message_of(request, fields, self._with_own(properties_of(fields.properties)))
+        queue_id = self._queue_of(message.topic, message.queue_id)
+        if queue_id == message.queue_id:
+            return message
+        return msgspec.structs.replace(message, queue_id=queue_id)
 
     def _put(self, message: Message) -> Answer:
         return self._answer_to(self._broker.send(message, timeout_ms=0), message)
@@ -152,45 +159,66 @@ class SendProcessor:
         if fields.topic in self._waiting or self._is_missing(fields.topic):
             self._create_first(request, fields)
             return None
-        messages = self._messages_of(request, fields)
+        batch = self._batch_of(request, fields)
         if self._is_sync_flush:
-            self._workers.answer_later(request, lambda: self._put_all(messages))
+            self._workers.answer_later(request, lambda: self._put_all(batch))
             return None
-        return self._put_all(messages)
+        return self._put_all(batch)
 
-    def _messages_of(self, request: Request, fields: SendFields) -> list[Message]:
-        """The messages of a batch. Raises MessageIllegal."""
+    def _batch_of(self, request: Request, fields: SendFields) -> SentBatch | list[Message]:
+        """The messages of a batch, as a list where compiled loops cannot know them. Raises MessageIllegal."""
         common = properties_of(fields.properties)
-        first = self._with_queue(message_of(request, fields, common))
+        waits = common.get(WAIT) != "false"
         # Of the broker, and of the batch: the same for all.
         common |= self._added
+        topic, queue_id = fields.topic, self._queue_of(fields.topic, fields.queue_id)
+        sys_flag, born_host = fields.sys_flag & ~_HOST_BITS, request.connection.born_host
+        body = request.body
+
+        def listed() -> list[Message]:
+            return self._listed(
+                body,
+                common,
+                Message(
+                    topic,
+                    b"",
+                    queue_id=queue_id,
+                    sys_flag=sys_flag,
+                    born_timestamp=fields.born_timestamp,
+                    born_host=born_host,
+                    wait_store_msg_ok=waits,
+                ),
+            )
+
+        if sys_flag or not waits or UNIQ_KEY in common or _POP_CHECK in common:
+            return listed()
+        return SentBatch(topic, queue_id, body, common, fields.born_timestamp, born_host, listed)
+
+    def _listed(self, body: memoryview, common: dict[str, str], first: Message) -> list[Message]:
+        """The messages of a batch, one by one. first: what is the same for all. Raises MessageIllegal."""
         messages = [
-            Message(
-                fields.topic,
-                element.body,
-                queue_id=first.queue_id,
+            msgspec.structs.replace(
+                first,
+                body=element.body,
                 properties=self._with_own(_split(element.properties.decode("utf-8", "replace")), common),
                 flag=element.flag,
-                sys_flag=first.sys_flag,
-                born_timestamp=first.born_timestamp,
-                born_host=first.born_host,
-                wait_store_msg_ok=first.wait_store_msg_ok,
             )
-            for element in decode_batch(request.body)
+            for element in decode_batch(body)
         ]
         if not messages:
             raise MessageIllegal("the batch has no messages", value=0, limit=1)
         return messages
 
-    def _put_all(self, messages: list[Message]) -> Answer:
-        puts = self._broker.send_all(messages, timeout_ms=0)
+    def _put_all(self, batch: SentBatch | list[Message]) -> Answer:
+        puts = self._broker.send_all(batch, timeout_ms=0)
+        first = puts[0]
         fields = {
-            "msgId": ",".join(_message_ids(puts)),
-            "queueId": str(messages[0].queue_id),
-            "queueOffset": str(puts[0].queue_offset),
-            "transactionId": messages[0].properties[UNIQ_KEY],
+            "msgId": _message_ids(puts),
+            "queueId": str(batch.queue_id if isinstance(batch, SentBatch) else batch[0].queue_id),
+            "queueOffset": str(first.queue_offset),
+            "transactionId": _first_key(batch),
         }
-        return Answer(puts[0].status.response_code, fields=fields | self._answered)
+        return Answer(first.status.response_code, fields=fields | self._answered)
 
     # -- topics and properties ------------------------------------------------------------------------
 
@@ -253,12 +281,12 @@ class SendProcessor:
         )
         self._topics.replace(topic, config)
 
-    def _with_queue(self, message: Message) -> Message:
-        """The message; a negative queue id is replaced by a random queue to write to, if there is one."""
-        config = self._topics.get(message.topic)
-        if message.queue_id >= 0 or config is None or config.write_queue_nums <= 0:
-            return message
-        return msgspec.structs.replace(message, queue_id=secrets.randbelow(config.write_queue_nums))
+    def _queue_of(self, topic: str, queue_id: int) -> int:
+        """The queue that is asked for; for a negative one a random queue to write to, if there is one."""
+        config = self._topics.get(topic) if queue_id < 0 else None
+        if config is None or config.write_queue_nums <= 0:
+            return queue_id
+        return secrets.randbelow(config.write_queue_nums)
 
     def _with_own(self, properties: dict[str, str], added: dict[str, str] | None = None) -> dict[str, str]:
         """With what a broker adds, in place. added: instead of that, with the properties of a batch."""
@@ -300,15 +328,25 @@ def _split(text: str) -> dict[str, str]:
     return properties
 
 
-def _message_ids(puts: Sequence[PutMessageResult]) -> list[str]:
-    """The ids of messages of one store."""
+def _first_key(batch: SentBatch | list[Message]) -> str:
+    """The unique key of the first message of a batch that was stored."""
+    if not isinstance(batch, SentBatch) or batch.is_listed:
+        return batch[0].properties[UNIQ_KEY]
+    return _split(first_element(batch.body).properties.decode())[UNIQ_KEY]
+
+
+def _message_ids(puts: Sequence[PutMessageResult]) -> str:
+    """The ids of messages of one store, with commas between them."""
+    host = np.frombuffer(puts[0].store_host, np.uint8)
     offsets = (
         puts.physical_offsets
         if isinstance(puts, PutMessageResults)
         else [put.physical_offset for put in puts]
     )
-    host = puts[0].store_host.hex().upper()
-    return [f"{host}{offset:016X}" for offset in offsets]
+    ids = np.empty((len(offsets), len(host) + _OFFSET_BYTES), np.uint8)
+    ids[:, : len(host)] = host
+    ids[:, len(host) :] = np.array(offsets, ">i8").view(np.uint8).reshape(-1, _OFFSET_BYTES)
+    return ids.tobytes().hex(",", ids.shape[1]).upper()
 
 
 def message_of(request: Request, fields: SendFields, properties: dict[str, str]) -> Message:

@@ -6,7 +6,7 @@ DELAY, a put that does not wait, a second topic) or illegal. Then message_list.p
 single puts, which say what is wrong.
 msgspec packs the list, without the fields that have their defaults, and the loop reads the packed bytes
 (message_kernels.py). msgspec packs times, Enums and the like as texts and numbers too, so the types of what
-was found are checked here.
+was found are checked here. A batch of a client (sent_batch.py) is packed without msgspec and without objects.
 Threads: any; the only state of an encoder is its caches.
 """
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from mqstore.store.bulk.buffer_pool import BufferPool
 from mqstore.store.bulk.record_block import RecordBlock
+from mqstore.store.bulk.sent.sent_batch import SentBatch
 from mqstore.store.bulk.text_column import Bytes
 from mqstore.store.config import StoreConfig
 from mqstore.store.message.message import NO_PROPERTIES, Message
@@ -68,6 +69,8 @@ class ListEncoder:
 
         queues_to_put_to: how many queues of a topic producers may put to; None where more must be checked.
         """
+        if isinstance(messages, SentBatch):
+            return self._encode_batch(messages, queues_to_put_to(messages.topic))
         if {*map(type, messages)} != _MESSAGE:
             return None
         topics = [message.topic for message in messages]
@@ -82,19 +85,28 @@ class ListEncoder:
             packed = _pack(messages)
         except (TypeError, ValueError, BufferError, RecursionError, OverflowError, msgspec.MsgspecError):
             return None
-        return self._encode_packed(messages, packed, topic, queue_nums)
+        return self._encode_packed(
+            messages, np.frombuffer(packed, np.uint8), len(messages), topic, queue_nums
+        )
+
+    def _encode_batch(self, batch: SentBatch, queue_nums: int | None) -> RecordBlock | None:
+        packed = None if queue_nums is None else batch.packed()
+        if packed is None or queue_nums is None:
+            return None
+        return self._encode_packed(None, *packed, batch.topic, queue_nums)
 
     def _encode_packed(
-        self, messages: Sequence[Message], packed: bytes, topic: str, queue_nums: int
+        self, messages: Sequence[Message] | None, packed: Bytes, count: int, topic: str, queue_nums: int
     ) -> RecordBlock | None:
-        kernels, count = _kernels(), len(messages)
+        """messages: those whose types are to be checked; None if they were never objects."""
+        kernels = _kernels()
         front, topic_bytes = self._fronts.get(topic) or self._add_front(topic)
         row_bytes = len(front) + len(_WAITING_TOPIC) + kernels.ROW_BYTES + CRC_PROPERTY_BYTES
         buffer = self._buffers.take(count * row_bytes + len(packed))
         starts, marks = np.empty(count + 1, np.int64), np.empty(count, np.uint8)
         topics, queue_ids = np.empty((2, count), np.int32)
         found, least, greatest = kernels.encode_messages(
-            np.frombuffer(packed, np.uint8),
+            packed,
             front,
             len(self._header),
             topic_bytes,
@@ -108,7 +120,8 @@ class ListEncoder:
             self._max_body_bytes,
             self._append_crc,
         )
-        if found < 0 or greatest >= queue_nums or (found and not _are_typed(messages, found)):
+        are_typed = messages is None or not found or _are_typed(messages, found)
+        if found < 0 or greatest >= queue_nums or not are_typed:
             self._buffers.release(buffer)
             return None
         if least == greatest and not found & kernels.DELAY_LEVELS_FOUND:

@@ -96,6 +96,7 @@ _ADDED_NAMES = (KEYS, TAGS, DELAY, REAL_TOPIC, REAL_QID)
 _SPECIAL_NAMES = (CRC32, *_ADDED_NAMES, *TIMER_REQUESTS)
 _SPECIAL = np.frombuffer("".join(_SPECIAL_NAMES).encode(), np.uint8)
 _SPECIAL_STARTS = np.cumsum([0, *map(len, _SPECIAL_NAMES)])
+_KEYS_INDEX, _TAGS_INDEX = _SPECIAL_NAMES.index(KEYS), _SPECIAL_NAMES.index(TAGS)
 
 _MAX_DIGITS = 10
 
@@ -152,8 +153,11 @@ def _time_at(packed, at):  # type: ignore[no-untyped-def]
 
 
 @compiled_into_caller
-def _is_special(packed, start, stop):  # type: ignore[no-untyped-def]
+def _is_special(packed, start, stop, has_keys, has_tags):  # type: ignore[no-untyped-def]
     for index in range(len(_SPECIAL_STARTS) - 1):
+        if (index == _KEYS_INDEX and not has_keys) or (index == _TAGS_INDEX and not has_tags):
+            # Nothing replaces them.
+            continue
         name_at = _SPECIAL_STARTS[index]
         length = _SPECIAL_STARTS[index + 1] - name_at
         if length == stop - start and same_bytes(_SPECIAL, name_at, packed, start, length):
@@ -162,14 +166,17 @@ def _is_special(packed, start, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled_into_caller
-def _write_all_properties(target, to, packed, at):  # type: ignore[no-untyped-def]
-    """Append the pairs of the map at `at`; where they end in `target`, NO_VALUE for what is special."""
+def _write_all_properties(target, to, packed, at, has_keys, has_tags):  # type: ignore[no-untyped-def]
+    """Append the pairs of the map at `at`; where they end in `target`, NO_VALUE for what is special.
+
+    has_keys, has_tags: whether the message has them as fields, which replace the properties.
+    """
     pairs, at = _count_at(packed, at, 0x80, 0xDE)
     if pairs == NO_VALUE:
         return pairs
     for _ in range(pairs):
         name_at, name_stop = _text_at(packed, at)
-        if name_at in (NO_VALUE, name_stop) or _is_special(packed, name_at, name_stop):
+        if name_at in (NO_VALUE, name_stop) or _is_special(packed, name_at, name_stop, has_keys, has_tags):
             return np.int64(NO_VALUE)
         value_at, at = _text_at(packed, name_stop)
         if value_at in (NO_VALUE, at):
@@ -394,7 +401,8 @@ def encode_messages(  # type: ignore[no-untyped-def]
         to += PROPERTIES_LENGTH_BYTES
         target_properties_at = to
         if properties_at != NO_VALUE:
-            to = _write_all_properties(target, to, packed, properties_at)
+            has_keys, has_tags = keys_at != NO_VALUE, tags_at < tags_stop
+            to = _write_all_properties(target, to, packed, properties_at, has_keys, has_tags)
         if delay_level > 0 and to != NO_VALUE:
             to = _write_number(target, to, _DELAY_NAME, delay_level)
             name_bytes = len(_REAL_TOPIC_NAME)

@@ -18,11 +18,12 @@ from typing import NamedTuple
 
 from mqstore.store.errors import MessageIllegal
 
-__all__ = ["ELEMENT_BYTES", "BatchElement", "decode_batch", "encode_batch"]
+__all__ = ["ELEMENT_BYTES", "BatchElement", "decode_batch", "encode_batch", "first_element"]
 
 _FIXED = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH = struct.Struct(">h")
 _FIXED_BYTES, _LENGTH_BYTES = _FIXED.size, _PROPERTIES_LENGTH.size
+_SIZE_BYTES = 4
 _unpack_fixed, _unpack_length = _FIXED.unpack_from, _PROPERTIES_LENGTH.unpack_from
 ELEMENT_BYTES = _FIXED_BYTES + _LENGTH_BYTES
 """What an element takes beside its body and its properties."""
@@ -78,6 +79,12 @@ def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
             raise _illegal(at - size, wanted, properties_length)
         elements.append(BatchElement(data[body_at:body_stop], data[properties_at:at], flag))
     return elements
+
+
+def first_element(data: bytes | memoryview) -> BatchElement:
+    """The first element of a batch's body; the others are not looked at. Raises MessageIllegal."""
+    size = int.from_bytes(data[:_SIZE_BYTES], "big", signed=True)
+    return decode_batch(data[: max(size, ELEMENT_BYTES)])[0]
 
 
 def _illegal(at: int, wanted: str, found: int) -> MessageIllegal:

@@ -1,0 +1,1 @@
+"""Batches as clients send them, stored by compiled loops without a Python object for any message."""
