@@ -39,6 +39,7 @@ _logger = logging.getLogger(__name__)
 _SWEEP_S: Final = 1.0
 _DRAIN_STEP_S: Final = 0.02
 _BACKLOG: Final = 1024
+_READ_BYTES: Final = 1 << 18
 _KNOWS_GO_AWAY: Final = 475
 """RocketMQ 5.3.1: later versions connect anew and send again when they are told to go away."""
 
@@ -75,8 +76,9 @@ class BrokerServer:
     async def start(self, listening: socket.socket) -> None:
         """Serve what connects to a bound socket."""
         self._acknowledger.start()
+        read_buffer = bytearray(_READ_BYTES)
         self._server = await self._loop.create_server(
-            lambda: Connection(self, self._settings, self._loop),
+            lambda: Connection(self, self._settings, self._loop, read_buffer),
             sock=listening,
             backlog=_BACKLOG,
             ssl=self._settings.tls,

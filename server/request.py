@@ -13,6 +13,7 @@ from mqstore.server.connection import Connection
 
 __all__ = ["Request"]
 
+_NOTHING = memoryview(b"")
 FieldsT = TypeVar("FieldsT", bound=msgspec.Struct)
 
 
@@ -30,6 +31,11 @@ class Request(msgspec.Struct, frozen=True, gc=False, eq=False):
     def fields_as(self, form: type[FieldsT]) -> FieldsT:
         """Its fields. Raises FieldsIllegal."""
         return self.command.fields_as(form)
+
+    def without_content(self) -> "Request":
+        """The same for its answer alone: fields and body, and the read in which they came, may be freed."""
+        command = msgspec.structs.replace(self.command, fields={}, body=_NOTHING)
+        return Request(command, self.connection)
 
     def send(self, answer: Answer) -> None:
         """Answer it, unless it is one-way."""

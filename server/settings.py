@@ -47,6 +47,9 @@ class ServerSettings:
     max_under_way: int = 1_024
     """Requests of one connection that wait for disk or thread; above it nothing more is read from it."""
 
+    max_under_way_bytes: int = 64 << 20
+    """Bytes of their bodies; above it nothing more is read, either."""
+
     max_held_pulls: int = 4_096
     """Pulls of one connection that wait for messages; one more is answered SYSTEM_BUSY."""
 

@@ -40,7 +40,7 @@ class Workers:
             request.send(BUSY)
             return False
         self.waiting_count += 1
-        request.connection.began()
+        request.connection.began(len(request.body))
         self._executor.submit(self._run, request, handle)
         return True
 
@@ -54,7 +54,7 @@ class Workers:
 
     def _finish(self, request: Request, answer: Answer | None) -> None:
         self.waiting_count -= 1
-        request.connection.ended()
+        request.connection.ended(len(request.body))
         if answer is not None:
             request.send(answer)
 

@@ -7,10 +7,16 @@ A connection that failed to open is not tried again for half a second, or as lon
 asks meanwhile gets the same error. One that nobody uses for a minute is closed, before the broker does it.
 The time for a call is that for the connection as well.
 
-Threads: any. One thread connects, others wait for it.
+A broker that stops answers GO_AWAY and does nothing: the request is sent once more, over a new connection to
+where the broker is then, which may be behind the same address. What is under way on the old connection may
+still be answered there.
+
+Threads: any. One thread connects, others wait for it. What is asked with a callback is sent again by a thread
+that ends when there is no more of it, for the thread that reads must not wait.
 Source: docs/spec/remoting.md section 14; NettyRemotingClient#getAndCreateChannel of Apache RocketMQ.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,8 +27,12 @@ from mqstore.client.remote.connection import Connection, Outcome
 from mqstore.client.remote.stream import Security
 from mqstore.remoting.command import Command
 from mqstore.store.errors import StoreError
+from mqstore.store.status import ResponseCode
+from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["Channel", "refuse_requests"]
+
+_logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S: Final = 3.0
 # Who has less time connects for so long all the same: the connection is for those that ask later, too.
@@ -34,6 +44,36 @@ _CLOSED_HERE: Final = "this client has closed it"
 FindAddress = Callable[[bool], str]
 """Where the broker is; True to look anew. Raises StoreError."""
 NO_FIELDS: Final[Mapping[str, str]] = {}
+
+
+class _Asked:
+    """What was asked with a callback, to be sent once more if its broker stops. Times in seconds."""
+
+    def __init__(
+        self,
+        code: int,
+        fields: Mapping[str, str],
+        body: bytes,
+        callback: Callable[[Outcome], None],
+        begin_s: float,
+        timeout_ms: int,
+    ) -> None:
+        self.code, self.fields, self.body = code, fields, body
+        self.callback = callback
+        self.begin_s, self.timeout_ms = begin_s, timeout_ms
+        self.is_cancelled = False
+        self.connection: Connection | None = None
+        self.opaque: int | None = None
+
+    def cancel(self) -> None:
+        """Wait for the answer no longer."""
+        self.is_cancelled = True
+        if self.connection is not None and self.opaque is not None:
+            self.connection.forget(self.opaque)
+
+
+def _remaining_ms(begin_s: float, timeout_ms: int) -> int:
+    return max(0, timeout_ms - round(1000 * (time.monotonic() - begin_s)))
 
 
 def refuse_requests(connection: Connection, request: Command) -> None:
@@ -64,6 +104,11 @@ class Channel:
         self._is_closed = False
         self._connecting = threading.Lock()
         self._connection: Connection | None = None
+        # Of what a broker that stops has not done, and the connections to it; under this lock.
+        self._resending = threading.Lock()
+        self._to_resend: list[_Asked] = []
+        self._is_resending = False
+        self._left: list[Connection] = []
         # Until when, and why.
         self._failure: tuple[float, StoreError] | None = None
 
@@ -78,7 +123,13 @@ class Channel:
         timeout_ms: int,
     ) -> Command:
         """The answer, whatever its code. Raises as `Connection.ask`."""
+        begin_s = time.monotonic()
         connection, remaining_ms = self._connected(timeout_ms)
+        answer = connection.ask(code, fields, body, remaining_ms)
+        if answer.code != ResponseCode.GO_AWAY:
+            return answer
+        self._leave(connection)
+        connection, remaining_ms = self._connected(_remaining_ms(begin_s, timeout_ms))
         return connection.ask(code, fields, body, remaining_ms)
 
     def ask_later(
@@ -91,9 +142,60 @@ class Channel:
         timeout_ms: int,
     ) -> Callable[[], None]:
         """Have `callback` called once; what is returned cancels that. Raises as `Connection.ask_later`."""
-        connection, remaining_ms = self._connected(timeout_ms)
-        opaque = connection.ask_later(code, fields, body, remaining_ms, callback)
-        return lambda: connection.forget(opaque)
+        asked = _Asked(code, fields, body, callback, time.monotonic(), timeout_ms)
+        self._send(asked, lambda outcome: self._take(asked, outcome))
+        return asked.cancel
+
+    def _send(self, asked: "_Asked", take: Callable[[Outcome], None]) -> None:
+        connection, remaining_ms = self._connected(_remaining_ms(asked.begin_s, asked.timeout_ms))
+        asked.connection = connection
+        asked.opaque = connection.ask_later(asked.code, asked.fields, asked.body, remaining_ms, take)
+        if asked.is_cancelled:
+            asked.cancel()
+
+    def _take(self, asked: "_Asked", outcome: Outcome) -> None:
+        """Of the first attempt. By the thread that reads, or by the one that looks for what is late."""
+        if isinstance(outcome, StoreError) or outcome.code != ResponseCode.GO_AWAY:
+            asked.callback(outcome)
+            return
+        with self._resending:
+            self._to_resend.append(asked)
+            if self._is_resending:
+                return
+            self._is_resending = True
+        thread = threading.Thread(target=self._resend, name=f"mqstore resend {self._peer}", daemon=True)
+        if not start_thread(thread):
+            with self._resending:
+                waiting, self._to_resend, self._is_resending = self._to_resend, [], False
+            for each in waiting:
+                each.callback(BrokerNotConnected(self._peer, "it stops, and no thread can be started"))
+
+    def _resend(self) -> None:
+        while True:
+            with self._resending:
+                waiting, self._to_resend = self._to_resend, []
+                self._is_resending = bool(waiting)
+            if not waiting:
+                return
+            for asked in waiting:
+                if asked.is_cancelled:
+                    continue
+                try:
+                    if asked.connection is not None:
+                        self._leave(asked.connection)
+                    self._send(asked, asked.callback)
+                except StoreError as error:
+                    asked.callback(error)
+                except Exception:
+                    _logger.exception("a request could not be sent again to %s", self._peer)
+                    asked.callback(BrokerNotConnected(self._peer, "it stops"))
+
+    def _leave(self, connection: Connection) -> None:
+        """Ask nothing more over a connection whose broker stops."""
+        with self._resending:
+            if connection is self._connection:
+                self._connection = None
+                self._left.append(connection)
 
     # -- the connection -------------------------------------------------------------------------------
 
@@ -124,7 +226,7 @@ class Channel:
         finally:
             if is_mine:
                 lock.release()
-        return connection, max(0, timeout_ms - round(1000 * (time.monotonic() - begin_s)))
+        return connection, _remaining_ms(begin_s, timeout_ms)
 
     def _connected_alone(self, give_up_s: float) -> Connection:
         connection = self._connection
@@ -173,6 +275,10 @@ class Channel:
 
     def expire(self) -> None:
         """Tell those whose answers are late, and close what nobody uses."""
+        for left in self._connections_left():
+            left.expire()
+            if left.is_idle:
+                left.close()
         connection = self._connection
         if connection is None or connection.is_closed:
             return
@@ -181,9 +287,17 @@ class Channel:
         if is_unused and not self._is_kept:
             connection.close()
 
+    def _connections_left(self) -> list[Connection]:
+        """Those to brokers that stop, as long as they are open."""
+        with self._resending:
+            self._left = [connection for connection in self._left if not connection.is_closed]
+            return self._left.copy()
+
     def close(self) -> None:
         """End the connection, and make no other."""
         self._is_closed = True
+        for left in self._connections_left():
+            left.close()
         connection = self._connection
         if connection is not None:
             connection.close()

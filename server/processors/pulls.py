@@ -116,6 +116,8 @@ class PullProcessor:
         cancel = self._broker.pull_later(asked, found)
         if at_once:
             return at_once[0]
+        # It may wait for minutes, and thousands beside it: nothing that came with it stays.
+        request = request.without_content()
 
         def give_up() -> None:
             cancel()

@@ -110,10 +110,11 @@ class SendProcessor:
         future = self._broker.send_async(message)
         if future.done():
             return self._answer_to(future.result(), message)
-        request.connection.began()
+        body_bytes = len(message.body)
+        request.connection.began(body_bytes)
 
         def when_durable(outcome: PutMessageResult | Exception) -> None:
-            request.connection.ended()
+            request.connection.ended(body_bytes)
             if isinstance(outcome, Exception):
                 request.send(answer_of(outcome))
             else:
@@ -229,8 +230,10 @@ class SendProcessor:
         """Have a worker create the topic; what is sent to it meanwhile waits, in its order."""
         waiting = self._waiting.setdefault(fields.topic, [])
         waiting.append(request)
+        request.connection.began(len(request.body))
         if len(waiting) == 1 and not self._workers.answer_later(request, lambda: self._make(fields)):
             del self._waiting[fields.topic]
+            request.connection.ended(len(request.body))
 
     def _make(self, fields: SendFields) -> None:
         """In a worker. What it raises is the answer to the first request."""
@@ -245,6 +248,8 @@ class SendProcessor:
 
     def _go_on(self, topic: str, is_made: bool) -> None:
         requests = self._waiting.pop(topic)
+        for request in requests:
+            request.connection.ended(len(request.body))
         for request in requests if is_made else requests[1:]:
             is_batch = request.command.code == RequestCode.SEND_BATCH_MESSAGE
             answer = answered(functools.partial(self.send_batch if is_batch else self.send, request))

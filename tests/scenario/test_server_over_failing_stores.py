@@ -14,6 +14,7 @@ from mqstore import MessageStore
 from mqstore.remoting.request_codes import RequestCode as Code
 from mqstore.server.broker_server import BrokerServer
 from mqstore.server.serving import running_over
+from mqstore.server.settings import ServerSettings
 from mqstore.store.errors import StoreFull
 from mqstore.store.status import ResponseCode
 from support.disks.simulated_disk import SimulatedDisk
@@ -81,6 +82,38 @@ def test_a_failed_sync_is_told_to_all_that_wait(disk: SimulatedDisk, client: Wir
     assert b"first" in bytes(client.ask(Code.PULL_MESSAGE, pull_fields()).body)
     disk.before = lambda what, path: None
     assert client.ask(Code.SEND_MESSAGE_V2, send_fields(), b"late").code != ResponseCode.SUCCESS
+
+
+def test_many_bytes_under_way_are_read_no_further(disk: SimulatedDisk, store: MessageStore) -> None:
+    """While the disk hangs a client sends large messages: after so many bytes TCP makes it wait."""
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def before(what: str, path: Path) -> None:
+        if what == "sync" and path.parent.name == "commitlog":
+            hangs.set()
+            goes_on.wait()
+
+    size, most = 400, 4_000
+    settings = ServerSettings(address="127.0.0.1:1", max_under_way_bytes=most)
+    with (
+        running_over(lambda _: nullcontext(store), settings=settings) as server,
+        WireClient(server.address) as client,
+    ):
+        assert client.ask(Code.SEND_MESSAGE_V2, send_fields(), b"first").code == ResponseCode.SUCCESS
+        disk.before = before
+        try:
+            sends = [client.send(Code.SEND_MESSAGE_V2, send_fields(), bytes(size)) for _ in range(30)]
+            hangs.wait()
+            with WireClient(server.address) as other:
+                # Asked of the loop, again and again: all that it would take it has taken by then.
+                for _ in range(300):
+                    other.ask(Code.GET_BROKER_CONFIG)
+            (busy,) = [each for each in server.connections if each.is_paused]
+            assert f"{most // size} under way" in repr(busy)
+        finally:
+            goes_on.set()
+        assert {client.answer_to(opaque).code for opaque in sends} == {ResponseCode.SUCCESS}
+        assert not any(each.is_paused for each in server.connections)
 
 
 def test_a_disk_that_hangs_holds_up_nobody_else(

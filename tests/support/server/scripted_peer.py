@@ -67,11 +67,15 @@ class ScriptedPeer:
                 connection.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
-    def close(self) -> None:
-        """Listen no more, and close all connections."""
+    def stop_listening(self) -> None:
+        """Take no more connections."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+
+    def close(self) -> None:
+        """Listen no more, and close all connections."""
+        self.stop_listening()
         self.hang_up()
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ import random
 import socket
 import struct
 import threading
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from mqstore import MessageStore, StoreConfig
+from mqstore.remoting import frame
 from mqstore.remoting.command import ROCKETMQ, encode_request
 from mqstore.remoting.request_codes import RequestCode as Code
+from mqstore.server import connection
 from mqstore.server.broker_server import BrokerServer
 from mqstore.server.serving import running
 from mqstore.server.settings import ServerSettings
@@ -229,3 +232,26 @@ def test_a_stop_in_the_midst_of_sends_loses_nothing(tmp_path: Path, flush_type: 
     assert len(stored) >= 1_000
     assert set(stored) <= set(kept)
     assert len(kept) == len(set(kept))
+
+
+def test_a_pull_that_waits_keeps_nothing_that_came_with_it(client: WireClient) -> None:
+    """Each pull comes in one read with much else: thousands wait, and only they stay in memory."""
+    assert client.ask(Code.SEND_MESSAGE_V2, send_fields(), b"x").code == ResponseCode.SUCCESS
+    fields = {name: str(value) for name, value in pull_fields(offset=1, suspend_ms=600_000).items()}
+    size, count = 100_000, 100
+    other = encode_request(9_999, 1, {}, bytes(size), is_one_way=True)
+    tracemalloc.start()
+    try:
+        for opaque in range(1_000, 1_000 + count):
+            client.raw(encode_request(Code.PULL_MESSAGE, opaque, fields) + other)
+        client.ask(Code.GET_MAX_OFFSET, {"topic": "orders", "queueId": 0})
+        reads = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.Filter(True, module.__file__) for module in (connection, frame)]
+        )
+        kept = sum(read.size for read in reads.statistics("filename"))
+        assert kept < count * size // 4
+    finally:
+        tracemalloc.stop()
+    assert client.ask(Code.SEND_MESSAGE_V2, send_fields(), b"for all").code == ResponseCode.SUCCESS
+    for opaque in range(1_000, 1_000 + count):
+        assert client.answer_to(opaque).code == ResponseCode.SUCCESS

@@ -5,15 +5,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from queue import SimpleQueue
 
 import pytest
 
 from mqstore.client.errors import BrokerConnectionLost, BrokerNotConnected, BrokerNotExist
 from mqstore.client.remote import channel as channel_module
 from mqstore.client.remote.channel import Channel
+from mqstore.client.remote.connection import Outcome
 from mqstore.client.remote.stream import UNGUARDED
+from mqstore.remoting.command import Command
 from mqstore.store.errors import StoreError
-from support.server.scripted_peer import ScriptedPeer, answering
+from mqstore.store.status import ResponseCode
+from support.server.scripted_peer import Script, ScriptedPeer, answering
 
 
 class Place:
@@ -214,3 +218,112 @@ def test_an_interrupt_that_leaves_the_lock_taken_stops_nobody(peer: ScriptedPeer
         with pytest.raises(KeyboardInterrupt):
             ask(channel)
         assert ask(channel) == 0
+
+
+def going_away(times: int, code: int = 0) -> Script:
+    """A script of a broker that stops for the first requests, and of the one behind its address then."""
+    left = [times]
+
+    def script(connection: socket.socket, request: Command) -> None:
+        left[0] -= 1
+        answering(ResponseCode.GO_AWAY if left[0] >= 0 else code)(connection, request)
+
+    return script
+
+
+def ask_later(channel: Channel) -> Outcome:
+    """The outcome that the callback is given; once."""
+    told: SimpleQueue[Outcome] = SimpleQueue()
+    channel.ask_later(1, {}, b"", told.put, timeout_ms=10_000)
+    outcome = told.get()
+    assert told.empty()
+    return outcome
+
+
+def test_who_is_told_to_go_away_asks_over_a_new_connection(peer: ScriptedPeer) -> None:
+    """Once; the broker that stops has done nothing, and the other one does it."""
+    peer.script = going_away(1)
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
+        assert ask(channel) == 0
+        assert (peer.connections, len(peer.requests)) == (2, 2)
+        assert ask(channel) == 0
+    assert (peer.connections, len(peer.requests)) == (2, 3)
+
+
+def test_a_callback_is_not_told_to_go_away(peer: ScriptedPeer) -> None:
+    """As with a call that waits."""
+    peer.script = going_away(1)
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
+        outcome = ask_later(channel)
+        assert isinstance(outcome, Command)
+        assert (outcome.code, peer.connections, len(peer.requests)) == (0, 2, 2)
+
+
+def test_who_is_told_so_twice_tells_its_caller(peer: ScriptedPeer) -> None:
+    """Another broker may be asked."""
+    peer.script = going_away(99)
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
+        assert ask(channel) == ResponseCode.GO_AWAY
+        outcome = ask_later(channel)
+        assert isinstance(outcome, Command)
+        assert (outcome.code, len(peer.requests)) == (ResponseCode.GO_AWAY, 4)
+
+
+def test_what_is_under_way_is_answered_where_it_was_asked(peer: ScriptedPeer) -> None:
+    """The connection to the broker that stops stays open until then."""
+    held: list[tuple[socket.socket, Command]] = []
+
+    def script(connection: socket.socket, request: Command) -> None:
+        if request.code == 7:
+            held.append((connection, request))
+        else:
+            going(connection, request)
+
+    going = going_away(1)
+    peer.script = script
+    told: SimpleQueue[Outcome] = SimpleQueue()
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
+        channel.ask_later(7, {}, b"", told.put, timeout_ms=60_000)
+        assert ask(channel) == 0
+        assert peer.connections == 2
+        channel.expire()
+        answering(5)(*held[0])
+        outcome = told.get()
+        assert isinstance(outcome, Command)
+        assert outcome.code == 5
+
+
+def test_a_broker_that_stops_for_good_is_away(peer: ScriptedPeer) -> None:
+    """There is nobody behind its address: who asks, and who waits with a callback, is told so."""
+
+    def script(connection: socket.socket, request: Command) -> None:
+        peer.stop_listening()
+        answering(ResponseCode.GO_AWAY)(connection, request)
+
+    peer.script = script
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
+        assert isinstance(ask_later(channel), BrokerNotConnected)
+        with pytest.raises(BrokerNotConnected):
+            ask(channel)
+
+
+def test_what_was_cancelled_is_not_asked_again(peer: ScriptedPeer) -> None:
+    """Its broker says later that it stops."""
+    held: list[tuple[socket.socket, Command]] = []
+    has_come = threading.Event()
+
+    def script(connection: socket.socket, request: Command) -> None:
+        if not held:
+            held.append((connection, request))
+            has_come.set()
+        else:
+            answering(0)(connection, request)
+
+    peer.script = script
+    with closing(Channel("broker-a", Place(peer.address), UNGUARDED)) as channel:
+        cancel = channel.ask_later(1, {}, b"", pytest.fail, timeout_ms=60_000)
+        assert has_come.wait(30)
+        cancel()
+        answering(ResponseCode.GO_AWAY)(*held[0])
+        assert ask(channel) == 0
+    assert (peer.connections, len(peer.requests)) == (1, 2)
