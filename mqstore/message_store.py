@@ -342,13 +342,16 @@ class MessageStore:
         offset: int,
         max_msg_nums: int = 32,
         tags: str = "*",
+        *,
+        lazily: bool = False,
     ) -> GetMessageResult:
         """Messages of a queue from entry `offset` on, and in every case the offset to ask for next.
 
         group: the consumer group. tags: `*`, or tags separated by `||`. Every put that has returned is found.
         The messages are views of the mapped log: copy what is to be kept long. An inner batch (which brokers
         write) is returned as its single messages. A topic that is not there has no message; if another has
-        nearly its name, a warning is logged, once.
+        nearly its name, a warning is logged, once. lazily: the messages are a Sequence that makes them when
+        the first is looked at, for those who hand them on.
         Raises ConsumeNotEnabled, NoPermission, SubscriptionGroupNotExist, SubscriptionIllegal, QueueIllegal;
         a store that is opened read_only asks for no permission. Raises CorruptRecord.
         """
@@ -356,7 +359,7 @@ class MessageStore:
         if group in self._closed_groups or not 0 <= queue_id < self._queues_to_read(topic, MAX_QUEUE_NUMS):
             self._refuse_pull(group, topic, queue_id)
         if is_up_to_date:
-            result = self._reader.get_message(topic, queue_id, offset, max_msg_nums, tags)
+            result = self._reader.get_message(topic, queue_id, offset, max_msg_nums, tags, lazily=lazily)
         else:
             dispatched_offset = self._parts.dispatcher.dispatched_offset
             result = self._reader.get_from_log(topic, queue_id, offset, max_msg_nums, tags, dispatched_offset)

@@ -150,7 +150,7 @@ class _Hook(Protocol):
 def watch(client: ProducerLife | PushConsumer, hook: _Hook) -> None:
     """Have `hook` called by a producer or a push consumer from now on. Raises ConsumerClosed, TypeError.
 
-    A LitePullConsumer has no hooks: its program knows when it polls, and how long its work takes.
+    A LitePullConsumer is not taken: its hooks see what it hands out, but not how long the work takes.
     """
     if isinstance(client, ProducerLife):
         client.register_send_message_hook(hook)
@@ -158,4 +158,4 @@ def watch(client: ProducerLife | PushConsumer, hook: _Hook) -> None:
         client.add_hook(hook)
         client.add_send_back_hook(hook)
     else:
-        raise TypeError(f"{client!r} has no hooks: give a Producer or a PushConsumer")
+        raise TypeError(f"{client!r} cannot be watched: give a Producer or a PushConsumer")

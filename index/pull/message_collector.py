@@ -8,13 +8,13 @@ Threads: any; no lock is taken.
 
 import functools
 import struct
-from itertools import repeat
 from types import ModuleType
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.index.pull.found_messages import FoundMessages, make_messages
 from mqstore.index.pull.tag_filter import TagFilter
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY, ENTRY_BYTES
 from mqstore.store.config import StoreConfig
@@ -46,12 +46,16 @@ def _kernels() -> ModuleType:
 
 
 class Collected(msgspec.Struct):
-    """What the first `examined` entries gave; `status` says why there are no messages, if there are none."""
+    """What the first `examined` entries gave; `status` says why there are no messages, if there are none.
+
+    found: instead of `messages`, if these are all and may be made later.
+    """
 
     messages: list[StoredMessage] = []
     examined: int = 0
     total_bytes: int = 0
     status: GetMessageStatus = GetMessageStatus.NO_MATCHED_MESSAGE
+    found: FoundMessages | None = None
 
 
 class MessageCollector:
@@ -63,23 +67,30 @@ class MessageCollector:
         self._max_bytes = config.max_transfer_bytes_on_message_in_memory
         self._max_count = config.max_transfer_count_on_message_in_memory
 
-    def collect(self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int) -> Collected:
+    def collect(
+        self, entries: memoryview, tag_filter: TagFilter | None, max_msg_nums: int, *, lazily: bool = False
+    ) -> Collected:
         """Walk `entries` until a limit is reached; one message is taken at least, if there is one.
 
-        Raises CorruptRecord when an entry points at bytes that are not its record.
+        lazily: where that is quicker, the messages are made when they are looked at. Raises CorruptRecord
+        when an entry points at bytes that are not its record.
         """
         collected = Collected()
         max_count = min(max_msg_nums, self._max_count)
         if max_count >= _FEW and len(entries) >= _FEW * ENTRY_BYTES:
             room = min(max_count, len(entries) // ENTRY_BYTES)
             if tag_filter is None:
-                self._collect_ordinary(collected, entries, room)
+                self._collect_ordinary(collected, entries, room, lazily)
+                if collected.found is not None:
+                    return collected
             else:
                 self._collect_tagged(collected, entries, tag_filter, room)
         self._collect_one_by_one(collected, entries, tag_filter, max_count)
         return collected
 
-    def _collect_ordinary(self, collected: Collected, entries: memoryview, max_count: int) -> None:
+    def _collect_ordinary(
+        self, collected: Collected, entries: memoryview, max_count: int, lazily: bool
+    ) -> None:
         """The first entries, segment by segment, up to one that is out of the ordinary."""
         messages, room_bytes = collected.messages, self._max_bytes
         while max_count - len(messages) >= _FEW:
@@ -95,7 +106,12 @@ class MessageCollector:
             )
             if not count:
                 break
-            messages += map(StoredMessage, repeat(view), *places[:, :count].tolist())
+            if lazily and count == max_count and not _begins_with_blank(entries, count):
+                collected.found = FoundMessages(view, places)
+                collected.examined, collected.total_bytes = count, total_bytes
+                collected.status = GetMessageStatus.FOUND
+                return
+            messages += make_messages(view, places[:, :count])
             entries, room_bytes = entries[count * ENTRY_BYTES :], room_bytes - total_bytes
         collected.examined, collected.total_bytes = len(messages), self._max_bytes - room_bytes
 
@@ -119,7 +135,7 @@ class MessageCollector:
             tag_filter.encoded_stops,
             places,
         )
-        collected.messages += map(StoredMessage, repeat(view), *places[:, :count].tolist())
+        collected.messages += make_messages(view, places[:, :count])
 
     def _segment_at(self, physical_offset: int) -> tuple[memoryview, Bytes, int, int] | None:
         """Bytes, start offset and readable length of the segment of a record; None when it is gone."""
@@ -194,3 +210,9 @@ class MessageCollector:
 
     def __repr__(self) -> str:
         return f"MessageCollector({self._commit_log!r})"
+
+
+def _begins_with_blank(entries: memoryview, index: int) -> bool:
+    """Whether there is an entry at `index` that is blank: those behind the messages are passed over."""
+    at = index * ENTRY_BYTES
+    return at < len(entries) and ENTRY.unpack_from(entries, at)[1] == BLANK_SIZE

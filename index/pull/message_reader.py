@@ -16,6 +16,8 @@ Threads: any; no lock is taken. A file that retention deletes meanwhile stays re
 and as long as its messages are held.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from mqstore.index.pull.message_collector import MessageCollector
@@ -34,7 +36,8 @@ __all__ = ["GetMessageResult", "MessageReader"]
 class GetMessageResult(msgspec.Struct, frozen=True):
     """What a pull found. `next_begin_offset` is what to ask for next, whatever the status.
 
-    min_offset, max_offset: of the queue. messages: in queue order; they are views of the log.
+    min_offset, max_offset: of the queue. messages: in queue order; they are views of the log. A list, but for
+    pulls with `lazily`.
     buffer_total_size: bytes of their records together.
     """
 
@@ -42,7 +45,7 @@ class GetMessageResult(msgspec.Struct, frozen=True):
     next_begin_offset: int
     min_offset: int
     max_offset: int
-    messages: list[StoredMessage]
+    messages: Sequence[StoredMessage]
     buffer_total_size: int = 0
 
 
@@ -57,12 +60,20 @@ class MessageReader:
         self._max_examined = -(-config.max_filter_message_size // ENTRY_BYTES)
 
     def get_message(
-        self, topic: str, queue_id: int, offset: int, max_msg_nums: int = 32, tags: str = ALL_TAGS
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int = 32,
+        tags: str = ALL_TAGS,
+        *,
+        lazily: bool = False,
     ) -> GetMessageResult:
         """Messages of a queue from entry `offset` on.
 
         max_msg_nums: at most so many (and at most max_transfer_count_on_message_in_memory, and so many bytes;
-        at least one if there is one). tags: `*`, or tags separated by `||`. Raises SubscriptionIllegal, and
+        at least one if there is one). tags: `*`, or tags separated by `||`. lazily: the messages are made
+        when they are looked at (found_messages.py), where that is quicker. Raises SubscriptionIllegal, and
         CorruptRecord when an entry points at bytes that are not its record.
         """
         tag_filter = parse_subscription(tags)
@@ -78,9 +89,10 @@ class MessageReader:
         entries = queue.view_from(offset, min(max(self._max_examined, max_msg_nums), max_offset - offset))
         if not entries:
             return _gone(queue, offset, max_offset)
-        found = self._collect(entries, tag_filter, max_msg_nums)
+        found = self._collect(entries, tag_filter, max_msg_nums, lazily=lazily)
+        messages: Sequence[StoredMessage] = found.messages if found.found is None else found.found
         return GetMessageResult(
-            found.status, offset + found.examined, min_offset, max_offset, found.messages, found.total_bytes
+            found.status, offset + found.examined, min_offset, max_offset, messages, found.total_bytes
         )
 
     def get_from_log(

@@ -128,6 +128,9 @@ class ConsumerOffsets:
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """End the pending reset and return its offset; None without one. A pull asks this first."""
+        if not self._resets:
+            # Without the lock: each pull asks, and hardly ever was anything reset.
+            return None
         with self._lock:
             return self._resets.get(topic + _SEPARATOR + group, {}).pop(queue_id, None)
 

@@ -16,10 +16,11 @@ class ConsumeRequest:
     handed: how many of them the application has got. Whoever hands out sets it last, behind every call: an
     interrupt (Ctrl-C) comes before it, and the same messages are handed out again, or behind it.
     taker: the thread that is handing out just now; None: anybody may. end_offset: what to commit when all is
-    done. is_cached: whether the process queue still counts its messages.
+    done. is_cached: whether the process queue still counts its messages. is_shown: whether hooks have seen
+    them.
     """
 
-    __slots__ = ("batch", "end_offset", "handed", "is_cached", "messages", "pulled", "taker")
+    __slots__ = ("batch", "end_offset", "handed", "is_cached", "is_shown", "messages", "pulled", "taker")
 
     def __init__(self, pulled: PulledQueue, batch: PulledBatch, answer: PullAnswer) -> None:
         self.pulled = pulled
@@ -30,6 +31,7 @@ class ConsumeRequest:
         self.handed = 0
         self.taker: int | None = None
         self.is_cached = True
+        self.is_shown = False
 
     @property
     def is_handed_out(self) -> bool:

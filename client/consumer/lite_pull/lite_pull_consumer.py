@@ -2,6 +2,7 @@
 
     subscribe or assign -> poll, or `for message in consumer` -> commit
                            seek, pause, resume                   by itself every 5 s, or by hand
+    add_hook -> each batch, before it is handed out
 
 It is RocketMQ's DefaultLitePullConsumer over any `Broker`, or several. With `subscribe` the members of the
 group share the queues; with `assign` the application names them. There are no retries: what failed the
@@ -31,6 +32,7 @@ from types import TracebackType
 from typing import Self
 
 from mqstore.broker.broker import Broker, MessageQueue
+from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageHook
 from mqstore.client.consumer.consumer_life import ConsumerLife, check_expression
 from mqstore.client.consumer.lite_pull.consume_request import ConsumeRequest
 from mqstore.client.consumer.lite_pull.lite_pull_settings import LitePullSettings
@@ -92,6 +94,7 @@ class LitePullConsumer(ConsumerLife):
         self._expressions: dict[str, str] = {}
         self._queue_listeners: dict[str, QueueListener] = {}
         self._topic_listeners: dict[str, Callable[[str, list[MessageQueue]], None]] = {}
+        self._hooks = ConsumeHooks()
         self._running: RunningLitePull | None = None
         self._committed_s = now_s()
 
@@ -155,6 +158,16 @@ class LitePullConsumer(ConsumerLife):
         self._check_open("be told of queues")
         self._topic_listeners[topic] = listener
 
+    def add_hook(self, hook: ConsumeMessageHook) -> None:
+        """Have `hook` called for each batch before its first message is handed out, by whoever asks for it.
+
+        Both of its methods, one right after the other, as RocketMQ's poll does: what becomes of the messages
+        the consumer does not learn, so the status is CONSUME_SUCCESS. With asyncio they are called in the
+        loop. Raises ConsumerClosed.
+        """
+        self._check_open("add a hook")
+        self._hooks.add(hook)
+
     def _on_subscribed(self) -> None:
         running = self._running
         if running is None:
@@ -198,6 +211,7 @@ class LitePullConsumer(ConsumerLife):
                 self._allocate,
                 self._queue_listeners,
                 self._topic_listeners,
+                self._hooks,
             )
             self._running = running
             self._committed_s = self._now_s()
@@ -480,4 +494,7 @@ def _hand_out_one(request: ConsumeRequest) -> StoredMessage:
 def _goes_on(running: RunningLitePull, request: ConsumeRequest) -> bool:
     """Have more of the queue pulled; False if the consumer was closed meanwhile, by a signal handler say."""
     running.has_room(request.pulled)
+    if running.cache.is_stopped:
+        return False
+    running.show(request)
     return not running.cache.is_stopped

@@ -14,6 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mqstore.broker.broker import MessageQueue
 from mqstore.client.brokers import Brokers
+from mqstore.client.consumer.consume_hooks import ConsumeHooks, ConsumeMessageContext, ConsumeReturnType
+from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus
+from mqstore.client.consumer.lite_pull.consume_request import ConsumeRequest
 from mqstore.client.consumer.lite_pull.consume_request_cache import ConsumeRequestCache
 from mqstore.client.consumer.lite_pull.lite_pull_settings import LitePullSettings
 from mqstore.client.consumer.pulls.assigned_queues import AssignedQueues
@@ -53,8 +56,12 @@ class RunningLitePull:
         allocate: Allocation,
         queue_listeners: Mapping[str, QueueListener],
         topic_listeners: Mapping[str, Callable[[str, list[MessageQueue]], None]],
+        hooks: ConsumeHooks,
     ) -> None:
-        """subscriptions: topic -> tags, as they are now. Listeners: by topic, as they are now."""
+        """subscriptions: topic -> tags, as they are now. Listeners: by topic, as they are now.
+
+        hooks: called around the handing out of each batch.
+        """
         self._brokers = brokers
         self._group = group
         self._auto_commit = settings.auto_commit
@@ -62,6 +69,8 @@ class RunningLitePull:
         self._offsets = offsets
         self._queue_listeners = queue_listeners
         self._topic_listeners = topic_listeners
+        self._hooks = hooks
+        self._clock = clock
         self._assignment: Collection[MessageQueue] = ()
         self._seen: dict[str, list[MessageQueue]] = {}
         self._lock = threading.RLock()
@@ -193,6 +202,24 @@ class RunningLitePull:
                 raise QueueNotAssigned(self._group, queue, operation)
 
     # -- how far ----------------------------------------------------------------------------------
+
+    def show(self, request: ConsumeRequest) -> None:
+        """Call the hooks for a batch that is about to be handed out, once.
+
+        As RocketMQ does in its poll: before and after come right behind each other, and the status is always
+        CONSUME_SUCCESS, for nobody says here what became of the messages.
+        """
+        if request.is_shown:
+            return
+        if self._hooks.hooks:
+            messages = request.messages[request.handed :]
+            context = ConsumeMessageContext(self._group, request.pulled.queue, messages, self._clock.now_ms())
+            self._hooks.before(context)
+            context.status = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+            context.return_type = ConsumeReturnType.SUCCESS
+            self._hooks.after(context)
+        # Last: after an interrupt the batch is shown once more, and then handed out.
+        request.is_shown = True
 
     def has_room(self, pulled: PulledQueue) -> None:
         """Messages of a queue were handed out."""

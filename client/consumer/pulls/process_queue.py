@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
+from mqstore.index.pull.found_messages import FoundMessages
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.record_format import QUEUE_OFFSET_POSITION
 
@@ -49,8 +50,14 @@ class PulledBatch:
 
     def __init__(self, messages: Sequence[StoredMessage], size_bytes: int | None = None) -> None:
         """size_bytes: of their records together, if that is known."""
-        self.messages = messages = tuple(messages)
-        self.first_offset = _queue_offset(messages[0])
+        self.messages: Sequence[StoredMessage]
+        if type(messages) is FoundMessages:
+            # They are made when a listener looks at them.
+            self.messages = messages
+            self.first_offset = messages.queue_offset_at(0)
+        else:
+            self.messages = messages = tuple(messages)
+            self.first_offset = _queue_offset(messages[0])
         self.left = (1 << len(messages)) - 1
         # Of the records that are left.
         self.size_bytes = _size_bytes(messages) if size_bytes is None else size_bytes
@@ -68,12 +75,23 @@ class PulledBatch:
     @property
     def first_left_offset(self) -> int:
         """Queue offset of the first message that is not done; there is one."""
-        return _queue_offset(self.messages[self.first_index]) if not self.left & 1 else self.first_offset
+        return self._offset_at(self.first_index) if not self.left & 1 else self.first_offset
 
     @property
-    def last_index(self) -> int:
-        """The last message that is not done; there is one."""
-        return self.left.bit_length() - 1
+    def last_left_offset(self) -> int:
+        """Queue offset of the last message that is not done; there is one."""
+        return self._offset_at(self.left.bit_length() - 1)
+
+    @property
+    def last_offset(self) -> int:
+        """Queue offset of the last message, done or not."""
+        return self._offset_at(len(self.messages) - 1)
+
+    def _offset_at(self, index: int) -> int:
+        messages = self.messages
+        if type(messages) is FoundMessages:
+            return messages.queue_offset_at(index)
+        return _queue_offset(messages[index])
 
     def start_ms(self, index: int) -> int | None:
         """When a listener last got message `index`, epoch ms; None if none did."""
@@ -123,7 +141,7 @@ class ProcessQueue:
         together, if that is known.
         """
         batch = PulledBatch(messages, size_bytes)
-        last_offset = _queue_offset(batch.messages[-1])
+        last_offset = batch.last_offset
         with self._lock:
             self._batches.append(batch)
             self._last_offset = last_offset
@@ -189,7 +207,7 @@ class ProcessQueue:
                 return 0
             # Those behind may be done before those in front.
             last = next(batch for batch in reversed(self._batches) if batch.left)
-            return _queue_offset(last.messages[last.last_index]) - self._batches[0].first_left_offset
+            return last.last_left_offset - self._batches[0].first_left_offset
 
     def is_wider_than(self, span: int) -> bool:
         """Whether `max_span` is greater."""

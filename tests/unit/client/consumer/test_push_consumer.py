@@ -473,10 +473,10 @@ def test_damage_in_one_queue_does_not_slow_the_others(
     put(store, *(b"%d" % number for number in range(200)), queue_id=1)
     get_message = store.get_message
 
-    def fail(group: str, topic: str, queue_id: int, *rest: Any) -> GetMessageResult:
+    def fail(group: str, topic: str, queue_id: int, *rest: Any, lazily: bool) -> GetMessageResult:
         if (topic, queue_id) == ("orders", 0):
             raise CorruptRecord(Path("/store"), 0, "a record", "zeros")
-        return get_message(group, topic, queue_id, *rest)
+        return get_message(group, topic, queue_id, *rest, lazily=lazily)
 
     monkeypatch.setattr(store, "get_message", fail)
     listener = Listener()

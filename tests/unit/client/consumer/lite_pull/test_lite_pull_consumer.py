@@ -18,6 +18,8 @@ import pytest
 
 from mqstore.broker.broker import MessageModel, MessageQueue
 from mqstore.broker.embedded_broker import EmbeddedBroker
+from mqstore.client.consumer.consume_hooks import ConsumeMessageContext, ConsumeReturnType
+from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus
 from mqstore.client.consumer.lite_pull.lite_pull_consumer import LitePullConsumer
 from mqstore.client.consumer.lite_pull.lite_pull_settings import LitePullSettings
 from mqstore.client.errors import (
@@ -789,3 +791,119 @@ def test_a_forked_child(store: MessageStore, broker: EmbeddedBroker) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         put(store, b"b")
         assert bodies(subject.poll()) == [b"b"]
+
+
+# -- hooks ----------------------------------------------------------------------------------------
+
+
+class Hook:
+    """Keeps what it sees: the moment, the bodies, the status."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.seen: list[tuple[str, list[bytes], object]] = []
+        self.contexts: list[ConsumeMessageContext] = []
+
+    def consume_message_before(self, context: ConsumeMessageContext) -> None:
+        self._see("before", context)
+
+    def consume_message_after(self, context: ConsumeMessageContext) -> None:
+        self._see("after", context)
+
+    def _see(self, moment: str, context: ConsumeMessageContext) -> None:
+        self.seen.append((moment, bodies(context.messages), context.status))
+        self.contexts.append(context)
+        if self.error is not None:
+            raise self.error
+
+
+SUCCESS = ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+
+
+def test_hooks_see_each_batch_before_it_is_handed_out(
+    store: MessageStore, broker: EmbeddedBroker, clock: ManualClock
+) -> None:
+    """Once each, before and after, with one context; `for` hands out message by message from such batches."""
+    put(store, b"0", b"1", b"2", b"3", b"4")
+    hook = Hook()
+    with consumer(broker, pull_batch_size=2) as subject:
+        subject.add_hook(hook)
+        subject.assign([FIRST])
+        handed = []
+        for message in subject:
+            handed.append(message.body)
+            # Shown before, and nothing of the next batch.
+            assert message.body in hook.seen[-1][1]
+            if len(handed) == 4:
+                break
+        assert bodies(subject.poll()) == [b"4"]
+    assert hook.seen == [
+        (moment, batch, status)
+        for batch in ([b"0", b"1"], [b"2", b"3"], [b"4"])
+        for moment, status in (("before", None), ("after", SUCCESS))
+    ]
+    before, after = hook.contexts[:2]
+    assert before is after
+    assert (after.consumer_group, after.message_queue) == (GROUP, FIRST)
+    assert (after.consume_start_ms, after.elapsed_ms) == (clock.now_ms(), 0)
+    assert after.return_type is ConsumeReturnType.SUCCESS
+
+
+def test_a_hook_that_fails_changes_nothing(
+    store: MessageStore, broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, the others are called, and the messages are handed out."""
+    put(store, b"0", b"1")
+    broken, whole = Hook(ValueError("no")), Hook()
+    with consumer(broker) as subject:
+        subject.add_hook(broken)
+        subject.add_hook(whole)
+        subject.assign([FIRST])
+        assert bodies(subject.poll()) == [b"0", b"1"]
+    assert [moment for moment, _, _ in whole.seen] == ["before", "after"]
+    assert [record.message for record in caplog.records if "hook" in record.message] == [
+        f"the consume hook {broken!r} failed"
+    ] * 2
+
+
+def test_hooks_with_asyncio(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """`async for` and `poll_async` show their batches as well."""
+    put(store, b"0", b"1", b"2")
+    hook = Hook()
+
+    async def read() -> list[bytes]:
+        async with consumer(broker, pull_batch_size=1) as subject:
+            subject.add_hook(hook)
+            subject.assign([FIRST])
+            async for message in subject:
+                return [
+                    message.body,
+                    *bodies(await subject.poll_async()),
+                    *bodies(await subject.poll_async()),
+                ]
+        raise AssertionError
+
+    assert asyncio.run(read()) == [b"0", b"1", b"2"]
+    assert [batch for moment, batch, _ in hook.seen if moment == "after"] == [[b"0"], [b"1"], [b"2"]]
+
+
+def test_an_interrupted_hook_loses_no_message(store: MessageStore, broker: EmbeddedBroker) -> None:
+    """Ctrl-C in a hook comes out; the next poll shows and hands out the same batch."""
+    put(store, b"0")
+
+    class Interrupted(Hook):
+        def consume_message_after(self, context: ConsumeMessageContext) -> None:
+            super().consume_message_after(context)
+            if len(self.seen) == 2:
+                raise KeyboardInterrupt
+
+    hook = Interrupted()
+    with consumer(broker) as subject:
+        subject.add_hook(hook)
+        subject.assign([FIRST])
+        with pytest.raises(KeyboardInterrupt):
+            subject.poll()
+        assert bodies(subject.poll()) == [b"0"]
+    assert [moment for moment, _, _ in hook.seen] == ["before", "after"] * 2
+    with pytest.raises(ConsumerClosed):
+        subject.add_hook(hook)
