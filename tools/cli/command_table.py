@@ -40,6 +40,7 @@ _SHOWN: Final = {
     "groups": ("administration.groups", "groups"),
     "groups create": ("administration.group_settings", "create_group"),
     "groups update": ("administration.group_settings", "update_group"),
+    "group": ("administration.group", "group"),
     "offsets": ("administration.offsets", "offsets"),
     "stats": ("maintenance.stats", "stats"),
     "top": ("monitoring.top", "top"),

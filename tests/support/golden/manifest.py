@@ -2,7 +2,8 @@
 
 Each object has one key, its kind. Directories of 5.5.0, 5.1.4 and 4.9.7 (golden.py) have `log`,
 `state`, `queue` and `message`: what that version found when it opened the directory again. Directories of
-5.3.3 have `put`: what it answered to each put. A put of kind `batch` stands for five records, of which it
+5.3.3 have `put`: what it answered to each put. Directories with transactions have `sent` as well, with the
+fate of each (golden_transactions.py). A put of kind `batch` stands for five records, of which it
 gives the ids, the sum of the sizes, the first queue offset, and length and CRC of the client's batch body;
 the elements' own properties and bodies are checked against the latter (test_rocketmq_directories.py).
 """
@@ -22,6 +23,7 @@ from mqstore.store.record.sys_flag import takes_queue_offset
 __all__ = [
     "GOLDEN",
     "GOLDEN_NAMES",
+    "TRANSACTION_NAMES",
     "VERSION_NAMES",
     "ExpectedRecord",
     "expected_records",
@@ -37,6 +39,8 @@ VERSION_NAMES = tuple(
     f"rocketmq-{version}-{stop}" for version in ("4.9.7", "5.1.4", "5.5.0") for stop in ("clean", "killed")
 )
 """Directories of 400 messages and what became of them."""
+TRANSACTION_NAMES = tuple(f"rocketmq-{version}-transactions" for version in ("5.5.0", "5.1.4", "4.9.7"))
+"""Directories of 14 transactions, two of them open."""
 
 Json = dict[str, Any]
 

@@ -77,9 +77,10 @@ def test_with_tags_nothing_is_made_later(store: MessageStore) -> None:
 
 def test_across_segments(tmp_path: Path) -> None:
     """A pull that ends in the next segment is an ordinary one."""
-    config = StoreConfig(mapped_file_size_commit_log=4096)
+    config = StoreConfig(mapped_file_size_commit_log=69_632, max_message_size=4_000)
     with MessageStore.open(tmp_path / "data", config) as store:
-        put(store)
+        for number in range(COUNT):
+            store.put_message(Message("orders", b"%d" % number * 1_500, queue_id=0))
         kinds = {type(both(store, offset, 8).messages) for offset in range(COUNT - 8)}
         assert kinds == {list, FoundMessages}
 

@@ -826,7 +826,10 @@ def test_hooks_see_each_batch_before_it_is_handed_out(
     """Once each, before and after, with one context; `for` hands out message by message from such batches."""
     put(store, b"0", b"1", b"2", b"3", b"4")
     hook = Hook()
-    with consumer(broker, pull_batch_size=2) as subject:
+    settings = LitePullSettings(
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, pull_batch_size=2
+    )
+    with LitePullConsumer(broker, GROUP, settings, clock=clock) as subject:
         subject.add_hook(hook)
         subject.assign([FIRST])
         handed = []
