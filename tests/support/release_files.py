@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = ("", "arrow", "spark", "java", "demo")
+EXTRAS = ("", "jit", "arrow", "prometheus", "opentelemetry", "ui", "spark", "java", "demo")
 SIZES = ROOT / "docs" / "figures" / "installation.json"
 
 SIZES_HEAD = """# Sizes of the installation

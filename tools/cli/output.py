@@ -102,6 +102,7 @@ class Output:
 
     def note(self, line: str) -> None:
         """A line about the work, on standard error."""
+        sys.stdout.flush()
         sys.stderr.write(f"{printable(line)}\n")
         sys.stderr.flush()
 
