@@ -23,7 +23,7 @@ Source: docs/spec/remoting.md section 9; TransactionalMessageServiceImpl, EndTra
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from mqstore.broker.broker import TransactionState
@@ -185,7 +185,7 @@ class Transactions:
                 return
             offset = next_offset
 
-    def _page(self, topic: str, offset: int, max_nums: int) -> tuple[list[StoredMessage], int]:
+    def _page(self, topic: str, offset: int, max_nums: int) -> tuple[Sequence[StoredMessage], int]:
         """Some messages, and where the next begin. Raises CorruptRecord."""
         found = self._store.get_message(TRANS_GROUP, topic, HALF_QUEUE_ID, offset, max_nums)
         for message in found.messages:

@@ -42,7 +42,7 @@ class FoundMessages(Sequence[StoredMessage]):
         self._messages: tuple[StoredMessage, ...] | None = None
 
     def __len__(self) -> int:
-        return self._places.shape[1]
+        return len(self._places[0])
 
     def queue_offset_at(self, index: int) -> int:
         """The queue offset of one message, which is not made for it."""

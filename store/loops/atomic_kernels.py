@@ -6,6 +6,7 @@ another, as its counterpart does with the two the other way round, sees the coun
 """
 
 import platform
+from typing import Any
 
 from mqstore.store.loops.intrinsics import cgutils, intrinsic, ir, types
 
@@ -17,7 +18,7 @@ _ALIGNMENT_BYTES = 8
 _PAUSES = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": ("llvm.aarch64.hint", (1,))}
 
 
-def _pointer(builder, address):  # type: ignore[no-untyped-def]
+def _pointer(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, ir.IntType(64).as_pointer())
 
 

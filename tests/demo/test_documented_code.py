@@ -1,7 +1,7 @@
 """Every code block of README and of the pages runs as it stands, and prints what is said.
 
-Goal: a reader who copies a page's blocks one after the other gets what the page promises; a new block is run, or
-this file says why not. Method: tests/support/pages.py runs each page in an empty directory, and tells how.
+Goal: a reader who copies a page's blocks one after the other gets what the page promises; a new block is run,
+or this file says why not. Method: tests/support/pages.py runs each page in an empty directory, and tells how.
 """
 
 import re
@@ -18,15 +18,17 @@ WITH_BLOCKS = [
     if fences_in(path.read_text("utf-8"))
 ]
 PICTURES = ("ARCHITECTURE.md", "docs/format/", "docs/spec/")
-"""Pages whose blocks without a language are pictures of bytes and of files; tests of their own compare them."""
+"""Pages whose blocks without a language are pictures of bytes and files; tests of their own compare them."""
 
 NOT_RUN = {
-    "README.md": {
-        "make demo      # a fresh machine with Python 3.11 or later is enough; 336,776 real flights, then Spark",
-        "make bench          # mqstore and all rivals in one run; writes benchmarks/results/ and the tables here and in docs/benchmarks.md",
-    },
+    "README.md": {"make demo", "make bench"},
+    "docs/archive.md": {"mqstore archive"},
+    "docs/benchmarks.md": {"make bench"},
+    "docs/guide.md": {"$ mqstore demo", "What happened at each hop"},
+    "docs/serve.md": {"FROM python:3.13-slim", "$ docker run"},
+    "docs/tutorials/web_application.md": {"uvicorn mails:app"},
 }
-"""Blocks that are not run, by page and first line; the page has the reason in a comment before each."""
+"""Blocks that are not run, by page and beginning; the page has the reason in a comment before each."""
 
 
 def name_of(page: Path) -> str:
@@ -48,7 +50,9 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     ran = Page(tmp_path)
     ran.run(text)
-    assert set(ran.not_run) == NOT_RUN.get(name_of(page), set())
+    listed = NOT_RUN.get(name_of(page), set())
+    assert len(ran.not_run) == len(listed)
+    assert all(title.startswith(tuple(listed)) for title in ran.not_run)
     assert ran.count + len(ran.not_run) == len(blocks_of(text))
 
 
@@ -107,6 +111,7 @@ def test_what_goes_on_is_one_program(tmp_path: Path) -> None:
     page = Page(tmp_path)
     page.run(
         "```python\na = 1\n```\n\n<!-- goes on -->\n```python\nprint(a)\n```\n\n```text\n1\n```\n\n"
-        "```console\n$ echo 2026-11-22 17:17:26.213\n2020-01-01 00:00:00.000\n$ echo a; echo b; echo c\na\n...\nc\n```\n"
+        "```console\n$ echo 2026-11-22 17:17:26.213\n2020-01-01 00:00:00.000\n"
+        "$ echo a; echo b; echo c\na\n...\nc\n```\n"
     )
     assert page.count == 4

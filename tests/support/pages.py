@@ -1,9 +1,10 @@
 """Code blocks of pages: found, and run as a reader would run them.
 
-A page is run in an empty directory, its blocks in their order. What is done with a block follows from its language:
+A page is run in an empty directory, its blocks in their order. What is done with a block follows from its
+language:
 
     python      a program of its own, in a process of its own
-    sh          lines for a shell; plain lines of `mqstore` run in this process, for one of its own takes a second
+    sh          lines for a shell; plain lines of `mqstore` run in this process, which takes less time
     console     `$ ` and a line for the shell, below it what the line prints
     text        what the block before it printed; a second one in a row: what it prints when it is run again
     sql         statements for the Spark session of the page's program
@@ -14,15 +15,16 @@ A comment in the line before a block says what else is done with it; several are
     <!-- given NAME, NAME -->                     programs of tests/support/givens/ come before it
     <!-- goes on -->                              it belongs to the program of the Python before it
     <!-- saved as NAME -->                        a file, for later blocks
-    <!-- prints N lines, then Enter -->           its reader presses that key (Enter or Ctrl-C) once it has printed so
-                                                 much; in `sh` each line is such a program
+    <!-- prints N lines, then Enter -->           its reader presses that key (Enter or Ctrl-C) once it has
+                                                 printed so much; in `sh` each line is such a program
     <!-- beside NAME -->                          a program of tests/support/givens/ runs meanwhile
     <!-- figures vary -->                         only words are compared
     <!-- runs until the end of the page -->       a server, on a free port in place of 9876
     <!-- not run: reason -->                      the test has a list of these
 
-`pip install '.[EXTRA]'` is not run: a test would need the index; but the extra must exist. Times, numbers of bytes, lines of progress and the directory itself differ from run to run: they are not compared. `...` in what is
-printed stands for anything.
+`pip install '.[EXTRA]'` is not run: a test would need the index; but the extra must exist. Times, numbers of
+bytes, lines of progress and the directory itself differ from run to run: they are not compared. `...` in what
+is printed stands for anything.
 """
 
 import configparser
@@ -65,7 +67,9 @@ VARIES = (
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 )
 FIGURE = re.compile(r"\d[\d,.]*(?: [KMGT]?i?B)?")
-EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"][
+    "optional-dependencies"
+]
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,11 @@ def differ(expected: str, found: str, *, figures_vary: bool = False) -> str:
     if figures_vary:
         expected, found = words_of(expected), words_of(found)
     pattern = ".*?".join(re.escape(part) for part in expected.rstrip("\n").split("..."))
-    return "" if re.fullmatch(pattern, found.rstrip("\n"), re.DOTALL) else f"expected\n{expected}\nfound\n{found}"
+    return (
+        ""
+        if re.fullmatch(pattern, found.rstrip("\n"), re.DOTALL)
+        else f"expected\n{expected}\nfound\n{found}"
+    )
 
 
 def words_of(text: str) -> str:
@@ -204,7 +212,9 @@ class Page:
         """What it prints. It must end with exit code 0, or by the key that its reader presses."""
         lines = [line for line in block.text.splitlines() if line.strip() and not line.startswith("#")]
         if installs := [INSTALL.fullmatch(line) for line in lines if line.startswith("pip ")]:
-            names = [name for found in installs if found for name in (found["extras"] or "").split(",") if name]
+            names = [
+                name for found in installs if found for name in (found["extras"] or "").split(",") if name
+            ]
             assert all(installs), f"not on an index, or an odd line:\n{block.text}"
             assert set(names) <= set(EXTRAS)
             assert len(installs) == len(lines), f"a block that installs does nothing else:\n{block.text}"
@@ -212,10 +222,20 @@ class Page:
         if block.kind == "sh" and all(PLAIN_COMMAND.fullmatch(line) for line in lines):
             return "".join(self.command(line) for line in lines)
         if found := LINES.search(block.note):
-            alone = [block] if block.kind == "python" else [Block("", "sh", self.on_free_port(line)) for line in lines]
+            alone = (
+                [block]
+                if block.kind == "python"
+                else [Block("", "sh", self.on_free_port(line)) for line in lines]
+            )
             return "".join(self.until(one, int(found[1]), found[2]) for one in alone)
         ended = subprocess.run(
-            argv(block), cwd=self.directory, env=environment(), capture_output=True, text=True, timeout=120, check=False
+            argv(block),
+            cwd=self.directory,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert ended.returncode == 0, f"{block.text}\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout
@@ -238,9 +258,15 @@ class Page:
                 found = self.until(Block("", "sh", self.on_free_port(line)), int(ends[1]), ends[2])
             else:
                 ended = subprocess.run(
-                    ["bash", "-uc", line], cwd=self.directory, env=environment(), text=True, timeout=120, check=False,
-                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                )  # fmt: skip
+                    ["bash", "-uc", line],
+                    cwd=self.directory,
+                    env=environment(),
+                    text=True,
+                    timeout=120,
+                    check=False,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                )
                 found = ended.stdout
                 assert expected or ended.returncode == 0, f"{line}\n{found}"
             found = found.replace(str(self.directory), "/srv")
@@ -269,7 +295,9 @@ class Page:
                 os.killpg(running.pid, signal.SIGINT)
             found.append(running.stdout.read())
         allowed = (0,) if key == "Enter" else (0, 130, -signal.SIGINT)
-        assert running.returncode in allowed, f"exit code {running.returncode}\n{block.text}\n{''.join(found)}"
+        assert running.returncode in allowed, (
+            f"exit code {running.returncode}\n{block.text}\n{''.join(found)}"
+        )
         return "".join(found).removeprefix("Enter ends it")
 
     @contextlib.contextmanager
@@ -280,7 +308,9 @@ class Page:
             yield
             return
         program = [sys.executable, GIVENS / f"{name}.py"]
-        with subprocess.Popen(program, cwd=self.directory, env=environment(), stdout=subprocess.PIPE) as running:
+        with subprocess.Popen(
+            program, cwd=self.directory, env=environment(), stdout=subprocess.PIPE
+        ) as running:
             try:
                 assert running.stdout is not None
                 assert running.stdout.readline()
@@ -292,7 +322,11 @@ class Page:
     def server(self, block: Block) -> Iterator[None]:
         """Run it in a process group of its own, until the end; comes back once the port answers."""
         with subprocess.Popen(
-            argv(block), cwd=self.directory, env=environment(), start_new_session=True, stdout=subprocess.DEVNULL
+            argv(block),
+            cwd=self.directory,
+            env=environment(),
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
         ) as running:
             try:
                 for _ in range(600):
@@ -336,4 +370,8 @@ def as_python(block: Block) -> str:
 
 def argv(block: Block, before: str = "") -> list[str]:
     """How it is run."""
-    return [sys.executable, "-c", block.text] if block.kind == "python" else ["bash", "-euc", before + block.text]
+    return (
+        [sys.executable, "-c", block.text]
+        if block.kind == "python"
+        else ["bash", "-euc", before + block.text]
+    )

@@ -2,8 +2,8 @@
 
 import atexit
 
-from mqstore import Message, MessageStore
-from mqstore.client import EmbeddedBroker, Producer, PushConsumer
+from mqstore import Message, MessageStore  # noqa: F401 - a page's block uses the names
+from mqstore.client import EmbeddedBroker, Producer, PushConsumer  # noqa: F401 - as above
 
 store = MessageStore.open("data")
 atexit.register(store.close)

@@ -1,4 +1,4 @@
-"""Puts orders into the store `data`, some hundreds a second, until it is ended; prints a line once it does."""
+"""Puts orders into the store `data`, some hundreds a second, until it is ended; prints a line at first."""
 
 import itertools
 import time

@@ -4,7 +4,7 @@ It walks with `get_message` and follows next_begin_offset, so that gaps of remov
 are skipped. Safe on a live store.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mqstore.message_store import MessageStore
 from mqstore.metadata.topic_hints import nearest_topic
@@ -36,7 +36,7 @@ def queue_ids(store: MessageStore, topic: str, queue: int | None) -> list[int]:
 
 def next_offset_and_messages(
     store: MessageStore, topic: str, queue_id: int, offset: int, tags: str, count: int = _PULL_COUNT
-) -> tuple[int, list[StoredMessage]]:
+) -> tuple[int, Sequence[StoredMessage]]:
     """One pull: the next offset, and the messages before it."""
     result = store.get_message(READER_GROUP, topic, queue_id, offset, min(count, _PULL_COUNT), tags)
     is_empty = result.status in _NOTHING_THERE
