@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,11 @@ from support.manual_clock import ManualClock
 # A failure prints what replays it.
 settings.register_profile("mqstore", deadline=None, print_blob=True)
 settings.load_profile("mqstore")
+
+# A shell that starts the tests in its background has them ignore Ctrl-C, and their child processes too. Tests of
+# interrupts, and of commands that end by Ctrl-C, need it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Any fixed moment will do; this one is that of the spec's samples.
 START_MS = 1_726_740_000_000
