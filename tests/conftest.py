@@ -23,8 +23,8 @@ from support.manual_clock import ManualClock
 settings.register_profile("mqstore", deadline=None, print_blob=True)
 settings.load_profile("mqstore")
 
-# A shell that starts the tests in its background has them ignore Ctrl-C, and their child processes too. Tests of
-# interrupts, and of commands that end by Ctrl-C, need it.
+# A shell that starts the tests in its background has them ignore Ctrl-C, and their child processes too. Tests
+# of interrupts, and of commands that end by Ctrl-C, need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
