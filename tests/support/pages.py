@@ -283,7 +283,7 @@ class Page:
         """What it prints until its reader presses a key."""
         with subprocess.Popen(
             argv(block, "exec "), cwd=self.directory, env=environment(), text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         ) as running:  # fmt: skip
             assert running.stdin is not None
             assert running.stdout is not None
