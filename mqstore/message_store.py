@@ -576,17 +576,6 @@ class MessageStore:
         self._check_open()
         self._flusher.when_visible(self.commit_log.max_offset, action)
 
-    def add_sync_listener(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each sync of the log, also after one that failed: futures may be done.
-
-        Called in the thread that syncs, at least once after a put became durable: be quick, raise nothing.
-        """
-        self._flusher.add_listener(listener)
-
-    def remove_sync_listener(self, listener: Callable[[], None]) -> None:
-        """Call `listener` no more; nothing happens when it was not added."""
-        self._flusher.remove_listener(listener)
-
     # -- consuming ------------------------------------------------------------------------------------
 
     def consumer_send_msg_back(

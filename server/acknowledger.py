@@ -1,133 +1,109 @@
-"""The acknowledger: answers the puts of SYNC_FLUSH, once the disk has them.
+"""The acknowledger: one thread that waits for the disk in SYNC_FLUSH, for all messages that were put so far.
 
-The loop puts a message without waiting, and hands its future over. The store's group-commit service syncs for
-all that was put meanwhile, and calls this after each sync, which has the loop answer all messages that are
-durable now. So a message that comes alone costs two wake-ups, of the service and of the loop, and hundreds of
-messages cost no more. A message that the disk does not have `sync_flush_timeout` after its put is stored and
-answered FLUSH_DISK_TIMEOUT, as by a broker of RocketMQ: a timer of the loop sees to that.
+The loop puts a message without waiting, and hands its future over. The thread takes all futures that are
+there and waits for the last one: the log is durable in its order, and a thread that waits leads the sync for
+all (store/log/sync_waiters.py). So hundreds of messages cost one sync, one wake-up of the loop, and no
+callback each. A message that the disk does not have `sync_flush_timeout` after its put is stored and answered
+FLUSH_DISK_TIMEOUT, as by a broker of RocketMQ.
 
-Threads: the loop's, but for `_has_synced`, which any thread calls that syncs.
+Threads: `add` from the loop's; its own thread is a daemon. An answer is sent in the loop's.
 Durability: an answer is sent once the message is durable, or with the error of the sync that failed.
 """
 
 import asyncio
 import logging
+import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from mqstore.message_store import MessageStore
 from mqstore.store.log.durable_future import DurableFuture
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.status import PutMessageStatus
+from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["Acknowledger", "WhenDurable"]
 
 _logger = logging.getLogger(__name__)
+_FOR_EVER_S = -1.0
 
 WhenDurable: TypeAlias = Callable[[PutMessageResult | Exception], None]
 """Sends the answer to a put: from its result, or from the error of the sync."""
-
-
-class _Waiting(NamedTuple):
-    """A put that is not answered yet. deadline_s: of the loop's clock."""
-
-    future: "Future[PutMessageResult]"
-    when_durable: WhenDurable
-    deadline_s: float
+_Waiting: TypeAlias = tuple["Future[PutMessageResult]", WhenDurable, float]
 
 
 class Acknowledger:
-    """Answers the puts of one server."""
+    """Waits for the disk for one server. waiting_count: puts that are not answered yet; the loop's own."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, store: MessageStore) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.waiting_count = 0
         self._loop = loop
-        self._store = store
-        timeout_ms = store.config.sync_flush_timeout
-        self._limit_s = None if timeout_ms is None else timeout_ms / 1000
-        # In the order of the log. Only the loop changes it.
+        # Appended to by the loop, taken by the thread.
         self._waiting: deque[_Waiting] = deque()
-        # Whether the loop will answer what is durable, and has not begun yet.
-        self._is_called = False
-        # Runs while puts wait, until the time of the oldest is up.
-        self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def waiting_count(self) -> int:
-        """Puts that are not answered yet."""
-        return len(self._waiting)
+        self._event = AutoResetEvent()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="mqstore acknowledger", daemon=True)
 
     def start(self) -> None:
-        """From now on, answer."""
-        self._store.add_sync_listener(self._has_synced)
-        self._has_synced()
+        """Start the thread. Raises RuntimeError if none can be started."""
+        if not start_thread(self._thread):
+            raise RuntimeError(f"the thread {self._thread.name!r} cannot be started: end other threads")
 
     def add(self, future: "Future[PutMessageResult]", when_durable: WhenDurable) -> None:
-        """Call `when_durable` once the message is durable, or cannot become so, or its time is up.
-
-        Its time begins now. Messages are added in the order in which they were put.
-        """
-        deadline_s = self._loop.time() + (self._limit_s or 0)
-        self._waiting.append(_Waiting(future, when_durable, deadline_s))
-        if self._timer is None and self._limit_s is not None:
-            self._timer = self._loop.call_at(deadline_s, self._look_at_time)
-        if future.done():
-            # The sync may have ended before this was added.
-            self._has_synced()
+        """Call `when_durable` in the loop's thread once the message is durable, or cannot become so."""
+        self.waiting_count += 1
+        self._waiting.append((future, when_durable, time.monotonic()))
+        self._event.set()
 
     def stop(self) -> None:
-        """Answer no more."""
-        self._store.remove_sync_listener(self._has_synced)
-        if self._timer is not None:
-            self._timer.cancel()
+        """End the thread once it has done what there is."""
+        self._is_stopping = True
+        self._event.set()
 
-    def _has_synced(self) -> None:
-        """Have the loop answer. It reads the offset that was raised before this, if it has begun by now."""
-        if self._waiting and not self._is_called:
-            self._is_called = True
-            try:
-                self._loop.call_soon_threadsafe(self._answer)
-            except RuntimeError:
-                # The loop is closed: their clients are gone, and count them as not sent.
-                _logger.warning("%d messages were durable after the server had stopped", self.waiting_count)
+    def _run(self) -> None:
+        while not (self._is_stopping and not self._waiting):
+            self._event.wait(_FOR_EVER_S)
+            while batch := self._take():
+                self._wait_for(batch)
 
-    def _answer(self) -> None:
-        # Cleared first: a sync that ends from now on calls again.
-        self._is_called = False
-        waiting = self._waiting
-        while waiting and waiting[0].future.done():
-            future, when_durable, _ = waiting.popleft()
-            when_durable(_outcome_of(future))
+    def _take(self) -> list[_Waiting]:
+        batch = []
+        while self._waiting:
+            batch.append(self._waiting.popleft())
+        return batch
 
-    def _look_at_time(self) -> None:
-        """Answer those whose time is up, and look again when that of the next one is."""
-        self._timer = None
-        self._answer()
-        waiting = self._waiting
-        while waiting and waiting[0].deadline_s <= self._loop.time():
-            future, when_durable, _ = waiting.popleft()
-            when_durable(_late(future))
-        if waiting:
-            self._timer = self._loop.call_at(waiting[0].deadline_s, self._look_at_time)
+    def _wait_for(self, batch: list[_Waiting]) -> None:
+        outcomes: list[tuple[PutMessageResult | Exception, WhenDurable]] = []
+        # The last first: the others are done by then. If it waits in vain, the times of the others are up.
+        for future, when_durable, since_s in reversed(batch):
+            outcomes.append((_outcome_of(future, since_s), when_durable))
+        outcomes.reverse()
+        try:
+            self._loop.call_soon_threadsafe(self._answer, outcomes)
+        except RuntimeError:
+            # The loop is closed: their clients are gone, and count them as not sent.
+            _logger.warning("%d messages were durable after the server had stopped", len(outcomes))
+
+    def _answer(self, outcomes: list[tuple[PutMessageResult | Exception, WhenDurable]]) -> None:
+        self.waiting_count -= len(outcomes)
+        for outcome, when_durable in outcomes:
+            when_durable(outcome)
 
     def __repr__(self) -> str:
         return f"Acknowledger({self.waiting_count} waiting)"
 
 
-def _outcome_of(future: "Future[PutMessageResult]") -> PutMessageResult | Exception:
-    """Of a future that is done."""
+def _outcome_of(future: "Future[PutMessageResult]", since_s: float) -> PutMessageResult | Exception:
+    """The result of a put that began at `since_s`, as a put that waits would have it."""
     try:
+        if isinstance(future, DurableFuture) and not future.wait_as_put(since_s):
+            stored: PutMessageResult = future.outcome
+            return msgspec.structs.replace(stored, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
         return future.result()
     except Exception as error:  # noqa: BLE001 - whatever it is, its client gets an answer
         return error
-
-
-def _late(future: "Future[PutMessageResult]") -> PutMessageResult | Exception:
-    """Of a message that is stored, and that the disk does not have in time."""
-    if not isinstance(future, DurableFuture):
-        return _outcome_of(future)
-    stored: PutMessageResult = future.outcome
-    return msgspec.structs.replace(stored, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)

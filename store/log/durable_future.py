@@ -72,6 +72,13 @@ class DurableFuture(Future[Outcome]):
             return self._outcome
         return wait_in_library(partial(super().result, timeout))
 
+    def wait_as_put(self, since_s: float) -> bool:
+        """Wait for the disk as a put does that began at `since_s` (monotonic clock), which may lead the sync.
+
+        Whether it is durable; False if that took longer than `sync_flush_timeout`. Raises StorePoisoned.
+        """
+        return self._flusher.wait_for(self._end_offset, since_s)
+
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What `result` would raise; None when it would return. Raises TimeoutError, CancelledError."""
         if self._log.flushed_offset >= self._light_end or (timeout is None and self._wait_as_putter()):

@@ -67,9 +67,6 @@ class Flusher:
         self._is_sync_asked = False
         # Called when somebody asks for a sync; the owner's service then calls `commit_group`.
         self.on_pending: Callable[[], None] | None = None
-        # Called after each sync. Replaced as a whole, under _listeners_lock.
-        self._listeners: tuple[Callable[[], None], ...] = ()
-        self._listeners_lock = threading.Lock()
 
     @property
     def flushed_offset(self) -> int:
@@ -92,14 +89,15 @@ class Flusher:
         finally:
             self._wake_waiters()
 
-    def wait_for(self, end_offset: int) -> bool:
+    def wait_for(self, end_offset: int, since_s: float | None = None) -> bool:
         """Wait until the log is durable up to `end_offset`; sync as leader if there is none.
 
-        False if it took longer than `sync_flush_timeout`. Raises StorePoisoned.
+        since_s: of the monotonic clock, when the wait has begun; None for now. False if it took longer than
+        `sync_flush_timeout`. Raises StorePoisoned.
         """
         if self._offsets.flushed_offset >= end_offset:
             return True
-        deadline_s = time.monotonic() + self._timeout_s
+        deadline_s = (time.monotonic() if since_s is None else since_s) + self._timeout_s
         if not self._waiters.is_led and self._lead(end_offset, deadline_s):
             return True
         is_durable = self._sleep_until(end_offset, deadline_s)
@@ -152,18 +150,6 @@ class Flusher:
             self._waiters.wake_all()
         else:
             self._waiters.wake(self._offsets.flushed_offset)
-        for listener in self._listeners:
-            listener()
-
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each sync, in the thread that has synced, also after one that failed."""
-        with self._listeners_lock:
-            self._listeners = (*self._listeners, listener)
-
-    def remove_listener(self, listener: Callable[[], None]) -> None:
-        """Call `listener` no more; nothing happens when it was not added."""
-        with self._listeners_lock:
-            self._listeners = tuple(each for each in self._listeners if each != listener)
 
     def run_once(self) -> None:
         """One round of ASYNC_FLUSH: sync if enough pages are dirty, or it is time to be thorough."""

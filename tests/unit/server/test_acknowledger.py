@@ -43,7 +43,7 @@ def acknowledge(store: MessageStore, bodies: list[bytes], meanwhile: Callable[[]
             if len(outcomes) == len(bodies):
                 are_all_told.set()
 
-        acknowledger = Acknowledger(asyncio.get_running_loop(), store)
+        acknowledger = Acknowledger(asyncio.get_running_loop())
         for body in bodies:
             acknowledger.add(store.put_message_async(Message("orders", body)), tell)
         acknowledger.start()
