@@ -88,25 +88,6 @@ def test_an_action_waits_until_all_that_was_put_is_visible(small: SmallStore, fl
         store.when_visible(action)
 
 
-def test_who_listens_for_syncs_sees_futures_that_are_done(small: SmallStore) -> None:
-    """Until it does not listen any more."""
-    with small.open(flush_disk_type="SYNC_FLUSH") as store:
-        done: list[bool] = []
-        future = store.put_message_async(Message("orders", b"x"))
-
-        def listen() -> None:
-            done.append(future.done())
-
-        store.add_sync_listener(listen)
-        store.flush()
-        assert done
-        assert all(done)
-        store.remove_sync_listener(listen)
-        heard = len(done)
-        store.put_message(Message("orders", b"y"))
-        assert len(done) == heard
-
-
 @pytest.mark.parametrize(
     ("offset", "status", "next_begin_offset"),
     [

@@ -69,22 +69,6 @@ def test_durable_messages_are_answered_in_their_order(store: MessageStore) -> No
     assert store.commit_log.flushed_offset == store.max_offset
 
 
-def test_what_is_durable_before_it_is_added_is_answered(store: MessageStore) -> None:
-    """The sync that made it durable has called already."""
-
-    async def serve() -> Outcomes:
-        outcomes: asyncio.Queue[PutMessageResult | Exception] = asyncio.Queue()
-        acknowledger = Acknowledger(asyncio.get_running_loop(), store)
-        acknowledger.start()
-        future = store.put_message_async(Message("orders", b"x"))
-        await asyncio.to_thread(store.flush)
-        acknowledger.add(future, outcomes.put_nowait)
-        assert repr(acknowledger) == "Acknowledger(1 waiting)"
-        return [await asyncio.wait_for(outcomes.get(), 60)]
-
-    assert statuses(asyncio.run(serve())) == [PutMessageStatus.PUT_OK]
-
-
 def test_a_disk_that_hangs_is_answered_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FLUSH_DISK_TIMEOUT for each, and not one after the other; the messages are stored."""
     with open_store(tmp_path / "store", 200) as store:

@@ -162,34 +162,6 @@ def test_a_failed_sync_is_final(
     assert found.body == b"durable"
 
 
-def test_listeners_are_called_after_each_sync(small: SmallLog, flusher: Flusher, slow_disk: SlowDisk) -> None:
-    """When the bytes are durable, whoever syncs; also after a sync that failed; and not once removed."""
-    heard: list[int] = []
-
-    def listen() -> None:
-        heard.append(flusher.flushed_offset)
-
-    flusher.add_listener(listen)
-    flusher.add_listener(lambda: None)
-    slow_disk.release()
-    first = small.append().end_offset
-    flusher.flush()
-    second = small.append().end_offset
-    assert flusher.wait_for(second)
-    assert heard == [first, second]
-    flusher.remove_listener(listen)
-    flusher.remove_listener(listen)
-    small.append()
-    flusher.flush()
-    assert heard == [first, second]
-    flusher.add_listener(listen)
-    small.append()
-    flusher.log.poison(OSError(5, "Input/output error"))
-    with pytest.raises(StorePoisoned):
-        flusher.flush()
-    assert len(heard) == 3
-
-
 def test_a_failed_sync_is_final_though_ctrl_c_strikes_at_once(
     small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
 ) -> None:
