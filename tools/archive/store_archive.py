@@ -22,11 +22,11 @@ Threads: any, one a directory. Durability: what is confirmed is in the archive w
 promises it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mqstore.message_store import MessageStore
@@ -40,7 +40,6 @@ from mqstore.store_layout import StoreLayout
 from mqstore.tools.archive.archive_errors import ArchiveDamaged, ArchiverAtWork, ArchiveRefused
 from mqstore.tools.archive.archive_place import ArchivePlace
 from mqstore.tools.archive.manifest import (
-    ENTRY_VERSION,
     MANIFEST_FOLDER,
     SEGMENT_FOLDER,
     ArchivedSegment,
@@ -91,7 +90,6 @@ def archive(
     url: str | Path,
     *,
     file_system: "pa_fs.FileSystem | None" = None,
-    storage_options: Mapping[str, Any] | None = None,
     guard: bool | None = None,
     sweep: bool = False,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
@@ -99,8 +97,7 @@ def archive(
     """Copy the sealed segments of an open store to the archive at `url`, as far as they are not there.
 
     url: an address that pyarrow knows (s3://bucket/prefix, gs://..., hdfs://..., a directory), or with
-    `file_system` the path within it. storage_options: arguments of pyarrow's file system, such as access_key
-    and endpoint_override of S3. guard: True lets retention delete only what this archive has
+    `file_system` the path within it. guard: True lets retention delete only what this archive has
     confirmed, for every program that opens the directory; False ends that; None leaves it as it is.
     sweep: delete objects that no entry names; only when no other archiver is at work. on_progress:
     called with (bytes done, bytes to do); what it raises ends the run, and the next one goes on.
@@ -127,7 +124,7 @@ def archive(
             "writing with mqstore, which makes one",
             value=str(store.path),
         )
-    place = ArchivePlace(url, file_system, storage_options)
+    place = ArchivePlace(url, file_system)
     directory = place.directory
     if directory is not None and layout.root.resolve() in (directory.resolve(), *directory.resolve().parents):
         raise ArchiveRefused(f"{place.shown} lies in the store {layout.root}", value=place.shown)
@@ -262,7 +259,6 @@ class _Archiver:
         content = inspect_segment(self._store, start)
         name, checksum = self._upload(start)
         entry = ArchivedSegment(
-            version=ENTRY_VERSION,
             store=self._identity,
             start_offset=start,
             end_offset=start + self._segment_bytes,
@@ -273,7 +269,6 @@ class _Archiver:
             min_store_timestamp=content.min_store_timestamp,
             max_store_timestamp=content.max_store_timestamp,
             topics=content.topics,
-            parts=content.parts,
         )
         if roots_of(self._place.list()) != [self._identity]:
             load_root(self._place)

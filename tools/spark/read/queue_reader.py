@@ -23,9 +23,8 @@ from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.store.errors import CorruptRecord, StoreError
 from mqstore.store.record.record_format import RecordIllegal, check_record
 from mqstore.store_parts import StoreParts
-from mqstore.tools.spark.read.open_segment import open_file
 from mqstore.tools.spark.read.segment_files import SegmentFile, SegmentMissing
-from mqstore.tools.spark.read.segment_reader import CHUNK_BYTES, HINT, PassedOver
+from mqstore.tools.spark.read.segment_reader import CHUNK_BYTES, HINT, PassedOver, opened
 from mqstore.tools.spark.read.selection import QueueRange
 
 __all__ = ["EntriesMissing", "QueueReader"]
@@ -221,9 +220,7 @@ class QueueReader:
             self._open.close()
             self._segment = None
             segment = SegmentFile(str(found.path), found.start_offset, found.size_bytes)
-            source = open_file(segment)
-            self._open.callback(source.close)
-            self._descriptor = source.descriptor
+            self._descriptor = self._open.enter_context(opened(segment))
             self._segment = known = segment
         return known
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from mqstore.store.errors import StoreError
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.read.log_end import find_log_end
-from mqstore.tools.spark.read.log_source import source_of
 from mqstore.tools.spark.read.read_plan import known_end, open_if_possible
-from mqstore.tools.spark.read.segment_files import SegmentFile
+from mqstore.tools.spark.read.segment_files import SegmentFile, list_segments
 from mqstore.tools.spark.stream.store_identity import check_store
 from mqstore.tools.spark.stream.stream_offset import StreamOffset
 
@@ -56,8 +55,8 @@ class LogBehind(NamedTuple):
 
 
 def log_behind(path: Path, options: ReadOptions, offset: StreamOffset) -> LogBehind:
-    """Raises OtherStore, OffsetExpired, StoreNotFound, SegmentMissing, SegmentShort, ArchiveRefused."""
-    segments = source_of(str(path), options).listed(options, offset.phy).segments
+    """Raises OtherStore, OffsetExpired, StoreNotFound, SegmentMissing, SegmentShort."""
+    segments = list_segments(path, fail_on_data_loss=options.fail_on_data_loss, begin_offset=offset.phy)
     check_store(path, offset)
     first = segments[0].start_offset if segments else offset.phy
     if first > offset.phy:

@@ -85,6 +85,7 @@ def test_topics_are_separated_by_commas(name: str) -> None:
         ({"path": "~nobody-of-this-name/x"}, "path", "cannot be used"),
         ({"maxPartitionBytes": "much"}, "maxPartitionBytes", "number of bytes"),
         ({"queueScan": "perhaps"}, "queueScan", "auto, true or false"),
+        ({"path": "hdfs://host/data"}, "path", "not in a file system that is mounted"),
         ({"path": "file://host/data"}, "path", "on the machine 'host'"),
         ({"paths": "a"}, "paths", "a list of paths"),
         ({"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger", "number of bytes"),
