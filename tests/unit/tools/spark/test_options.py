@@ -56,7 +56,7 @@ def test_topics_are_separated_by_commas(name: str) -> None:
         ({}, "path", "root directory. In SQL make a TEMPORARY VIEW"),
         ({"topics": "a"}, "topics", "did you mean 'topic'?"),
         ({"failOnDataLos": "true"}, "failOnDataLos", "did you mean 'failOnDataLoss'?"),
-        ({"wibble": "1"}, "wibble", "there are path, paths, archive"),
+        ({"wibble": "1"}, "wibble", "there are path, paths, topic"),
         ({"topic": " ,"}, "topic", "no topic in"),
         ({"topic": "a", "subscribePattern": "b"}, "subscribePattern", "exclude each other"),
         ({"subscribePattern": "("}, "subscribePattern", "no regular expression"),
