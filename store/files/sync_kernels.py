@@ -1,8 +1,7 @@
 """Compiled loops that sync files: system calls with no Python between them, which release the GIL.
 
 The functions of C are arguments: their addresses, from `c_functions`. `sync_files` runs in the
-caller's thread and syncs many files. `serve_syncs` is what the thread of a timed sync does, and
-`ask_for_sync` what its callers do (timed_sync.py).
+caller's thread and syncs many files. `serve_syncs` is what the thread of a timed sync does (timed_sync.py).
 Import this module inside the function that first needs it; compiled code is cached on disk.
 """
 
@@ -13,26 +12,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.atomic_kernels import exchange, load, pause, store
 from mqstore.store.byte_kernels import call_address, int_at
 from mqstore.store.compiled import compiled, compiled_into_caller
-from mqstore.store.loops.atomic_kernels import exchange, load, pause, store
 from mqstore.store.loops.kinds import INT64, LONGS, LONGS_OUT
 
-__all__ = [
-    "ANSWER",
-    "ASKED",
-    "C_FUNCTIONS",
-    "ENDED",
-    "LOOKS",
-    "POLLED",
-    "REQUEST",
-    "STOP",
-    "ask_for_sync",
-    "c_functions",
-    "serve_syncs",
-    "shared_words",
-    "sync_files",
-]
+__all__ = ["c_functions", "serve_syncs", "sync_files"]
 
 _LOW = np.int64(0xFFFFFFFF)
 
@@ -84,7 +69,7 @@ ASKED: Final = 6
 ENDED: Final = 7
 LOOKS: Final = 8
 POLLED: Final = 9
-_ONE = 10
+ONE: Final = 10
 # Written by the callers. The number of the last request in the high 32 bits, its descriptor in the low ones;
 # whether the thread is to end; whether a caller sleeps, which the thread takes back.
 REQUEST: Final = 16
@@ -95,22 +80,21 @@ _IS_AWAITED: Final = 18
 ANSWER: Final = 24
 _IS_ASLEEP: Final = 25
 _SYNC_NS: Final = 26
-# Of one side alone: for clock_gettime, for what is read from an eventfd, how often not to look from now on,
-# and after the next look in vain.
+# Of one side alone: for clock_gettime, for what is read from an eventfd, and how often not to look.
 _CALLERS: Final = 32
 _THREADS: Final = 40
-_SECONDS, _NANOSECONDS, _SINK, _RESTS, _PATIENCE = range(5)
+_TIME, _NANOSECONDS, _SINK, _RESTS = range(4)
 
 _CACHE_LINE_BYTES = 64
 _LAST_NUMBER = np.int64(0x7FFFFFFF)
 _CLOCK_MONOTONIC = 1
-# To look takes a processor, and a look in vain delays others for nothing. So nobody looks for the end of
-# syncs that take longer than this, or for requests that come later, on the average of the last few.
-_LONGEST_SYNC_NS = 500_000
-_LONGEST_GAP_NS = 200_000
-_SPARE_NS = 50_000
-# How often one side does not look at most, after looks in vain.
-_MOST_RESTS = 63
+# A look that was in vain has cost as much as the wake-up that it was to save. So nobody looks for the end of
+# syncs that are slower, or for a request that comes later.
+_LONGEST_SYNC_NS = 300_000
+_LONGEST_GAP_NS = 100_000
+# If so much passes between two looks at the clock, another thread had the processor, and needs it.
+_TAKEN_NS = 30_000
+_RESTS_AFTER_VAIN = 32
 _LOOKS_A_TIME = 16
 
 
@@ -120,7 +104,7 @@ def shared_words() -> npt.NDArray[np.int64]:
     start = -spare.ctypes.data % _CACHE_LINE_BYTES // 8
     words = spare[start : start + _WORD_COUNT]
     words[: len(C_FUNCTIONS)] = c_functions(*C_FUNCTIONS)
-    words[_ONE] = 1
+    words[ONE] = 1
     return words
 
 
@@ -148,34 +132,31 @@ def _is_idle(words):  # type: ignore[no-untyped-def]
 
 @compiled
 def _now_ns(words, own):  # type: ignore[no-untyped-def]
-    call_address(_word(words, _CLOCK), _CLOCK_MONOTONIC, words + np.int64(8) * (own + _SECONDS), 0)
-    return _word(words, own + _SECONDS) * 1_000_000_000 + _word(words, own + _NANOSECONDS)
+    call_address(_word(words, _CLOCK), _CLOCK_MONOTONIC, words + np.int64(8) * (own + _TIME), 0)
+    return _word(words, own + _TIME) * 1_000_000_000 + _word(words, own + _NANOSECONDS)
 
 
 @compiled
 def _look(words, own, is_idle, longest_ns):  # type: ignore[no-untyped-def]
-    """Look without sleeping until the last request has ended, or, with is_idle False, until there is one.
+    """Look again and again, without sleeping, until the last request has ended, or (is_idle: False) until there is one.
 
-    Whether it came to that in time. After a look in vain this side does not look some times: twice as many
-    after each in vain, half as many after each other one. So it looks all the time on a machine that has a
-    processor to spare, and hardly ever on a busy one.
+    Whether it came to that. If not, this side does not look the next times.
     """
     rests = _word(words, own + _RESTS)
     if rests > 0:
         _set_word(words, own + _RESTS, rests - 1)
         return False
-    patience = _word(words, own + _PATIENCE)
     begun_ns = last_ns = _now_ns(words, own)
-    while last_ns - begun_ns <= longest_ns:
+    while True:
         for _ in range(_LOOKS_A_TIME):
             if _is_idle(words) == is_idle:
-                _set_word(words, own + _PATIENCE, patience // 2)
                 return True
             pause()
-        last_ns = _now_ns(words, own)
-    _set_word(words, own + _RESTS, patience)
-    _set_word(words, own + _PATIENCE, min(2 * patience + 1, _MOST_RESTS))
-    return False
+        now_ns = _now_ns(words, own)
+        if now_ns - last_ns > _TAKEN_NS or now_ns - begun_ns > longest_ns:
+            _set_word(words, own + _RESTS, _RESTS_AFTER_VAIN)
+            return False
+        last_ns = now_ns
 
 
 @compiled(INT64, INT64, INT64)
@@ -189,12 +170,11 @@ def ask_for_sync(words, descriptor, timeout_ns):  # type: ignore[no-untyped-def]
         number = ((_word(words, REQUEST) >> 32) + 1) & _LAST_NUMBER
         _set_word(words, REQUEST, number << 32 | descriptor)
     if _take_back(words, _IS_ASLEEP):
-        call_address(_word(words, _WRITE), _word(words, ASKED), words + 8 * _ONE, 8)
+        call_address(_word(words, _WRITE), _word(words, ASKED), words + 8 * ONE, 8)
     sync_ns = _word(words, _SYNC_NS)
-    is_quick = _word(words, LOOKS) != 0 and sync_ns < _LONGEST_SYNC_NS
-    longest_ns = min(timeout_ns, _LONGEST_SYNC_NS, 2 * sync_ns + _SPARE_NS)
-    if is_quick and _look(words, _CALLERS, True, longest_ns):
-        return
+    if _word(words, LOOKS) != 0 and sync_ns < _LONGEST_SYNC_NS:
+        if _look(words, _CALLERS, True, min(timeout_ns, _LONGEST_SYNC_NS, 2 * sync_ns + 50_000)):
+            return
     _set_word(words, _IS_AWAITED, 1)
     # The thread answers first and then asks who sleeps. So one of the two sees the other.
     if not _is_idle(words):
@@ -208,9 +188,9 @@ def ask_for_sync(words, descriptor, timeout_ns):  # type: ignore[no-untyped-def]
 @compiled
 def _await_request(words, gap_ns):  # type: ignore[no-untyped-def]
     """Look, and then sleep, until there may be a request. One wake-up too many is harmless."""
-    is_soon = _word(words, LOOKS) != 0 and gap_ns < _LONGEST_GAP_NS
-    if is_soon and _look(words, _THREADS, False, _LONGEST_GAP_NS):
-        return
+    if _word(words, LOOKS) != 0 and gap_ns < _LONGEST_GAP_NS:
+        if _look(words, _THREADS, False, _LONGEST_GAP_NS):
+            return
     _set_word(words, _IS_ASLEEP, 1)
     # A caller requests first and then asks whether the thread sleeps. So one of the two sees the other.
     if _is_idle(words) and _word(words, STOP) == 0:
@@ -247,4 +227,4 @@ def serve_syncs(words):  # type: ignore[no-untyped-def]
         _set_word(words, _SYNC_NS, sync_ns)
         _set_word(words, ANSWER, (taken >> 32 << 32) | error)
         if _take_back(words, _IS_AWAITED):
-            call_address(_word(words, _WRITE), _word(words, ENDED), words + 8 * _ONE, 8)
+            call_address(_word(words, _WRITE), _word(words, ENDED), words + 8 * ONE, 8)

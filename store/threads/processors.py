@@ -1,31 +1,30 @@
-"""How many processors this process may use: those it may run on, within the limit of its control group.
+"""How many processors this process may use: those it may run on, and no more than its control group has time on.
 
 To look for something without sleeping pays only while another thread can run beside it.
 """
 
-import math
 import os
 from pathlib import Path
 
-from mqstore.store.foreign_error import raise_foreign
-
 __all__ = ["usable_processors"]
 
-_GROUP = Path("/sys/fs/cgroup")
-# The time that a group may use of each period, and the period: in one file, or in two of the older version.
-_LIMITS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+_QUOTAS = Path("/sys/fs/cgroup")
 
 
-def usable_processors(group: Path = _GROUP) -> float:
-    """Their number, which may be a fraction. group: where the system shows the control group's limits."""
-    return min([len(os.sched_getaffinity(0)), *(_limit(group, names) for names in _LIMITS)])
+def usable_processors(quotas: Path = _QUOTAS) -> float:
+    """As a number, which may be a fraction. quotas: where the system shows the limits of this control group."""
+    return min(float(len(os.sched_getaffinity(0))), _quota(quotas))
 
 
-def _limit(group: Path, names: tuple[str, ...]) -> float:
-    """The limit in these files; infinite if there is none."""
+def _quota(quotas: Path) -> float:
+    """The processors' time that the group has of each period; infinite without a limit."""
     try:
-        time_us, period_us = " ".join((group / name).read_text() for name in names).split()
-        return math.inf if time_us in {"max", "-1"} else int(time_us) / int(period_us)
-    except (OSError, ValueError, ZeroDivisionError) as error:
-        raise_foreign(error)
-        return math.inf
+        limit, period = (quotas / "cpu.max").read_text().split()
+        return float("inf") if limit == "max" else int(limit) / int(period)
+    except (OSError, ValueError):
+        pass
+    try:
+        limit_us = int((quotas / "cpu" / "cpu.cfs_quota_us").read_text())
+        return limit_us / int((quotas / "cpu" / "cpu.cfs_period_us").read_text()) if limit_us > 0 else float("inf")
+    except (OSError, ValueError):
+        return float("inf")

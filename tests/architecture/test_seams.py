@@ -174,8 +174,6 @@ FILES = Seam(
         "store/direct/machine_code.py",
         # LMDB keeps its own files and must be given a folder.
         "index/lmdb_files/lmdb_environment.py",
-        # What the system tells of its processors is no file of a store.
-        "store/threads/processors.py",
         # A file of settings is the user's, and is read before there is a store.
         "store/config.py",
     ),

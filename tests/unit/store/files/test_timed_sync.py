@@ -38,14 +38,6 @@ print(timed_sync.sync(os.open("file", os.O_RDWR | os.O_CREAT), 0.01))
 """A process whose disk hangs for ever."""
 
 
-@pytest.fixture(autouse=True, params=[1, 2], ids=["sleeps", "looks"])
-def processors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many there seem to be: with one, both sides sleep at once; with more, they look first."""
-    count: int = request.param
-    monkeypatch.setattr(timed_sync, "usable_processors", lambda: count)
-    return count
-
-
 @pytest.fixture
 def descriptor(tmp_path: Path) -> Iterator[int]:
     descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
@@ -84,18 +76,6 @@ def test_a_file_is_synced(descriptor: int) -> None:
         assert len(threads()) == 1
     sync.finish()
     sync.close()
-
-
-def test_whoever_sleeps_is_woken(descriptor: int, disk: PlayedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However the two sides meet. Here a wait looks for itself after 60 s only, when its time is up."""
-    monkeypatch.setattr(timed_sync, "_LONGEST_SLEEP_NS", 60_000_000_000)
-    sync = TimedSync()
-    for number in range(2_000):
-        if number % 3 == 0:
-            # Some requests come when the thread sleeps, and others before that.
-            time.sleep(number % 7 / 10_000)
-        assert sync.sync(descriptor, 30), number
-    assert disk.synced == [descriptor] * 2_000
 
 
 def test_a_sync_of_something_else_fails() -> None:
