@@ -24,15 +24,15 @@ import weakref
 import numpy as np
 
 from mqstore.store.foreign_error import raise_foreign
-from mqstore.store.threads.processors import usable_processors
 from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["TimedSync"]
 
 _LOW = 0xFFFFFFFF
+_LAST_NUMBER = 0x7FFFFFFF
 # A signal handler that syncs may take the wake-up of the wait that it interrupts. So each wait looks for
 # itself after this time.
-_LONGEST_SLEEP_NS = 100_000_000
+_LONGEST_SLEEP_S = 0.1
 # A thread that has nothing to do any more needs the GIL once more to end.
 _LONGEST_JOIN_S = 1.0
 
@@ -55,7 +55,8 @@ class TimedSync:
             if thread is None:
                 os.fdatasync(descriptor)
                 return True
-        return thread.sync(descriptor, deadline_s)
+        thread.request(descriptor)
+        return thread.has_ended(deadline_s)
 
     def finish(self) -> None:
         """Wait for the end of a sync that is under way, however long it takes. Raises its OSError."""
@@ -89,6 +90,7 @@ class TimedSync:
             self._thread = thread = _SyncThread()
             return thread if thread.start() else None
         except (OSError, ImportError) as error:
+            # To load the loop takes descriptors too.
             raise_foreign(error)
             return None
 
@@ -112,30 +114,22 @@ class _SyncThread:
     _thread: threading.Thread | None = None
 
     def __init__(self) -> None:
-        """Raises OSError, ImportError."""
-        # To load the loops takes descriptors too.
-        from mqstore.store.files import sync_kernels
-
-        self._ask_for_sync, self._serve_syncs = sync_kernels.ask_for_sync, sync_kernels.serve_syncs
-        self._words = words = sync_kernels.shared_words()
-        self._address = words.ctypes.data
-        self._request = words.data[sync_kernels.REQUEST :]
-        self._answer = words.data[sync_kernels.ANSWER :]
-        self._stop = words.data[sync_kernels.STOP :]
+        self._arrays = [np.zeros(1, np.int64) for _ in range(3)] + [np.ones(1, np.int64)]
+        # As serve_syncs has them.
+        self._request, self._answer, self._stop = (array.data for array in self._arrays[:3])
         _all_threads.add(self)
         self._asked = os.eventfd(0, os.EFD_CLOEXEC)
         self._ended = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        words[sync_kernels.ASKED] = self._asked
-        words[sync_kernels.ENDED] = self._ended
-        words[sync_kernels.POLLED : sync_kernels.POLLED + 1].view(np.int32)[:] = (self._ended, 0)
-        words[sync_kernels.POLLED : sync_kernels.POLLED + 1].view(np.int16)[2] = select.POLLIN
-        words[sync_kernels.LOOKS] = usable_processors() > 1
 
     def start(self) -> bool:
-        """Start the thread; whether there is one. Raises OSError."""
+        """Start the thread; whether there is one. Raises OSError, ImportError."""
+        from mqstore.store.files import sync_kernels
+
+        functions = sync_kernels.c_functions("read", "write", "fdatasync", "__errno_location")
+        arrays = self._arrays
 
         def run() -> None:
-            self._serve_syncs(self._address)
+            sync_kernels.serve_syncs(functions, *arrays, arrays[3].ctypes.data, self._asked, self._ended)
 
         thread = threading.Thread(target=run, name="mqstore sync", daemon=True)
         self._thread = thread
@@ -150,10 +144,10 @@ class _SyncThread:
         """Whether the last request has ended, or there was none."""
         return self._request[0] >> 32 == self._answer[0] >> 32
 
-    def sync(self, descriptor: int, deadline_s: float) -> bool:
-        """Request a sync; whether it ends in time. Raises its OSError."""
-        self._ask_for_sync(self._address, descriptor, _remaining_ns(deadline_s))
-        return self.has_ended(deadline_s)
+    def request(self, descriptor: int) -> None:
+        """Request a sync. `wait` wakes the thread."""
+        number = ((self._request[0] >> 32) + 1) & _LAST_NUMBER
+        self._request[0] = number << 32 | descriptor
 
     def has_ended(self, deadline_s: float) -> bool:
         """Whether the last request ends in time. Raises its OSError."""
@@ -165,12 +159,26 @@ class _SyncThread:
 
     def wait(self, deadline_s: float) -> bool:
         """Wait for the end of the last request; whether it came in time."""
+        if self.is_idle:
+            return True
+        # Each time: an interrupt may have come between the request and this.
+        os.eventfd_write(self._asked, 1)
+        # One for each wait: a signal handler that puts may wait within this.
+        poll = select.poll()
+        poll.register(self._ended, select.POLLIN)
         while not self.is_idle:
-            remaining_ns = _remaining_ns(deadline_s)
-            if remaining_ns <= 0:
+            remaining_s = deadline_s - time.monotonic()
+            if remaining_s <= 0:
                 return self.is_idle
-            self._ask_for_sync(self._address, -1, remaining_ns)
+            if poll.poll(min(remaining_s, _LONGEST_SLEEP_S) * 1000):
+                self._forget_wake_ups()
         return True
+
+    def _forget_wake_ups(self) -> None:
+        try:
+            os.eventfd_read(self._ended)
+        except BlockingIOError as error:
+            raise_foreign(error)
 
     def stop(self) -> None:
         """Have the thread end, after the sync that is under way."""
@@ -206,12 +214,6 @@ class _SyncThread:
 
     def __del__(self) -> None:
         self._close()
-
-
-def _remaining_ns(deadline_s: float) -> int:
-    """The time until then, as long as a wait is at most."""
-    remaining_s = deadline_s - time.monotonic()
-    return _LONGEST_SLEEP_NS if remaining_s > 1 else max(0, min(_LONGEST_SLEEP_NS, int(remaining_s * 1e9)))
 
 
 _all_threads: "weakref.WeakSet[_SyncThread]" = weakref.WeakSet()
