@@ -89,6 +89,13 @@ def _import_loops() -> None:
 
     No client shall wait for that.
     """
+    import mqstore.index.keys.run_kernels
+    import mqstore.index.pull.pull_kernels
+    import mqstore.schedule.delivery.delivery_kernels
+    import mqstore.store.bulk.encode_kernels
+    import mqstore.store.bulk.message_kernels
+    import mqstore.store.bulk.msgpack_kernels
+    import mqstore.store.bulk.sent.batch_kernels  # noqa: F401 - imported for what it does when it is loaded
 
 
 @contextmanager

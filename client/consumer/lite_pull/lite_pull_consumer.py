@@ -159,7 +159,7 @@ class LitePullConsumer(ConsumerLife):
         self._topic_listeners[topic] = listener
 
     def add_hook(self, hook: ConsumeMessageHook) -> None:
-        """Have `hook` called for each batch before its first message is handed out, by whoever asks for it.
+        """Have `hook` called for each batch, by the thread that takes its first message, before it gets it.
 
         Both of its methods, one right after the other, as RocketMQ's poll does: what becomes of the messages
         the consumer does not learn, so the status is CONSUME_SUCCESS. With asyncio they are called in the

@@ -207,7 +207,7 @@ class RunningLitePull:
         """Call the hooks for a batch that is about to be handed out, once.
 
         As RocketMQ does in its poll: before and after come right behind each other, and the status is always
-        CONSUME_SUCCESS, for nobody says here what became of the messages.
+        CONSUME_SUCCESS: the consumer does not learn what the application makes of the messages.
         """
         if request.is_shown:
             return
