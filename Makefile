@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup bench-installed demo test interop lint types wheel site site-check ui-check crash fuzz powercut bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
+.PHONY: help setup bench-installed demo test interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -76,6 +76,11 @@ powercut: STATES = 50
 powercut: setup ## power cuts of real file systems, from a log of all that their devices were told; writes the figures
 	@$(BIN)/python tests/crash/powercut.py --states $(STATES) --seed $(SEED) --fs $(FS) $(ARGS)
 
+# A quarter of an hour. Needs root. The puts of the installed wheel are compiled, and interpreted in every second turn.
+shutdowns: REPEATS = 200
+shutdowns: bench-installed ## ext4 is shut down amid synced writes of stores and of bare files; writes the figures
+	@PYTHONPATH=tests $(BIN)/python tests/crash/shutdowns.py $(BENCHED)/bin/python --repeats $(REPEATS) --seed $(SEED) $(ARGS)
+
 # More than twenty minutes. ARGS="--stride 7 reopen" strikes one operation at every seventh place.
 storm: setup ## an exception at every place of every operation, and signals; nothing may be lost
 	@$(BIN)/python tests/crash/storm.py $(ARGS)
@@ -116,7 +121,7 @@ bench: bench-installed ## the benchmarks, rivals beside us; writes benchmarks/re
 	@$(MEASURE) benchmarks --ignore benchmarks/test_latency.py --benchmark-disable-gc --benchmark-json=$(RESULTS).json $(ARGS)
 	@$(if $(ARGS),true,$(BENCHED)/bin/python benchmarks/scale.py)
 	@$(BIN)/python benchmarks/report.py $(RESULTS).json --chart $(RESULTS).png \
-	    $(if $(ARGS),,--documents --beside benchmarks/results/slower_disk.json)
+	    $(if $(ARGS),,--documents)
 
 # An hour on two quiet cores. RUN_SECONDS=2 ROUNDS=1 make bench-latency ARGS="-k plain" is a short part of it, and leaves the
 # documents alone.

@@ -1,10 +1,9 @@
 """The tables of a run, from its JSON: ratios with their spread, and the goals.
 
-usage: python benchmarks/report.py RESULTS.json [--documents] [--chart FILE.png] [--beside OTHER.json]
+usage: python benchmarks/report.py RESULTS.json [--documents] [--chart FILE.png]
 
 --documents writes the table of goals' rows into README.md, and all rows and goals into docs/benchmarks.md,
-between the markers there. Without it nothing is written but the chart, if one is asked for. --beside adds to
-the goals what an earlier run measured, of an earlier version and on a slower disk: SYNC ratios depend on it.
+between the markers there. Without it nothing is written but the chart, if one is asked for.
 """
 
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADINGS = ("work", "ours/s", *COLUMNS)
-GOAL_HEADINGS = ("work", "at least", "measured", "", "earlier, on a slower disk")
+GOAL_HEADINGS = ("work", "at least", "measured", "")
 SYNC_OF_ONE = "put_message, 1 thread, SYNC, 1 KiB"
 BARE_DISK = "raw pwrite+fdatasync"
 
@@ -34,23 +33,18 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def goal_rows(results: Results, other: Results | None) -> list[tuple[str, ...]]:
-    """Each goal, what was measured, and whether it is reached; and what the other run measured."""
-    rows = []
-    for goal in GOALS:
-        verdict = goal.verdict(results)
-        # What is not of the run but of scale.py's file was not measured there.
-        elsewhere = "" if other is None or not other.has(goal.work) else goal.verdict(other).measured
-        rows.append((verdict.work, verdict.wanted, verdict.measured, verdict.word, elsewhere))
-    return rows
+def goal_rows(results: Results) -> list[tuple[str, ...]]:
+    """Each goal, what was measured, and whether it is reached."""
+    verdicts = (goal.verdict(results) for goal in GOALS)
+    return [(verdict.work, verdict.wanted, verdict.measured, verdict.word) for verdict in verdicts]
 
 
 def disk_of(results: Results) -> str:
-    """What one write and sync takes on a run's disk, in words."""
+    """What one write and sync takes on the run's disk, as a sentence: ratios in SYNC_FLUSH depend on it."""
     row = results.rows.get(SYNC_OF_ONE)
     if row is None or BARE_DISK not in row.us:
         return ""
-    return f"one pwrite and fdatasync of 1 KiB takes {1e6 / row.per_second(BARE_DISK):,.0f} µs"
+    return f"On this disk one pwrite and fdatasync of 1 KiB takes {1e6 / row.per_second(BARE_DISK):,.0f} µs."
 
 
 def rows_of_goals(results: Results) -> list[Row]:
@@ -83,16 +77,14 @@ def replace_between(document: Path, name: str, text: str) -> None:
     document.write_text(f"{head}{begin}\n{text}\n{end}{tail}", "utf-8")
 
 
-def write_documents(results: Results, other: Results | None) -> None:
+def write_documents(results: Results) -> None:
     """README.md and docs/benchmarks.md."""
     machine = (
         f"Times as fast as the rival: median (least-greatest) of neighbouring rounds. {results.machine}."
     )
     of_goals = markdown(HEADINGS, map(cells, rows_of_goals(results)))
     all_rows = markdown(HEADINGS, map(cells, results.rows.values()))
-    goals = markdown(GOAL_HEADINGS, goal_rows(results, other))
-    if other is not None:
-        goals += f"\n\nHere {disk_of(results)}; on the slower disk {disk_of(other)} ({other.machine})."
+    goals = f"{markdown(GOAL_HEADINGS, goal_rows(results))}\n\n{disk_of(results)}"
     replace_between(ROOT / "README.md", "benchmark table", f"{of_goals}\n\n{machine}")
     page = ROOT / "docs" / "benchmarks.md"
     replace_between(page, "benchmark table", f"{all_rows}\n\n{machine}")
@@ -112,19 +104,17 @@ def main(
     results_path: Path,
     documents: Annotated[bool, typer.Option()] = False,
     chart: Annotated[Path | None, typer.Option()] = None,
-    beside: Annotated[Path | None, typer.Option()] = None,
 ) -> None:
     """Print the tables."""
     results = load(results_path)
-    other = load(beside) if beside is not None else None
     show("times as fast as the rival", HEADINGS, map(cells, results.rows.values()), results.machine)
     show(
         "goals",
         GOAL_HEADINGS,
-        (row for row in goal_rows(results, other) if documents or row[3] != "not measured"),
+        (row for row in goal_rows(results) if documents or row[3] != "not measured"),
     )
     if documents:
-        write_documents(results, other)
+        write_documents(results)
     if chart is not None:
         from chart import draw
 

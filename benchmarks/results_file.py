@@ -81,10 +81,6 @@ class Results:
     rows: dict[str, Row]
     machine: str
 
-    def has(self, work: str) -> bool:
-        """Whether the run measured this work."""
-        return work in self.rows
-
 
 def load(path: Path) -> Results:
     """Read the JSON that pytest-benchmark wrote."""

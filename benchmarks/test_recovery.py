@@ -78,7 +78,8 @@ class UncleanStore:
 
 def run(program: str, *arguments: object, environment: dict[str, str] | None = None) -> str:
     """What a fresh Python process says."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
+    # -P: not the folder mqstore/ of a checkout in which this is started, but what is installed.
+    command = [sys.executable, "-P", "-c", program, *map(str, arguments)]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

@@ -816,7 +816,9 @@ class MessageStore:
         if self._is_forgotten:
             return f"MessageStore({str(self.path)!r}, closed, opened by a parent process)"
         state = "closed" if self._closed else "read-only" if self.read_only else "open"
-        return f"MessageStore({str(self.path)!r}, {state}, max_offset={self.max_offset})"
+        puts = "compiled" if self._puts.is_compiled else "interpreted"
+        told = f", puts {puts}" if state == "open" else ""
+        return f"MessageStore({str(self.path)!r}, {state}, max_offset={self.max_offset}{told})"
 
     # -- inside ---------------------------------------------------------------------------------------
 

@@ -88,6 +88,11 @@ class PutPath:
 
     _put_in_steps = put
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether ordinary messages are put by compiled code (store/direct/)."""
+        return self._direct is not None
+
     def put_all(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages of a producer, all or none, with one lock and one wait for the disk."""
         results = self._put_in_bulk(messages) if isinstance(messages, SentBatch) else None

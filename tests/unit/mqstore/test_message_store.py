@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mqstore import Disposition, GetMessageStatus, Message, MessageStore, PutMessageStatus, StoredMessage
+from mqstore.store.direct.machine_code import MACHINE_CODE
 from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
@@ -325,6 +326,13 @@ def test_a_reader_refuses_to_write(small: SmallStore) -> None:
                 use()
         assert bodies_of(reader, "orders") == [b"x"]
         assert repr(reader) == f"MessageStore({str(small.path)!r}, read-only, max_offset={put.store_size})"
+
+
+def test_a_store_says_whether_its_puts_are_compiled(small: SmallStore) -> None:
+    """As `mqstore --version` does: a slow store is the first thing that somebody asks about."""
+    puts = "interpreted" if MACHINE_CODE is None else "compiled"
+    with small.open() as store:
+        assert repr(store) == f"MessageStore({str(small.path)!r}, open, max_offset=0, puts {puts})"
 
 
 def test_a_reader_leaves_a_killed_store_as_it_is(small: SmallStore) -> None:
