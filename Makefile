@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup bench-installed demo test interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-spark bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
+.PHONY: help setup bench-installed demo test interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-spark bench-archive bench-streams bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -145,6 +145,18 @@ bench-serve: setup ## rates of `mqstore serve` beside RocketMQ's broker, by its 
 
 bench-spark: setup ## the data source for Spark beside Parquet; writes benchmarks/results/spark_scan.json and docs/spark.md
 	@$(BIN)/python benchmarks/spark_scan.py --page docs/spark.md $(ARGS)
+
+# Five minutes. ARGS="--only sink" measures a part, and leaves the documents alone.
+bench-streams: setup ## streams and the sink of Spark beside a batch read and Parquet; writes benchmarks/results/spark_streams.json and docs/spark.md
+	@mkdir -p build/bench
+	@$(BIN)/python benchmarks/spark_streams.py \
+	    $(if $(ARGS),--json build/bench/spark_streams.json,--page docs/spark.md) $(ARGS)
+
+# Three minutes. ARGS="--rounds 1" measures less, and leaves the documents alone.
+bench-archive: setup ## archiving beside a plain copy, and what a range of times fetches; writes benchmarks/results/archive.json and docs/archive.md
+	@mkdir -p build/bench
+	@PYTHONPATH=tests:benchmarks $(BIN)/python benchmarks/archive_cost.py \
+	    $(if $(ARGS),--json build/bench/archive.json,--page docs/archive.md) $(ARGS)
 
 # Ten seconds or more a kill. ARGS="--minutes 30": no further kill after that; five kills and more write the figures.
 stream-kills: KILLS = 50

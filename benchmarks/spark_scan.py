@@ -88,7 +88,8 @@ def _chunk(first: int, count: int) -> dict[str, Any]:
     }
 
 
-def _fill(path: Path, segment_mib: int, messages: int) -> None:
+def fill(path: Path, segment_mib: int, messages: int, chunk: int = _CHUNK) -> None:
+    """A store of these messages, closed; each `chunk` of them has a store time."""
     clock = _SteppedClock()
     config = StoreConfig(
         mapped_file_size_commit_log=segment_mib * _MIB,
@@ -98,13 +99,13 @@ def _fill(path: Path, segment_mib: int, messages: int) -> None:
     with MessageStore.open(path, config, clock=clock, start=False) as store:
         for topic in range(_TOPICS):
             store.topics.create(f"topic-{topic}", _QUEUES)
-        for first in range(0, messages, _CHUNK):
-            store.put_columns(_chunk(first, min(_CHUNK, messages - first)))
+        for first in range(0, messages, chunk):
+            store.put_columns(_chunk(first, min(chunk, messages - first)))
             clock.time_ms += _CHUNK_MS
             store.flush()
 
 
-def _write_parquet(spark: SparkSession, store: Path, target: Path) -> None:
+def write_parquet(spark: SparkSession, store: Path, target: Path) -> None:
     """The same rows with the same columns, in four files, as Spark writes them if nothing is said."""
     options = {"maxPartitionBytes": f"{256 * _MIB}"}
     frame = spark.read.format("mqstore").options(**options).load(str(store))
@@ -224,7 +225,8 @@ def _workers_mib() -> float:
     return most / 1024
 
 
-def _measured(run: Callable[[], object]) -> tuple[float, float]:
+def time_and_cpu(run: Callable[[], object]) -> tuple[float, float]:
+    """(seconds, CPU seconds of all children)."""
     cpu_s, begin_s = _cpu_s(), time.perf_counter()
     run()
     return time.perf_counter() - begin_s, _cpu_s() - cpu_s
@@ -242,7 +244,7 @@ def _turns(
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in sources}
     for turn in range(rounds + 1):
         for name, run in sources.items():
-            measured = _measured(run)
+            measured = time_and_cpu(run)
             if turn:
                 found[name].append(measured)
     return found
@@ -268,8 +270,8 @@ def _row(query: Query, store: str, turns: dict[str, list[tuple[float, float]]]) 
 
 def _first_queries(spark: SparkSession, path: Path) -> tuple[float, float]:
     """Seconds of the first query of the session, and of the second."""
-    first_s, _ = _measured(lambda: _noop(spark.read.format("mqstore").load(str(path))))
-    second_s, _ = _measured(lambda: _noop(spark.read.format("mqstore").load(str(path))))
+    first_s, _ = time_and_cpu(lambda: _noop(spark.read.format("mqstore").load(str(path))))
+    second_s, _ = time_and_cpu(lambda: _noop(spark.read.format("mqstore").load(str(path))))
     return first_s, second_s
 
 
@@ -281,7 +283,7 @@ def _task_cpu_ms(spark: SparkSession, path: Path, rounds: int) -> float:
 
     def cost(**options: str) -> float:
         frame = spark.read.format("mqstore").options(columns="queueId", **options).load(str(path))
-        return _measured(frame.count)[1]
+        return time_and_cpu(frame.count)[1]
 
     few = len(_reader(path).partitions())
     differences = [cost(maxPartitionBytes=str(16 * _MIB)) - cost() for _ in range(rounds + _WARM_UP_ROUNDS)][
@@ -304,7 +306,7 @@ def _planning_s() -> float:
             path = log / f"{start:020d}"
             path.write_bytes(_bare_record(start))
             os.truncate(path, 1 << 30)
-        seconds = [_measured(_reader(Path(directory)).partitions)[0] for _ in range(3)]
+        seconds = [time_and_cpu(_reader(Path(directory)).partitions)[0] for _ in range(3)]
     return min(seconds)
 
 
@@ -409,11 +411,12 @@ def _figure_rows(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _write_page(page: Path, table: str) -> None:
+def write_page(page: Path, table: str, begin: str = _BEGIN, end: str = _END) -> None:
+    """Put a table between two lines of a page."""
     text = page.read_text("utf-8")
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}", "utf-8")
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}", "utf-8")
 
 
 def main(
@@ -431,11 +434,11 @@ def main(
         data = directory or Path(temporary)
         for name, segment_mib in _STORES.items():
             if not (data / name).exists():
-                _fill(data / name, segment_mib, messages)
+                fill(data / name, segment_mib, messages)
         load = os.getloadavg()[0]
         spark = local_session(cores=cores)
         if not (data / "parquet").exists():
-            _write_parquet(spark, data / "4 x 256 MiB", data / "parquet")
+            write_parquet(spark, data / "4 x 256 MiB", data / "parquet")
         results: dict[str, Any] = {
             "command": "make bench-spark",
             "messages": messages,
@@ -470,7 +473,7 @@ def main(
     if not only:
         json_path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
         if page is not None:
-            _write_page(page, table)
+            write_page(page, table)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ The entries of the queue say where the records lie. Each record is compared with
 are checked (its CRCs are not); compiled loops gather the fields. A batch covers records of one segment, at
 most `_BATCH_RECORDS` of them and a number of bytes: few where batches are streamed, many in a table.
 
-It does not walk the log (tools/spark/read/segment_reader.py) and has no groups. Threads: any; no lock is
+It does not walk the log (tools/spark/segments/segment_reader.py) and has no groups. Threads: any; no lock is
 taken. A segment that retention deletes meanwhile stays readable while a table refers to its bodies.
 """
 

@@ -40,7 +40,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         *("messages", "administration", "dead_letters", "maintenance", "monitoring"),
         *("serving", "spark", "demo", "ui"),
     ),
-    "tools/spark": ("read", "stream", "sink", "jobs", "rebuild", "report"),
+    "tools/spark": ("segments", "read", "stream", "sink", "jobs", "rebuild", "report"),
     "tools/cli/ui": ("pages",),
 }
 """The sub-folders of each folder: each may import those before it, none behind it."""

@@ -83,7 +83,7 @@ SEAMS = (
         "take crc32 from store/checksum/crc32.py, or in compiled loops from store/checksum/crc32_kernels.py",
     ),
     Seam(
-        ("crcmod",),
+        ("crcmod", "google_crc32c"),
         ("store/checksum/crc32c.py",),
         "take crc32c, or with_crc32c and content_of, from store/checksum/crc32c.py",
     ),

@@ -13,7 +13,7 @@ from mqstore import Message, MessageStore
 from mqstore.repair import rebuild
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.tools.spark.read.segment_files import list_segments
+from mqstore.tools.spark.segments.segment_files import list_segments
 from mqstore.verify.verification import verify
 from support.manual_clock import ManualClock
 from support.stores.small_log import SEGMENT_BYTES, small_config

@@ -1,32 +1,35 @@
 """The place of an archive: named objects in a folder of any file system that pyarrow knows.
 
     s3://bucket/prefix, gs://..., abfs://..., hdfs://..., file:///..., a directory's path
-    any file system of fsspec, handed in as a file system
+    any file system of fsspec, handed in as a file system, or as fsspec+NAME://... where fsspec is installed
 
 An object is there whole or not at all. Stores of objects promise that: an upload is seen when it is complete.
 Elsewhere an object is written under a name of its own, synced where the place is a directory of this machine,
 and then renamed. What is asked of a place besides: who lists or reads after a write has returned sees it
 (S3, Google and Azure promise that too). No conditional write is needed.
 
-Addresses are shown without the user, the password and the options in them, which may be secrets.
+`storage_options` are arguments of pyarrow's file system, such as access_key and endpoint_override of S3; what
+s3fs and pandas call them is understood too. Addresses are shown without the user, the password and the
+options in them, which may be secrets.
 Durability: when `write` returns, as the place promises it. Threads: any.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store_layout import user_path
-from mqstore.tools.archive.archive_errors import ArchiveRefused, PyarrowMissing
+from mqstore.tools.archive.archive_errors import PyarrowMissing
+from mqstore.tools.archive.archive_file_system import file_system_of, shown_address
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.fs as pa_fs
 
-__all__ = ["PIECE_BYTES", "ArchivePlace"]
+__all__ = ["PIECE_BYTES", "ArchivePlace", "shown_address"]
 
 PIECE_BYTES = 8 << 20
 """What is read and written at a time: large, because each request to an object store takes tens of ms."""
@@ -39,7 +42,12 @@ _WHOLE_WRITES = frozenset({"s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "adl
 class ArchivePlace:
     """Objects by their names, in folders one deep. Raises OSError where the place cannot be reached."""
 
-    def __init__(self, url: str | Path, file_system: "pa_fs.FileSystem | None" = None) -> None:
+    def __init__(
+        self,
+        url: str | Path,
+        file_system: "pa_fs.FileSystem | None" = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         """url: with `file_system` the path within it. Raises ArchiveRefused, PyarrowMissing."""
         try:
             import pyarrow.fs as pa_fs
@@ -52,7 +60,7 @@ class ArchivePlace:
         if file_system is not None:
             self._files, self._root = file_system, text
         elif "://" in text:
-            self._files, self._root = _resolved(text, self.shown)
+            self._files, self._root = file_system_of(text, self.shown, storage_options or {})
         else:
             self._files, self._root = pa_fs.LocalFileSystem(), str(user_path(text).absolute())
             self.shown = self._root
@@ -70,7 +78,11 @@ class ArchivePlace:
         import pyarrow.fs as pa_fs
 
         path = f"{self._root}/{folder}" if folder else self._root
-        found = self._files.get_file_info(pa_fs.FileSelector(path, allow_not_found=True))
+        try:
+            found = self._files.get_file_info(pa_fs.FileSelector(path, allow_not_found=True))
+        except FileNotFoundError:
+            # Another archiver makes the directory at this moment.
+            return {}
         return {
             each.base_name: int(each.size)
             for each in found
@@ -86,6 +98,14 @@ class ArchivePlace:
         with self._files.open_input_stream(self._path(name), buffer_size=0) as stream:
             while piece := stream.read(PIECE_BYTES):
                 yield piece
+
+    def open(self, name: str) -> "pa.NativeFile":
+        """An object, to be read at any position, from any thread. Raises FileNotFoundError."""
+        return self._files.open_input_file(self._path(name))
+
+    def shown_name(self, name: str) -> str:
+        """Where an object is, to be shown; of a directory its path."""
+        return f"{self._root if self._is_local else self.shown}/{name}"
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
         """Write an object, which is there when this returns; one of that name is replaced."""
@@ -129,31 +149,6 @@ class ArchivePlace:
 
     def __repr__(self) -> str:
         return f"ArchivePlace({self.shown!r})"
-
-
-def shown_address(url: str) -> str:
-    """The address without what may be a secret.
-
-    >>> shown_address("s3://key:secret@bucket/orders?endpoint_override=http%3A%2F%2F127.0.0.1")
-    's3://bucket/orders'
-    """
-    if "://" not in url:
-        return url
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _resolved(url: str, shown: str) -> "tuple[pa_fs.FileSystem, str]":
-    import pyarrow as pa
-    import pyarrow.fs as pa_fs
-
-    try:
-        file_system, path = pa_fs.FileSystem.from_uri(url)
-    except (pa.ArrowException, ValueError, ImportError) as error:
-        # The message may repeat the address.
-        reason = str(error).replace(url, shown).split("\n", 1)[0]
-        raise ArchiveRefused(f"{shown} is no place for an archive: {reason}", value=shown) from None
-    return file_system, path
 
 
 def _kinds(file_system: "pa_fs.FileSystem") -> set[str]:

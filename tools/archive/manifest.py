@@ -9,6 +9,10 @@ The entries together are the manifest. Each is an object of its own, so two arch
 growing list. An object of `commitlog/` counts only once an entry names it; its hexadecimal digits are drawn
 at random for each upload, so that no upload that is broken off can replace bytes that are confirmed.
 
+An entry of version 2 tells the parts of its segment too: where records begin in it, about every hundredth of
+it, and what is between. Who reads a time range needs those parts only. Entries of version 1 have none, and a
+release that knows version 1 alone reads an entry of version 2 without them.
+
 Each JSON object has the CRC-32C of its content beside it: {"crc32c":"<8 hex>","content":{...}}. Page:
 docs/archive.md.
 """
@@ -22,10 +26,12 @@ from mqstore.store.checksum.crc32c import crc32c
 from mqstore.store.files.file_names import file_name, is_file_name
 
 __all__ = [
+    "ENTRY_VERSION",
     "MANIFEST_FOLDER",
     "SEGMENT_FOLDER",
     "STATE_FOLDER",
     "ArchiveRoot",
+    "ArchivedPart",
     "ArchivedSegment",
     "ArchivedTopic",
     "Manifest",
@@ -41,6 +47,9 @@ __all__ = [
 ]
 
 VERSION: Final = 1
+"""Of the root: how the objects are named and signed."""
+ENTRY_VERSION: Final = 2
+"""Of an entry that is written now; those of versions 1 and 2 are read."""
 SEGMENT_FOLDER: Final = "commitlog"
 MANIFEST_FOLDER: Final = "manifest"
 STATE_FOLDER: Final = "state"
@@ -67,14 +76,32 @@ class ArchivedTopic(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     queues: dict[int, tuple[int, int]]
 
 
+class ArchivedPart(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive records of a segment: in JSON a list of these values.
+
+    position, size_bytes: where in the segment its first record begins, and the bytes of all of them.
+    min_store_timestamp, max_store_timestamp: epoch ms. topics: places in the sorted names of the entry's
+    `topics`; None: not told.
+    """
+
+    position: int
+    size_bytes: int
+    records: int
+    min_store_timestamp: int
+    max_store_timestamp: int
+    topics: tuple[int, ...] | None = None
+
+
 class ArchivedSegment(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """One segment of an archive.
 
     start_offset, end_offset: physical offsets of its first byte, and behind its last one. name: of its
     object. records: all of them; topics has those that consume queues have, which half messages are not.
-    min_store_timestamp, max_store_timestamp: epoch ms. crc32c: of all its bytes.
+    min_store_timestamp, max_store_timestamp: epoch ms. crc32c: of all its bytes. parts: all its records, in
+    their order and without a gap; none in an entry of version 1.
     """
 
+    version: int = 1
     store: str
     start_offset: int
     end_offset: int
@@ -85,6 +112,7 @@ class ArchivedSegment(msgspec.Struct, rename="camel", frozen=True, kw_only=True)
     min_store_timestamp: int
     max_store_timestamp: int
     topics: dict[str, ArchivedTopic]
+    parts: tuple[ArchivedPart, ...] = ()
 
 
 class StateSnapshot(msgspec.Struct, rename="camel", frozen=True, kw_only=True):

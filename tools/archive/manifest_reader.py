@@ -4,15 +4,17 @@ An archive has one root. Where two stores were archived to one place at the same
 nothing is read. Entries are small objects; several are read at a time, because each takes a round trip.
 """
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from mqstore.tools.archive.archive_errors import ArchiveDamaged, ArchiveRefused
 from mqstore.tools.archive.archive_place import ArchivePlace
 from mqstore.tools.archive.manifest import (
+    ENTRY_VERSION,
     MANIFEST_FOLDER,
     VERSION,
     ArchivedSegment,
@@ -28,18 +30,24 @@ from mqstore.tools.archive.manifest import (
 if TYPE_CHECKING:
     import pyarrow.fs as pa_fs
 
-__all__ = ["load_manifest", "load_object", "load_root", "read_manifest", "roots_of"]
+__all__ = ["load_entry", "load_manifest", "load_object", "load_root", "read_manifest", "roots_of"]
 
 _AT_ONCE = 16
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
-def read_manifest(url: str | Path, *, file_system: "pa_fs.FileSystem | None" = None) -> Manifest:
+def read_manifest(
+    url: str | Path,
+    *,
+    file_system: "pa_fs.FileSystem | None" = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Manifest:
     """What an archive holds, as its manifest says; the segments themselves are not looked at.
 
-    url: as for `archive`. Raises ArchiveRefused (there is no archive), ArchiveDamaged, OSError.
+    url, file_system, storage_options: as for `archive`. Raises ArchiveRefused (there is no archive),
+    ArchiveDamaged, OSError.
     """
-    return load_manifest(ArchivePlace(url, file_system))
+    return load_manifest(ArchivePlace(url, file_system, storage_options))
 
 
 def load_manifest(place: ArchivePlace) -> Manifest:
@@ -52,11 +60,33 @@ def load_manifest(place: ArchivePlace) -> Manifest:
         entries = pool.map(lambda start: load_object(place, entry_name(start), ArchivedSegment), starts)
         segments = tuple(entries)
     for start, each in zip(starts, segments, strict=True):
+        _refuse_later_version(place, each)
         found = (each.store, each.start_offset, each.end_offset - start, each.size_bytes)
         expected = (root.store, start, root.segment_bytes, root.segment_bytes)
         if found != expected:
             raise ArchiveDamaged(place.shown, entry_name(start), f"{expected}", f"{found}")
     return Manifest(place.shown, root.store, root.segment_bytes, segments)
+
+
+def load_entry(place: ArchivePlace, start_offset: int) -> ArchivedSegment | None:
+    """The entry of one segment, as it is now; None: there is none. Raises ArchiveRefused, ArchiveDamaged."""
+    try:
+        entry = load_object(place, entry_name(start_offset), ArchivedSegment)
+    except ArchiveDamaged as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+    _refuse_later_version(place, entry)
+    return entry
+
+
+def _refuse_later_version(place: ArchivePlace, entry: ArchivedSegment) -> None:
+    if entry.version > ENTRY_VERSION:
+        raise ArchiveRefused(
+            f"{place.shown}: {entry_name(entry.start_offset)} has version {entry.version}, this release "
+            f"knows {ENTRY_VERSION}",
+            value=place.shown,
+        )
 
 
 def load_root(place: ArchivePlace) -> ArchiveRoot | None:

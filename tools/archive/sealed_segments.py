@@ -27,7 +27,7 @@ from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.archive.archive_place import PIECE_BYTES
-from mqstore.tools.archive.manifest import ArchivedTopic
+from mqstore.tools.archive.manifest import ArchivedPart, ArchivedTopic
 from mqstore.verify.log_scan import Piece, scan_segments
 
 __all__ = [
@@ -40,13 +40,23 @@ __all__ = [
 ]
 
 
+_PARTS = 128
+"""A segment has about so many parts: one of 1 GiB has parts of 8 MiB, which is what one request reads."""
+_LEAST_PART_BYTES = 64 << 10
+_MOST_TOPICS = 256
+
+
 class SegmentContent(NamedTuple):
-    """What is in a segment. Timestamps: the least and the greatest store time, epoch ms."""
+    """What is in a segment. Timestamps: the least and the greatest store time, epoch ms.
+
+    parts: of the records, in their order; see `ArchivedPart`.
+    """
 
     records: int
     min_store_timestamp: int
     max_store_timestamp: int
     topics: dict[str, ArchivedTopic]
+    parts: tuple[ArchivedPart, ...]
 
 
 def durable_offset(store: MessageStore) -> int:
@@ -94,10 +104,11 @@ def size_and_crc32c(pieces: Iterator[bytes]) -> tuple[int, int]:
 def inspect_segment(store: MessageStore, start_offset: int) -> SegmentContent:
     """Check a sealed segment and say what is in it. Raises CorruptRecord, FileNotFoundError."""
     path, segment_bytes = segment_path(store, start_offset), store.config.mapped_file_size_commit_log
+    part_bytes = max(segment_bytes // _PARTS, _LEAST_PART_BYTES)
     scan = scan_segments(
         OsFileSystem(),
         [SegmentFile(path, start_offset, segment_bytes)],
-        partial(_digest, np.zeros((1, 2), np.int64)),
+        partial(_digest, np.zeros((1, 2), np.int64), part_bytes),
         segment_bytes=segment_bytes,
         max_record_bytes=store.config.max_message_size + MAX_RECORD_OVERHEAD_BYTES,
         workers=1,
@@ -112,44 +123,90 @@ def inspect_segment(store: MessageStore, start_offset: int) -> SegmentContent:
             raise FileNotFoundError(path)
         position = scanned.end_offset - start_offset
         raise CorruptRecord(path, position, "records up to a BLANK", scanned.tail_found)
-    return _joined(scanned.digests)
+    return _joined(start_offset, [part for digest in scanned.digests for part in digest])
 
 
-def _digest(delay_tables: npt.NDArray[np.int64], piece: Piece) -> SegmentContent:
-    """What is in a piece of whole records."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+class _Part(NamedTuple):
+    """Some records. start_offset: physical."""
 
+    start_offset: int
+    size_bytes: int
+    records: int
+    min_store_timestamp: int
+    max_store_timestamp: int
+    topics: dict[str, ArchivedTopic]
+
+
+def _digest(delay_tables: npt.NDArray[np.int64], part_bytes: int, piece: Piece) -> list[_Part]:
+    """What is in a piece of whole records, by parts of at most about `part_bytes`."""
     from mqstore.index.arrow import column_kernels
-    from mqstore.index.arrow.record_columns import build_column
     from mqstore.index.arrow.records import Records
-    from mqstore.index.queue import entry_kernels
 
     size = len(piece.data)
     layout = np.empty((column_kernels.LAYOUT_FIELDS, size // column_kernels.MIN_RECORD_BYTES), np.int32)
     count, _ = column_kernels.walk(piece.data, size, piece.base_offset, size, layout)
     records = Records(piece.data, np.ascontiguousarray(layout[:, :count]))
-    times = build_column("store_timestamp", records, pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    bounds = pc.min_max(times)
+    times = records.store_timestamps_ms
+    starts = layout[column_kernels.POSITION, :count]
+    wanted = np.arange(0, size, part_bytes)
+    firsts = np.unique(np.searchsorted(starts, wanted))
+    firsts = firsts[firsts < count]
+    parts = []
+    for first, behind in zip(firsts.tolist(), [*firsts[1:].tolist(), count], strict=True):
+        begin, end = int(starts[first]), size if behind == count else int(starts[behind])
+        topics = _topics(piece.data[begin:end], piece.base_offset + begin, delay_tables)
+        within = times[first:behind]
+        parts.append(
+            _Part(
+                piece.base_offset + begin,
+                end - begin,
+                behind - first,
+                int(within.min()),
+                int(within.max()),
+                topics,
+            )
+        )
+    return parts
+
+
+def _topics(
+    data: npt.NDArray[np.uint8], base_offset: int, delay_tables: npt.NDArray[np.int64]
+) -> dict[str, ArchivedTopic]:
+    from mqstore.index.queue import entry_kernels
+
     topics: dict[str, ArchivedTopic] = {}
-    _, runs, *_ = entry_kernels.consume_queue_entries(piece.data, piece.base_offset, delay_tables)
+    _, runs, *_ = entry_kernels.consume_queue_entries(data, base_offset, delay_tables)
     for _, messages, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
-        topic = piece.data[topic_at : topic_at + topic_length].tobytes().decode("utf-8", "replace")
+        topic = data[topic_at : topic_at + topic_length].tobytes().decode("utf-8", "replace")
         run = ArchivedTopic(messages=messages, queues={queue_id: (queue_offset, queue_offset + messages)})
         topics[topic] = _joined_topic(topics.get(topic), run)
-    return SegmentContent(count, bounds["min"].as_py(), bounds["max"].as_py(), topics)
+    return topics
 
 
-def _joined(parts: tuple[SegmentContent, ...]) -> SegmentContent:
+def _joined(start_offset: int, parts: list[_Part]) -> SegmentContent:
     topics: dict[str, ArchivedTopic] = {}
     for part in parts:
         for topic, found in part.topics.items():
             topics[topic] = _joined_topic(topics.get(topic), found)
+    places = {topic: place for place, topic in enumerate(sorted(topics))}
+    # With more topics the parts would tell of all of them anyway.
+    tells_topics = len(topics) <= _MOST_TOPICS
     return SegmentContent(
         sum(part.records for part in parts),
         min((part.min_store_timestamp for part in parts), default=0),
         max((part.max_store_timestamp for part in parts), default=0),
         dict(sorted(topics.items())),
+        tuple(
+            ArchivedPart(
+                part.start_offset - start_offset,
+                part.size_bytes,
+                part.records,
+                part.min_store_timestamp,
+                part.max_store_timestamp,
+                tuple(sorted(places[topic] for topic in part.topics)) if tells_topics else None,
+            )
+            for part in parts
+        ),
     )
 
 

@@ -3,7 +3,8 @@
     1  root        whose archive it is; that of another store is refused
     2  the same    the newest segment that is archived and still on disk has the same bytes in both
     3  state       the small files of the store
-    4  segments    oldest first, each: checked record by record, uploaded, read back, then its manifest entry
+    4  segments    oldest first, each: checked record by record and uploaded at once; then read back, while
+                   the next one is uploaded; then its manifest entry
     5  confirmed   up to where entries and objects are there without a gap; for retention, where it waits
 
 After a crash at any point each entry names an object that was read back whole. What has no entry yet is done
@@ -22,11 +23,13 @@ Threads: any, one a directory. Durability: what is confirmed is in the archive w
 promises it.
 """
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from mqstore.message_store import MessageStore
@@ -36,10 +39,12 @@ from mqstore.store.checksum.crc32c import crc32c
 from mqstore.store.errors import StoreLocked
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.threads.run_in_thread import CallInThread, run_in_thread
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.archive.archive_errors import ArchiveDamaged, ArchiverAtWork, ArchiveRefused
 from mqstore.tools.archive.archive_place import ArchivePlace
 from mqstore.tools.archive.manifest import (
+    ENTRY_VERSION,
     MANIFEST_FOLDER,
     SEGMENT_FOLDER,
     ArchivedSegment,
@@ -51,7 +56,13 @@ from mqstore.tools.archive.manifest import (
     segment_offset,
 )
 from mqstore.tools.archive.manifest_reader import load_object, load_root, roots_of
-from mqstore.tools.archive.sealed_segments import inspect_segment, pieces_of, sealed_starts, size_and_crc32c
+from mqstore.tools.archive.sealed_segments import (
+    SegmentContent,
+    inspect_segment,
+    pieces_of,
+    sealed_starts,
+    size_and_crc32c,
+)
 from mqstore.tools.archive.state_snapshots import delete_old_snapshots, save_snapshot
 
 if TYPE_CHECKING:
@@ -90,6 +101,7 @@ def archive(
     url: str | Path,
     *,
     file_system: "pa_fs.FileSystem | None" = None,
+    storage_options: Mapping[str, Any] | None = None,
     guard: bool | None = None,
     sweep: bool = False,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
@@ -97,7 +109,8 @@ def archive(
     """Copy the sealed segments of an open store to the archive at `url`, as far as they are not there.
 
     url: an address that pyarrow knows (s3://bucket/prefix, gs://..., hdfs://..., a directory), or with
-    `file_system` the path within it. guard: True lets retention delete only what this archive has
+    `file_system` the path within it. storage_options: arguments of pyarrow's file system, such as access_key
+    and endpoint_override of S3. guard: True lets retention delete only what this archive has
     confirmed, for every program that opens the directory; False ends that; None leaves it as it is.
     sweep: delete objects that no entry names; only when no other archiver is at work. on_progress:
     called with (bytes done, bytes to do); what it raises ends the run, and the next one goes on.
@@ -124,7 +137,7 @@ def archive(
             "writing with mqstore, which makes one",
             value=str(store.path),
         )
-    place = ArchivePlace(url, file_system)
+    place = ArchivePlace(url, file_system, storage_options)
     directory = place.directory
     if directory is not None and layout.root.resolve() in (directory.resolve(), *directory.resolve().parents):
         raise ArchiveRefused(f"{place.shown} lies in the store {layout.root}", value=place.shown)
@@ -180,13 +193,7 @@ class _Archiver:
         save_snapshot(self._store, self._identity, self._place)
         wanted = [start for start in on_disk if start not in entries]
         self._total_bytes = len(wanted) * self._segment_bytes
-        for start in wanted:
-            try:
-                self._archive_segment(start)
-            except FileNotFoundError:
-                # Retention was quicker, or else it is the archive's object that is gone.
-                if start in sealed_starts(self._store):
-                    raise
+        self._archive_segments(wanted)
         return self._confirm(guard=guard, sweep=sweep)
 
     # -- steps 1 and 2 ----------------------------------------------------------------------------------
@@ -255,20 +262,75 @@ class _Archiver:
 
     # -- step 4 -----------------------------------------------------------------------------------------
 
-    def _archive_segment(self, start: int) -> None:
-        content = inspect_segment(self._store, start)
-        name, checksum = self._upload(start)
+    def _archive_segments(self, starts: list[int]) -> None:
+        """Each is read back while the next one is sent, and is entered before the one after that is."""
+        sent: deque[_Sent] = deque()
+        try:
+            for start in starts:
+                try:
+                    sent.append(self._send(start))
+                except FileNotFoundError:
+                    # Retention was quicker, or else it is the archive's object that is gone.
+                    if start in sealed_starts(self._store):
+                        raise
+                if len(sent) > 1:
+                    self._enter(sent.popleft())
+        except ArchiveDamaged:
+            # The place is not to be trusted: nothing more is confirmed.
+            for each in sent:
+                each.forget(self._place)
+            raise
+        except BaseException:
+            self._enter_all(sent)
+            raise
+        self._enter_all(sent)
+
+    def _enter_all(self, sent: "deque[_Sent]") -> None:
+        while sent:
+            self._enter(sent.popleft())
+
+    def _send(self, start: int) -> "_Sent":
+        """Check the records of a segment, and send it meanwhile. Raises CorruptRecord, FileNotFoundError."""
+        inspected = run_in_thread(partial(inspect_segment, self._store, start))
+        try:
+            name, checksum, is_known = self._upload(start)
+        except BaseException:
+            inspected.wait()
+            raise
+        try:
+            content = inspected.result()
+        except BaseException:
+            self._place.delete(name)
+            raise
+        read_back = None if is_known else run_in_thread(partial(self._read_back, name))
+        return _Sent(start, name, checksum, content, read_back)
+
+    def _enter(self, sent: "_Sent") -> None:
+        """Write the entry of a segment, once its object is back as it was sent. Raises ArchiveDamaged."""
+        start, content, checksum = sent.start, sent.content, sent.checksum
+        found = (self._segment_bytes, checksum) if sent.read_back is None else sent.read_back.result()
+        if found != (self._segment_bytes, checksum):
+            self._place.delete(sent.name)
+            raise ArchiveDamaged(
+                self._place.shown,
+                sent.name,
+                f"{self._segment_bytes} bytes of CRC-32C {checksum:08x}",
+                f"{found[0]} bytes of {found[1]:08x}",
+                "it was deleted; archive again, and if this comes again, do not trust this place",
+            )
         entry = ArchivedSegment(
+            version=ENTRY_VERSION,
             store=self._identity,
             start_offset=start,
             end_offset=start + self._segment_bytes,
-            name=name,
+            name=sent.name,
             size_bytes=self._segment_bytes,
             crc32c=checksum,
             records=content.records,
             min_store_timestamp=content.min_store_timestamp,
             max_store_timestamp=content.max_store_timestamp,
             topics=content.topics,
+            parts=content.parts,
         )
         if roots_of(self._place.list()) != [self._identity]:
             load_root(self._place)
@@ -276,29 +338,19 @@ class _Archiver:
         self._place.write(entry_name(start), [encode_signed(entry)])
         self._archived += 1
 
-    def _upload(self, start: int) -> tuple[str, int]:
-        """The name and the checksum of an object that was read back and is the segment."""
+    def _upload(self, start: int) -> tuple[str, int, bool]:
+        """The name and the checksum of an object; whether it was there, and was read back."""
         left = self._left_by_others(start)
         if left:
             size_bytes, checksum = size_and_crc32c(pieces_of(self._store, start))
             for name in left:
                 if self._read_back(name) == (size_bytes, checksum):
                     self._note(self._segment_bytes)
-                    return name, checksum
+                    return name, checksum, True
         name = f"{SEGMENT_FOLDER}/{file_name(start)}-{uuid4().hex[:_DRAWN_DIGITS]}"
-        sent = _Sent()
-        self._place.write(name, sent.of(self._noted(pieces_of(self._store, start))))
-        found = self._read_back(name)
-        if found != (sent.size_bytes, sent.checksum):
-            self._place.delete(name)
-            raise ArchiveDamaged(
-                self._place.shown,
-                name,
-                f"{sent.size_bytes} bytes of CRC-32C {sent.checksum:08x}",
-                f"{found[0]} bytes of {found[1]:08x}",
-                "it was deleted; archive again, and if this comes again, do not trust this place",
-            )
-        return name, sent.checksum
+        summed = _Summed()
+        self._place.write(name, summed.of(self._noted(pieces_of(self._store, start))))
+        return name, summed.checksum, False
 
     def _left_by_others(self, start: int) -> list[str]:
         """Complete objects of this segment that an archiver has sent and not entered."""
@@ -392,15 +444,29 @@ class _Archiver:
         return True
 
 
-class _Sent:
-    """Counts the bytes that are sent, and their checksum."""
+class _Sent(NamedTuple):
+    """A segment whose object is complete. read_back: its size and checksum; None: it was read back before."""
+
+    start: int
+    name: str
+    checksum: int
+    content: SegmentContent
+    read_back: CallInThread[tuple[int, int]] | None
+
+    def forget(self, place: ArchivePlace) -> None:
+        """Delete the object again."""
+        if self.read_back is not None:
+            self.read_back.wait()
+        place.delete(self.name)
+
+
+class _Summed:
+    """The checksum of the bytes that are sent."""
 
     def __init__(self) -> None:
-        self.size_bytes = 0
         self.checksum = 0
 
     def of(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self.checksum = crc32c(piece, self.checksum)
-            self.size_bytes += len(piece)
             yield piece

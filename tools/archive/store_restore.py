@@ -14,11 +14,11 @@ let the restored store and the old one both go on (store_archive.py refuses the 
 The age of the files begins anew, for retention. Threads: one. Durability: all is durable on return.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mqstore.administration.unfinished_copy import (
     begin_copy,
@@ -66,19 +66,20 @@ def restore(
     directory: str | Path,
     *,
     file_system: "pa_fs.FileSystem | None" = None,
+    storage_options: Mapping[str, Any] | None = None,
     begin_offset: int = 0,
     on_progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> RestoreReport:
     """Make a store in `directory` of the archive at `url`.
 
-    url, file_system: as for `archive`. directory: must not exist or be empty. begin_offset: leave out
-    segments that end at or before this physical offset. on_progress: called with (bytes done, bytes to do);
-    what it raises ends the restore, and nothing of it is left.
+    url, file_system, storage_options: as for `archive`. directory: must not exist or be empty.
+    begin_offset: leave out segments that end at or before this physical offset. on_progress: called with
+    (bytes done, bytes to do); what it raises ends the restore, and nothing of it is left.
 
     Raises ArchiveRefused (no archive, a directory that is taken, no segment), ArchiveDamaged (a missing
     object, wrong bytes, a gap), StoreLocked (another restore to this directory), StoreFull, OSError.
     """
-    place = ArchivePlace(url, file_system)
+    place = ArchivePlace(url, file_system, storage_options)
     manifest = load_manifest(place)
     segments = _wanted(manifest, begin_offset)
     files, target = OsFileSystem(), user_path(directory).absolute()

@@ -12,13 +12,14 @@ import enum
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 from mqstore.index.pull.tag_filter import parse_subscription
 from mqstore.store.errors import ConfigIllegal, SubscriptionIllegal
+from mqstore.tools.archive.archive_file_system import shown_address
 
 __all__ = [
     "EARLIEST",
@@ -29,6 +30,7 @@ __all__ = [
     "SparkOptionIllegal",
     "TriggerOptions",
     "absolute_path",
+    "is_address",
     "is_of_spark",
 ]
 
@@ -38,6 +40,8 @@ EARLIEST, LATEST = -2, -1
 _NAMES = (
     "path",
     "paths",
+    "archive",
+    "storageOptions",
     "topic",
     "subscribe",
     "subscribePattern",
@@ -134,11 +138,16 @@ class TriggerOptions:
 class ReadOptions:
     """What to read. Without topics, a pattern and an assignment: every topic.
 
-    paths: absolute paths of store directories, and globs of them. assign: the queues of each topic.
+    paths: absolute paths of directories of stores and archives, and globs of them; addresses of archives.
+    archive: the address of the archive of the one store that is read, whose log is then read from its
+    beginning in the archive. storage_options: for the file systems of archives, a JSON object, which may hold
+    secrets. assign: the queues of each topic.
     latest_if_none: for startingOffsetsByTimestamp, where no message is as young as that.
     """
 
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] = field(repr=False)
+    archive: str | None = field(default=None, repr=False)
+    storage_options: str = field(default="{}", repr=False)
     topics: frozenset[str] | None = None
     topic_pattern: str | None = None
     assign: tuple[tuple[str, frozenset[int]], ...] | None = None
@@ -166,8 +175,11 @@ class ReadOptions:
         if assign is not None:
             topics = ",".join(topic for topic, _ in assign)
         fails = _boolean("failOnDataLoss", values, default=True)
+        paths = _paths(values)
         return cls(
-            paths=_paths(values),
+            paths=paths,
+            archive=_archive(values, paths),
+            storage_options=_storage_options(values),
             topics=None if topics is None else _topics(topics),
             topic_pattern=_pattern(values.get("subscribePattern")),
             assign=assign,
@@ -210,6 +222,12 @@ class ReadOptions:
                 "endingOffsetsByTimestamp, and read what is there by Trigger.AvailableNow",
                 key="endingOffsets",
             )
+        if is_address(self.paths[0]):
+            raise SparkOptionIllegal(
+                f"a stream reads a store: give its directory as path, and {shown_address(self.paths[0])} as "
+                "option archive",
+                key="path",
+            )
         if self.has_several_stores:
             raise SparkOptionIllegal(
                 f"a stream reads one store, not {', '.join(self.paths)}: start a stream for each, and unite "
@@ -226,7 +244,9 @@ class ReadOptions:
     @property
     def has_several_stores(self) -> bool:
         """Whether rows may come from more than one store."""
-        return len(self.paths) > 1 or any(set("*?[{") & set(path) for path in self.paths)
+        return len(self.paths) > 1 or any(
+            set("*?[{") & set(path) for path in self.paths if not is_address(path)
+        )
 
 
 def _known(given: Mapping[str, str]) -> dict[str, str]:
@@ -272,7 +292,40 @@ def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
             "hands no options of a table to a data source in Python",
             key="path",
         )
-    return tuple(dict.fromkeys(map(absolute_path, given)))
+    return tuple(dict.fromkeys(path if is_address(path) else absolute_path(path) for path in given))
+
+
+def is_address(path: str) -> bool:
+    """Whether it is the address of an archive in another file system than this machine's."""
+    return "://" in path and not path.lower().startswith("file:/")
+
+
+def _archive(values: Mapping[str, str], paths: tuple[str, ...]) -> str | None:
+    given = values.get("archive")
+    if not given:
+        return None
+    if len(paths) > 1 or is_address(paths[0]):
+        raise SparkOptionIllegal(
+            "option 'archive' is the archive of one store: give the directory of that store as path; an "
+            "archive alone is read with its address as path",
+            key="archive",
+        )
+    return given if is_address(given) else absolute_path(given)
+
+
+def _storage_options(values: Mapping[str, str]) -> str:
+    text = values.get("storageOptions", "{}")
+    wanted = 'a JSON object, as {"endpoint_override": "127.0.0.1:9000", "scheme": "http"}'
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        # What was given may be secret.
+        raise SparkOptionIllegal(
+            f"storageOptions cannot be read: give {wanted}", key="storageOptions"
+        ) from None
+    return json.dumps(given, sort_keys=True)
 
 
 def absolute_path(path: str) -> str:

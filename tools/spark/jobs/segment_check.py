@@ -25,7 +25,7 @@ from mqstore.tools.spark.jobs.job_session import ANY_CORES, job_session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mqstore.tools.spark.read.segment_files import SegmentFile
+    from mqstore.tools.spark.segments.segment_files import SegmentFile
 
 __all__ = ["Damage", "SegmentCount", "SegmentReport", "check_segments"]
 
@@ -151,7 +151,7 @@ class _Logs:
 
 
 def _listed(store: str) -> "list[SegmentFile]":
-    from mqstore.tools.spark.read.segment_files import list_segments
+    from mqstore.tools.spark.segments.segment_files import list_segments
 
     return list_segments(Path(store), fail_on_data_loss=False)
 

@@ -29,7 +29,7 @@ from mqstore.tools.spark.schema import CORRUPT_RECORD, FIELDS, STORE
 
 if TYPE_CHECKING:
     from mqstore.index.arrow.records import Records
-    from mqstore.tools.spark.read.segment_reader import PassedOver
+    from mqstore.tools.spark.segments.segment_reader import PassedOver
 
 __all__ = ["MqstoreReader"]
 
@@ -55,7 +55,7 @@ class MqstoreReader(DataSourceReader):
         if not isinstance(partition, LogPartition | QueuePartition):
             # Spark replaces an empty list of partitions by one without a value.
             return
-        from mqstore.tools.spark.read.segment_reader import PassedOver
+        from mqstore.tools.spark.segments.segment_reader import PassedOver
 
         _freeze_once()
         schema = to_arrow_schema(self._schema, timezone="UTC")
@@ -79,8 +79,8 @@ class MqstoreReader(DataSourceReader):
         return self._through_queues(partition)
 
     def _through_log(self, partition: LogPartition) -> Iterator["Records | PassedOver"]:
-        from mqstore.tools.spark.read.segment_files import SegmentMissing
-        from mqstore.tools.spark.read.segment_reader import PassedOver, read_range
+        from mqstore.tools.spark.segments.segment_files import SegmentMissing
+        from mqstore.tools.spark.segments.segment_reader import PassedOver, read_range
 
         for one in partition.ranges:
             try:
@@ -134,7 +134,7 @@ def _freeze_once() -> None:
     if program is None or not program.name.startswith("pyspark."):
         return
     import mqstore.index.arrow.record_columns
-    import mqstore.tools.spark.read.segment_reader  # noqa: F401
+    import mqstore.tools.spark.segments.segment_reader  # noqa: F401
 
     gc.collect()
     gc.freeze()

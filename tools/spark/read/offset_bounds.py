@@ -9,7 +9,7 @@ As in Spark's Kafka source the numbers must name exactly the queues that are rea
 has deleted is a loss; one behind the end of its queue is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mqstore.index.pull.offset_by_time import offset_in_queue_by_time
@@ -21,13 +21,13 @@ from mqstore.tools.spark.options import EARLIEST, LATEST, QueueNumbers, ReadOpti
 from mqstore.tools.spark.read.queue_tail import QueueTail
 from mqstore.tools.spark.read.selection import QueueRange
 
-__all__ = ["OffsetsMissing", "first_at_or_after", "resolve_bounds"]
+__all__ = ["OffsetsMissing", "first_at_or_after", "queue_at_time", "resolve_bounds"]
 
 
 class OffsetsMissing(StoreError):
     """A queue does not begin as early as the read is to."""
 
-    def __init__(self, path: Path, topic: str, queue_id: int, begin: int, min_offset: int) -> None:
+    def __init__(self, path: Path | str, topic: str, queue_id: int, begin: int, min_offset: int) -> None:
         super().__init__(
             f"queue {queue_id} of topic {topic!r} in {path} begins at offset {min_offset}, and "
             f"startingOffsets say {begin}: retention has deleted what was there. Begin at -2 (the first "
@@ -36,10 +36,15 @@ class OffsetsMissing(StoreError):
         self.topic, self.queue_id, self.begin, self.min_offset = topic, queue_id, begin, min_offset
 
 
+TimeLookup = Callable[[QueueRange, int], int]
+"""The first offset of a queue, given whole, whose message was stored at or after a time in epoch ms; its end
+if there is none."""
+
+
 def resolve_bounds(
-    parts: StoreParts, options: ReadOptions, chosen: Sequence[QueueRange], tail: QueueTail
+    shown: str, options: ReadOptions, chosen: Sequence[QueueRange], at_time: TimeLookup
 ) -> list[QueueRange]:
-    """The entries to read of the `chosen` queues, which are given whole, with their `tail`.
+    """The entries to read of the `chosen` queues, which are given whole. shown: what has them, for errors.
 
     Raises SparkOptionIllegal, OffsetsMissing.
     """
@@ -52,9 +57,9 @@ def resolve_bounds(
         name = (queue.topic, queue.queue_id)
         begin, end = queue.begin, queue.end
         if name in begins:
-            begin = _begin(parts, options, queue, tail, begins[name])
+            begin = _begin(shown, options, queue, at_time, begins[name])
         if name in ends:
-            end = _end(parts, options, queue, tail, ends[name])
+            end = _end(options, queue, at_time, ends[name])
         if begin > end:
             raise SparkOptionIllegal(
                 f"of queue {queue.queue_id} of topic {queue.topic!r} the read would begin at offset {begin} "
@@ -88,9 +93,9 @@ def _refuse_other_queues(name: str, numbers: QueueNumbers | None, chosen: Sequen
         )
 
 
-def _begin(parts: StoreParts, options: ReadOptions, queue: QueueRange, tail: QueueTail, number: int) -> int:
+def _begin(shown: str, options: ReadOptions, queue: QueueRange, at_time: TimeLookup, number: int) -> int:
     if options.starting.timestamps_ms is not None:
-        begin = _at_time(parts, queue, tail, number)
+        begin = at_time(queue, number)
         if begin == queue.end and not options.latest_if_none:
             raise SparkOptionIllegal(
                 f"queue {queue.queue_id} of topic {queue.topic!r} has no message that was stored at or after "
@@ -103,13 +108,13 @@ def _begin(parts: StoreParts, options: ReadOptions, queue: QueueRange, tail: Que
         return queue.begin if number == EARLIEST else queue.end
     _refuse_behind(queue, number, "startingOffsets")
     if number < queue.begin and options.fail_on_data_loss:
-        raise OffsetsMissing(parts.layout.root, queue.topic, queue.queue_id, number, queue.begin)
+        raise OffsetsMissing(shown, queue.topic, queue.queue_id, number, queue.begin)
     return max(number, queue.begin)
 
 
-def _end(parts: StoreParts, options: ReadOptions, queue: QueueRange, tail: QueueTail, number: int) -> int:
+def _end(options: ReadOptions, queue: QueueRange, at_time: TimeLookup, number: int) -> int:
     if options.ending.timestamps_ms is not None:
-        return _at_time(parts, queue, tail, number)
+        return at_time(queue, number)
     if number == LATEST:
         return queue.end
     _refuse_behind(queue, number, "endingOffsets")
@@ -126,7 +131,8 @@ def _refuse_behind(queue: QueueRange, number: int, name: str) -> None:
         )
 
 
-def _at_time(parts: StoreParts, queue: QueueRange, tail: QueueTail, time_ms: int) -> int:
+def queue_at_time(parts: StoreParts, queue: QueueRange, tail: QueueTail, time_ms: int) -> int:
+    """What `resolve_bounds` asks of a store: by the entries of the queue, and behind them by its tail."""
     found = parts.consume_queues.find(queue.topic, queue.queue_id)
     end = queue.end
     if found is not None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from mqstore.tools.spark.read.segment_files import SegmentFile
 from mqstore.tools.spark.read.selection import QueueRange, Selection
+from mqstore.tools.spark.segments.segment_files import SegmentFile
 
 __all__ = ["LogPartition", "QueuePartition", "SegmentRange"]
 

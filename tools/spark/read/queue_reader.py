@@ -23,9 +23,10 @@ from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.store.errors import CorruptRecord, StoreError
 from mqstore.store.record.record_format import RecordIllegal, check_record
 from mqstore.store_parts import StoreParts
-from mqstore.tools.spark.read.segment_files import SegmentFile, SegmentMissing
-from mqstore.tools.spark.read.segment_reader import CHUNK_BYTES, HINT, PassedOver, opened
 from mqstore.tools.spark.read.selection import QueueRange
+from mqstore.tools.spark.segments.open_segment import open_file
+from mqstore.tools.spark.segments.segment_files import SegmentFile, SegmentMissing
+from mqstore.tools.spark.segments.segment_reader import CHUNK_BYTES, HINT, PassedOver
 
 __all__ = ["EntriesMissing", "QueueReader"]
 
@@ -220,7 +221,9 @@ class QueueReader:
             self._open.close()
             self._segment = None
             segment = SegmentFile(str(found.path), found.start_offset, found.size_bytes)
-            self._descriptor = self._open.enter_context(opened(segment))
+            source = open_file(segment)
+            self._open.callback(source.close)
+            self._descriptor = source.descriptor
             self._segment = known = segment
         return known
 

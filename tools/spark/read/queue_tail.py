@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from mqstore.index.arrow.records import Records
 from mqstore.store.record.record_format import QUEUE_ID_POSITION, QUEUE_OFFSET_POSITION
-from mqstore.tools.spark.read.segment_files import SegmentFile
-from mqstore.tools.spark.read.segment_reader import read_range
 from mqstore.tools.spark.read.selection import QueueRange, Selection
+from mqstore.tools.spark.segments.segment_files import SegmentFile
+from mqstore.tools.spark.segments.segment_reader import read_range
 
 __all__ = ["QueueTail", "read_tail"]
 

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mqstore.tools.spark.read.partitions import LogPartition, SegmentRange
-from mqstore.tools.spark.read.segment_files import LARGEST_RECORD_BYTES, SegmentFile
-from mqstore.tools.spark.read.segment_reader import SegmentScan, opened
 from mqstore.tools.spark.read.selection import Selection
+from mqstore.tools.spark.segments.segment_bytes import SegmentBytes
+from mqstore.tools.spark.segments.segment_files import LARGEST_RECORD_BYTES, SegmentFile
+from mqstore.tools.spark.segments.segment_reader import SegmentScan, opened
 
 __all__ = ["pack", "split", "target_bytes", "wanted_ranges"]
 
@@ -91,11 +92,11 @@ def split(ranges: Sequence[SegmentRange], target: int, *, check_crc: bool = True
 
 def _split(one: SegmentRange, target: int, check_crc: bool) -> Iterator[SegmentRange]:
     begin = one.begin
-    with opened(one.segment) as descriptor:
+    with opened(one.segment) as source:
         while one.end - begin > target * (1 + _LEAST_REST):
             # Pieces of equal size: the last one is not a sliver.
             count = -(-(one.end - begin) // target)
-            cut = _find_cut(descriptor, one, begin + (one.end - begin) // count, check_crc)
+            cut = _find_cut(source, one, begin + (one.end - begin) // count, check_crc)
             if cut is None:
                 break
             yield replace(one, begin=begin, end=cut)
@@ -103,12 +104,12 @@ def _split(one: SegmentRange, target: int, check_crc: bool) -> Iterator[SegmentR
     yield replace(one, begin=begin)
 
 
-def _find_cut(descriptor: int, one: SegmentRange, wanted: int, check_crc: bool) -> int | None:
+def _find_cut(source: SegmentBytes, one: SegmentRange, wanted: int, check_crc: bool) -> int | None:
     """The first record at or behind `wanted`; None: there is none near."""
-    scan = SegmentScan(descriptor, one.segment, wanted, one.end, check_crc=check_crc, chunk_bytes=1)
+    scan = SegmentScan(source, one.segment, wanted, one.end, check_crc=check_crc, chunk_bytes=1)
     position = scan.position
     found = scan.find_record(position + _NEAR_BYTES)
-    if found is None and os.pread(descriptor, _NEAR_BYTES, position) != bytes(_NEAR_BYTES):
+    if found is None and source.read(_NEAR_BYTES, position) != bytes(_NEAR_BYTES):
         found = scan.find_record(position + LARGEST_RECORD_BYTES)
     return None if found is None else one.segment.start_offset + found
 

@@ -1,7 +1,8 @@
 """The plan of a batch read: which stores, how far each goes, and the partitions that read it.
 
-For each store: the end of the log is fixed; then either the queues of the chosen topics are read, and the log
-behind the place up to which they are complete (queue_plan.py), or ranges of the log (range_plan.py).
+For each store or archive (log_source.py) the end of the log is fixed; then either the queues of the chosen
+topics are read, if it is a store alone, and the log behind the place up to which they are complete
+(queue_plan.py), or ranges of the log (archive_plan.py, range_plan.py).
 
 It changes nothing and takes no lock. A directory that cannot be opened as a store, such as a copy of some
 segments alone, is read by its segments.
@@ -21,22 +22,27 @@ from mqstore.store.errors import StoreError, StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store_parts import StoreParts
-from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
+from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal, is_address
 from mqstore.tools.spark.read import queue_plan, range_plan
-from mqstore.tools.spark.read.log_end import find_log_end
-from mqstore.tools.spark.read.offset_bounds import resolve_bounds
+from mqstore.tools.spark.read.archive_plan import joined, log_ranges
+from mqstore.tools.spark.read.archived_queues import archived_queues, archived_time, with_archived
+from mqstore.tools.spark.read.offset_bounds import queue_at_time, resolve_bounds
 from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
-from mqstore.tools.spark.read.queue_tail import read_tail
-from mqstore.tools.spark.read.segment_files import SegmentFile, list_segments
+from mqstore.tools.spark.read.queue_tail import QueueTail, read_tail
 from mqstore.tools.spark.read.selection import QueueRange, Selection
+from mqstore.tools.spark.segments.log_end import find_log_end
+from mqstore.tools.spark.segments.log_source import ListedLog, LogSource, source_of
+from mqstore.tools.spark.segments.segment_files import SegmentFile
 
 __all__ = [
     "known_end",
+    "log_end_of",
     "open_if_possible",
     "open_store",
     "plan_range",
     "plan_read",
     "resolve_queues",
+    "sources_of",
     "stores_of",
 ]
 
@@ -50,77 +56,106 @@ def plan_read(options: ReadOptions, selection: Selection) -> list[Partition]:
 
     Raises StoreNotFound, SegmentMissing, SegmentShort, FilesVanished, SparkOptionIllegal, OffsetsMissing.
     """
-    stores = stores_of(options)
+    sources = sources_of(options)
     partitions: list[Partition] = []
-    for path in stores:
-        partitions += _StorePlan(path, options, selection, len(stores)).partitions()
+    for source in sources:
+        partitions += _LogPlan(source, options, selection, len(sources)).partitions()
     return partitions
 
 
 def plan_range(
-    path: Path, options: ReadOptions, selection: Selection, begin: int, end: int
+    source: LogSource, options: ReadOptions, selection: Selection, begin: int, end: int
 ) -> list[Partition]:
     """The partitions of a part of one store's log.
 
     begin, end: physical offsets where records begin, or the log ends. options: without a beginning and
     an end. Raises as `plan_read`.
     """
-    return _StorePlan(path, options, selection, 1, (begin, end)).partitions()
+    return _LogPlan(source, options, selection, 1, (begin, end)).partitions()
 
 
 def resolve_queues(
-    path: Path,
+    source: LogSource,
     parts: StoreParts | None,
     options: ReadOptions,
     selection: Selection,
-    segments: list[SegmentFile],
+    log: ListedLog,
     end: int,
 ) -> tuple[list[QueueRange], int]:
     """What the options say of offsets of queues: the entries to read; up to where the queues have them all.
 
     Raises SparkOptionIllegal, OffsetsMissing.
     """
-    if parts is None:
+    if parts is None and source.path is not None:
         raise SparkOptionIllegal(
-            f"{path} has no queues that can be opened: leave out assign, offsets and queueScan",
+            f"{source.shown} has no queues that can be opened: leave out assign, offsets and queueScan",
             key="queueScan",
         )
-    complete = _complete_up_to(parts, segments, end)
-    tail = read_tail(segments, complete, end, check_crc=options.check_crc)
-    known = tail.added_to(queue_plan.chosen_queues(parts, selection, complete))
+    known, complete, tail = archived_queues(log, selection), end, QueueTail({})
+    if parts is not None and log.local:
+        complete = _complete_up_to(parts, log.local, end)
+        tail = read_tail(log.local, complete, end, check_crc=options.check_crc)
+        local = tail.added_to(queue_plan.chosen_queues(parts, selection, complete))
+        known = with_archived(known, local)
     whole = [one for one in known if selection.wants_topic(one.topic) and _is_assigned(options, one)]
-    _refuse_missing(path, options, whole)
-    return resolve_bounds(parts, options, whole, tail), complete
+    _refuse_missing(source.shown, options, whole)
+
+    def at_time(queue: QueueRange, time_ms: int) -> int:
+        found = archived_time(log, queue, time_ms, check_crc=options.check_crc)
+        if found is not None:
+            return found
+        return queue.end if parts is None else queue_at_time(parts, queue, tail, time_ms)
+
+    return resolve_bounds(source.shown, options, whole, at_time), complete
+
+
+def sources_of(options: ReadOptions) -> list[LogSource]:
+    """The stores and archives that are named, globs expanded. Raises StoreNotFound."""
+    found: dict[object, LogSource] = {}
+    for path in options.paths:
+        if is_address(path):
+            found.setdefault(path, source_of(path, options))
+            continue
+        # One store by several names is one store.
+        for each in _expanded(path):
+            found.setdefault(each.resolve(), source_of(str(each), options))
+    return list(found.values())
 
 
 def stores_of(options: ReadOptions) -> list[Path]:
-    """The store directories that are named, globs expanded. Raises StoreNotFound."""
-    stores: list[Path] = []
-    for path in options.paths:
-        if (Path(path) / "commitlog").is_dir() or not glob.has_magic(path):
-            stores.append(Path(path))
-            continue
-        matches = map(Path, sorted(glob.glob(path)))  # noqa: PTH207 - the pattern is an absolute path
-        found = [match for match in matches if (match / "commitlog").is_dir()]
-        if not found:
-            raise StoreNotFound(Path(path))
-        stores += found
-    # One store by several names is one store.
-    return list({store.resolve(): store for store in reversed(stores)}.values())[::-1]
+    """The store directories that are named, globs expanded. Raises StoreNotFound, SparkOptionIllegal."""
+    paths = []
+    for source in sources_of(options):
+        if source.path is None:
+            raise SparkOptionIllegal(
+                f"{source.shown} is an archive: give the directory of a store", key="path"
+            )
+        paths.append(source.path)
+    return paths
 
 
-class _StorePlan:
-    """The plan for one store."""
+def _expanded(path: str) -> list[Path]:
+    if (Path(path) / "commitlog").is_dir() or not glob.has_magic(path):
+        return [Path(path)]
+    matches = map(Path, sorted(glob.glob(path)))  # noqa: PTH207 - the pattern is an absolute path
+    found = [match for match in matches if (match / "commitlog").is_dir()]
+    if not found:
+        raise StoreNotFound(Path(path))
+    return found
+
+
+class _LogPlan:
+    """The plan for the log of one store, or of one archive."""
 
     def __init__(
         self,
-        path: Path,
+        source: LogSource,
         options: ReadOptions,
         selection: Selection,
         store_count: int,
         part: tuple[int, int] | None = None,
     ) -> None:
-        self._path = path
+        self._source = source
         self._part = part
         self._options = options
         self._selection = selection
@@ -135,34 +170,35 @@ class _StorePlan:
             self._min_partitions = -(-options.min_partitions // store_count)
 
     def partitions(self) -> list[Partition]:
-        """The partitions of this store."""
-        segments = list_segments(
-            self._path,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-            begin_offset=None if self._part is None else self._part[0],
-        )
-        if not segments:
+        """The partitions of this log."""
+        log = self._source.listed(self._options, None if self._part is None else self._part[0])
+        if not log.segments:
             return []
-        with open_if_possible(self._path) as parts:
-            begin, end = self._part or (segments[0].start_offset, self._end(parts, segments))
-            through_queues = self._through_queues_if_possible(parts, segments, begin, end)
+        with open_if_possible(self._source.path) as parts:
+            begin, end = self._part or (log.segments[0].start_offset, log_end_of(log, parts, self._options))
+            if self._source.archive is not None:
+                return list(self._through_log(log, begin, end, self._bounded(parts, log, end)))
+            through_queues = self._through_queues_if_possible(parts, log, begin, end)
             if through_queues is not None:
                 return through_queues
-            return list(self._through_log(segments, begin, end, self._selection))
+            return list(self._through_log(log, begin, end, self._selection))
 
-    def _end(self, parts: StoreParts | None, segments: list[SegmentFile]) -> int:
-        known = known_end(parts)
-        return find_log_end(segments[-1], known, check_crc=self._options.check_crc)
+    def _bounded(self, parts: StoreParts | None, log: ListedLog, end: int) -> Selection:
+        """The selection with the offsets of queues that the options name."""
+        if not self._options.is_by_queue:
+            return self._selection
+        chosen, _ = resolve_queues(self._source, parts, self._options, self._selection, log, end)
+        return replace(self._selection, queue_bounds=tuple(chosen))
 
     # -- through the log --------------------------------------------------------------------------------
 
     def _through_log(
-        self, segments: list[SegmentFile], begin: int, end: int, selection: Selection
+        self, log: ListedLog, begin: int, end: int, selection: Selection
     ) -> Iterator[LogPartition]:
-        ranges = range_plan.wanted_ranges(segments, begin, end, self._selection)
+        ranges = log_ranges(log, begin, end, selection)
         target = self._target(sum(one.size_bytes for one in ranges))
-        pieces = range_plan.split(ranges, target, check_crc=self._options.check_crc)
-        return range_plan.pack(str(self._path), selection, pieces, target)
+        pieces = range_plan.split(list(joined(ranges, target)), target, check_crc=self._options.check_crc)
+        return range_plan.pack(self._source.shown, selection, pieces, target)
 
     def _target(self, total_bytes: int) -> int:
         return range_plan.target_bytes(total_bytes, self._min_partitions, self._options.max_partition_bytes)
@@ -170,23 +206,23 @@ class _StorePlan:
     # -- through the queues -----------------------------------------------------------------------------
 
     def _through_queues_if_possible(
-        self, parts: StoreParts | None, segments: list[SegmentFile], begin: int, end: int
+        self, parts: StoreParts | None, log: ListedLog, begin: int, end: int
     ) -> list[Partition] | None:
         """None if the log is to be read: also if files of queues are damaged, and the options allow it."""
         demanded = queue_plan.use_queues(self._options, self._selection)
         try:
-            return self._through_queues(parts, segments, begin, end, demanded)
+            return self._through_queues(parts, log, begin, end, demanded)
         except (StoreError, OSError) as error:
             raise_foreign(error)
             if demanded:
                 raise
-            _logger.warning("%s is read without its consume queues: %s", self._path, error)
+            _logger.warning("%s is read without its consume queues: %s", self._source.shown, error)
             return None
 
     def _through_queues(
         self,
         parts: StoreParts | None,
-        segments: list[SegmentFile],
+        log: ListedLog,
         begin: int,
         end: int,
         demanded: bool | None,
@@ -196,11 +232,11 @@ class _StorePlan:
             return None
         selection = self._selection
         if self._options.is_by_queue or parts is None:
-            chosen, complete = resolve_queues(self._path, parts, self._options, selection, segments, end)
+            chosen, complete = resolve_queues(self._source, parts, self._options, selection, log, end)
             selection = replace(selection, queue_bounds=tuple(chosen))
             assert parts is not None
         else:
-            complete = _complete_up_to(parts, segments, end)
+            complete = _complete_up_to(parts, log.local, end)
             chosen = queue_plan.chosen_queues(parts, selection, complete)
             if not demanded and not queue_plan.is_known_by_queues(parts, selection, chosen):
                 return None
@@ -210,20 +246,27 @@ class _StorePlan:
         wanted = queue_plan.narrowed(parts, selection, _between(parts, chosen, part_begin, complete))
         sample = queue_plan.sample(parts, wanted)
         total_bytes = sample.total_bytes
-        if not demanded and total_bytes > queue_plan.MOST_SHARE * self._log_bytes(segments, begin, complete):
+        if not demanded and total_bytes > queue_plan.MOST_SHARE * self._log_bytes(log, begin, complete):
             return None
         planned: list[Partition] = []
         if wanted:
             cuts = sample.cuts(-(-total_bytes // self._target(total_bytes)))
-            planned += queue_plan.pack_queues(str(self._path), selection, parts, wanted, cuts)
+            planned += queue_plan.pack_queues(self._source.shown, selection, parts, wanted, cuts)
         if complete < end:
-            planned += self._through_log(segments, complete, end, selection)
+            planned += self._through_log(log, complete, end, selection)
         return planned
 
-    def _log_bytes(self, segments: list[SegmentFile], begin: int, end: int) -> int:
+    def _log_bytes(self, log: ListedLog, begin: int, end: int) -> int:
         """How much a read of the log would read, store times considered."""
-        ranges = range_plan.wanted_ranges(segments, begin, end, self._selection)
+        ranges = log_ranges(log, begin, end, self._selection)
         return sum(one.size_bytes for one in ranges)
+
+
+def log_end_of(log: ListedLog, parts: StoreParts | None, options: ReadOptions) -> int:
+    """Physical offset of the end of a log that has segments. Raises SegmentMissing."""
+    if not log.local:
+        return log.segments[-1].end_offset
+    return find_log_end(log.local[-1], known_end(parts), check_crc=options.check_crc)
 
 
 def _complete_up_to(parts: StoreParts, segments: list[SegmentFile], end: int) -> int:
@@ -237,13 +280,13 @@ def _is_assigned(options: ReadOptions, queue: QueueRange) -> bool:
     )
 
 
-def _refuse_missing(path: Path, options: ReadOptions, chosen: list[QueueRange]) -> None:
+def _refuse_missing(shown: str, options: ReadOptions, chosen: list[QueueRange]) -> None:
     known = {(queue.topic, queue.queue_id) for queue in chosen}
     for topic, queues in options.assign or ():
         for queue_id in sorted(queues):
             if (topic, queue_id) not in known:
                 raise SparkOptionIllegal(
-                    f"{path} has no queue {queue_id} of topic {topic!r}: assign queues that exist",
+                    f"{shown} has no queue {queue_id} of topic {topic!r}: assign queues that exist",
                     key="assign",
                     value=f"{topic}/{queue_id}",
                 )
@@ -281,13 +324,14 @@ def known_end(parts: StoreParts | None) -> int | None:
 
 
 @contextmanager
-def open_if_possible(path: Path) -> Iterator[StoreParts | None]:
-    """The parts of a store, or None for a directory that cannot be opened as one."""
+def open_if_possible(path: Path | None) -> Iterator[StoreParts | None]:
+    """The parts of a store, or None without one, and for a directory that cannot be opened as one."""
     with ExitStack() as stack:
+        parts = None
         try:
-            parts = stack.enter_context(open_store(path))
+            if path is not None:
+                parts = stack.enter_context(open_store(path))
         except (StoreError, OSError) as error:
             raise_foreign(error)
             _logger.info("%s is read by its segments alone: %s", path, error)
-            parts = None
         yield parts

@@ -1,8 +1,8 @@
 """The entries of a range of the log: what a task of the first half of a rebuild makes.
 
-Records are read and checked by tools/spark/read/segment_reader.py; their entries are made by the loop that
-the store itself dispatches with, `consume_queue_entries` in index/queue/entry_kernels.py. A row is a run:
-consecutive entries of one queue, in the order of the log.
+Records are read and checked by tools/spark/segments/segment_reader.py; their entries are made by the loop
+that the store itself dispatches with, `consume_queue_entries` in index/queue/entry_kernels.py. A row is a
+run: consecutive entries of one queue, in the order of the log.
 
 Damage ends the job: a queue without the entries of damaged records would look whole.
 """
@@ -24,8 +24,8 @@ from mqstore.index.queue.entry_kernels import consume_queue_entries
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION
 from mqstore.tools.spark.read.partitions import SegmentRange
-from mqstore.tools.spark.read.segment_reader import PassedOver, read_range
 from mqstore.tools.spark.rebuild.queue_rules import QueueRules
+from mqstore.tools.spark.segments.segment_reader import PassedOver, read_range
 
 __all__ = ["RANGE", "RUN", "RUN_SCHEMA", "entries_of_ranges"]
 

@@ -106,8 +106,8 @@ def plan_rebuild(
 ) -> "tuple[QueueRules, list[SegmentRange], int]":
     """The rules of the store, the ranges of its log, and where that ends."""
     from mqstore.tools.spark.read import range_plan
-    from mqstore.tools.spark.read.segment_files import list_segments
     from mqstore.tools.spark.read.selection import Selection
+    from mqstore.tools.spark.segments.segment_files import list_segments
 
     directory = tool_config(inspection.file_system, layout.root)
     segments = list_segments(layout.root)

@@ -13,8 +13,8 @@ import numpy as np
 from mqstore.index.arrow.records import Records
 from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION
 from mqstore.tools.spark.options import TriggerOptions
-from mqstore.tools.spark.read.segment_reader import PassedOver, read_range
 from mqstore.tools.spark.read.selection import Selection
+from mqstore.tools.spark.segments.segment_reader import PassedOver, read_range
 from mqstore.tools.spark.stream.stream_log import LogBehind
 
 __all__ = ["batch_end", "has_messages"]

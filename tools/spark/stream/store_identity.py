@@ -24,7 +24,7 @@ from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.record.record_format import RecordIllegal, decode_header
 from mqstore.store_layout import StoreLayout
-from mqstore.tools.spark.read.segment_files import LARGEST_RECORD_BYTES, LONGEST_HEADER_BYTES
+from mqstore.tools.spark.segments.segment_files import LARGEST_RECORD_BYTES, LONGEST_HEADER_BYTES
 from mqstore.tools.spark.stream.stream_offset import StreamOffset, StreamOffsetIllegal
 
 __all__ = ["OtherStore", "check_store", "identity_at"]

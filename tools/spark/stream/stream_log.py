@@ -1,8 +1,8 @@
 """The log under a stream: what of it is behind an offset, where it ends now, and what retention took away.
 
 Nothing is opened but what lies behind the offset: Spark asks for the end every few milliseconds
-while a query waits. The end is found as for a batch read (read/log_end.py), from the offset on if that is in
-the last segment.
+while a query waits. The end is found as for a batch read (segments/log_end.py), from the offset on if that
+is in the last segment.
 """
 
 import logging
@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from mqstore.store.errors import StoreError
 from mqstore.tools.spark.options import ReadOptions
-from mqstore.tools.spark.read.log_end import find_log_end
 from mqstore.tools.spark.read.read_plan import known_end, open_if_possible
-from mqstore.tools.spark.read.segment_files import SegmentFile, list_segments
+from mqstore.tools.spark.segments.log_end import find_log_end
+from mqstore.tools.spark.segments.log_source import source_of
+from mqstore.tools.spark.segments.segment_files import SegmentFile
 from mqstore.tools.spark.stream.store_identity import check_store
 from mqstore.tools.spark.stream.stream_offset import StreamOffset
 
@@ -55,8 +56,8 @@ class LogBehind(NamedTuple):
 
 
 def log_behind(path: Path, options: ReadOptions, offset: StreamOffset) -> LogBehind:
-    """Raises OtherStore, OffsetExpired, StoreNotFound, SegmentMissing, SegmentShort."""
-    segments = list_segments(path, fail_on_data_loss=options.fail_on_data_loss, begin_offset=offset.phy)
+    """Raises OtherStore, OffsetExpired, StoreNotFound, SegmentMissing, SegmentShort, ArchiveRefused."""
+    segments = source_of(str(path), options).listed(options, offset.phy).segments
     check_store(path, offset)
     first = segments[0].start_offset if segments else offset.phy
     if first > offset.phy:

@@ -134,6 +134,7 @@ class MqstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises StreamOffsetIllegal, OtherStore, OffsetExpired, LogCutBack, SegmentMissing.
         """
         from mqstore.tools.spark.read.read_plan import plan_range
+        from mqstore.tools.spark.segments.log_source import source_of
         from mqstore.tools.spark.stream.stream_log import LogCutBack, log_behind, log_end
 
         first, last = StreamOffset.parse(start), StreamOffset.parse(end)
@@ -150,7 +151,8 @@ class MqstoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         options = replace(self._options, assign=None, starting=OffsetOptions())
         selection = self._selection(first)
-        return list(plan_range(self._path, options, selection, behind.begin, last.phy))
+        source = source_of(str(self._path), options)
+        return list(plan_range(source, options, selection, behind.begin, last.phy))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The wanted records of one partition, as a batch read has them."""

@@ -16,12 +16,11 @@ from mqstore.index.arrow.records import Records
 from mqstore.store.record.record_format import PHYSICAL_OFFSET_POSITION
 from mqstore.store_parts import StoreParts
 from mqstore.tools.spark.options import QueueNumbers, ReadOptions
-from mqstore.tools.spark.read.log_end import find_log_end
-from mqstore.tools.spark.read.range_plan import wanted_ranges
-from mqstore.tools.spark.read.read_plan import known_end, open_if_possible, resolve_queues
-from mqstore.tools.spark.read.segment_files import SegmentFile, list_segments
-from mqstore.tools.spark.read.segment_reader import read_range
+from mqstore.tools.spark.read.archive_plan import log_ranges
+from mqstore.tools.spark.read.read_plan import log_end_of, open_if_possible, resolve_queues
 from mqstore.tools.spark.read.selection import QueueRange, Selection
+from mqstore.tools.spark.segments.log_source import ListedLog, source_of
+from mqstore.tools.spark.segments.segment_reader import read_range
 from mqstore.tools.spark.stream.store_identity import identity_at
 from mqstore.tools.spark.stream.stream_offset import StreamOffset
 
@@ -30,30 +29,32 @@ __all__ = ["initial_offset"]
 
 def initial_offset(path: Path, options: ReadOptions) -> StreamOffset:
     """Where a new query begins. Raises StoreNotFound, SparkOptionIllegal, OffsetsMissing, SegmentMissing."""
-    segments = list_segments(path, fail_on_data_loss=options.fail_on_data_loss)
+    source = source_of(str(path), options)
+    log = source.listed(options)
+    segments = log.segments
     starting = options.starting
     since_ms, begins, until = starting.timestamp_ms, None, 0
     with open_if_possible(path) as parts:
         begin = end = 0
         if segments:
             begin = segments[0].start_offset
-            end = find_log_end(segments[-1], known_end(parts), check_crc=options.check_crc)
+            end = log_end_of(log, parts, options)
         phy = begin if starting.word == "earliest" else end
         if since_ms is not None:
-            phy = _first_since(segments, begin, end, since_ms)
+            phy = _first_since(log, begin, end, since_ms)
         elif starting.by_queue is not None:
-            queues, complete = resolve_queues(path, parts, options, Selection.of(options), segments, end)
+            queues, complete = resolve_queues(source, parts, options, Selection.of(options), log, end)
             assert parts is not None
-            places = [_place(parts, one, complete) for one in queues if one.begin < one.end]
+            places = [_place(log, parts, one, complete) for one in queues if one.begin < one.end]
             phy = max(begin, min(places, default=end))
             begins, until = _begins(queues), end
     offset = StreamOffset(phy=phy, store="", since_ms=since_ms, begins=begins, until=until)
     return offset.moved_to(phy, identity_at(path, phy))
 
 
-def _first_since(segments: list[SegmentFile], begin: int, end: int, since_ms: int) -> int:
+def _first_since(log: ListedLog, begin: int, end: int, since_ms: int) -> int:
     """Physical offset of the first record that was stored at or after a time; `end`: there is none."""
-    for one in wanted_ranges(segments, begin, end, Selection(begin_ms=since_ms)):
+    for one in log_ranges(log, begin, end, Selection(begin_ms=since_ms)):
         for piece in read_range(one.segment, one.begin, one.end, check_crc=False, passes_over=True):
             if isinstance(piece, Records):
                 found = piece.select(piece.store_timestamps_ms >= np.int64(since_ms))
@@ -62,11 +63,15 @@ def _first_since(segments: list[SegmentFile], begin: int, end: int, since_ms: in
     return end
 
 
-def _place(parts: StoreParts, queue: QueueRange, complete: int) -> int:
+def _place(log: ListedLog, parts: StoreParts, queue: QueueRange, complete: int) -> int:
     """A physical offset before which no message of these entries lies."""
+    for entry in log.entries.values():
+        topic = entry.topics.get(queue.topic)
+        if topic is not None and queue.begin < topic.queues.get(queue.queue_id, (0, 0))[1]:
+            return entry.start_offset
     found = parts.consume_queues.find(queue.topic, queue.queue_id)
-    entry = found.entry_at(queue.begin) if found is not None and queue.begin < found.max_offset else None
-    return complete if entry is None else entry[0]
+    place = found.entry_at(queue.begin) if found is not None and queue.begin < found.max_offset else None
+    return complete if place is None else place[0]
 
 
 def _begins(queues: list[QueueRange]) -> QueueNumbers:

@@ -1,8 +1,25 @@
-"""CRC-32C at the end of a small file: the published values, and what counts as damage."""
+"""CRC-32C: the published values, by either library, and what counts as damage at the end of a small file."""
 
+import sys
+from collections.abc import Iterator
+
+import google_crc32c
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from mqstore.store.checksum import crc32c as module
 from mqstore.store.checksum.crc32c import CRC32C_BYTES, content_of, crc32c, with_crc32c
+
+
+@pytest.fixture(params=["google_crc32c", "crcmod"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The one that comes with the extra `arrow`, and the one that is there without it."""
+    if request.param == "crcmod":
+        monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    module._function.cache_clear()
+    yield request.param
+    module._function.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -15,9 +32,21 @@ from mqstore.store.checksum.crc32c import CRC32C_BYTES, content_of, crc32c, with
         (bytes(range(32)), 0x46DD794E),
     ],
 )
-def test_published_values(data: bytes, crc: int) -> None:
+def test_published_values(library: str, data: bytes, crc: int) -> None:
     """Those of RFC 3720, B.4, and the usual check value."""
     assert crc32c(data) == crc
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=2_000), st.binary(max_size=2_000))
+def test_it_goes_on_from_what_came_before(library: str, one: bytes, other: bytes) -> None:
+    """In pieces as at once, and the same by both libraries."""
+    assert crc32c(other, crc32c(one)) == crc32c(one + other) == google_crc32c.value(one + other)
+
+
+def test_the_library_uses_machine_code() -> None:
+    """Its interpreted form would be slower than crcmod."""
+    assert google_crc32c.implementation != "python"
 
 
 @pytest.mark.parametrize("content", [b"", b"MQSP", bytes(24)])

@@ -52,6 +52,17 @@ def test_a_large_object_is_sent_in_parts(url: str) -> None:
     assert place.read("commitlog/large") == piece + piece + b"end"
 
 
+@pytest.mark.parametrize("options", [{}, {"skip_instance_cache": True}])
+def test_a_place_of_fsspec_has_a_name(options: dict[str, bool]) -> None:
+    """By its protocol; its options apart, and as fsspec calls them."""
+    place = ArchivePlace("fsspec+memory://bucket/orders", storage_options=options)
+    place.write("commitlog/a", [b"one"])
+    assert (place.list("commitlog"), place.read("commitlog/a")) == ({"a": 3}, b"one")
+    place.delete("commitlog/a")
+    with pytest.raises(ArchiveRefused, match="is no place for an archive"):
+        ArchivePlace("fsspec+nothing://bucket/orders", storage_options=options)
+
+
 def test_leftovers_of_killed_writers_are_no_objects(tmp_path: Path) -> None:
     """They have a name that is passed over."""
     place = ArchivePlace(tmp_path)

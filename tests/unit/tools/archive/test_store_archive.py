@@ -195,6 +195,7 @@ def test_a_damaged_segment_is_not_archived(tmp_path: Path, store: MessageStore) 
         archive(store, tmp_path / "archive")
     assert caught.value.path == path
     assert [each.start_offset for each in read_manifest(tmp_path / "archive").segments] == [0]
+    assert len(object_paths(tmp_path / "archive")) == 1
 
 
 # -- several archivers, several stores ----------------------------------------------------------------

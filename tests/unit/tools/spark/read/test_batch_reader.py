@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 from mqstore.store.errors import CorruptBody, CorruptRecord
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.read.batch_reader import MqstoreReader
-from mqstore.tools.spark.read.segment_files import SegmentFile, SegmentMissing
-from mqstore.tools.spark.read.segment_reader import SegmentScan, read_range
 from mqstore.tools.spark.schema import SCHEMA
+from mqstore.tools.spark.segments.segment_files import SegmentFile, SegmentMissing
+from mqstore.tools.spark.segments.segment_reader import SegmentScan, read_range
 from support.golden.manifest import GOLDEN_NAMES, manifest_rows
 from support.golden.zstd import zstd_compress
 from support.twins.plain_records import V2, Row, host_bytes, read_rows, record, write_segment

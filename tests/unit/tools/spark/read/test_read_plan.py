@@ -23,9 +23,9 @@ from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.read.offset_bounds import OffsetsMissing
 from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
 from mqstore.tools.spark.read.queue_reader import EntriesMissing
-from mqstore.tools.spark.read.segment_files import SegmentMissing
-from mqstore.tools.spark.read.segment_reader import ForgedBoundary
 from mqstore.tools.spark.schema import schema_of
+from mqstore.tools.spark.segments.segment_files import SegmentMissing
+from mqstore.tools.spark.segments.segment_reader import ForgedBoundary
 from support.golden.manifest import GOLDEN_NAMES
 from support.manual_clock import ManualClock
 from support.stores.small_log import SEGMENT_BYTES, small_config

@@ -6,10 +6,8 @@ cut leaves behind. If whole records follow, what lies before them is damage, and
 then reports it. An opened store knows a place that is not far from the end.
 """
 
-import os
-
-from mqstore.tools.spark.read.segment_files import SegmentFile
-from mqstore.tools.spark.read.segment_reader import SegmentScan, opened
+from mqstore.tools.spark.segments.segment_files import SegmentFile
+from mqstore.tools.spark.segments.segment_reader import SegmentScan, opened
 
 __all__ = ["find_log_end"]
 
@@ -28,9 +26,9 @@ def find_log_end(segment: SegmentFile, known_offset: int | None, *, check_crc: b
         return segment.end_offset
     if known_offset is not None and begin <= known_offset <= segment.end_offset:
         begin = known_offset
-    with opened(segment) as descriptor:
-        size_bytes = min(segment.size_bytes, os.fstat(descriptor).st_size)
-        scan = SegmentScan(descriptor, segment, begin, segment.start_offset + size_bytes, check_crc=check_crc)
+    with opened(segment) as source:
+        size_bytes = min(segment.size_bytes, source.size_bytes())
+        scan = SegmentScan(source, segment, begin, segment.start_offset + size_bytes, check_crc=check_crc)
         while True:
             if scan.walk() or scan.position >= size_bytes:
                 # A BLANK or the last byte: the segment is full.

@@ -24,6 +24,7 @@ from mqstore.store.record.record_format import (
     decode_header,
 )
 from mqstore.store.relisting import relisting
+from mqstore.tools.archive.archive_address import ArchiveAddress
 
 __all__ = [
     "LARGEST_RECORD_BYTES",
@@ -69,12 +70,18 @@ class SegmentShort(StoreError):
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """One segment. first_timestamp: store time of its first record, epoch ms; -1 if it cannot be read."""
+    """One segment: a file, or an object of an archive.
+
+    path: of the file, or to be shown. first_timestamp: store time of its first record, epoch ms; -1 if it is
+    not known. object_name: in `archive`; None: it is a file, which `archive` may hold a copy of.
+    """
 
     path: str
     start_offset: int
     size_bytes: int
     first_timestamp: int = -1
+    archive: ArchiveAddress | None = None
+    object_name: str | None = None
 
     @property
     def end_offset(self) -> int:

@@ -1,8 +1,8 @@
 """The segment reader: the records of a range of one segment, each checked, piece by piece.
 
-Positional reads of 2 MiB into one buffer, which a kernel cuts into whole records; a record that does not
-fit makes the buffer grow. No mmap: it would be no faster here, and a positional read of a file that
-vanishes or shrinks is an error instead of a signal.
+Positional reads of 2 MiB (of a file or of an archive, segment_bytes.py) into one buffer, which a
+kernel cuts into whole records; a record that does not fit makes the buffer grow. No mmap: it would be no
+faster here, and a positional read of a file that vanishes or shrinks is an error instead of a signal.
 
 A range begins and ends where the plan has found records (log_end.py, range_plan.py), so nothing in it is
 unfinished: what is no record there is damage, and so is a record whose CRC is wrong (`check_crc`). Damage is
@@ -13,7 +13,6 @@ Without `check_crc` lengths and physical offsets alone are verified.
 Source of the rules: CommitLog#checkMessageAndReturnSize; layout: store/record/record_format.py.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +24,6 @@ import numpy.typing as npt
 from mqstore.index.arrow import column_kernels
 from mqstore.index.arrow.records import Records
 from mqstore.store.errors import CorruptRecord, StoreError
-from mqstore.store.files.file_kind import open_regular
-from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.record.host import IPV4_HOST_BYTES
 from mqstore.store.record.record_format import (
     HEADER_BYTES,
@@ -35,11 +32,12 @@ from mqstore.store.record.record_format import (
     check_record,
     decode_header,
 )
-from mqstore.tools.spark.read.segment_files import (
+from mqstore.tools.spark.segments.open_segment import open_segment
+from mqstore.tools.spark.segments.segment_bytes import SegmentBytes
+from mqstore.tools.spark.segments.segment_files import (
     LARGEST_RECORD_BYTES,
     LONGEST_HEADER_BYTES,
     SegmentFile,
-    SegmentMissing,
 )
 
 __all__ = ["CHUNK_BYTES", "HINT", "ForgedBoundary", "PassedOver", "SegmentScan", "opened", "read_range"]
@@ -83,18 +81,16 @@ class PassedOver(NamedTuple):
 
 
 @contextmanager
-def opened(segment: SegmentFile) -> Iterator[int]:
-    """A descriptor of the file. Raises SegmentMissing."""
-    path = Path(segment.path)
+def opened(segment: SegmentFile, ahead: tuple[int, int] | None = None) -> Iterator[SegmentBytes]:
+    """Its bytes. ahead: the positions that will be read. Raises SegmentMissing, ArchiveDamaged, OSError.
+
+    A file that retention has deleted is read from the archive, if there is one.
+    """
+    source = open_segment(segment, ahead)
     try:
-        descriptor = open_regular(path)
-    except FileNotFoundError as error:
-        raise_foreign(error)
-        raise SegmentMissing(path, segment.start_offset, segment.end_offset) from None
-    try:
-        yield descriptor
+        yield source
     finally:
-        os.close(descriptor)
+        source.close()
 
 
 def read_range(
@@ -111,9 +107,10 @@ def read_range(
     passes_over: tell of damage, and go on behind it. Raises CorruptRecord otherwise, SegmentMissing,
     ForgedBoundary.
     """
-    with opened(segment) as descriptor:
+    ahead = (begin - segment.start_offset, min(end, segment.end_offset) - segment.start_offset)
+    with opened(segment, ahead) as source:
         yield from SegmentScan(
-            descriptor, segment, begin, end, check_crc=check_crc, chunk_bytes=chunk_bytes
+            source, segment, begin, end, check_crc=check_crc, chunk_bytes=chunk_bytes
         ).pieces(passes_over=passes_over)
 
 
@@ -122,7 +119,7 @@ class SegmentScan:
 
     def __init__(
         self,
-        descriptor: int,
+        source: SegmentBytes,
         segment: SegmentFile,
         begin: int,
         end: int,
@@ -130,7 +127,7 @@ class SegmentScan:
         check_crc: bool = True,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        self._descriptor = descriptor
+        self._source = source
         self._segment = segment
         self._check_crc = check_crc
         self.position = begin - segment.start_offset
@@ -212,7 +209,7 @@ class SegmentScan:
         view = buffer.data[: max(self._stop - position, 0)]
         length = 0
         while length < len(view):
-            count = os.preadv(self._descriptor, [view[length:]], position + length)
+            count = self._source.read_into(view[length:], position + length)
             if count == 0:
                 break
             length += count
@@ -240,7 +237,7 @@ class SegmentScan:
         Nothing is read but the lengths: a damaged one may claim a gigabyte.
         """
         try:
-            header = decode_header(os.pread(self._descriptor, LONGEST_HEADER_BYTES, position))
+            header = decode_header(self._source.read(LONGEST_HEADER_BYTES, position))
         except RecordIllegal:
             return 0
         if header.physical_offset != self._segment.start_offset + position:
@@ -256,7 +253,7 @@ class SegmentScan:
 
     def _length_at(self, position: int, width: int) -> int:
         """A length of one or two bytes."""
-        return int.from_bytes(os.pread(self._descriptor, width, position), "big")
+        return int.from_bytes(self._source.read(width, position), "big")
 
     def _is_whole(self, position: int) -> bool:
         """Whether the record at `position`, which may reach beyond the range, is whole."""
@@ -265,7 +262,7 @@ class SegmentScan:
     def _illegal(self, position: int) -> RecordIllegal | None:
         """What is wrong with the record at `position`, whose lengths add up."""
         if self._check_crc:
-            data = memoryview(os.pread(self._descriptor, self._size_at(position), position))
+            data = memoryview(self._source.read(self._size_at(position), position))
             try:
                 check_record(data, self._segment.start_offset + position)
             except RecordIllegal as error:
@@ -277,7 +274,7 @@ class SegmentScan:
 
         Raises ForgedBoundary if the range ends in it.
         """
-        size = int.from_bytes(os.pread(self._descriptor, 4, self.position), "big")
+        size = int.from_bytes(self._source.read(4, self.position), "big")
         is_last = self.position + size == self._segment.size_bytes
         if is_last and self._stop < self._segment.size_bytes:
             raise ForgedBoundary(Path(self._segment.path), self.position, size, self._stop)
@@ -292,7 +289,7 @@ class SegmentScan:
         illegal = self._illegal(self.position) if size else None
         if size and illegal is None and self.position + size > self._stop:
             raise ForgedBoundary(path, self.position, size, self._stop)
-        found = os.pread(self._descriptor, 16, self.position)
+        found = self._source.read(16, self.position)
         expected, seen = (
             f"a record with physical offset {physical_offset}",
             found.hex(" ") or "the end of the file",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import StoreNotFound
-from mqstore.tools.spark.read.segment_files import (
+from mqstore.tools.spark.segments.segment_files import (
     SegmentFile,
     SegmentMissing,
     SegmentShort,
