@@ -107,7 +107,7 @@ fuzz: setup ## damaged and crafted files at full length: no crash, no hang, no e
 RESULTS := $(if $(ARGS),build/bench/narrowed,benchmarks/results/latest)
 BENCHED := build/bench/installed
 # pytest itself and not `python -m pytest`, which would find the folder mqstore/ of the checkout before the installed package.
-MEASURE = $(BENCHED)/bin/pytest -p no:xdist -o pythonpath=benchmarks --benchmark-only --benchmark-quiet
+MEASURE = $(BENCHED)/bin/pytest -p no:xdist --timeout 0 -o pythonpath=benchmarks --benchmark-only --benchmark-quiet
 bench-installed: setup
 	@rm -rf build/bench/wheel build/lib build/lib.* build/bdist.*
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/bench/wheel .
