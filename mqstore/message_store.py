@@ -396,7 +396,7 @@ class MessageStore:
         that producers compressed are shown as they were sent, in copies; False shows body and sys_flag as
         stored.
 
-        Needs pyarrow (`pip install mqstore[arrow]`). Raises ConfigIllegal, CorruptRecord,
+        Needs pyarrow (`pip install pyarrow`). Raises ConfigIllegal, CorruptRecord,
         CorruptBody, BodyTooLarge.
 
         >>> with MessageStore.open("data") as store:

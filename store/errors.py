@@ -380,6 +380,7 @@ class StoreLocked(StoreError):
             if holder_pid == os.getpid():
                 holder += ", which is not this one but one of another container"
             message = f"{path} is locked by {holder}: stop that writer, or open with read_only=True"
+            message += ". For several processes: `mqstore serve`, and a RemoteBroker in each"
         super().__init__(message)
         self.path = path
         self.holder_pid = holder_pid
@@ -528,8 +529,8 @@ class CorruptRecord(StoreError):
     def __init__(self, path: Path, position: int, expected: str, found: str) -> None:
         super().__init__(
             f"{path} is damaged at byte {position}: expected {expected}, found {found}. "
-            "Nothing was changed or deleted; restore the file from a copy, or open with read_only=True "
-            "to read what is whole"
+            "Nothing was changed or deleted; `mqstore verify` shows all damage of the store, and "
+            "`mqstore repair` keeps every whole message"
         )
         self.path = path
         self.position = position

@@ -34,7 +34,7 @@ from mqstore.client.consumer.listener import (
 from mqstore.client.consumer.listening_service import ListeningService
 from mqstore.client.consumer.pulls.process_queue import PulledBatch
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
-from mqstore.client.consumer.pulls.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage, in_words
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.store.clock import Clock
@@ -170,9 +170,9 @@ class ConcurrentConsumeService(ListeningService[ConsumeRequest]):
                 *(
                     _logger,
                     events.LISTENER_FAILED,
-                    "the listener of group %s failed on %r",
+                    "the listener of group %s failed on %s",
                     self._group,
-                    request,
+                    in_words(request.messages),
                 ),
                 exc_info=True,
                 consumer_group=self._group,

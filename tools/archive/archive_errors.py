@@ -48,4 +48,4 @@ class PyarrowMissing(StoreError):
     """Archives are reached through pyarrow."""
 
     def __init__(self) -> None:
-        super().__init__("an archive needs pyarrow: pip install 'mqstore[arrow]'")
+        super().__init__("an archive needs pyarrow: pip install pyarrow")

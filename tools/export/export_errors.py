@@ -37,4 +37,4 @@ class PyarrowMissing(StoreError):
     """An export needs pyarrow, in every format."""
 
     def __init__(self) -> None:
-        super().__init__("an export needs pyarrow: pip install 'mqstore[arrow]'")
+        super().__init__("an export needs pyarrow: pip install pyarrow")

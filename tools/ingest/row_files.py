@@ -51,7 +51,7 @@ class ReaderMissing(Exception):
     """pyarrow is not installed."""
 
     def __init__(self, row_format: RowFormat) -> None:
-        super().__init__(f"reading {row_format.value} needs pyarrow: pip install 'mqstore[arrow]'")
+        super().__init__(f"reading {row_format.value} needs pyarrow: pip install pyarrow")
 
 
 def format_of(path: PurePath) -> RowFormat | None:

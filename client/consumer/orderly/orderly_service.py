@@ -48,7 +48,7 @@ from mqstore.client.consumer.orderly.ordered_messages import OrderedMessage, Ord
 from mqstore.client.consumer.orderly.orderly_listener import ConsumeOrderlyContext, RegisteredOrderlyListener
 from mqstore.client.consumer.pulls.process_queue import PulledBatch
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
-from mqstore.client.consumer.pulls.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage, in_words
 from mqstore.client.consumer.send_back import SendBack
 from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_locks import QueueLocks
@@ -272,8 +272,8 @@ class OrderlyConsumeService(ListeningService[PulledQueue]):
             log_event(
                 _logger,
                 events.LISTENER_FAILED,
-                "the listener of group %s failed on %r",
-                *(self._group, messages[0]),
+                "the listener of group %s failed on %s",
+                *(self._group, in_words(messages)),
                 exc_info=True,
                 consumer_group=self._group,
                 topic=context.message_queue.topic,

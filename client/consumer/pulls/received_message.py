@@ -6,11 +6,13 @@ back comes again from memory, with a reconsume time more than its record has. Bo
 were sent, everything else is as stored. Messages of other topics are handed out as they were pulled.
 """
 
+from collections.abc import Sequence
+
 from mqstore.store.message import topic_names
 from mqstore.store.message.stored_message import StoredMessage
-from mqstore.store.record.properties_format import RETRY_TOPIC
+from mqstore.store.record.properties_format import ORIGIN_MESSAGE_ID, RETRY_TOPIC
 
-__all__ = ["ReceivedMessage"]
+__all__ = ["ReceivedMessage", "in_words"]
 
 
 class ReceivedMessage(StoredMessage, eq=False, gc=False):
@@ -53,6 +55,23 @@ class ReceivedMessage(StoredMessage, eq=False, gc=False):
     def __reduce__(self) -> tuple[object, ...]:
         """For pickle and deepcopy: the record's bytes, and how often it has come from memory."""
         return _of_bytes, (self.record.tobytes(), self.local_reconsume_times)
+
+
+def in_words(messages: Sequence[StoredMessage]) -> str:
+    """For a log, what a listener had: the first message with its id, keys and attempt, and how many more.
+
+    The id is the one that `mqstore dlq show` gives as the origin message id of a dead letter.
+    """
+    first = messages[0]
+    more = f", and {len(messages) - 1} more" if len(messages) > 1 else ""
+    if not first.is_whole:
+        return f"{first!r}{more}"
+    origin = first.properties.get(ORIGIN_MESSAGE_ID) or first.msg_id
+    keys = " ".join(first.keys)
+    return (
+        f"message {origin} of topic {first.topic}, keys {keys!r}, attempt {first.reconsume_times + 1} "
+        f"({first!r}){more}"
+    )
 
 
 def _of_bytes(record: bytes, local_reconsume_times: int) -> ReceivedMessage:

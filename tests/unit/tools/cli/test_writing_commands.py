@@ -171,4 +171,4 @@ def test_a_file_that_needs_pyarrow_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     result = run("ingest", tmp_path / "store", tmp_path / "rows.csv", "--topic", "orders")
     assert result.exit_code == 1
-    assert result.stderr == "mqstore: reading csv needs pyarrow: pip install 'mqstore[arrow]'\n"
+    assert result.stderr == "mqstore: reading csv needs pyarrow: pip install pyarrow\n"

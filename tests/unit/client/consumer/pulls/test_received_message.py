@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mqstore.client.consumer.pulls.received_message import ReceivedMessage
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage, in_words
 from support.clients.stored_messages import stored_message
 
 
@@ -34,6 +34,16 @@ def test_local_reconsume_times() -> None:
     twice = ReceivedMessage.again(once)
     assert [message.reconsume_times for message in (stored, once, twice)] == [2, 3, 4]
     assert (twice.body, twice.header.reconsume_times) == (b"body", 2)
+
+
+def test_a_failure_in_the_log_can_be_found_from_the_dead_letter() -> None:
+    """By the id that all attempts share, by a key, and with the attempt."""
+    first = stored_message(7, properties={"KEYS": "o-1 eu"})
+    again = stored_message(8, properties={"ORIGIN_MESSAGE_ID": "7F000001", "KEYS": "o-1"}, reconsume_times=2)
+    place = f"attempt 1 ({first!r})"
+    assert in_words([first]) == f"message {first.msg_id} of topic orders, keys 'o-1 eu', {place}"
+    assert in_words([again, first]).startswith("message 7F000001 of topic orders, keys 'o-1', attempt 3 (")
+    assert in_words([again, first]).endswith(", and 1 more")
 
 
 @pytest.mark.parametrize(

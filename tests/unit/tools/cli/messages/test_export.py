@@ -102,7 +102,7 @@ def test_without_pyarrow_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     result = run("export", orders, "--out", tmp_path / "o.csv")
     assert result.exit_code == 1
-    assert result.stderr == "mqstore: an export needs pyarrow: pip install 'mqstore[arrow]'\n"
+    assert result.stderr == "mqstore: an export needs pyarrow: pip install pyarrow\n"
     assert not (tmp_path / "o.csv").exists()
 
 
