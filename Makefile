@@ -152,7 +152,7 @@ bench-streams: setup ## streams and the sink of Spark beside a batch read and Pa
 	@$(BIN)/python benchmarks/spark_streams.py \
 	    $(if $(ARGS),--json build/bench/spark_streams.json,--page docs/spark.md) $(ARGS)
 
-# Three minutes. ARGS="--rounds 1" measures less, and leaves the documents alone.
+# Two minutes. ARGS="--rounds 1" measures less, and leaves the documents alone.
 bench-archive: setup ## archiving beside a plain copy, and what a range of times fetches; writes benchmarks/results/archive.json and docs/archive.md
 	@mkdir -p build/bench
 	@PYTHONPATH=tests:benchmarks $(BIN)/python benchmarks/archive_cost.py \

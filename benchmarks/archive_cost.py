@@ -1,6 +1,6 @@
 """What archiving costs beside a plain copy to the same place, and how much a read of a time range fetches.
 
-usage: python benchmarks/archive_cost.py [--mib 1024] [--mib-s3 256] [--rounds 5] [--directory DIR]
+usage: python benchmarks/archive_cost.py [--mib 512] [--mib-s3 64] [--rounds 3] [--directory DIR]
            [--json benchmarks/results/archive.json] [--page docs/archive.md]
 
 The store: messages as in spark_scan.py (bodies of 1 KiB, 20 topics), in four segments. A row is one place:
@@ -38,7 +38,7 @@ from spark_scan import fill, write_page
 
 from mqstore import MessageStore
 from mqstore.tools.archive import archive, read_manifest
-from mqstore.tools.archive.archive_place import PIECE_BYTES, ArchivePlace
+from mqstore.tools.archive.archive_place import LOCAL_PIECE_BYTES, ArchivePlace
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.schema import SCHEMA
@@ -80,7 +80,7 @@ def _copy_to_s3(segments: list[Path], url: str) -> None:
 
 def _pieces(path: Path) -> Iterator[bytes]:
     with path.open("rb", buffering=0) as file:
-        while piece := file.read(PIECE_BYTES):
+        while piece := file.read(LOCAL_PIECE_BYTES):
             yield piece
 
 
@@ -118,38 +118,52 @@ def _row(name: str, size_bytes: int, copies_s: list[float], ours_s: list[float])
     }
 
 
+def _in_turn(copy: Callable[[], float], ours: Callable[[], float], rounds: int) -> list[list[float]]:
+    """Seconds of both, round by round; the first round is not counted. Who begins changes."""
+    taken: list[list[float]] = [[], []]
+    for turn in range(rounds + 1):
+        for which in (0, 1) if turn % 2 else (1, 0):
+            seconds = (copy, ours)[which]()
+            if turn:
+                taken[which].append(seconds)
+    return taken
+
+
 def _directory_row(store: Path, rounds: int, work: Path) -> dict[str, Any]:
-    copies_s, ours_s = [], []
     segments = _sealed(store)
     size_bytes = sum(each.stat().st_size for each in segments)
-    for turn in range(rounds + 1):
-        copied = _timed(lambda: _copy_to_directory(segments, work / "copy"))
-        archived = _timed(lambda: _check_all(_archive(store, str(work / "archive")), size_bytes))
-        for name in ("copy", "archive"):
-            shutil.rmtree(work / name)
+    target = work / "target"
+
+    def to_new_directory(run: Callable[[], object]) -> float:
+        seconds = _timed(run)
+        # Each finds the disk idle, and the memory that the one before has given back.
+        shutil.rmtree(target)
         os.sync()
-        if turn:
-            copies_s.append(copied)
-            ours_s.append(archived)
-    return _row("directory", size_bytes, copies_s, ours_s)
+        return seconds
+
+    taken = _in_turn(
+        lambda: to_new_directory(lambda: _copy_to_directory(segments, target)),
+        lambda: to_new_directory(lambda: _check_all(_archive(store, str(target)), size_bytes)),
+        rounds,
+    )
+    return _row("directory", size_bytes, *taken)
 
 
 def _s3_row(store: Path, rounds: int) -> dict[str, Any]:
-    copies_s, ours_s = [], []
     segments = _sealed(store)
     size_bytes = sum(each.stat().st_size for each in segments)
-    for turn in range(rounds + 1):
-        # A server of its own for each: what it holds does not slow the next one down.
+
+    def to_new_server(run: Callable[[str], object]) -> float:
         with s3_server() as server:
             url = server.url()
-            copied = _timed(lambda: _copy_to_s3(segments, url))  # noqa: B023 - called at once
-        with s3_server() as server:
-            url = server.url()
-            archived = _timed(lambda: _check_all(_archive(store, url), size_bytes))  # noqa: B023
-        if turn:
-            copies_s.append(copied)
-            ours_s.append(archived)
-    return _row("S3's protocol on the loopback", size_bytes, copies_s, ours_s)
+            return _timed(lambda: run(url))
+
+    taken = _in_turn(
+        lambda: to_new_server(lambda url: _copy_to_s3(segments, url)),
+        lambda: to_new_server(lambda url: _check_all(_archive(store, url), size_bytes)),
+        rounds,
+    )
+    return _row("S3's protocol on the loopback", size_bytes, *taken)
 
 
 def _check_all(sent_bytes: int, expected_bytes: int) -> None:
@@ -263,9 +277,9 @@ def _table(results: dict[str, Any]) -> str:
 
 def main(
     *,
-    mib: Annotated[int, typer.Option(help="MiB of the store that goes to a directory.")] = 1024,
-    mib_s3: Annotated[int, typer.Option(help="MiB of the one that goes to a server.")] = 256,
-    rounds: Annotated[int, typer.Option()] = 5,
+    mib: Annotated[int, typer.Option(help="MiB of the store that goes to a directory.")] = 512,
+    mib_s3: Annotated[int, typer.Option(help="MiB of the one that goes to a server.")] = 64,
+    rounds: Annotated[int, typer.Option()] = 3,
     directory: Annotated[Path | None, typer.Option(help="Work here, on the disk that is measured.")] = None,
     json_path: Annotated[Path, typer.Option("--json")] = _RESULTS,
     page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,

@@ -9,7 +9,7 @@ Each record is checked, CRCs too, before its segment is archived: damage must no
 of something. Nothing is changed. Threads: any.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.index.queue.consume_queue_format import ENTRY_DTYPE
 from mqstore.message_store import MessageStore
 from mqstore.store.checksum.crc32c import crc32c
 from mqstore.store.errors import CorruptRecord
@@ -26,7 +27,7 @@ from mqstore.store.log.raw_segments import SegmentFile
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
-from mqstore.tools.archive.archive_place import PIECE_BYTES
+from mqstore.tools.archive.archive_place import LOCAL_PIECE_BYTES
 from mqstore.tools.archive.manifest import ArchivedPart, ArchivedTopic
 from mqstore.verify.log_scan import Piece, scan_segments
 
@@ -85,9 +86,9 @@ def segment_path(store: MessageStore, start_offset: int) -> Path:
 def pieces_of(store: MessageStore, start_offset: int) -> Iterator[bytes]:
     """The bytes of a segment. Raises FileNotFoundError when retention has deleted it."""
     path, size_bytes = segment_path(store, start_offset), store.config.mapped_file_size_commit_log
-    for position in range(0, size_bytes, PIECE_BYTES):
-        piece = OsFileSystem().read_at(path, position, min(PIECE_BYTES, size_bytes - position))
-        if len(piece) != min(PIECE_BYTES, size_bytes - position):
+    for position in range(0, size_bytes, LOCAL_PIECE_BYTES):
+        piece = OsFileSystem().read_at(path, position, min(LOCAL_PIECE_BYTES, size_bytes - position))
+        if len(piece) != min(LOCAL_PIECE_BYTES, size_bytes - position):
             raise CorruptRecord(path, position + len(piece), f"{size_bytes} bytes", "the end of the file")
         yield piece
 
@@ -123,74 +124,100 @@ def inspect_segment(store: MessageStore, start_offset: int) -> SegmentContent:
             raise FileNotFoundError(path)
         position = scanned.end_offset - start_offset
         raise CorruptRecord(path, position, "records up to a BLANK", scanned.tail_found)
-    return _joined(start_offset, [part for digest in scanned.digests for part in digest])
+    return _joined(start_offset, scanned.digests)
 
 
 class _Part(NamedTuple):
-    """Some records. start_offset: physical."""
+    """Some records. start_offset: physical. topics: their names."""
 
     start_offset: int
     size_bytes: int
     records: int
     min_store_timestamp: int
     max_store_timestamp: int
+    topics: set[str]
+
+
+class _Digest(NamedTuple):
+    """What is in a piece of whole records."""
+
+    parts: list[_Part]
     topics: dict[str, ArchivedTopic]
 
 
-def _digest(delay_tables: npt.NDArray[np.int64], part_bytes: int, piece: Piece) -> list[_Part]:
-    """What is in a piece of whole records, by parts of at most about `part_bytes`."""
+def _digest(delay_tables: npt.NDArray[np.int64], part_bytes: int, piece: Piece) -> _Digest:
+    """Its parts are of at most about `part_bytes`."""
     from mqstore.index.arrow import column_kernels
     from mqstore.index.arrow.records import Records
+    from mqstore.index.queue import entry_kernels
 
     size = len(piece.data)
     layout = np.empty((column_kernels.LAYOUT_FIELDS, size // column_kernels.MIN_RECORD_BYTES), np.int32)
     count, _ = column_kernels.walk(piece.data, size, piece.base_offset, size, layout)
-    records = Records(piece.data, np.ascontiguousarray(layout[:, :count]))
-    times = records.store_timestamps_ms
+    times = Records(piece.data, np.ascontiguousarray(layout[:, :count])).store_timestamps_ms
     starts = layout[column_kernels.POSITION, :count]
-    wanted = np.arange(0, size, part_bytes)
-    firsts = np.unique(np.searchsorted(starts, wanted))
+    firsts = np.unique(np.searchsorted(starts, np.arange(0, size, part_bytes)))
     firsts = firsts[firsts < count]
-    parts = []
-    for first, behind in zip(firsts.tolist(), [*firsts[1:].tolist(), count], strict=True):
-        begin, end = int(starts[first]), size if behind == count else int(starts[behind])
-        topics = _topics(piece.data[begin:end], piece.base_offset + begin, delay_tables)
-        within = times[first:behind]
-        parts.append(
-            _Part(
-                piece.base_offset + begin,
-                end - begin,
-                behind - first,
-                int(within.min()),
-                int(within.max()),
-                topics,
-            )
+    begins = starts[firsts].astype(np.int64)
+    entries, runs, *_ = entry_kernels.consume_queue_entries(piece.data, piece.base_offset, delay_tables)
+    names, topics = _topics_of_runs(piece.data, runs)
+    in_parts = _topics_in_parts(names, runs, entries, piece.base_offset + begins)
+    ends = [*begins[1:].tolist(), size]
+    parts = [
+        _Part(
+            piece.base_offset + begin,
+            end - begin,
+            behind - first,
+            int(times[first:behind].min()),
+            int(times[first:behind].max()),
+            within,
         )
-    return parts
+        for begin, end, first, behind, within in zip(
+            begins.tolist(), ends, firsts.tolist(), [*firsts[1:].tolist(), count], in_parts, strict=True
+        )
+    ]
+    return _Digest(parts, topics)
 
 
-def _topics(
-    data: npt.NDArray[np.uint8], base_offset: int, delay_tables: npt.NDArray[np.int64]
-) -> dict[str, ArchivedTopic]:
-    from mqstore.index.queue import entry_kernels
-
+def _topics_of_runs(
+    data: npt.NDArray[np.uint8], runs: npt.NDArray[np.int64]
+) -> tuple[list[str], dict[str, ArchivedTopic]]:
+    """The topic of each run of entries; what all runs together have of each."""
+    names: list[str] = []
     topics: dict[str, ArchivedTopic] = {}
-    _, runs, *_ = entry_kernels.consume_queue_entries(data, base_offset, delay_tables)
     for _, messages, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
         topic = data[topic_at : topic_at + topic_length].tobytes().decode("utf-8", "replace")
         run = ArchivedTopic(messages=messages, queues={queue_id: (queue_offset, queue_offset + messages)})
         topics[topic] = _joined_topic(topics.get(topic), run)
-    return topics
+        names.append(topic)
+    return names, topics
 
 
-def _joined(start_offset: int, parts: list[_Part]) -> SegmentContent:
+def _topics_in_parts(
+    names: list[str],
+    runs: npt.NDArray[np.int64],
+    entries: npt.NDArray[np.uint8],
+    begins: npt.NDArray[np.int64],
+) -> list[set[str]]:
+    """The topics of each part. begins: physical offsets of the parts."""
+    found: list[set[str]] = [set() for _ in begins]
+    part_of_entry = np.searchsorted(begins, entries.view(ENTRY_DTYPE)["physical_offset"], side="right") - 1
+    run_of_entry = np.repeat(np.arange(len(runs)), runs[:, 1])
+    for pair in np.unique(run_of_entry * len(begins) + part_of_entry).tolist():
+        run, part = divmod(pair, len(begins))
+        found[part].add(names[run])
+    return found
+
+
+def _joined(start_offset: int, digests: Sequence[_Digest]) -> SegmentContent:
     topics: dict[str, ArchivedTopic] = {}
-    for part in parts:
-        for topic, found in part.topics.items():
+    for digest in digests:
+        for topic, found in digest.topics.items():
             topics[topic] = _joined_topic(topics.get(topic), found)
     places = {topic: place for place, topic in enumerate(sorted(topics))}
     # With more topics the parts would tell of all of them anyway.
     tells_topics = len(topics) <= _MOST_TOPICS
+    parts = [part for digest in digests for part in digest.parts]
     return SegmentContent(
         sum(part.records for part in parts),
         min((part.min_store_timestamp for part in parts), default=0),
