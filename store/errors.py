@@ -318,7 +318,7 @@ class DelayNotWaiting(StoreError):
     def __init__(self, physical_offset: int, reason: str) -> None:
         super().__init__(
             f"the record at physical offset {physical_offset} cannot be cancelled: {reason}. "
-            "those that can be are listed by `waiting_messages`, or `mqstore delay list`"
+            "Those that can be are listed by `waiting_messages`, or `mqstore delay list`"
         )
         self.physical_offset = physical_offset
         self.reason = reason
