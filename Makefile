@@ -21,7 +21,7 @@ demo: setup ## run 336,776 flights through topics, retries and dead letters, the
 
 # loadgroup: tests that share a costly thing (a Spark session) say so with xdist_group, and share a worker.
 test: setup ## all tests
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark -m "not jvm_page" $(ARGS)
 
 # Not part of `make test`, for it needs Maven and a JDK; prepare says what to install where one is missing.
 # SEED is the seed of all content, and the first of N seeds for the differential fuzzing.
@@ -187,9 +187,12 @@ bench-ui: setup ## how long pages of `mqstore ui` take over 1,000,000 messages, 
 	@$(BIN)/python benchmarks/ui_pages.py --python $(CURDIR)/$(SERVED)/installed/bin/python \
 	    $(if $(ARGS),,--json benchmarks/results/ui_pages.json) $(ARGS)
 
-# Not part of `make test`: blocks of README.md and of docs/guide.md do not pass yet. ARGS="-k howto" runs a part.
+# `make test` has all but those that start a JVM. ARGS="-k howto" runs a part.
 pages: setup ## every code block of README and of the pages is run, and what it prints is compared
-	@$(BIN)/python -m pytest tests/pages -o norecursedirs= -n 2 -p no:benchmark --timeout 200 $(ARGS)
+	@$(BIN)/python -m pytest tests/pages -n 2 --dist loadgroup -p no:benchmark $(ARGS)
+
+spark-pages: setup ## those of the pages that start a JVM: README and the pages about Spark and DataFrames
+	@$(BIN)/python -m pytest tests/pages -m jvm_page -p no:benchmark $(ARGS)
 
 docs: setup ## write the tables that pages take from the code: the rooms in ARCHITECTURE.md
 	@$(BIN)/python tests/support/room_table.py

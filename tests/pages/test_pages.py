@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.pages import Page, blocks_of, fences_in
+from support.pages import Page, blocks_of, fences_in, indented_in
 
 ROOT = Path(__file__).parents[2]
 WITH_BLOCKS = [
@@ -26,7 +26,6 @@ NOT_RUN = {
     "docs/benchmarks.md": {"make bench"},
     "docs/guide.md": {"$ mqstore demo", "What happened at each hop"},
     "docs/serve.md": {"FROM python:3.13-slim", "$ docker run"},
-    "docs/tutorials/web_application.md": {"uvicorn mails:app"},
 }
 """Blocks that are not run, by page and beginning; the page has the reason in a comment before each."""
 
@@ -41,10 +40,21 @@ def pictures_in(page: Path) -> int:
     return kinds.count("") if name_of(page).startswith(PICTURES) else 0
 
 
+def starts_a_jvm(page: Path) -> bool:
+    """Whether one of its programs has a session of Spark."""
+    return any("spark" in (block.noted("given ") or "") for block in blocks_of(page.read_text("utf-8")))
+
+
+def as_case(page: Path) -> object:
+    """Those that start a JVM are for `make spark-pages`, one after the other."""
+    marks = (pytest.mark.jvm_page, pytest.mark.xdist_group("spark")) if starts_a_jvm(page) else ()
+    return pytest.param(page, marks=marks, id=name_of(page))
+
+
 PAGES = [page for page in WITH_BLOCKS if pictures_in(page) < len(blocks_of(page.read_text("utf-8")))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", map(as_case, PAGES))
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """In their order, with what they print; those that are not run are listed above."""
     text = page.read_text("utf-8")
@@ -61,6 +71,7 @@ def test_no_block_is_overlooked(page: Path) -> None:
     """Each fence begins or ends a block that is run, or a picture on a page of pictures."""
     text = page.read_text("utf-8")
     assert fences_in(text) == 2 * len(blocks_of(text)), "a block is indented, or has no end"
+    assert not indented_in(text), "a block of four blanks has no language: put it into a fence"
     assert pictures_in(page) == [block.kind for block in blocks_of(text)].count(""), "a block has no language"
 
 
@@ -98,6 +109,8 @@ def test_readme_shows_the_quickstart_that_is_tested() -> None:
         "```pyhton\nprint(1)\n```\n",
         "<!-- given nothing_of_that_name -->\n```python\nprint(1)\n```\n",
         "<!-- prints 1 line, then Enter -->\n```python\nprint(1)\nraise SystemExit(1)\n```\n",
+        "<!-- goes on -->\n```python\nprint(1)\n```\n",
+        "```python\na = 1\n```\n\n```python\nb = 1\n```\n\n<!-- goes on -->\n```python\nprint(a)\n```\n",
     ],
 )
 def test_a_wrong_block_is_found(page: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ A comment in the line before a block says what else is done with it; several are
                                                  printed so much; in `sh` each line is such a program
     <!-- beside NAME -->                          a program of tests/support/givens/ runs meanwhile
     <!-- figures vary -->                         only words are compared
-    <!-- runs until the end of the page -->       a server, on a free port in place of 9876
+    <!-- runs until the end of the page -->       a server; the port that it names is replaced by a free one
     <!-- not run: reason -->                      the test has a list of these
 
 `pip install '.[EXTRA]'` is not run: a test would need the index; but the extra must exist. Times, numbers of
@@ -47,15 +47,16 @@ import yaml
 
 from support import command_line
 
-__all__ = ["Block", "Page", "blocks_of", "fences_in"]
+__all__ = ["Block", "Page", "blocks_of", "fences_in", "indented_in"]
 
 GIVENS = Path(__file__).parent / "givens"
 BLOCK = re.compile(
     r"(?:^<!-- (?P<note>[^\n]*?) -->\n)?^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 FENCE = re.compile(r"^\s*(?:```|~~~)", re.MULTILINE)
-PLAIN_COMMAND = re.compile(r"mqstore (?!serve |ui |top )[^$|&;<>#*]*(?: #.*)?")
-PORTS = ("9876", "9877", "9880")
+INDENTED = re.compile(r"^[ \t]*\n((?: {4}|\t)[^\n]+\n)", re.MULTILINE)
+PLAIN_COMMAND = re.compile(r"mqstore (?!serve |ui |top |spark )[^$|&;<>#*]*(?: #.*)?")
+PORTS = ("8000", "8001", "9876", "9877", "9880")
 INSTALL = re.compile(r"pip install '?\.(?:\[(?P<extras>[a-z,]+)\])?'?(?: +#.*)?")
 LINES = re.compile(r"prints (\d+) lines?, then (Enter|Ctrl-C)")
 VARIES = (
@@ -103,6 +104,12 @@ def blocks_of(page: str) -> list[Block]:
 def fences_in(page: str) -> int:
     """Lines that begin or end a block, also where `blocks_of` does not see it: indented, or with tildes."""
     return len(FENCE.findall(page))
+
+
+def indented_in(page: str) -> list[str]:
+    """Blocks by indentation alone, which nobody runs."""
+    outside = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    return [found[1] for found in INDENTED.finditer(outside)]
 
 
 def free_port() -> int:
@@ -159,6 +166,7 @@ class Page:
         blocks = blocks_of(text)
         last: Block | None = None
         printed: list[str] = []
+        has_program = False
         with contextlib.ExitStack() as servers:
             for number, written in enumerate(blocks):
                 block = Block(written.note, written.kind, self.with_free_ports(written.text))
@@ -167,7 +175,9 @@ class Page:
                     continue
                 self.count += 1
                 if block.noted("goes on") is not None:
-                    continue  # it ran with the block before it
+                    assert has_program, f"there is no program that it could go on with:\n{block.text}"
+                    continue  # it ran with the Python before it
+                has_program |= block.kind == "python"
                 if (name := block.noted("saved as ")) is not None:
                     (self.directory / name).write_text(block.text)
                 elif block.noted("runs until the end of the page") is not None:
@@ -175,7 +185,8 @@ class Page:
                 elif block.kind == "text":
                     if not printed and last is not None:
                         printed.append(self.output_of(last))
-                    assert (difference := differ(block.text, printed.pop())) == "", difference
+                    found = printed.pop().replace(str(self.directory), "/srv")
+                    assert (difference := differ(block.text, found)) == "", difference
                 elif block.kind == "console":
                     self.given(block)
                     with self.beside(block):
@@ -196,8 +207,10 @@ class Page:
         """With what is given before it, and with the blocks that go on with it."""
         text = block.text
         for later in following:
-            if later.kind in ("python", "sql") and later.noted("goes on") is not None:
+            if later.noted("goes on") is not None:
                 text += self.with_free_ports(as_python(later))
+            elif later.kind == "python":
+                break  # another program
         if block.kind == "python":
             return Block(block.note, "python", self.with_free_ports(givens_of(block)) + text)
         self.given(block)
@@ -234,7 +247,7 @@ class Page:
             env=environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert ended.returncode == 0, f"{block.text}\n{ended.stdout}\n{ended.stderr}"
@@ -321,6 +334,7 @@ class Page:
     @contextlib.contextmanager
     def server(self, block: Block) -> Iterator[None]:
         """Run it in a process group of its own, until the end; comes back once the port answers."""
+        port = int(re.findall(r"--port (\d+)", block.text)[0])
         with subprocess.Popen(
             argv(block),
             cwd=self.directory,
@@ -332,7 +346,7 @@ class Page:
                 for _ in range(600):
                     with (
                         contextlib.suppress(OSError),
-                        socket.create_connection(("127.0.0.1", int(self.port["9876"])), 1),
+                        socket.create_connection(("127.0.0.1", port), 1),
                     ):
                         break
                     assert running.poll() is None, "the server has ended"
