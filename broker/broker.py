@@ -36,7 +36,11 @@ __all__ = [
 
 
 class MessageQueue(NamedTuple):
-    """One queue of one broker. They sort as RocketMQ's do: by topic, broker name, queue id."""
+    """One queue of one broker. They sort as RocketMQ's do: by topic, broker name, queue id.
+
+    >>> min(MessageQueue("orders", "broker-b", 0), MessageQueue("orders", "broker-a", 7)).broker_name
+    'broker-a'
+    """
 
     topic: str
     broker_name: str

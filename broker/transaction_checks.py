@@ -53,7 +53,15 @@ _HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, kw_only=True)
 class TransactionSettings:
-    """RocketMQ's names and defaults; times in ms."""
+    """RocketMQ's names and defaults; times in ms.
+
+    >>> from mqstore.client import EmbeddedBroker
+    >>> settings = TransactionSettings(transaction_timeout=60_000, transaction_check_max=5)
+    >>> with MessageStore.open("data") as store:
+    ...     with EmbeddedBroker(store, transaction_settings=settings) as broker:
+    ...         broker.name
+    'broker-a'
+    """
 
     transaction_timeout: int = 6_000
     """Up to this age of a half nobody is asked; its property CHECK_IMMUNITY_TIME_IN_SECONDS overrides it."""

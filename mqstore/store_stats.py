@@ -42,6 +42,13 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     delay_levels: one per level that has, or had, something to deliver.
     consumer_lags: one per group and queue with a committed offset.
     counters: of puts and gets since the store was opened here (store_counters.py).
+
+    >>> from mqstore import MessageStore
+    >>> with MessageStore.open("data") as store:
+    ...     put = store.put("orders", b"first")
+    ...     stats = store.stats()
+    >>> stats.messages, stats.refusal, stats.errors
+    (1, None, {})
     """
 
     path: str

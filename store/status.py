@@ -11,7 +11,12 @@ __all__ = ["Disposition", "GetMessageStatus", "PutMessageStatus", "ResponseCode"
 
 
 class ResponseCode(enum.IntEnum):
-    """What a broker answers its client; an embedding broker maps our results and errors with it."""
+    """What a broker answers its client; an embedding broker maps our results and errors with it.
+
+    >>> from mqstore import PutMessageStatus
+    >>> PutMessageStatus.FLUSH_DISK_TIMEOUT.response_code
+    <ResponseCode.FLUSH_DISK_TIMEOUT: 10>
+    """
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -40,7 +45,13 @@ class ResponseCode(enum.IntEnum):
 
 
 class PutMessageStatus(enum.Enum):
-    """Outcome of a put. The first two leave the message in the log; all others do not."""
+    """Outcome of a put. The first two leave the message in the log; all others do not.
+
+    >>> from mqstore import MessageStore
+    >>> with MessageStore.open("puts") as store:
+    ...     store.put("orders", b"first").status
+    <PutMessageStatus.PUT_OK: 'PUT_OK'>
+    """
 
     PUT_OK = "PUT_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -70,7 +81,14 @@ _RESPONSE_CODE_OF_PUT = {
 
 
 class GetMessageStatus(enum.Enum):
-    """Outcome of `get_message`; every one comes with the offset to ask for next."""
+    """Outcome of `get_message`; every one comes with the offset to ask for next.
+
+    >>> from mqstore import MessageStore
+    >>> with MessageStore.open("gets") as store:
+    ...     put = store.put("orders", b"first")
+    ...     [store.get_message("billing", "orders", put.queue_id, offset).status.name for offset in (0, 1, 9)]
+    ['FOUND', 'OFFSET_OVERFLOW_ONE', 'OFFSET_OVERFLOW_BADLY']
+    """
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
@@ -84,7 +102,14 @@ class GetMessageStatus(enum.Enum):
 
 
 class Disposition(enum.Enum):
-    """Where `consumer_send_msg_back` sent the message."""
+    """Where `consumer_send_msg_back` sent the message.
+
+    >>> from mqstore import MessageStore
+    >>> with MessageStore.open("sent-back") as store:
+    ...     put = store.put("orders", b"first")
+    ...     store.consumer_send_msg_back("billing", put.physical_offset, delay_level=-1).disposition
+    <Disposition.DEAD_LETTER: 'DEAD_LETTER'>
+    """
 
     RETRY = "RETRY"
     DEAD_LETTER = "DEAD_LETTER"

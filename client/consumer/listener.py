@@ -36,7 +36,12 @@ StatusT = TypeVar("StatusT", bound=enum.Enum)
 
 
 class ConsumeConcurrentlyStatus(enum.Enum):
-    """CONSUME_SUCCESS: done with them. RECONSUME_LATER: hand them out again after a delay."""
+    """CONSUME_SUCCESS: done with them. RECONSUME_LATER: hand them out again after a delay.
+
+    >>> def charge(messages, context):
+    ...     can_wait = messages[0].tags == "expired"
+    ...     return ConsumeConcurrentlyStatus["RECONSUME_LATER" if can_wait else "CONSUME_SUCCESS"]
+    """
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"

@@ -39,6 +39,13 @@ class GetMessageResult(msgspec.Struct, frozen=True):
     min_offset, max_offset: of the queue. messages: in queue order; they are views of the log. A list, but for
     pulls with `lazily`.
     buffer_total_size: bytes of their records together.
+
+    >>> from mqstore import MessageStore
+    >>> with MessageStore.open("data") as store:
+    ...     put = store.put("orders", b"first")
+    ...     got = store.get_message("billing", "orders", put.queue_id, offset=0)
+    ...     got.status.name, got.next_begin_offset, [message.body for message in got.messages]
+    ('FOUND', 1, [b'first'])
     """
 
     status: GetMessageStatus

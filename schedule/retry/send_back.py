@@ -98,6 +98,13 @@ class SendBackResult(NamedTuple):
     disposition: where the message goes. DISCARDED: nowhere, because the group has no retry queues.
     response_code: what a broker answers, SUCCESS unless the put was not PUT_OK. put: of the copy, for a RETRY
     in SCHEDULE_TOPIC_XXXX; None when DISCARDED.
+
+    >>> from mqstore import MessageStore
+    >>> with MessageStore.open("data") as store:
+    ...     put = store.put("orders", b"first")
+    ...     result = store.consumer_send_msg_back("billing", put.physical_offset)
+    ...     result.disposition.name, result.put.topic, result.put.delay_level
+    ('RETRY', 'SCHEDULE_TOPIC_XXXX', 3)
     """
 
     disposition: Disposition

@@ -25,6 +25,12 @@ class PutMessageResult(msgspec.Struct, frozen=True, gc=False):
     topic, queue_id: where the record is, after a delay rewrite. queue_offset: its entry number there.
     physical_offset: its first byte in the log. store_size: its bytes. store_timestamp: epoch ms.
     flushed_offset: the log was durable up to this byte when the put returned.
+
+    >>> from mqstore import MessageStore, StoreConfig
+    >>> with MessageStore.open("data", StoreConfig(flush_disk_type="SYNC_FLUSH")) as store:
+    ...     put = store.put("orders", b"first")
+    ...     put.status.name, put.topic, put.queue_offset, put.physical_offset, put.durable
+    ('PUT_OK', 'orders', 0, 0, True)
     """
 
     status: PutMessageStatus
