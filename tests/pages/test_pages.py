@@ -5,6 +5,7 @@ or this file says why not. Method: tests/support/pages.py runs each page in an e
 """
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def as_case(page: Path) -> object:
 PAGES = [page for page in WITH_BLOCKS if pictures_in(page) < len(blocks_of(page.read_text("utf-8")))]
 
 
-@pytest.mark.parametrize("page", map(as_case, PAGES))
+@pytest.mark.parametrize("page", [as_case(page) for page in PAGES])
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """In their order, with what they print; those that are not run are listed above."""
     text = page.read_text("utf-8")
@@ -117,6 +118,19 @@ def test_a_wrong_block_is_found(page: str, tmp_path: Path) -> None:
     """The checker objects to another print, a failing command, a kind that it does not know."""
     with pytest.raises((AssertionError, ValueError, OSError)):
         Page(tmp_path).run(page)
+
+
+def test_ctrl_c_ends_a_program_where_the_tests_ignore_it(tmp_path: Path) -> None:
+    """A shell that starts the tests in the background has them ignore SIGINT, and what they start as well."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        page = Page(tmp_path)
+        page.run(
+            "<!-- prints 1 line, then Ctrl-C -->\n```python\nimport time\n\nprint(1)\ntime.sleep(600)\n```\n"
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert page.count == 1
 
 
 def test_what_goes_on_is_one_program(tmp_path: Path) -> None:

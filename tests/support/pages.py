@@ -37,6 +37,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
@@ -117,6 +118,27 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def heeding_ctrl_c() -> Iterator[None]:
+    """What is started here ends by SIGINT, also where this process itself ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def ended_after(seconds: int, running: "subprocess.Popen[str]") -> Iterator[None]:
+    """Kill it if it is still there then."""
+    timer = threading.Timer(seconds, running.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def environment() -> dict[str, str]:
@@ -293,11 +315,16 @@ class Page:
         return f"{command} --port {self.port[default]}" if default and "--port" not in line else line
 
     def until(self, block: Block, lines: int, key: str) -> str:
-        """What it prints until its reader presses a key."""
-        with subprocess.Popen(
-            argv(block, "exec "), cwd=self.directory, env=environment(), text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        ) as running:  # fmt: skip
+        """What it prints until its reader presses a key. It is killed if it does not end by that."""
+        with (
+            heeding_ctrl_c(),
+            subprocess.Popen(
+                argv(block, "exec "), cwd=self.directory, env=environment(), text=True,
+                start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            ) as running,
+            ended_after(60, running),
+        ):  # fmt: skip
             assert running.stdin is not None
             assert running.stdout is not None
             found = [running.stdout.readline() for _ in range(lines)]
