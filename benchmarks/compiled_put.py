@@ -1,11 +1,14 @@
-"""What the compiled put is worth: processor time of one put, compiled and interpreted, and of rocksdict's.
+"""What the compiled put is worth: processor time of a message, compiled and interpreted, and of rocksdict's.
 
-usage: compiled_put.py PYTHON [--rounds 200] [--json FILE] [--page FILE]       PYTHON has mqstore from a wheel
+usage: compiled_put.py PYTHON [--rounds 200] [--only TEXT] [--json FILE] [--page FILE]
 
-One row is one put of one thread, the making of the message included, without services. All contestants live
-at the same time, each in a process of its own, and take turns of 500 puts; so what else the machine does hits
-all of them. The thread's processor time counts, not the wall. rocksdict, if PYTHON has it, writes its log and
-does not sync, as ASYNC_FLUSH does; it has no tags, keys or properties.
+PYTHON has mqstore from a wheel.
+
+One row is one message of one thread, the making of it included, without services; a message that is sent back
+was put before. All contestants live at the same time, each in a process of its own, and take turns of 500
+messages; so what else the machine does hits all of them. The thread's processor time counts, not the wall.
+rocksdict, if PYTHON has it, writes its log and does not sync, as ASYNC_FLUSH does; it has no tags, keys or
+properties. Its list is a WriteBatch.
 """
 
 import json
@@ -14,7 +17,7 @@ import statistics
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from report import replace_between
@@ -24,12 +27,14 @@ OURS = """
 import sys, time
 from mqstore import Message, MessageStore
 from mqstore.store.config import StoreConfig
+from mqstore.store.record.host import Host
 config = StoreConfig(flush_disk_type="SYNC_FLUSH" if {sync} else "ASYNC_FLUSH")
 store = MessageStore.open(sys.argv[1], config, start=False)
-put, body = store.{method}, b"x" * {size}
+body, host = b"x" * {size}, Host.parse("192.168.1.10:40000")
+failed = store.put_message(Message("orders", body{rich})).physical_offset
 def run():
     for _ in range({puts}):
-        put(Message("orders", body{fields}))
+        {step}
 """
 ROCKSDICT = """
 import itertools, sys, time, rocksdict
@@ -37,22 +42,50 @@ database = rocksdict.Rdict(sys.argv[1], rocksdict.Options(raw_mode=True))
 body, numbers = b"x" * {size}, itertools.count()
 def run():
     for _ in range({puts}):
-        database.put(next(numbers).to_bytes(8, "big"), body)
+        {step}
 """
 TURNS = """
 run()
 for _ in sys.stdin:
     start = time.thread_time_ns()
     run()
-    print((time.thread_time_ns() - start) / {puts}, flush=True)
+    print((time.thread_time_ns() - start) / {messages}, flush=True)
 """
 RICH = ', tags="created", keys=("order-17",), properties={"region": "eu", "kind": "new"}'
+PUT = 'store.put_message(Message("orders", body{fields}))'
+LIST = 'store.put_messages([Message("orders", body{fields}) for _ in range(10)])'
+ROCKSDICT_PUT = 'database.put(next(numbers).to_bytes(8, "big"), body)'
+ROCKSDICT_LIST = (
+    "batch = rocksdict.WriteBatch(raw_mode=True); "
+    'any(batch.put(next(numbers).to_bytes(8, "big"), body) for _ in range(10)); database.write(batch)'
+)
+
+
+class Case(NamedTuple):
+    """What is done again and again: a step of ours, and rocksdict's if it has the like of it."""
+
+    size: int
+    step: str
+    rival: str = ""
+    messages: int = 1
+    sync: bool = False
+
+
 CASES = {
-    "128 B": (128, "", "put_message"),
-    "1 KiB": (1024, "", "put_message"),
-    "128 B, key, tag, 2 properties": (128, RICH, "put_message"),
-    "1 KiB, key, tag, 2 properties": (1024, RICH, "put_message"),
-    "1 KiB, put_message_async, SYNC_FLUSH": (1024, "", "put_message_async"),
+    "128 B": Case(128, PUT.format(fields=""), ROCKSDICT_PUT),
+    "1 KiB": Case(1024, PUT.format(fields=""), ROCKSDICT_PUT),
+    "128 B, key, tag, 2 properties": Case(128, PUT.format(fields=RICH)),
+    "1 KiB, key, tag, 2 properties": Case(1024, PUT.format(fields=RICH)),
+    "1 KiB, the same and a born host": Case(1024, PUT.format(fields=RICH + ", born_host=host")),
+    "128 B, delay level": Case(128, PUT.format(fields=", delay_level=3")),
+    "1 KiB, key, tag, 2 properties, delay level": Case(1024, PUT.format(fields=RICH + ", delay_level=3")),
+    "128 B, put_messages of 10": Case(128, LIST.format(fields=""), ROCKSDICT_LIST, messages=10),
+    "1 KiB, put_messages of 10": Case(1024, LIST.format(fields=""), ROCKSDICT_LIST, messages=10),
+    "1 KiB, put_messages of 10, key, tag, 2 properties": Case(1024, LIST.format(fields=RICH), messages=10),
+    "1 KiB, put_message_async, SYNC_FLUSH": Case(
+        1024, PUT.format(fields="").replace("put_message", "put_message_async"), sync=True
+    ),
+    "1 KiB, key, tag, 2 properties, sent back": Case(1024, 'store.consumer_send_msg_back("billing", failed)'),
 }
 
 
@@ -82,20 +115,15 @@ class Contestant:
         self._process.communicate()
 
 
-def contest(
-    python: Path, size: int, fields: str, method: str, rounds: int, folder: Path
-) -> dict[str, list[float]]:
+def contest(python: Path, case: Case, rounds: int, folder: Path) -> dict[str, list[float]]:
     """Nanoseconds of each turn of each contestant."""
-    sync = method == "put_message_async"
-    ours = (OURS + TURNS).replace("{fields}", fields)
-    for name, value in (("sync", sync), ("method", method), ("size", size), ("puts", PUTS)):
-        ours = ours.replace(f"{{{name}}}", str(value))
-    rival = (ROCKSDICT + TURNS).format(size=size, puts=PUTS)
+    ours = program(OURS, case, case.step)
     contestants = {
         "compiled": Contestant(python, ours, folder / "compiled", is_direct=True),
         "interpreted": Contestant(python, ours, folder / "interpreted", is_direct=False),
     }
-    if not fields and not sync and _has_rocksdict(python):
+    if case.rival and _has_rocksdict(python):
+        rival = program(ROCKSDICT, case, case.rival)
         contestants["rocksdict"] = Contestant(python, rival, folder / "rocksdict", is_direct=False)
     try:
         for number in range(rounds):
@@ -105,6 +133,21 @@ def contest(
         for contestant in contestants.values():
             contestant.stop()
     return {name: contestant.times_ns for name, contestant in contestants.items()}
+
+
+def program(template: str, case: Case, step: str) -> str:
+    """The source of a contestant."""
+    source = template + TURNS
+    for name, value in {
+        "sync": case.sync,
+        "size": case.size,
+        "rich": RICH,
+        "puts": PUTS // case.messages,
+        "messages": PUTS,
+        "step": step,
+    }.items():
+        source = source.replace(f"{{{name}}}", str(value))
+    return source
 
 
 def _has_rocksdict(python: Path) -> bool:
@@ -117,22 +160,25 @@ def _has_rocksdict(python: Path) -> bool:
 def main(
     python: Annotated[Path, typer.Argument(help="A Python with mqstore from a wheel.")],
     rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 200,
+    only: Annotated[str, typer.Option(help="Only the cases whose name has this text.")] = "",
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
     page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
 ) -> None:
     """Measure, print, and write the figures."""
     load = os.getloadavg()[0]
     rows: dict[str, dict[str, list[float]]] = {}
-    for name, (size, fields, method) in CASES.items():
+    for name, case in CASES.items():
+        if only not in name:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            times = contest(python.absolute(), size, fields, method, rounds, Path(folder))
+            times = contest(python.absolute(), case, rounds, Path(folder))
         rows[name] = {
             who: [round(quantile / 1000, 3) for quantile in statistics.quantiles(times_ns, n=4)]
             for who, times_ns in times.items()
         }
     told = subprocess.run([str(python), "--version"], capture_output=True, text=True, check=True)
     figures = {
-        "command": f"compiled_put.py, {rounds} turns of {PUTS} puts",
+        "command": f"compiled_put.py, {rounds} turns of {PUTS} messages",
         "python": told.stdout.split()[1],
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "microseconds": rows,

@@ -43,6 +43,8 @@ _PUT_OK = PutMessageStatus.PUT_OK
 _FLUSH_DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
 # Lists of at least this length take the compiled path: one call costs as much as so many single puts.
 _BULK_FROM = 8
+# Up to this length, a list that is ordinary is put directly instead, where the direct put was built.
+_DIRECT_UP_TO = 23
 
 
 class PutPath:
@@ -71,6 +73,8 @@ class PutPath:
         self._direct = parts.commit_log.direct_put(
             encoder,
             parts.topics.queues_to_put_to,
+            self._takes_own,
+            parts.delay_levels.max_level,
             parts.arrivals,
             slowly=self._put_in_steps,
             finish=self._finish,
@@ -99,6 +103,10 @@ class PutPath:
         if results is not None:
             return results
         messages = list(messages)
+        if self._direct is not None and len(messages) <= _DIRECT_UP_TO:
+            appended = self._direct.append_all(messages)
+            if appended is not None:
+                return self._finish_all(appended)
         results = self._put_in_bulk(messages) if len(messages) >= _BULK_FROM else None
         if results is not None:
             return results
@@ -169,9 +177,17 @@ class PutPath:
 
     def put_rewritten(self, message: Message) -> PutMessageResult:
         """Store one of the store's own messages after the delay rewrite: a copy that was sent back."""
-        return self.put_internal([rewrite(message, self._delay_levels)])[0]
+        appended = None if self._direct is None else self._direct.append_own(message)
+        if appended is None:
+            return self.put_internal([rewrite(message, self._delay_levels)])[0]
+        return self._finish(appended)
 
     # -- steps ----------------------------------------------------------------------------------------
+
+    def _takes_own(self, topic: str) -> bool:
+        """Whether `put_internal` has neither to create nor to refuse a topic."""
+        config = self._lookup(topic)
+        return config is not None and not unsupported(config.attributes)
 
     def _prepare(self, message: Message, *, creates_topic: bool = True) -> EncodedMessage:
         try:
@@ -272,13 +288,19 @@ class PutPath:
         if not encoded:
             return []
         appended = self._commit_log.append_all(encoded)
+        return self._finish_all(appended, waits=any(message.waits for message in encoded))
+
+    def _finish_all(self, appended: list[PutMessageResult], *, waits: bool = True) -> list[PutMessageResult]:
+        """As `_finish`, of messages that were appended together, at least one."""
         status = _PUT_OK
-        if self._is_sync_flush and any(message.waits for message in encoded):
+        if self._is_sync_flush and waits:
             status = self._wait(appended[-1].end_offset)
         elif self._is_sync_flush:
             self._sync_soon()
         if self._arrivals.wanted:
             self._announce(appended)
+        if not self._is_sync_flush:
+            return appended
         flushed_offset = self._commit_log.flushed_offset
         return [_acknowledged(place, status, flushed_offset) for place in appended]
 

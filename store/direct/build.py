@@ -29,9 +29,12 @@ _SOURCES = (
     "store/message/message.py",
     "store/message/message_encoder.py",
     "store/message/put_result.py",
+    "store/message/topic_names.py",
+    "store/record/host.py",
     "store/record/properties_format.py",
     "store/record/record_format.py",
     "store/record/record_template.py",
+    "store/record/sys_flag.py",
 )
 _DIRECTIVES = {"language_level": "3", "binding": False, "embedsignature": False}
 # No debugging symbols: they would be ten times as large as the code.

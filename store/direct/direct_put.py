@@ -1,25 +1,29 @@
-"""The direct put: an ordinary message, from its fields into the mapping, in one compiled step.
+"""The direct put: ordinary messages, from their fields into the mapping, in one compiled step.
 
 This is Python that Cython compiles when a wheel is built (build.py). Nothing imports this file as it is. The
 annotations say which values are machine integers and pointers, so that a put makes few Python objects. What
 comes from `cython.cimports` is C's own.
 
-A message is ordinary if nothing about it has to be refused, replaced or chosen: topic, queue, body, tags,
-keys, properties and born timestamp, of which the topic and the properties fit into 2 KiB and the body into
-HELD_BYTES. For all others `append` returns None and has changed nothing; so it does where something rare is
-due under the append lock: a refusal, the first message of a queue, a new segment, room to reserve. The
-interpreted way puts those, and words the errors (mqstore/put/put_path.py, message_encoder.py,
-log_appender.py). It makes the same bytes in many steps; tests hold the two together.
+    _prepare                    every check; header and ending into a buffer of the caller
+    _append_under_lock, _append offsets and times, then all records into the mapping
 
-Threads: any. No other thread of the interpreter runs while a record is written, and an interrupt (Ctrl-C)
-cannot strike between two lines. Durability: none when `append` returns; see flusher.py.
+A message is ordinary if nothing about it has to be refused or chosen, its topic and properties fit into
+2 KiB, and its body into HELD_BYTES. One that asks for a delay level is addressed to SCHEDULE_TOPIC_XXXX, as
+by schedule/delay/delayed_message.py. A list is ordinary if all its messages are. For all others the methods
+return None and have changed nothing; so they do where something rare is due under the append lock: a refusal,
+the first message of a queue, a new segment, room to reserve. The interpreted way puts those, and words the
+errors (mqstore/put/put_path.py, message_encoder.py, log_appender.py). It makes the same bytes in many steps;
+tests hold the two together.
+
+Threads: any. No other thread of the interpreter runs while records are written, and an interrupt (Ctrl-C)
+cannot strike between two lines. Durability: none when a method returns; see flusher.py.
 """
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.long import PyLong_AsLongLongAndOverflow
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
-from cython.cimports.libc.stdint import uint8_t, uint32_t, uintptr_t
+from cython.cimports.libc.stdint import int32_t, uint8_t, uint32_t, uintptr_t
 from cython.cimports.libc.string import memchr, memcpy
 from cython.cimports.mqstore.store.direct.crc32 import crc32_of, crc32_prepare, publish_first_bytes
 from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
@@ -28,15 +32,34 @@ from mqstore.store.checksum.crc32 import HELD_BYTES
 from mqstore.store.clock import SystemClock
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.message.put_result import PutMessageResult
-from mqstore.store.record.properties_format import CRC32, DELAY, KEYS, TAGS, TIMER_REQUESTS
+from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.record.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
+from mqstore.store.record.properties_format import (
+    CRC32,
+    DELAY,
+    KEYS,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    TIMER_REQUESTS,
+)
 from mqstore.store.record.record_format import (
     BLANK_MIN_BYTES,
+    BORN_HOST_POSITION,
     CRC_NAME,
     CRC_PROPERTY_BYTES,
     HEADER_BYTES,
     IPV6_EXTRA_BYTES,
     MESSAGE_MAGIC_CODE,
+    STORE_HOST_END_BEFORE_BODY,
     STORE_TIMESTAMP_POSITION,
+)
+from mqstore.store.record.record_template import record_template
+from mqstore.store.record.sys_flag import (
+    BORN_HOST_V6,
+    INNER_BATCH,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
 )
 from mqstore.store.status import PutMessageStatus
 
@@ -46,20 +69,57 @@ crc32_prepare()
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _ZERO = 0
-# Properties that mean more than they say, or that the fields of the message may replace.
-_SPECIAL_NAMES = frozenset([CRC32, DELAY, KEYS, TAGS, *TIMER_REQUESTS])
 
 _HELD_BYTES = cython.declare(cython.Py_ssize_t, HELD_BYTES)
 _BLANK_BYTES = cython.declare(cython.longlong, BLANK_MIN_BYTES)
 _CRC_BYTES = cython.declare(cython.Py_ssize_t, CRC_PROPERTY_BYTES)
 _CRC_NAME = cython.declare(bytes, CRC_NAME)
-# Bytes of the topic, the properties and their length that a direct put takes; on the stack.
-_ROOM_BYTES = cython.declare(cython.Py_ssize_t, 2048)
+_BORN_HOST_AT = cython.declare(cython.Py_ssize_t, BORN_HOST_POSITION)
+_RECONSUME_TIMES_BEFORE_BODY = cython.declare(cython.Py_ssize_t, STORE_HOST_END_BEFORE_BODY)
+_BORN_HOST_BIT = cython.declare(cython.longlong, BORN_HOST_V6)
+_HOST_BITS = cython.declare(cython.longlong, BORN_HOST_V6 | STORE_HOST_V6)
+# With one of these a message is not ordinary: a transaction's may not count in its queue, or must not wait.
+_RARE_BITS = cython.declare(cython.longlong, TRANSACTION_MASK | INNER_BATCH)
+# Bytes of the topic, the properties and their length that a direct put takes, and of a header.
+_ENDING_ROOM_BYTES = cython.declare(cython.Py_ssize_t, 2048)
+_HEADER_ROOM_BYTES = cython.declare(cython.Py_ssize_t, 112)
+_ROOM_BYTES = cython.declare(cython.Py_ssize_t, 2160)
+# Of one list. All its bytes are copied while no other thread of the interpreter runs.
+_MOST_MESSAGES = cython.declare(cython.Py_ssize_t, 48)
+_MOST_BYTES = cython.declare(cython.Py_ssize_t, 65_536)
 _NOT_ORDINARY = cython.declare(cython.Py_ssize_t, -1)
+_NO_NUMBER = cython.declare(cython.longlong, -(2**62))
+
+# Names of properties that mean more than they say, or that a field of the message or a delay may replace.
+_DELAY_MARK = cython.declare(cython.int, 1)
+_REAL_TOPIC_MARK = cython.declare(cython.int, 2)
+_REAL_QID_MARK = cython.declare(cython.int, 4)
+_KEYS_MARK = cython.declare(cython.int, 8)
+_TAGS_MARK = cython.declare(cython.int, 16)
+_OTHER_MARK = cython.declare(cython.int, 32)
+_MARKS = cython.declare(
+    dict,
+    {DELAY: 1, REAL_TOPIC: 2, REAL_QID: 4, KEYS: 8, TAGS: 16, CRC32: 32, **dict.fromkeys(TIMER_REQUESTS, 32)},
+)
 
 assert HEADER_BYTES + 2 * IPV6_EXTRA_BYTES <= 112
 assert len(CRC_NAME) == 9
 assert HELD_BYTES < 1 << 20
+assert IPV4_HOST_BYTES == 8
+assert IPV6_HOST_BYTES == 20
+
+# A message that was prepared: what its record is made of, but for its place and its time. header: in a buffer
+# of the caller. ending: there too, or the topic's own. born_timestamp: -1 for the store time.
+_Record = cython.struct(
+    header=cython.pointer[uint8_t],
+    header_bytes=cython.Py_ssize_t,
+    born_timestamp=cython.longlong,
+    body=cython.pointer[uint8_t],
+    body_bytes=cython.Py_ssize_t,
+    ending=cython.pointer[uint8_t],
+    ending_bytes=cython.Py_ssize_t,
+    size_bytes=cython.Py_ssize_t,
+)
 
 
 def checksum(data: bytes, crc: int = 0) -> int:
@@ -82,22 +142,41 @@ class DirectPut:
     _known_topic: object
     _add_topic: object
     _queues_to_put_to: object
+    _takes_own: object
     _template: object
     _header: bytes
-    _store_timestamp_position: cython.Py_ssize_t
+    _header_ipv4: bytes
+    _header_ipv6: bytes
+    _own_host_bits: cython.longlong
+    _store_timestamp_before_body: cython.Py_ssize_t
     _store_host: bytes
     _max_body_bytes: cython.Py_ssize_t
     _crc_bytes: cython.Py_ssize_t
+    _waiting_field: bytes
+    _waiting: tuple
     _waits: cython.bint
     _watched: object
     _slowly: object
     _finish: object
 
-    def __init__(self, config, clock, encoder, appender, queues_to_put_to, watched, slowly, finish) -> None:
+    def __init__(
+        self,
+        config,
+        clock,
+        encoder,
+        appender,
+        queues_to_put_to,
+        takes_own,
+        max_delay_level,
+        watched,
+        slowly,
+        finish,
+    ) -> None:
         """encoder, appender: of the interpreted way; their tables and fields are used.
 
-        queues_to_put_to: topic -> number of queues to put to, or None. watched: an object whose `wanted` says
-        that a put ends in `finish(result)`, as all do in SYNC_FLUSH. slowly: puts what is not ordinary.
+        queues_to_put_to: topic -> number of queues that producers may put to, or None. takes_own: topic ->
+        whether it is there and takes the store's own messages. watched: an object whose `wanted` says that a
+        put ends in `finish(result)`, as all do in SYNC_FLUSH. slowly: puts what is not ordinary.
         """
         self._appender = appender
         self._offsets = appender._offsets
@@ -106,24 +185,42 @@ class DirectPut:
         self._now_ms = clock.now_ms
         self._asks_system = type(clock) is SystemClock
         self._known_topic, self._add_topic = encoder.topics.get, encoder.topics.add
-        self._queues_to_put_to = queues_to_put_to
+        self._queues_to_put_to, self._takes_own = queues_to_put_to, takes_own
         template = self._template = encoder.templates[MESSAGE_MAGIC_CODE]
-        born_host = template.born_host
-        self._header = template.pack_header(
-            0, template.magic, 0, 0, template.flag, 0, 0, template.sys_flag, 0, born_host, 0,
-            template.behind_store_time, 0,
-        )  # fmt: skip
-        self._store_timestamp_position = STORE_TIMESTAMP_POSITION - 8 + len(born_host)
         self._store_host = config.store_host.encode()
+        self._header = _header_of(template)
+        store_bits = STORE_HOST_V6 if config.store_host.is_ipv6 else 0
+        self._own_host_bits = store_bits | (BORN_HOST_V6 if config.store_host.is_ipv6 else 0)
+        self._header_ipv4, self._header_ipv6 = (
+            _header_of(
+                record_template(
+                    template.magic,
+                    0,
+                    bits | store_bits,
+                    bytes(length),
+                    self._store_host,
+                    0,
+                    0,
+                    template.has_crc,
+                )
+            )
+            for length, bits in ((IPV4_HOST_BYTES, 0), (IPV6_HOST_BYTES, BORN_HOST_V6))
+        )
+        self._store_timestamp_before_body = len(self._header_ipv4) - STORE_TIMESTAMP_POSITION
         self._max_body_bytes = min(config.max_message_size, HELD_BYTES)
         self._crc_bytes = CRC_PROPERTY_BYTES if template.has_crc else 0
+        self._waiting_field = encoder.topics.add(SCHEDULE_TOPIC)[2]
+        # By level: its queue, and its number as text.
+        self._waiting = tuple(
+            ((SCHEDULE_TOPIC, level - 1), str(level)) for level in range(max_delay_level + 1)
+        )
         self._waits = config.is_sync_flush
         self._watched = watched
         self._slowly = slowly
         self._finish = finish
 
     def put(self, message):
-        """Store one message, in one way or the other."""
+        """Store one message of a producer, in one way or the other."""
         result = self.append(message)
         if result is None:
             return self._slowly(message)
@@ -134,36 +231,89 @@ class DirectPut:
     @cython.ccall
     def append(self, message):
         """Append one message of a producer; None, and nothing is changed, if it is not ordinary."""
+        return self._append_one(message, False)
+
+    @cython.ccall
+    def append_own(self, message):
+        """As `append`, one of the store's own: any topic takes it that is there and kept here."""
+        return self._append_one(message, True)
+
+    @cython.cfunc
+    def _append_one(self, message: object, is_own: cython.bint) -> object:
+        room = cython.declare(uint8_t[2160])
+        record = cython.declare(_Record)
+        owner: tuple = self._prepare(message, is_own, room, cython.address(record))
+        if owner is None:
+            return None
+        results: list = self._append_under_lock([owner], cython.address(record))
+        return None if results is None else results[0]
+
+    @cython.ccall
+    def append_all(self, messages: list):
+        """Append messages of producers, all or none: None, and nothing is changed, if one is not ordinary.
+
+        All become visible in one step, and have one store time.
+        """
+        count: cython.Py_ssize_t = len(messages)
+        if not 0 < count <= _MOST_MESSAGES:
+            return None
+        records = cython.declare(_Record[48])
+        rooms: bytes = PyBytes_FromStringAndSize(cython.NULL, count * _ROOM_BYTES)
+        room: cython.pointer[uint8_t] = _data_of(rooms)
+        size_bytes: cython.Py_ssize_t = 0
+        index: cython.Py_ssize_t
+        owners: list = []
+        for index in range(count):
+            owner: tuple = self._prepare(messages[index], False, room, cython.address(records[index]))
+            if owner is None:
+                return None
+            owners.append(owner)
+            size_bytes += records[index].size_bytes
+            if size_bytes > _MOST_BYTES:
+                return None
+            # Endings are often short: so all of them lie close together.
+            if records[index].ending == room + _HEADER_ROOM_BYTES:
+                room += records[index].ending_bytes
+            room += _HEADER_ROOM_BYTES
+        return self._append_under_lock(owners, cython.address(records[0]))
+
+    # -- before the lock ------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def _prepare(
+        self,
+        message: object,
+        is_own: cython.bint,
+        room: cython.pointer[uint8_t],
+        record: cython.pointer[_Record],
+    ) -> tuple:
+        """Fill `record`; None if the message is not ordinary. room: _ROOM_BYTES that outlive the record.
+
+        Returns (queue, body, entry of the topic): the queue's topic and number, and what `record` points to.
+        """
         if (
             type(message) is not Message
             # Compared by identity: False and 0.0 equal 0, but the thorough checks must decide about them.
-            or message.delay_level is not _ZERO
-            or message.flag is not _ZERO
-            or message.sys_flag is not _ZERO
-            or message.reconsume_times is not _ZERO
             or message.prepared_transaction_offset is not _ZERO
-            or message.born_host is not None
             or message.wait_store_msg_ok is not True
         ):
             return None
-        topic, body, queue_id = message.topic, message.body, message.queue_id
-        if type(topic) is not str or type(body) is not bytes or type(queue_id) is not int:
+        topic, queue_id = message.topic, message.queue_id
+        if type(topic) is not str or type(queue_id) is not int:
             return None
-        if len(cython.cast(bytes, body)) > self._max_body_bytes:
+        queue: cython.longlong = _int_of(queue_id)
+        if queue < 0:
             return None
-        overflow: cython.int = 0
-        queue: cython.longlong = PyLong_AsLongLongAndOverflow(queue_id, cython.address(overflow))
-        queue_nums = self._queues_to_put_to(topic)
-        if queue_nums is None or overflow or not 0 <= queue < cython.cast(cython.longlong, queue_nums):
-            return None
-        born_timestamp: cython.longlong = -1
-        given_time = message.born_timestamp
-        if given_time is not None:
-            if type(given_time) is not int:
+        if not is_own:
+            queue_nums = self._queues_to_put_to(topic)
+            if queue_nums is None or queue >= cython.cast(cython.longlong, queue_nums):
                 return None
-            born_timestamp = PyLong_AsLongLongAndOverflow(given_time, cython.address(overflow))
-            if overflow or born_timestamp < 0:
-                return None
+        body: bytes = self._body_of(message.body)
+        if body is None:
+            return None
+        record.born_timestamp = _born_timestamp_of(message.born_timestamp)
+        if record.born_timestamp == _NO_NUMBER:
+            return None
         known = self._known_topic(topic)
         if known is None:
             try:
@@ -172,154 +322,250 @@ class DirectPut:
                 return None
         if cython.cast(tuple, known)[0] is not self._template:
             return None
-        tags, keys, properties = message.tags, message.keys, message.properties
+        properties, keys, tags = message.properties, message.keys, message.tags
         if type(keys) is not tuple and type(keys) is not str and type(keys) is not list:
             return None
-        room = cython.declare(uint8_t[2048])
-        ending: cython.pointer[cython.const[uint8_t]]
-        ending_bytes: cython.Py_ssize_t
-        if tags is None and properties is NO_PROPERTIES and not keys:
-            whole: bytes = cython.cast(tuple, known)[1]
-            ending = cython.cast(cython.pointer[uint8_t], cython.cast(cython.p_char, whole))
-            ending_bytes = len(whole)
+        if tags is not None and type(tags) is not str:
+            return None
+        level: cython.longlong = _level_of(message.delay_level, properties)
+        if level < 0:
+            return None
+        waiting: tuple = None
+        name: tuple = None
+        if level:
+            waiting = self._waiting[min(level, cython.cast(cython.longlong, len(self._waiting) - 1))]
+            name = waiting[0]
+            queue = cython.cast(cython.longlong, name[1])
         else:
-            field: bytes = cython.cast(tuple, known)[2]
-            ending = room
-            ending_bytes = _encode_ending(room, field, properties, keys, tags, self._crc_bytes)
-            if ending_bytes == _NOT_ORDINARY:
+            name = (topic, queue_id)
+        if is_own and not self._takes_own(name[0]):
+            return None
+        if waiting is None and tags is None and properties is NO_PROPERTIES and not keys:
+            whole: bytes = cython.cast(tuple, known)[1]
+            record.ending = _data_of(whole)
+            record.ending_bytes = len(whole)
+        else:
+            field: bytes = cython.cast(tuple, known)[2] if waiting is None else self._waiting_field
+            record.ending = room + _HEADER_ROOM_BYTES
+            record.ending_bytes = _encode_ending(
+                record.ending, field, properties, keys, tags, waiting, topic, queue_id, self._crc_bytes
+            )
+            if record.ending_bytes == _NOT_ORDINARY:
                 return None
-        return self._append_under_lock(
-            topic, queue_id, queue, (topic, queue_id), body, born_timestamp, ending, ending_bytes
-        )
+        record.body = _data_of(body)
+        record.body_bytes = len(body)
+        record.header = room
+        record.header_bytes = self._encode_header(room, message)
+        if record.header_bytes == _NOT_ORDINARY:
+            return None
+        record.size_bytes = record.header_bytes + record.body_bytes + record.ending_bytes + self._crc_bytes
+        _put_int(room, record.size_bytes)
+        _put_int(room + 8, crc32_of(record.body, record.body_bytes, 0) & 0x7FFF_FFFF)
+        _put_int(room + 12, queue)
+        _put_int(room + record.header_bytes - 4, record.body_bytes)
+        return (name, body, known)
 
     @cython.cfunc
-    def _append_under_lock(
-        self,
-        topic: str,
-        queue_id: object,
-        queue: cython.longlong,
-        name: tuple,
-        body: bytes,
-        born_timestamp: cython.longlong,
-        ending: cython.pointer[cython.const[uint8_t]],
-        ending_bytes: cython.Py_ssize_t,
-    ) -> object:
-        data: cython.pointer[cython.const[uint8_t]] = cython.cast(
-            cython.pointer[uint8_t], cython.cast(cython.p_char, body)
-        )
-        header = cython.declare(uint8_t[112])
-        header_bytes: cython.Py_ssize_t = len(self._header)
-        memcpy(header, cython.cast(cython.p_char, self._header), header_bytes)
-        size_bytes: cython.Py_ssize_t = header_bytes + len(body) + ending_bytes + self._crc_bytes
-        _put_int(header, size_bytes)
-        _put_int(header + 8, crc32_of(data, len(body), 0) & 0x7FFF_FFFF)
-        _put_int(header + 12, queue)
-        _put_int(header + header_bytes - 4, len(body))
+    def _body_of(self, body: object) -> bytes:
+        """The body as bytes; None if it is too long, or not ordinary."""
+        if type(body) is not bytes:
+            if type(body) is not memoryview:
+                return None
+            try:
+                # What it shows may have been released, or may change once another thread runs.
+                body = bytes(body) if len(body) <= self._max_body_bytes else None
+            except Exception:  # noqa: BLE001 - the interpreted way raises it again
+                return None
+            if body is None:
+                return None
+        return body if len(cython.cast(bytes, body)) <= self._max_body_bytes else None
+
+    @cython.cfunc
+    @cython.exceptval(-2)
+    def _encode_header(self, header: cython.pointer[uint8_t], message: object) -> cython.Py_ssize_t:
+        """Write a header with hosts, flags and reconsume times; its length, or _NOT_ORDINARY."""
+        whole: bytes = self._header
+        host_bits: cython.longlong = self._own_host_bits
+        born_host = message.born_host
+        address: bytes = None
+        port: cython.longlong = 0
+        if born_host is not None:
+            if type(born_host) is not Host or len(cython.cast(tuple, born_host)) != 2:
+                return _NOT_ORDINARY
+            if type(cython.cast(tuple, born_host)[0]) is not bytes:
+                return _NOT_ORDINARY
+            address = cython.cast(tuple, born_host)[0]
+            port = _long_of(cython.cast(tuple, born_host)[1])
+            host_bits &= ~_BORN_HOST_BIT
+            if len(address) == 4:
+                whole = self._header_ipv4
+            elif len(address) == 16:
+                whole = self._header_ipv6
+                host_bits |= _BORN_HOST_BIT
+            else:
+                return _NOT_ORDINARY
+            if not 0 <= port < 1 << 32:
+                return _NOT_ORDINARY
+        header_bytes: cython.Py_ssize_t = len(whole)
+        memcpy(header, _data_of(whole), header_bytes)
+        if address is not None:
+            memcpy(header + _BORN_HOST_AT, _data_of(address), len(address))
+            _put_int(header + _BORN_HOST_AT + len(address), port)
+        if message.flag is not _ZERO and not _put_number(header + 16, _int_of(message.flag)):
+            return _NOT_ORDINARY
+        if message.reconsume_times is not _ZERO and not _put_number(
+            header + header_bytes - _RECONSUME_TIMES_BEFORE_BODY, _int_of(message.reconsume_times)
+        ):
+            return _NOT_ORDINARY
+        if message.sys_flag is not _ZERO:
+            sys_flag: cython.longlong = _int_of(message.sys_flag)
+            if sys_flag == _NO_NUMBER or sys_flag & _RARE_BITS:
+                return _NOT_ORDINARY
+            _put_int(header + 36, (sys_flag & ~_HOST_BITS) | host_bits)
+        return header_bytes
+
+    # -- under the lock -------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def _append_under_lock(self, owners: list, records: cython.pointer[_Record]) -> list:
+        """The results of prepared messages, of which `owners` has what `_prepare` returned; or None."""
         gate = self._gate
         lock = gate._lock
         if not lock.acquire(False):
             gate.let_holder_finish()
             lock.acquire()
         try:
-            return self._append(
-                topic, queue_id, name, header, header_bytes, data, len(body), born_timestamp, ending,
-                ending_bytes, size_bytes,
-            )  # fmt: skip
+            return self._append(owners, records)
         except OSError as error:
             raise gate.error_of(error) from error
         finally:
             lock.release()
 
     @cython.cfunc
-    def _append(
-        self,
-        topic: str,
-        queue_id: object,
-        name: tuple,
-        header: cython.pointer[uint8_t],
-        header_bytes: cython.Py_ssize_t,
-        body: cython.pointer[cython.const[uint8_t]],
-        body_bytes: cython.Py_ssize_t,
-        born_timestamp: cython.longlong,
-        ending: cython.pointer[cython.const[uint8_t]],
-        ending_bytes: cython.Py_ssize_t,
-        size_bytes: cython.Py_ssize_t,
-    ) -> object:
-        """The steps of LogAppender._append_one, under its lock."""
+    def _append(self, owners: list, records: cython.pointer[_Record]) -> list:
+        """The steps of LogAppender._append_one and _append_rows, under its lock."""
         offsets = self._offsets
         current = offsets.current
         if current is None or self._gate._refusal is not None:
             return None
-        queue_offset = self._queue_offsets.get(name)
-        if queue_offset is None:
-            return None
-        store_timestamp: cython.longlong = self._time_ms()
+        count: cython.Py_ssize_t = len(owners)
+        size_bytes: cython.longlong = 0
+        index: cython.Py_ssize_t
+        for index in range(count):
+            size_bytes += records[index].size_bytes
+        stored_at: object = self._time_ms()
         position: cython.longlong = current.wrote_position
         end: cython.longlong = position + size_bytes
+        wrote_position: object = end
         if (
             end > cython.cast(cython.longlong, current._attention_position)
             or end + _BLANK_BYTES > cython.cast(cython.longlong, current.size_bytes)
             or (region := current._region) is None
         ):
             return None
-        physical_offset: cython.longlong = cython.cast(cython.longlong, current.start_offset) + position
-        number: cython.longlong = queue_offset
-        _put_long(header + 20, number)
-        _put_long(header + 28, physical_offset)
-        _put_long(header + 40, store_timestamp if born_timestamp < 0 else born_timestamp)
-        _put_long(header + self._store_timestamp_position, store_timestamp)
-        # All objects are made before the first change: then only the lack of memory can stop it halfway.
-        next_offset, wrote_position, stored_at = number + 1, end, store_timestamp
-        result = PutMessageResult(
-            _PUT_OK, topic, queue_id, queue_offset, physical_offset, size_bytes, stored_at,
-            offsets.flushed_offset, self._store_host,
-        )  # fmt: skip
         address: uintptr_t = region.address
+        written: bytes = None
         target: cython.pointer[uint8_t]
-        if address:
-            try:
-                # The counter moves before the record becomes visible: an offset is never given twice (I1).
-                self._queue_offsets[name] = next_offset
+        results: list = []
+        try:
+            # Each counter moves before the records become visible: an offset is never given twice (I1).
+            if not self._give_places(
+                owners,
+                records,
+                results,
+                cython.cast(cython.longlong, current.start_offset) + position,
+                stored_at,
+            ):
+                self._queue_offsets.update(_first_offsets(results))
+                return None
+            if address:
                 target = cython.cast(cython.pointer[uint8_t], address + cython.cast(uintptr_t, position))
-                self._write(target, header, header_bytes, body, body_bytes, ending, ending_bytes)
-                publish_first_bytes(target, header)
+                self._write(target, records, count)
+                publish_first_bytes(target, records[0].header)
                 current.wrote_position = wrote_position
-            except BaseException:
-                self._appender.undo_append(current, position, size_bytes, {name: queue_offset})
-                raise
-        else:
-            # This file is written by calls.
-            record: bytes = PyBytes_FromStringAndSize(cython.NULL, size_bytes)
-            target = cython.cast(cython.pointer[uint8_t], cython.cast(cython.p_char, record))
-            memcpy(target, header, 8)
-            self._write(target, header, header_bytes, body, body_bytes, ending, ending_bytes)
-            self._appender.publish(current, name, queue_offset, record)
+            else:
+                # This file is written by calls.
+                written = PyBytes_FromStringAndSize(cython.NULL, size_bytes)
+                target = _data_of(written)
+                self._write(target, records, count)
+                memcpy(target, records[0].header, 8)
+                current.publish(written)
+        except BaseException:
+            self._appender.undo_append(current, position, size_bytes, _first_offsets(results))
+            raise
         self._appender.last_store_timestamp = stored_at
-        return result
+        return results
 
     @cython.cfunc
-    @cython.inline
+    def _give_places(
+        self,
+        owners: list,
+        records: cython.pointer[_Record],
+        results: list,
+        physical_offset: cython.longlong,
+        stored_at: object,
+    ) -> cython.bint:
+        """Complete the headers, add the results to `results`, and move the counters of the queues.
+
+        False, when some of that is done, if a queue has no counter yet.
+        """
+        store_timestamp: cython.longlong = stored_at
+        flushed_offset = self._offsets.flushed_offset
+        index: cython.Py_ssize_t
+        number: cython.longlong
+        header: cython.pointer[uint8_t]
+        for index in range(len(owners)):
+            name: tuple = cython.cast(tuple, owners[index])[0]
+            queue_offset = self._queue_offsets.get(name)
+            if queue_offset is None:
+                return False
+            number = queue_offset
+            header = records[index].header
+            _put_long(header + 20, number)
+            _put_long(header + 28, physical_offset)
+            _put_long(
+                header + 40,
+                store_timestamp if records[index].born_timestamp < 0 else records[index].born_timestamp,
+            )
+            _put_long(
+                header + records[index].header_bytes - self._store_timestamp_before_body, store_timestamp
+            )
+            results.append(
+                PutMessageResult(
+                    _PUT_OK, name[0], name[1], queue_offset, physical_offset, records[index].size_bytes,
+                    stored_at, flushed_offset, self._store_host,
+                )
+            )  # fmt: skip
+            self._queue_offsets[name] = number + 1
+            physical_offset += records[index].size_bytes
+        return True
+
+    @cython.cfunc
     @cython.exceptval(check=False)
     def _write(
-        self,
-        target: cython.pointer[uint8_t],
-        header: cython.pointer[uint8_t],
-        header_bytes: cython.Py_ssize_t,
-        body: cython.pointer[cython.const[uint8_t]],
-        body_bytes: cython.Py_ssize_t,
-        ending: cython.pointer[cython.const[uint8_t]],
-        ending_bytes: cython.Py_ssize_t,
+        self, target: cython.pointer[uint8_t], records: cython.pointer[_Record], count: cython.Py_ssize_t
     ) -> cython.void:
-        """Write a record to `target`, but for its first 8 bytes."""
+        """Write records to `target`, but for the first 8 bytes of all."""
+        index: cython.Py_ssize_t
+        record: cython.pointer[_Record]
+        behind: cython.pointer[uint8_t]
         crc: uint32_t
-        memcpy(target + 8, header + 8, header_bytes - 8)
-        memcpy(target + header_bytes, body, body_bytes)
-        memcpy(target + header_bytes + body_bytes, ending, ending_bytes)
-        if self._crc_bytes:
-            crc = crc32_of(header, header_bytes, 0)
-            crc = crc32_of(body, body_bytes, crc)
-            crc = crc32_of(ending, ending_bytes, crc)
-            _put_crc(target + header_bytes + body_bytes + ending_bytes, crc & 0x7FFF_FFFF)
+        for index in range(count):
+            record = records + index
+            if index:
+                memcpy(target, record.header, 8)
+            memcpy(target + 8, record.header + 8, record.header_bytes - 8)
+            behind = target + record.header_bytes
+            memcpy(behind, record.body, record.body_bytes)
+            behind += record.body_bytes
+            memcpy(behind, record.ending, record.ending_bytes)
+            behind += record.ending_bytes
+            if self._crc_bytes:
+                crc = crc32_of(record.header, record.header_bytes, 0)
+                crc = crc32_of(record.body, record.body_bytes, crc)
+                crc = crc32_of(record.ending, record.ending_bytes, crc)
+                _put_crc(behind, crc & 0x7FFF_FFFF)
+            target += record.size_bytes
 
     @cython.cfunc
     def _time_ms(self) -> cython.longlong:
@@ -331,6 +577,102 @@ class DirectPut:
         return cython.cast(cython.longlong, now.tv_sec) * 1000 + now.tv_nsec // 1_000_000
 
 
+def _first_offsets(results):
+    """The queue offset that each queue had before `results` were given."""
+    return {(result.topic, result.queue_id): result.queue_offset for result in reversed(results)}
+
+
+def _header_of(template):
+    """A header with the fields of a template; all others are zero."""
+    return template.pack_header(
+        0, template.magic, 0, 0, template.flag, 0, 0, template.sys_flag, 0, template.born_host, 0,
+        template.behind_store_time, 0,
+    )  # fmt: skip
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _data_of(data: bytes) -> cython.pointer[uint8_t]:
+    """The bytes of an object, as long as it lives."""
+    return cython.cast(cython.pointer[uint8_t], cython.cast(cython.p_char, data))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _long_of(value: object) -> cython.longlong:
+    """An int; _NO_NUMBER if it is none, or has more than 63 bits."""
+    overflow: cython.int = 0
+    if type(value) is not int:
+        return _NO_NUMBER
+    number: cython.longlong = PyLong_AsLongLongAndOverflow(value, cython.address(overflow))
+    return _NO_NUMBER if overflow else number
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _int_of(value: object) -> cython.longlong:
+    """As `_long_of`, an int of 32 bits."""
+    number: cython.longlong = _long_of(value)
+    return number if number == cython.cast(int32_t, number) else _NO_NUMBER
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _put_number(target: cython.pointer[uint8_t], number: cython.longlong) -> cython.bint:
+    """Four bytes of a number that `_int_of` found; False if it found none."""
+    if number == _NO_NUMBER:
+        return False
+    _put_int(target, number)
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _born_timestamp_of(value: object) -> cython.longlong:
+    """Epoch ms; -1 for the store time; _NO_NUMBER if it is not ordinary."""
+    if value is None:
+        return -1
+    number: cython.longlong = _long_of(value)
+    return _NO_NUMBER if number < 0 else number
+
+
+@cython.cfunc
+@cython.exceptval(-2)
+def _level_of(delay_level: object, properties: object) -> cython.longlong:
+    """The delay level that is asked for by the field, or else by the property DELAY; 0 for none.
+
+    _NOT_ORDINARY for levels below, for texts that are not plain numbers, and for properties that are no dict.
+    """
+    level: cython.longlong = 0
+    size_bytes: cython.Py_ssize_t = 0
+    index: cython.Py_ssize_t
+    digits: cython.pointer[cython.const[cython.char]]
+    if delay_level is not _ZERO:
+        level = _int_of(delay_level)
+        return level if level > 0 else _NOT_ORDINARY
+    if properties is NO_PROPERTIES:
+        return 0
+    if type(properties) is not dict:
+        return _NOT_ORDINARY
+    text = cython.cast(dict, properties).get(DELAY)
+    if text is None:
+        return 0
+    if type(text) is not str:
+        return _NOT_ORDINARY
+    try:
+        digits = PyUnicode_AsUTF8AndSize(text, cython.address(size_bytes))
+    except UnicodeEncodeError:
+        return _NOT_ORDINARY
+    if not 0 < size_bytes < 10:
+        return _NOT_ORDINARY
+    for index in range(size_bytes):
+        if not 48 <= digits[index] <= 57:
+            return _NOT_ORDINARY
+        level = level * 10 + digits[index] - 48
+    return level
+
+
 @cython.cfunc
 @cython.exceptval(-2)
 def _encode_ending(
@@ -339,34 +681,77 @@ def _encode_ending(
     properties: object,
     keys: object,
     tags: object,
+    waiting: tuple,
+    topic: str,
+    queue_id: object,
     crc_bytes: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Write topic, length of the properties, and properties; returns how many bytes, or _NOT_ORDINARY."""
+    """Write topic, length of the properties, and properties; returns how many bytes, or _NOT_ORDINARY.
+
+    waiting: if the message is delayed, what `DirectPut._waiting` has of its level. Then DELAY, REAL_TOPIC and
+    REAL_QID say where to deliver it: in place of what they said before, or behind the other properties.
+    """
     at: cython.Py_ssize_t = len(topic_field)
-    if crc_bytes == 0 or at + 2 > _ROOM_BYTES:
+    if crc_bytes == 0 or at + 2 > _ENDING_ROOM_BYTES:
         return _NOT_ORDINARY
-    memcpy(target, cython.cast(cython.p_char, topic_field), at)
+    memcpy(target, _data_of(topic_field), at)
     at += 2
     begin: cython.Py_ssize_t = at
+    before: cython.Py_ssize_t
+    mark: cython.int
+    missing: cython.int = 0
+    replaced: cython.int = 0
+    level: str = None
+    queue: str = None
+    if waiting is not None:
+        replaced = missing = _DELAY_MARK | _REAL_TOPIC_MARK | _REAL_QID_MARK
+        level, queue = waiting[1], str(queue_id)
+    if keys:
+        replaced |= _KEYS_MARK
+    if tags:
+        replaced |= _TAGS_MARK
     if properties is not NO_PROPERTIES:
         if type(properties) is not dict:
             return _NOT_ORDINARY
         for name, value in cython.cast(dict, properties).items():
-            if type(name) is not str or type(value) is not str or name in _SPECIAL_NAMES:
+            if type(name) is not str or type(value) is not str:
                 return _NOT_ORDINARY
             at = _put_text(target, at, name, 1)
+            before = at
             at = _put_text(target, at, value, 2)
             if at == _NOT_ORDINARY:
                 return _NOT_ORDINARY
+            found = _MARKS.get(name)
+            if found is None:
+                continue
+            mark = found
+            if mark == _OTHER_MARK:
+                return _NOT_ORDINARY
+            if mark & replaced:
+                if mark & missing == 0:
+                    return _NOT_ORDINARY
+                missing ^= mark
+                at = _put_text(
+                    target,
+                    before,
+                    level if mark == _DELAY_MARK else topic if mark == _REAL_TOPIC_MARK else queue,
+                    2,
+                )
+    if missing & _DELAY_MARK:
+        at = _put_text(target, at, DELAY, 1)
+        at = _put_text(target, at, level, 2)
+    if missing & _REAL_TOPIC_MARK:
+        at = _put_text(target, at, REAL_TOPIC, 1)
+        at = _put_text(target, at, topic, 2)
+    if missing & _REAL_QID_MARK:
+        at = _put_text(target, at, REAL_QID, 1)
+        at = _put_text(target, at, queue, 2)
     if keys:
         at = _put_text(target, at, KEYS, 1)
         at = _put_keys(target, at, keys)
-    if tags is not None:
-        if type(tags) is not str:
-            return _NOT_ORDINARY
-        if tags:
-            at = _put_text(target, at, TAGS, 1)
-            at = _put_text(target, at, tags, 2)
+    if tags:
+        at = _put_text(target, at, TAGS, 1)
+        at = _put_text(target, at, tags, 2)
     if at == _NOT_ORDINARY:
         return _NOT_ORDINARY
     size_bytes: cython.Py_ssize_t = at - begin + crc_bytes
@@ -407,7 +792,7 @@ def _put_text(
         source = PyUnicode_AsUTF8AndSize(text, cython.address(size_bytes))
     except UnicodeEncodeError:
         return _NOT_ORDINARY
-    if size_bytes == 0 or size_bytes > _ROOM_BYTES - 1 - at:
+    if size_bytes == 0 or size_bytes > _ENDING_ROOM_BYTES - 1 - at:
         return _NOT_ORDINARY
     if memchr(source, 1, size_bytes) != cython.NULL or memchr(source, 2, size_bytes) != cython.NULL:
         return _NOT_ORDINARY

@@ -40,6 +40,14 @@ class DirectPut(Protocol):
         """Append one message of a producer; None, and nothing is changed, if it is not ordinary."""
         ...
 
+    def append_own(self, message: Message) -> PutMessageResult | None:
+        """As `append`, one of the store's own, after the delay rewrite."""
+        ...
+
+    def append_all(self, messages: list[Message]) -> list[PutMessageResult] | None:
+        """Append messages of producers, all or none: None, and nothing is changed, if one is not ordinary."""
+        ...
+
 
 class Watched(Protocol):
     """What may want to hear of puts."""

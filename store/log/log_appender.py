@@ -179,20 +179,12 @@ class LogAppender:
         append = self._append_one
         return [append(message) for message in messages]
 
-    def publish(self, current: MappedFile, queue: tuple[str, int], queue_offset: int, record: bytes) -> None:
-        """The last steps of `_append_one`, for a record that direct_put.py made."""
-        position = current.wrote_position
-        try:
-            self._queue_offsets[queue] = queue_offset + 1
-            current.publish(record)
-        except BaseException:
-            self.undo_append(current, position, len(record), {queue: queue_offset})
-            raise
-
     def direct_put(
         self,
         encoder: MessageEncoder,
         queues_to_put_to: Callable[[str], int | None],
+        takes_own: Callable[[str], bool],
+        max_delay_level: int,
         watched: Watched,
         *,
         slowly: Callable[[Message], PutMessageResult],
@@ -202,7 +194,16 @@ class LogAppender:
         if MACHINE_CODE is None:
             return None
         direct: DirectPut = MACHINE_CODE.direct_put(
-            self._config, self._clock, encoder, self, queues_to_put_to, watched, slowly, finish
+            self._config,
+            self._clock,
+            encoder,
+            self,
+            queues_to_put_to,
+            takes_own,
+            max_delay_level,
+            watched,
+            slowly,
+            finish,
         )
         return direct
 

@@ -2,7 +2,8 @@
 
 Goal: the direct put is only faster. Method: messages with all that is odd about them go into two stores: one
 puts directly, in the other every step is interpreted. Then logs, results, errors and the next queue offsets
-are compared. The checksum is compared with zlib's.
+are compared: of single messages, of lists, and of copies that are sent back. The checksum is compared with
+zlib's.
 
 These run where the direct put was built: .ci/wheel runs them on an installed wheel.
 """
@@ -33,17 +34,67 @@ needs_machine_code = pytest.mark.skipif(
     MACHINE_CODE is None, reason="the direct put was not built here: .ci/wheel asks an installed wheel"
 )
 pytestmark = needs_machine_code
+MEANT_NAMES = st.sampled_from(
+    ["DELAY", "REAL_TOPIC", "REAL_QID", "KEYS", "TAGS", "WAIT", "UNIQ_KEY", "__CRC32#", "TIMER_DELAY_SEC"]
+)
+LEVELS = st.sampled_from(["0", "1", "007", "18", "19", "999999999", "2147483648", "-1", "+3", "٣", " 3", ""])
+HOSTS = st.sampled_from(
+    [
+        Host.parse("1.2.3.4:5"),
+        Host.parse("[2001:db8::1]:65535"),
+        Host(b"1234", 2**32 - 1),
+        Host(b"1234", 2**32),
+        Host(b"1234", -1),
+        Host(b"1234", True),
+        Host(b"12345", 1),
+        Host(b"", 1),
+        Host(bytearray(b"1234"), 1),  # type: ignore[arg-type]
+        (b"1234", 5),
+    ]
+)
 ORDINARY = st.builds(
     Message,
-    topic=st.sampled_from(["orders", "others", "%RETRY%" + "g" * 140]),
-    body=st.binary(max_size=300) | st.sampled_from([b"x" * 5_120, b"x" * 5_121, b"x" * 17_000]),
+    topic=st.sampled_from(["orders", "others", "orders", "others", "%RETRY%" + "g" * 140]),
+    body=st.binary(max_size=300)
+    | st.sampled_from([b"x" * 5_120, b"x" * 5_121, b"x" * 17_000])
+    | st.sampled_from([memoryview(b"view"), memoryview(b"every second")[::2], memoryview(b"y" * 5_121)]),
     tags=st.none() | TEXTS,
     keys=st.just(()) | TEXTS | st.lists(TEXTS, max_size=3),
-    properties=st.dictionaries(TEXTS, TEXTS | st.just("v" * 2_000), max_size=3),
+    properties=st.dictionaries(TEXTS, TEXTS | st.just("v" * 2_000), max_size=3)
+    | st.dictionaries(TEXTS | MEANT_NAMES, LEVELS | TEXTS, max_size=5),
     queue_id=st.integers(0, 4),
-    delay_level=st.sampled_from([0, 0, 0, 1, True]),
+    delay_level=st.sampled_from([0, 0, 0, 1, 17, 18, 19, 2**31 - 1, 2**31, 1 << 70, -1, True, 1.0]),
     born_timestamp=st.none() | st.sampled_from([0, 5, 2**63 - 1]),
+    born_host=st.none() | HOSTS,
+    flag=st.sampled_from([0, 0, 1, -1, 2**31 - 1, 2**31, 1 << 70]),
+    sys_flag=st.sampled_from([0, 0, 1, 2, 4, 8, 12, 0x30, 0x80, 0x301, -256, -(2**31), 2**31]),
+    reconsume_times=st.sampled_from([0, 0, 1, 2**31 - 1, 2**31, -1, True]),
 )
+# Of these all are put directly, but for the first of a queue.
+PLAIN = st.builds(
+    Message,
+    topic=st.sampled_from(["orders", "others"]),
+    body=st.binary(max_size=300),
+    tags=st.none() | st.sampled_from(["", "created"]),
+    keys=st.sampled_from([(), "a b", ("a", "b")]),
+    properties=st.dictionaries(
+        st.sampled_from(["region", "UNIQ_KEY", "WAIT", "REAL_QID", "REAL_TOPIC"]), st.just("text"), max_size=3
+    ),
+    queue_id=st.integers(0, 1),
+    delay_level=st.sampled_from([0, 0, 1, 2, 99]),
+    born_host=st.none() | st.sampled_from([Host.parse("1.2.3.4:5"), Host.parse("[2001:db8::1]:5")]),
+)
+CONFIGS = pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"enabled_append_prop_crc": False},
+        {"store_host": Host.parse("[2001:db8::1]:10911")},
+        {"flush_disk_type": "SYNC_FLUSH"},
+    ],
+    ids=["plain", "no crc", "IPv6", "SYNC_FLUSH"],
+)
+DISKS = pytest.mark.parametrize("disk", [MemoryFileSystem, SimulatedDisk], ids=["mapped", "called"])
 
 
 @contextlib.contextmanager
@@ -54,6 +105,7 @@ def store_of(disk: FileSystem, *, is_direct: bool, **config: Any) -> Iterator[Me
             make_interpreted(store)
         # A queue that is left to the store is the same in both.
         store._puts._choice.seed(0)
+        store._send_back._choice.seed(0)
         # Its first message goes the interpreted way.
         for topic in ("orders", "others"):
             store.put_message(Message(topic, b"first"))
@@ -66,10 +118,10 @@ def make_interpreted(store: MessageStore) -> None:
     store._puts._direct = None
 
 
-def outcome_of(put: Callable[[Message], Any], message: Message) -> Any:
+def outcome_of(call: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a put, or its error."""
     try:
-        return put(message)
+        return call(*arguments)
     except (StoreError, TypeError, AttributeError) as error:
         return type(error), str(error)
 
@@ -78,12 +130,15 @@ def log_of(store: MessageStore) -> bytes:
     return b"".join(bytes(file.view) for file in store.commit_log.files.files)
 
 
-@pytest.mark.parametrize("disk", [MemoryFileSystem, SimulatedDisk], ids=["mapped", "called"])
-@pytest.mark.parametrize(
-    "config",
-    [{}, {"enabled_append_prop_crc": False}, {"store_host": Host.parse("[2001:db8::1]:10911")}],
-    ids=["plain", "no crc", "IPv6"],
-)
+def assert_same(direct: MessageStore, interpreted: MessageStore) -> None:
+    """Their logs, and the offset that each queue gives next."""
+    assert log_of(direct) == log_of(interpreted)
+    counters = [store.commit_log._appender._queue_offsets for store in (direct, interpreted)]
+    assert counters[0] == counters[1]
+
+
+@DISKS
+@CONFIGS
 @settings(max_examples=100, deadline=None)
 @given(messages=st.lists(MESSAGES | ORDINARY, min_size=1, max_size=8))
 @example(messages=[Message("orders", b"", properties={"x__CRC32#": "0123456789"}, keys=("a",))])
@@ -101,11 +156,61 @@ def test_the_direct_put_is_the_interpreted_one(
     ):
         for message in messages * 2:
             assert outcome_of(direct.put_message, message) == outcome_of(interpreted.put_message, message)
-        assert log_of(direct) == log_of(interpreted)
-        for queue_id in range(5):
-            assert direct.commit_log.next_queue_offset("orders", queue_id) == (
-                interpreted.commit_log.next_queue_offset("orders", queue_id)
-            )
+        assert_same(direct, interpreted)
+
+
+@DISKS
+@CONFIGS
+@settings(max_examples=60, deadline=None)
+@given(
+    lists=st.lists(
+        st.lists(PLAIN, max_size=12) | st.lists(MESSAGES | ORDINARY | PLAIN, max_size=4),
+        min_size=1,
+        max_size=3,
+    )
+)
+@example(lists=[[Message("orders", b"x" * 5_000, born_timestamp=5)] * 11] * 2)
+@example(lists=[[Message("orders", b"x"), Message("others", b"x", queue_id=1)]] * 2)
+def test_lists_are_put_as_the_interpreted_way_puts_them(
+    lists: list[list[Message]], config: dict[str, Any], disk: Callable[[], FileSystem]
+) -> None:
+    """All or none. They cross the ends of segments, too."""
+    with (
+        store_of(disk(), is_direct=True, **config) as direct,
+        store_of(disk(), is_direct=False, **config) as interpreted,
+    ):
+        for messages in lists * 2:
+            put = outcome_of(direct.put_messages, messages)
+            expected = outcome_of(interpreted.put_messages, messages)
+            assert list(put) == list(expected)
+            assert_same(direct, interpreted)
+
+
+@DISKS
+@CONFIGS
+@settings(max_examples=60, deadline=None)
+@given(
+    messages=st.lists(PLAIN | ORDINARY, min_size=1, max_size=4),
+    levels=st.lists(st.sampled_from([0, 0, 1, 3, 18, 19, -1]), min_size=1, max_size=4),
+)
+def test_copies_are_sent_back_as_the_interpreted_way_sends_them(
+    messages: list[Message], levels: list[int], config: dict[str, Any], disk: Callable[[], FileSystem]
+) -> None:
+    """Copies of copies, too, which have the properties of an earlier delay."""
+    with (
+        store_of(disk(), is_direct=True, **config) as direct,
+        store_of(disk(), is_direct=False, **config) as interpreted,
+    ):
+        for message in messages:
+            outcome = outcome_of(direct.put_message, message)
+            assert outcome == outcome_of(interpreted.put_message, message)
+            for level in [*levels, *levels]:
+                offset = getattr(outcome, "physical_offset", 0)
+                arguments = "billing", offset, level
+                outcome = outcome_of(direct.consumer_send_msg_back, *arguments)
+                assert outcome == outcome_of(interpreted.consumer_send_msg_back, *arguments)
+                outcome = getattr(outcome, "put", None)
+        assert_same(direct, interpreted)
 
 
 @settings(max_examples=300, deadline=None)
@@ -131,9 +236,68 @@ def test_ordinary_messages_go_the_direct_way() -> None:
             {"keys": ["order-1"]},
             {"properties": {"region": "eu", "UNIQ_KEY": "7F00"}},
             {"born_timestamp": 5},
+            {"born_host": Host.parse("1.2.3.4:5")},
+            {"born_host": Host.parse("[2001:db8::1]:5")},
+            {"flag": 7, "sys_flag": 1, "reconsume_times": 2},
+            {"body": memoryview(b"body")},
+            # As a client of a server sends them.
+            {"properties": {"KEYS": "order-1", "TAGS": "created", "WAIT": "true", "DELAY": "0"}},
             {"tags": "created", "keys": ("order-1",), "properties": {"region": "eu"}, "body": b"x" * 5_120},
         ):
-            assert direct.append(msgspec.structs.replace(ordinary, **change)) is not None, change
+            message = msgspec.structs.replace(ordinary, **change)
+            assert direct.append(message) is not None, change
+            assert direct.append_all([message, ordinary] * 11) is not None, change
+
+
+def test_delayed_messages_go_the_direct_way() -> None:
+    """But for the first one of a level."""
+    with store_of(MemoryFileSystem(), is_direct=True) as store:
+        direct = store._puts._direct
+        assert direct is not None
+        delayed = Message("orders", b"body", tags="created", delay_level=3)
+        assert direct.append(delayed) is None
+        store.put_message(delayed)
+        for change in (
+            {},
+            {"delay_level": 0, "properties": {"DELAY": "3"}},
+            {"properties": {"REAL_TOPIC": "another", "REAL_QID": "8", "DELAY": "5"}},
+        ):
+            put = direct.append(msgspec.structs.replace(delayed, **change))
+            assert put is not None, change
+            assert (put.topic, put.queue_id) == ("SCHEDULE_TOPIC_XXXX", 2)
+
+
+def test_copies_that_are_sent_back_go_the_direct_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the first one of a level, and of the dead letters."""
+    with store_of(MemoryFileSystem(), is_direct=True) as store:
+        put = store.put_message(Message("orders", b"body", keys="order-1"))
+        for level in (3, -1):
+            store.consumer_send_msg_back("billing", put.physical_offset, level)
+        monkeypatch.setattr(store._puts, "put_internal", None)
+        for level in (3, -1):
+            assert store.consumer_send_msg_back("billing", put.physical_offset, level).put is not None
+
+
+def test_a_list_that_cannot_be_written_gives_no_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error, or an interrupt, while the list is written: the next message of each queue gets its place."""
+    disk = SimulatedDisk()
+    with store_of(disk, is_direct=True) as store:
+        direct = store._puts._direct
+        assert direct is not None
+        current = store.commit_log._offsets.current
+        assert current is not None
+        before = log_of(store), store.commit_log.max_offset
+        messages = [Message("orders", b"x"), Message("others", b"x"), Message("orders", b"x")]
+        with monkeypatch.context() as patch:
+            patch.setattr(current, "publish", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                direct.append_all(messages)
+        assert (log_of(store), store.commit_log.max_offset) == before
+        assert [put.queue_offset for put in store.put_messages(messages)] == [1, 1, 2]
+
+
+def interrupt(_: bytes) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
@@ -145,16 +309,30 @@ def test_ordinary_messages_go_the_direct_way() -> None:
         {"queue_id": False},
         {"body": bytearray(b"body")},
         {"body": b"x" * 5_121},
-        {"delay_level": 1},
-        {"properties": {"DELAY": "1"}},
-        {"properties": {"TAGS": "a"}},
+        {"body": memoryview(b"x" * 5_121)},
+        {"delay_level": -1},
+        {"delay_level": True},
+        {"delay_level": "1"},
+        {"delay_level": 1 << 70},
+        {"delay_level": 1, "properties": {"REAL_TOPIC": "\x01"}},
+        {"delay_level": 1, "properties": {"TIMER_DELAY_SEC": "1"}},
+        {"properties": {"DELAY": "-1"}},
+        {"properties": {"DELAY": "1" * 10}},
+        {"properties": {"DELAY": "\ud800"}},
+        {"properties": {"TAGS": "a"}, "tags": "b"},
         {"properties": {"a": "\x01"}},
+        {"born_host": tuple.__new__(Host, (b"1234",))},
+        {"born_host": Host(b"1234", 1 << 32)},
+        {"born_host": (b"1234", 5)},
         {"tags": "\ud800"},
         {"keys": None},
         {"keys": ("",)},
         {"wait_store_msg_ok": False},
         {"sys_flag": 4},
-        {"flag": 1},
+        {"sys_flag": 0x80},
+        {"flag": 2**31},
+        {"flag": False},
+        {"reconsume_times": -(2**31) - 1},
     ],
 )
 def test_odd_messages_change_nothing(change: dict[str, Any]) -> None:
@@ -165,5 +343,7 @@ def test_odd_messages_change_nothing(change: dict[str, Any]) -> None:
         before = log_of(store), store.commit_log.max_offset
         message = msgspec.structs.replace(Message("orders", b"body"), **change)
         assert direct.append(message) is None
+        assert direct.append_all([Message("orders", b"body"), message]) is None
         assert (log_of(store), store.commit_log.max_offset) == before
+        assert store.commit_log.next_queue_offset("orders", 0) == 1
         assert not store.commit_log._gate._lock.locked()  # type: ignore[attr-defined]
