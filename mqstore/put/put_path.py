@@ -187,7 +187,7 @@ class PutPath:
     def _takes_own(self, topic: str) -> bool:
         """Whether `put_internal` has neither to create nor to refuse a topic."""
         config = self._lookup(topic)
-        return config is not None and not unsupported(config.attributes)
+        return config is not None and not (config.attributes and unsupported(config.attributes))
 
     def _prepare(self, message: Message, *, creates_topic: bool = True) -> EncodedMessage:
         try:

@@ -245,8 +245,7 @@ class DirectPut:
         owner: tuple = self._prepare(message, is_own, room, cython.address(record))
         if owner is None:
             return None
-        results: list = self._append_under_lock([owner], cython.address(record))
-        return None if results is None else results[0]
+        return self._append_under_lock(owner, None, cython.address(record))
 
     @cython.ccall
     def append_all(self, messages: list):
@@ -275,7 +274,7 @@ class DirectPut:
             if records[index].ending == room + _HEADER_ROOM_BYTES:
                 room += records[index].ending_bytes
             room += _HEADER_ROOM_BYTES
-        return self._append_under_lock(owners, cython.address(records[0]))
+        return self._append_under_lock(None, owners, cython.address(records[0]))
 
     # -- before the lock ------------------------------------------------------------------------------
 
@@ -427,28 +426,34 @@ class DirectPut:
     # -- under the lock -------------------------------------------------------------------------------
 
     @cython.cfunc
-    def _append_under_lock(self, owners: list, records: cython.pointer[_Record]) -> list:
-        """The results of prepared messages, of which `owners` has what `_prepare` returned; or None."""
+    def _append_under_lock(
+        self, owner: tuple | None, owners: list | None, records: cython.pointer[_Record]
+    ) -> object:
+        """The result of one prepared message, or the results of several; None as `append`.
+
+        owner, owners: what `_prepare` returned, for one or for all. A list for one would cost a tenth of a
+        put.
+        """
         gate = self._gate
         lock = gate._lock
         if not lock.acquire(False):
             gate.let_holder_finish()
             lock.acquire()
         try:
-            return self._append(owners, records)
+            return self._append(owner, owners, records)
         except OSError as error:
             raise gate.error_of(error) from error
         finally:
             lock.release()
 
     @cython.cfunc
-    def _append(self, owners: list, records: cython.pointer[_Record]) -> list:
+    def _append(self, owner: tuple | None, owners: list | None, records: cython.pointer[_Record]) -> object:
         """The steps of LogAppender._append_one and _append_rows, under its lock."""
         offsets = self._offsets
         current = offsets.current
         if current is None or self._gate._refusal is not None:
             return None
-        count: cython.Py_ssize_t = len(owners)
+        count: cython.Py_ssize_t = 1 if owners is None else len(owners)
         size_bytes: cython.longlong = 0
         index: cython.Py_ssize_t
         for index in range(count):
@@ -463,21 +468,30 @@ class DirectPut:
             or (region := current._region) is None
         ):
             return None
+        physical_offset: cython.longlong = cython.cast(cython.longlong, current.start_offset) + position
+        flushed_offset = offsets.flushed_offset
         address: uintptr_t = region.address
         written: bytes = None
         target: cython.pointer[uint8_t]
-        results: list = []
+        result: object = None
+        results: list = None
         try:
             # Each counter moves before the records become visible: an offset is never given twice (I1).
-            if not self._give_places(
-                owners,
-                records,
-                results,
-                cython.cast(cython.longlong, current.start_offset) + position,
-                stored_at,
-            ):
-                self._queue_offsets.update(_first_offsets(results))
-                return None
+            if owners is None:
+                result = self._give_place(owner, records, physical_offset, stored_at, flushed_offset)
+                if result is None:
+                    return None
+            else:
+                results = []
+                for index in range(count):
+                    result = self._give_place(
+                        owners[index], records + index, physical_offset, stored_at, flushed_offset
+                    )
+                    if result is None:
+                        self._queue_offsets.update(_first_offsets(results))
+                        return None
+                    results.append(result)
+                    physical_offset += records[index].size_bytes
             if address:
                 target = cython.cast(cython.pointer[uint8_t], address + cython.cast(uintptr_t, position))
                 self._write(target, records, count)
@@ -491,54 +505,40 @@ class DirectPut:
                 memcpy(target, records[0].header, 8)
                 current.publish(written)
         except BaseException:
-            self._appender.undo_append(current, position, size_bytes, _first_offsets(results))
+            given = [*(results or ()), *([] if result is None else [result])]
+            self._appender.undo_append(current, position, size_bytes, _first_offsets(given))
             raise
         self._appender.last_store_timestamp = stored_at
-        return results
+        return result if owners is None else results
 
     @cython.cfunc
-    def _give_places(
+    def _give_place(
         self,
-        owners: list,
-        records: cython.pointer[_Record],
-        results: list,
+        owner: tuple,
+        record: cython.pointer[_Record],
         physical_offset: cython.longlong,
         stored_at: object,
-    ) -> cython.bint:
-        """Complete the headers, add the results to `results`, and move the counters of the queues.
-
-        False, when some of that is done, if a queue has no counter yet.
-        """
+        flushed_offset: object,
+    ) -> object:
+        """Complete a header and move the counter of its queue; the result, or None if there is no counter."""
         store_timestamp: cython.longlong = stored_at
-        flushed_offset = self._offsets.flushed_offset
-        index: cython.Py_ssize_t
-        number: cython.longlong
-        header: cython.pointer[uint8_t]
-        for index in range(len(owners)):
-            name: tuple = cython.cast(tuple, owners[index])[0]
-            queue_offset = self._queue_offsets.get(name)
-            if queue_offset is None:
-                return False
-            number = queue_offset
-            header = records[index].header
-            _put_long(header + 20, number)
-            _put_long(header + 28, physical_offset)
-            _put_long(
-                header + 40,
-                store_timestamp if records[index].born_timestamp < 0 else records[index].born_timestamp,
-            )
-            _put_long(
-                header + records[index].header_bytes - self._store_timestamp_before_body, store_timestamp
-            )
-            results.append(
-                PutMessageResult(
-                    _PUT_OK, name[0], name[1], queue_offset, physical_offset, records[index].size_bytes,
-                    stored_at, flushed_offset, self._store_host,
-                )
-            )  # fmt: skip
-            self._queue_offsets[name] = number + 1
-            physical_offset += records[index].size_bytes
-        return True
+        name: tuple = owner[0]
+        queue_offset = self._queue_offsets.get(name)
+        if queue_offset is None:
+            return None
+        number: cython.longlong = queue_offset
+        header: cython.pointer[uint8_t] = record.header
+        _put_long(header + 20, number)
+        _put_long(header + 28, physical_offset)
+        _put_long(header + 40, store_timestamp if record.born_timestamp < 0 else record.born_timestamp)
+        _put_long(header + record.header_bytes - self._store_timestamp_before_body, store_timestamp)
+        result = PutMessageResult(
+            _PUT_OK, name[0], name[1], queue_offset, physical_offset, record.size_bytes, stored_at,
+            flushed_offset, self._store_host,
+        )  # fmt: skip
+        # Nothing can fail behind this.
+        self._queue_offsets[name] = number + 1
+        return result
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -681,7 +681,7 @@ def _encode_ending(
     properties: object,
     keys: object,
     tags: object,
-    waiting: tuple,
+    waiting: tuple | None,
     topic: str,
     queue_id: object,
     crc_bytes: cython.Py_ssize_t,
@@ -767,7 +767,7 @@ def _put_keys(target: cython.pointer[uint8_t], at: cython.Py_ssize_t, keys: obje
     if type(keys) is str:
         return _put_text(target, at, keys, 2)
     for key in keys:
-        if type(key) is not str or " " in cython.cast(str, key):
+        if at < 0 or type(key) is not str or " " in cython.cast(str, key):
             return _NOT_ORDINARY
         at = _put_text(target, at, key, 32)
     if at > 0:
