@@ -11,6 +11,7 @@ These run where the direct put was built: .ci/wheel runs them on an installed wh
 import contextlib
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mqstore import Message, MessageStore
+from mqstore import Message, MessageStore, PutMessageResult
 from mqstore.store.direct.machine_code import MACHINE_CODE
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import FileSystem
@@ -300,6 +301,36 @@ def test_a_list_that_cannot_be_written_gives_no_offsets(monkeypatch: pytest.Monk
 
 def interrupt(_: bytes) -> None:
     raise KeyboardInterrupt
+
+
+def test_threads_put_side_by_side() -> None:
+    """Single messages, lists and delayed ones: each has a place of its own, and its own bytes there."""
+    room: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 22, "reserve_window_commit_log": 1 << 22}
+    with store_of(MemoryFileSystem(), is_direct=True, **room) as store:
+
+        def put(number: int) -> list[tuple[bytes, PutMessageResult]]:
+            done = []
+            for turn in range(60):
+                bodies = [b"%d %d %d" % (number, turn, index) for index in range(1 + turn % 9)]
+                messages = [
+                    Message(
+                        "orders", body, keys="k" * turn, delay_level=(turn + number) % 3, queue_id=turn % 2
+                    )
+                    for body in bodies
+                ]
+                puts = store.put_messages(messages) if turn % 2 else [*map(store.put_message, messages)]
+                done += zip(bodies, puts, strict=True)
+            return done
+
+        with ThreadPoolExecutor(4) as threads:
+            done = [pair for pairs in threads.map(put, range(4)) for pair in pairs]
+        for body, result in done:
+            stored = store.look_message_by_offset(result.physical_offset)
+            assert stored is not None
+            assert (stored.body, stored.topic) == (body, result.topic)
+            assert (stored.queue_id, stored.queue_offset) == (result.queue_id, result.queue_offset)
+        places = {(result.topic, result.queue_id, result.queue_offset) for _, result in done}
+        assert len(places) == len(done)
 
 
 @pytest.mark.parametrize(
