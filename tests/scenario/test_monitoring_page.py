@@ -3,15 +3,13 @@
 Goal: nobody looks at a panel that stays empty for ever. Method: a store, a server's text and clients that
 have had a bit of everything are scraped as Prometheus does it, and each query of the dashboard and of the
 page is parsed by a parser of PromQL: every name and label of it has to be in the scrape. Tables are compared
-with the code, and the Python of the page runs, each block after the one before.
+with the code. The blocks of the page run with those of all pages (tests/pages).
 """
 
 import json
 import logging
 import re
-import runpy
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import promql_parser
@@ -34,7 +32,6 @@ from support.sources import ROOT
 
 PAGE = (ROOT / "docs/monitoring.md").read_text("utf-8")
 DASHBOARD = json.loads((ROOT / "docs/grafana/mqstore.json").read_text("utf-8"))
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ALERTS = re.findall(r"^\| [a-z ]+ \| `(.*)` \|$", PAGE, re.MULTILINE)
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
@@ -72,20 +69,6 @@ def test_the_page_lists_the_events() -> None:
         for event in EVENTS.values()
     ]
     assert [line for line in PAGE.splitlines() if re.match(r"\| `\w+\.\w+` \| [A-Z]+ \|", line)] == rows
-
-
-def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one directory, one block after the other, each as a program of its own."""
-    monkeypatch.chdir(tmp_path)
-    assert len(BLOCKS) == 4
-    level = logging.getLogger("mqstore").level
-    try:
-        for number, block in enumerate(BLOCKS):
-            program = tmp_path / f"block_{number}.py"
-            program.write_text(block, "utf-8")
-            runpy.run_path(str(program))
-    finally:
-        logging.getLogger("mqstore").setLevel(level)
 
 
 @pytest.fixture(scope="module")

@@ -144,7 +144,9 @@ def ended_after(seconds: int, running: "subprocess.Popen[str]") -> Iterator[None
 def environment() -> dict[str, str]:
     """The commands of this installation come first; what is printed comes at once."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
+    # Options of the one who runs the tests are not those of a reader who runs pytest.
+    mine = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return {**mine, "PATH": path, "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
 
 
 def differ(expected: str, found: str, *, figures_vary: bool = False) -> str:
