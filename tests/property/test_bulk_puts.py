@@ -121,11 +121,15 @@ def test_no_rows(columns: Any) -> None:
 
 
 def test_a_list_is_stored_in_bulk() -> None:
-    """A long list of ordinary messages goes past the single puts, and a short one does not."""
+    """A long list of ordinary messages goes past the single puts, and a short one does not.
+
+    Where puts are compiled, a short list has a way of its own (test_direct_put.py), which is shut here.
+    """
     with (
         SmallStore(MemoryFileSystem(), Path("/store")).open() as store,
         pytest.MonkeyPatch.context() as patched,
     ):
+        patched.setattr(store._puts, "_direct", None)
         patched.setattr(store._puts, "_prepare", None)
         assert (
             len(store.put_messages([Message("orders", b"", keys=("a", "b"), properties={"c": "d"})] * 48))
