@@ -20,7 +20,7 @@ demo: setup ## run 336,776 flights through topics, retries and dead letters, the
 	@$(BIN)/mqstore demo $(ARGS)
 
 # loadgroup: tests that share a costly thing (a Spark session) say so with xdist_group, and share a worker.
-test: setup ## all tests
+test: setup ## all tests but the pages that start Spark (`make spark-pages`)
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark -m "not jvm_page" $(ARGS)
 
 # Not part of `make test`, for it needs Maven and a JDK; prepare says what to install where one is missing.
@@ -76,7 +76,7 @@ powercut: STATES = 50
 powercut: setup ## power cuts of real file systems, from a log of all that their devices were told; writes the figures
 	@$(BIN)/python tests/crash/powercut.py --states $(STATES) --seed $(SEED) --fs $(FS) $(ARGS)
 
-# A quarter of an hour. Needs root. The puts of the installed wheel are compiled, and interpreted in every second turn.
+# A quarter of an hour. Needs root. The store of the installed wheel takes part twice: with compiled and with interpreted puts.
 shutdowns: REPEATS = 200
 shutdowns: bench-installed ## ext4 is shut down amid synced writes of stores and of bare files; writes the figures
 	@PYTHONPATH=tests $(BIN)/python tests/crash/shutdowns.py $(BENCHED)/bin/python --repeats $(REPEATS) --seed $(SEED) $(ARGS)
@@ -161,7 +161,7 @@ bench-archive: setup ## archiving beside a plain copy, and what a range of times
 # Ten seconds or more a kill. ARGS="--minutes 30": no further kill after that; five kills and more write the figures.
 stream-kills: KILLS = 50
 stream-kills: setup ## a streaming query of Spark, killed at random moments beside a writer; no row may be lost or doubled
-	@$(BIN)/python tests/spark/kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python tests/spark/kills.py --kills $(KILLS) --seed $(SEED) $(ARGS)
 
 # A minute.
 archive-kills: KILLS = 50

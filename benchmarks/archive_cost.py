@@ -21,7 +21,6 @@ work for others.
 
 import json
 import os
-import platform
 import shutil
 import socket
 import statistics
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from machine import machine, machine_in_words
 from spark_scan import fill, write_page
 
 from mqstore import MessageStore
@@ -259,13 +259,9 @@ def _table(results: dict[str, Any]) -> str:
             f"| {ratio} | {row['goal']} |"
         )
     of = results["time_range"]
-    machine = results["machine"]
-    before, after = results["load"]
     said = (
         f"`{results['command']}`: {results['rounds']} rounds",
-        f"{machine['cpu_count']} processors ({machine['machine']})",
-        f"Linux {machine['release']}, Python {machine['python']}",
-        f"load {before:.1f} before and {after:.1f} after",
+        machine_in_words(results),
     )
     share = (
         f"A range of times with {100 * of['rows_share']:.1f} % of the messages, read with all columns by the "
@@ -296,12 +292,7 @@ def main(
         results: dict[str, Any] = {
             "command": "make bench-archive",
             "rounds": rounds,
-            "machine": {
-                "cpu_count": os.cpu_count(),
-                "machine": platform.machine(),
-                "release": platform.release(),
-                "python": platform.python_version(),
-            },
+            "machine": machine(),
             "rows": [],
         }
         for row in (

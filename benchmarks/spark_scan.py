@@ -19,7 +19,6 @@ work for others.
 import dataclasses
 import json
 import os
-import platform
 import statistics
 import struct
 import tempfile
@@ -32,6 +31,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import typer
+from machine import machine, machine_in_words
 from pyspark.sql import DataFrame, SparkSession
 
 from mqstore import MessageStore, StoreConfig
@@ -375,13 +375,9 @@ def _table(results: dict[str, Any]) -> str:
             of = row[name]
             cells += [f"{of['ours_s']:.2f}", f"{of['ratio']:.2f} ({of['least']:.2f}-{of['greatest']:.2f})"]
         lines.append(f"| {' | '.join(cells)} | {row['goal']} |")
-    machine = results["machine"]
-    before, after = results["load"]
     said = (
         f"`{results['command']}`: {results['messages']:,} messages, {results['rounds']} rounds",
-        f"local[{results['cores']}], {machine['cpu_count']} processors ({machine['machine']})",
-        f"Linux {machine['release']}, Python {machine['python']}",
-        f"load {before:.1f} before and {after:.1f} after",
+        f"local[{results['cores']}], {machine_in_words(results)}",
     )
     worker = f"A Python worker took {results['worker_mib']:.0f} MiB (PSS) at most."
     lines += ["", f"{', '.join(said)}. {worker}", ""]
@@ -444,12 +440,7 @@ def main(
             "messages": messages,
             "rounds": rounds,
             "cores": cores,
-            "machine": {
-                "cpu_count": os.cpu_count(),
-                "machine": platform.machine(),
-                "release": platform.release(),
-                "python": platform.python_version(),
-            },
+            "machine": machine(),
             "rows": [],
         }
         results["figures"] = {

@@ -21,7 +21,6 @@ What would make the numbers dishonest: as in spark_scan.py; the first round is n
 
 import json
 import os
-import platform
 import shutil
 import statistics
 import tempfile
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from machine import machine, machine_in_words
 from pyspark.sql import SparkSession
 from spark_scan import fill, time_and_cpu, write_page, write_parquet
 
@@ -130,13 +130,9 @@ def _table(results: dict[str, Any]) -> str:
             str(row["goal"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    machine = results["machine"]
-    before, after = results["load"]
     said = (
         f"`{results['command']}`: {results['messages']:,} messages, {results['rounds']} rounds",
-        f"local[{results['cores']}], {machine['cpu_count']} processors ({machine['machine']})",
-        f"Linux {machine['release']}, Python {machine['python']}",
-        f"load {before:.1f} before and {after:.1f} after",
+        f"local[{results['cores']}], {machine_in_words(results)}",
     )
     return "\n".join([*lines, "", f"{', '.join(said)}."])
 
@@ -163,12 +159,7 @@ def main(
             "messages": messages,
             "rounds": rounds,
             "cores": cores,
-            "machine": {
-                "cpu_count": os.cpu_count(),
-                "machine": platform.machine(),
-                "release": platform.release(),
-                "python": platform.python_version(),
-            },
+            "machine": machine(),
             "rows": [],
         }
         for work in _works(spark, data, data / "target"):

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from support.archives.killed_archives import kill_and_restore
 from support.archives.s3_server import s3_server
+from support.page_part import write_part
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIGURES = REPOSITORY / "docs" / "figures" / "archive_kills.json"
@@ -62,8 +63,7 @@ def write(figures: dict[str, object]) -> None:
         for kind, found in places.items()
     )
     line = f"{told}. None lost, none changed (`{figures['command']}`, {figures['machine']})."
-    head, _, tail = PAGE.read_text("utf-8").partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{line}\n\n{END}{tail.partition(END)[2]}", "utf-8")
+    write_part(PAGE, BEGIN, END, line)
 
 
 def main() -> None:

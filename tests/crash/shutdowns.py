@@ -25,6 +25,7 @@ from collections import Counter
 from pathlib import Path
 
 from support.disks.loop_disk import why_not
+from support.page_part import write_part
 from support.shutdowns.one_shutdown import WRITERS, shut_down
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -85,8 +86,7 @@ def table(figures: dict[str, object]) -> str:
 def write(figures: dict[str, object]) -> None:
     """Into the file and the page."""
     FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
-    head, _, tail = PAGE.read_text("utf-8").partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{table(figures)}\n\n{END}{tail.partition(END)[2]}", "utf-8")
+    write_part(PAGE, BEGIN, END, table(figures))
 
 
 def main() -> int:

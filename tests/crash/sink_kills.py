@@ -24,6 +24,7 @@ from pathlib import Path
 from mqstore import Message, MessageStore
 from support.imports import killed_commit
 from support.imports.killed_commit import ROWS, bodies
+from support.page_part import write_part
 from support.stores.small_log import small_config
 from support.stores.small_store import messages_of
 
@@ -91,8 +92,7 @@ def write(figures: dict[str, object]) -> None:
         f"{figures['messages_of_others']} messages of another program in between: {figures['lost']} rows "
         f"lost, {figures['doubled']} doubled (`{figures['command']}`, {figures['machine']})."
     )
-    head, _, tail = PAGE.read_text("utf-8").partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{line}\n\n{END}{tail.partition(END)[2]}", "utf-8")
+    write_part(PAGE, BEGIN, END, line)
 
 
 def main() -> int:

@@ -24,6 +24,7 @@ import pytest
 from mqstore import Message, MessageStore, PutMessageResult, PutMessageStatus, StoreConfig
 from mqstore.store.errors import StoreFull, StorePoisoned
 from support.disks.loop_disk import LoopDisk, why_not
+from support.shutdowns.putter import store_settings
 from support.stores.small_store import messages_of
 
 _MIB = 1 << 20
@@ -31,17 +32,7 @@ _PATIENCE_S = 20
 
 
 def config(**settings: Any) -> StoreConfig:
-    small: dict[str, Any] = {
-        "flush_disk_type": "SYNC_FLUSH",
-        "mapped_file_size_commit_log": 4 * _MIB,
-        "max_message_size": 60_000,
-        "mapped_file_size_consume_queue": 20_000,
-        "reserve_window_commit_log": 65_536,
-        "reserve_window_consume_queue": 4_096,
-        "flush_interval_consume_queue": 20,
-        "clean_resource_interval": 3_600_000,
-    }
-    return StoreConfig(**(small | settings))
+    return StoreConfig(**(store_settings() | settings))
 
 
 @pytest.fixture(scope="module")

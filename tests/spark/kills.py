@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from mqstore import Message, MessageStore, StoreConfig
 from mqstore.tools.spark.session import local_session
+from support.page_part import write_part
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIGURES = REPOSITORY / "docs" / "figures" / "stream_kills.json"
@@ -237,8 +238,7 @@ def write(figures: dict[str, object]) -> None:
         f"{figures['rows']:,} rows: {figures['lost']} lost, {figures['doubled']} doubled, "
         f"{figures['changed']} changed (`{figures['command']}`, {figures['machine']})."
     )
-    head, _, tail = PAGE.read_text("utf-8").partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{line}\n\n{END}{tail.partition(END)[2]}", "utf-8")
+    write_part(PAGE, BEGIN, END, line)
 
 
 def main() -> int:

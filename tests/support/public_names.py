@@ -103,8 +103,9 @@ def _assigned(node: ast.stmt) -> str | None:
 
 def _text_of(node: ast.stmt) -> str:
     """The docstring of what is assigned before it."""
-    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return str(ast.literal_eval(node.value)) if is_text else ""  # type: ignore[attr-defined]
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return str(node.value.value)
+    return ""
 
 
 def shown_in(blocks: list[Block]) -> Shown:

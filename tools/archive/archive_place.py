@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs as pa_fs
 
-__all__ = ["LOCAL_PIECE_BYTES", "PIECE_BYTES", "ArchivePlace", "shown_address"]
+__all__ = ["LOCAL_PIECE_BYTES", "PIECE_BYTES", "ArchivePlace"]
 
 PIECE_BYTES = 8 << 20
 """What is read at a time: large, because each request to an object store takes tens of ms."""

@@ -40,7 +40,7 @@ def filled(text: bytes) -> bytes:
 
 
 def store_settings() -> dict[str, Any]:
-    """Small segments, so that rolls happen as well."""
+    """Of a store on a loop disk: small segments, so that rolls happen as well."""
     return {
         "flush_disk_type": "SYNC_FLUSH",
         "mapped_file_size_commit_log": 4 * MIB,

@@ -10,7 +10,8 @@ import pyarrow.fs as pa_fs
 import pytest
 
 from mqstore.tools.archive.archive_errors import ArchiveRefused
-from mqstore.tools.archive.archive_place import ArchivePlace, shown_address
+from mqstore.tools.archive.archive_file_system import shown_address
+from mqstore.tools.archive.archive_place import ArchivePlace
 from support.archives.odd_place import OddPlace
 
 
