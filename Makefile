@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup bench-installed demo test interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-spark bench-archive bench-streams bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
+.PHONY: help setup bench-installed demo test test-slow interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-spark bench-archive bench-streams bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
@@ -19,9 +19,13 @@ setup: ## make .venv ready (all the others do this first; quick when nothing cha
 demo: setup ## run 336,776 flights through topics, retries and dead letters, then Spark over them
 	@$(BIN)/mqstore demo $(ARGS)
 
+PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark
 # loadgroup: tests that share a costly thing (a Spark session) say so with xdist_group, and share a worker.
-test: setup ## all tests but the pages that start Spark (`make spark-pages`)
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark -m "not jvm_page" $(ARGS)
+test: setup ## most tests, in five minutes; the others are those of `make test-slow`
+	@$(PYTEST) -m "not slow and not spark and not jvm_page" $(ARGS)
+
+test-slow: setup ## the tests that take seconds each, the sessions of Spark, the code blocks of the pages
+	@$(PYTEST) -m "(slow or spark) and not jvm_page" $(ARGS)
 
 # Not part of `make test`, for it needs Maven and a JDK; prepare says what to install where one is missing.
 # SEED is the seed of all content, and the first of N seeds for the differential fuzzing.
@@ -187,7 +191,7 @@ bench-ui: setup ## how long pages of `mqstore ui` take over 1,000,000 messages, 
 	@$(BIN)/python benchmarks/ui_pages.py --python $(CURDIR)/$(SERVED)/installed/bin/python \
 	    $(if $(ARGS),,--json benchmarks/results/ui_pages.json) $(ARGS)
 
-# `make test` has all but those that start a JVM. ARGS="-k howto" runs a part.
+# `make test-slow` has all but those that start a JVM. ARGS="-k howto" runs a part.
 pages: setup ## every code block of README and of the pages is run, and what it prints is compared
 	@$(BIN)/python -m pytest tests/pages -n 2 --dist loadgroup -p no:benchmark $(ARGS)
 

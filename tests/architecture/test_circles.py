@@ -29,7 +29,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "index": ("queue", "pull", "arrow", "lmdb_files", "keys", "index_file"),
     "schedule": ("delay", "delivery", "retry"),
-    "mqstore": ("metadata", "put", "settings", "verify", "repair", "administration"),
+    "mqstore": ("loading", "metadata", "put", "settings", "verify", "repair", "administration"),
     "client": ("remote", "producer", "offsets", "rebalance", "consumer", "dead_letters"),
     "client/producer": ("message", "queues", "sends"),
     "client/consumer": ("pulls", "orderly", "lite_pull"),

@@ -22,11 +22,14 @@ HEAVY = frozenset(
 
 OF_THE_COMMAND_LINE = frozenset(["typer", "click", "rich", "pydantic"])
 
-REPORT = "import json, sys; json.dump(sorted({name.partition('.')[0] for name in sys.modules}), sys.stdout)"
+REPORT = "import json, sys; json.dump(sorted(sys.modules), sys.stdout)"
 
 
-def import_afresh(module: str, folder: Path) -> tuple[set[str], str]:
-    """Import `module` in a new interpreter: (top-level modules then loaded, the dearest imports as text)."""
+def import_afresh(module: str, folder: Path, *, whole_names: bool = False) -> tuple[set[str], str]:
+    """Import `module` in a new interpreter: (modules then loaded, the dearest imports as text).
+
+    Modules are named by their top-level package unless `whole_names`.
+    """
     run = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", f"import {module}; {REPORT}"],
         cwd=folder,  # not the root, where the folder mqstore/ would be found before the installed package
@@ -35,7 +38,8 @@ def import_afresh(module: str, folder: Path) -> tuple[set[str], str]:
         check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    return set(json.loads(run.stdout)), dearest(run.stderr)
+    loaded: list[str] = json.loads(run.stdout)
+    return {name if whole_names else name.partition(".")[0] for name in loaded}, dearest(run.stderr)
 
 
 def dearest(measured: str, count: int = 12) -> str:
@@ -53,7 +57,7 @@ def dearest(measured: str, count: int = 12) -> str:
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("mqstore", HEAVY | OF_THE_COMMAND_LINE),
+        ("mqstore.message_store", HEAVY | OF_THE_COMMAND_LINE),
         ("mqstore.client", HEAVY | OF_THE_COMMAND_LINE),
         ("mqstore.tools.cli.app", HEAVY),
     ],
@@ -64,6 +68,18 @@ def test_an_import_loads_only_what_it_needs(module: str, unwanted: frozenset[str
     assert not (offenders := loaded & unwanted), (
         f"import {module} loads {sorted(offenders)}: import them where they are first needed.\n{times}"
     )
+
+
+def test_a_worker_of_spark_loads_no_store(tmp_path: Path) -> None:
+    """Each query starts processes that only plan or read segments."""
+    loaded, times = import_afresh("mqstore.tools.spark.source", tmp_path, whole_names=True)
+    stores = {
+        "mqstore.message_store",
+        "mqstore.tools.archive.store_archive",
+        "mqstore.tools.spark.sink.sink_commit",
+    }
+    assert "mqstore.tools.spark.read.batch_reader" in loaded
+    assert not loaded & stores, times
 
 
 def test_the_checker_objects(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def test_newest_means_last_in_the_log_when_the_clock_steps_back(key_log: KeyLog,
     assert offsets(index, "k", max_num=1) == [second]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit_bytes", [200, 1_000, SEGMENT_BYTES - 1, SEGMENT_BYTES, 10 * SEGMENT_BYTES])
 def test_chunks_of_any_size_make_no_difference(key_log: KeyLog, index: KeyIndex, limit_bytes: int) -> None:
     """Records cut by the end of a chunk come again; a BLANK uses up its segment."""
@@ -237,6 +238,7 @@ def test_cutting_beyond_the_end_changes_nothing(key_log: KeyLog, index: KeyIndex
     assert (index.dispatched_offset, offsets(index, "k")) == (end, [put])
 
 
+@pytest.mark.slow
 def test_deleted_segments_are_forgotten(key_log: KeyLog, index: KeyIndex) -> None:
     """Messages below the log's beginning are not found; the others are."""
     put = [key_log.put("k") for _ in range(2_000)]

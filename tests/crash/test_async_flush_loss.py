@@ -67,6 +67,7 @@ def _loss(medium: Medium, config: StoreConfig, puts: list[tuple[int, int]], now_
     return Loss(now_ms - oldest_ms, max(old) - end_offset if old else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "expected_ms"),
     [

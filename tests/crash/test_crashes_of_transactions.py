@@ -147,6 +147,7 @@ def judge(known: dict[bytes, Note], opened: Counter[bytes], finals: Counter[byte
     return wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_no_transaction_is_lost_in_a_crash(monkeypatch: pytest.MonkeyPatch, flush_disk_type: str) -> None:
     """Killed, or the power cut. In ASYNC_FLUSH a power cut may take what was not synced yet, its ends too."""

@@ -11,6 +11,7 @@ from support.crash.campaign import sweep_faults
 from support.disks.faults import FAULT_KINDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for-good"])
 @pytest.mark.parametrize("kind", range(len(FAULT_KINDS)), ids=[kind.name for kind in FAULT_KINDS])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])

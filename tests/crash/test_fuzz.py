@@ -97,6 +97,7 @@ def test_a_changed_log(edits: list[tuple[int, bytes]]) -> None:
         opens_or_refuses(changed(image, lambda data: edited(data, edits)))
 
 
+@pytest.mark.slow
 @quickly
 @given(EDITS, st.booleans())
 def test_a_changed_consume_queue(edits: list[tuple[int, bytes]], closed: bool) -> None:
@@ -162,6 +163,7 @@ def verifies_and_repairs(image: Image) -> None:
         repair_into(ROOT, Path("/new"), crash_config(), file_system=disk, workers=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [opens_or_refuses, verifies_and_repairs])
 @pytest.mark.parametrize("length", [2**31 - 1, 2**30, 2**24 + 100, -(2**31)])
 def test_a_length_that_lies_costs_no_memory(work: Callable[[Image], None], length: int) -> None:
@@ -214,6 +216,7 @@ def test_a_changed_record(edits: list[tuple[int, bytes]]) -> None:
     assert record_kernels.whole_record_size(array, 0, len(data), 0) == whole
 
 
+@pytest.mark.slow
 @quickly
 @given(
     st.dictionaries(

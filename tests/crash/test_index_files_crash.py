@@ -123,6 +123,7 @@ def size(request: pytest.FixtureRequest) -> IndexFileSize:
     return chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_after_any_crash_the_files_are_those_of_a_broker(seed: int, size: IndexFileSize) -> None:
     """Whatever the disk kept of what was not synced."""
@@ -153,6 +154,7 @@ def test_after_a_crash_in_a_recovery_too(seed: int, size: IndexFileSize) -> None
     workload.assert_states(medium, 0, expected, after_crash=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("is_open", [True, False])
 @pytest.mark.parametrize("is_followed", [True, False])

@@ -37,6 +37,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_exception_at_any_place_breaks_no_promise(operation: str, tmp_path: Path) -> None:
     """It comes out as it is; nothing acknowledged is lost, no lock stays taken, now and after a reopening."""

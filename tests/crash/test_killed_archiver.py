@@ -16,6 +16,7 @@ SEED = 20261123
 KILLS = 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["directory", "s3"])
 def test_an_archiver_is_killed_and_started_again(tmp_path: Path, kind: str) -> None:
     """At no moment an entry without its object, and none too many is left to do."""

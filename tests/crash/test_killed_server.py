@@ -51,6 +51,7 @@ def flood(address: str, prefix: str, acknowledged: list[str], enough: threading.
         enough.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_what_was_acknowledged_is_there(tmp_path: Path, flush_type: str) -> None:
     """After each of several kills, and once each: no client sends anything twice."""

@@ -38,6 +38,7 @@ QUICK = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_caught(name: str) -> None:
     """By name, so that none can be left out unnoticed."""

@@ -17,6 +17,7 @@ from support.crash.workloads import WORKLOADS
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_nothing_that_was_promised_is_lost(workload: str) -> None:
     """After a crash at every 23rd step, in its worst states and some at random, and after a second crash."""

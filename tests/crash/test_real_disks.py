@@ -96,6 +96,7 @@ def in_child(work: Callable[[], None]) -> None:
 # -- a disk that fills up ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_full_disk_refuses_puts_until_there_is_room(disk: LoopDisk, flush_disk_type: str) -> None:
     """A typed error that leaves nothing; reads go on; puts resume by themselves; nothing is lost."""
@@ -165,6 +166,7 @@ def test_a_disk_without_inodes_is_a_full_disk(can_mount: None, tmp_path: Path) -
 # -- a disk that turns read-only, or fails under a sync ------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("what", ["become_read_only", "cut_power"])
 def test_a_disk_that_fails_poisons_the_store(disk: LoopDisk, what: str, flush_disk_type: str) -> None:
@@ -202,6 +204,7 @@ def wait_until_refused(store: MessageStore) -> None:
 # -- a disk that loses its power ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_what_was_acknowledged_survives_the_end_of_the_file_system(disk: LoopDisk, seed: int) -> None:
     """Three putters, and a power cut at a moment that nobody chose: ext4's own order of things, not ours.

@@ -41,6 +41,7 @@ def test_a_message_that_is_not_found_or_another_is_lost(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", ["store, interpreted puts", "pwrite and fdatasync, room written before"])
 def test_what_was_promised_before_a_shutdown_is_kept(tmp_path: Path, writer: str) -> None:
     """At a moment that nobody chose."""

@@ -43,6 +43,7 @@ def _started(root: Path, app: str, seed: int) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("apps", "kills"), [(("one", "other"), 0), (("same", "same"), 1)])
 def test_each_row_is_there_once(tmp_path: Path, apps: tuple[str, str], kills: int) -> None:
     """Whoever finds the lock taken discards what it has staged; nothing of that is put."""

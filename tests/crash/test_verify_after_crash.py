@@ -43,6 +43,7 @@ with MessageStore.open(sys.argv[1], config) as store:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_what_a_crash_may_leave_is_sound(name: str) -> None:
     """Killed, or the power cut, after any step of any workload."""
@@ -57,6 +58,7 @@ def test_what_a_crash_may_leave_is_sound(name: str) -> None:
     assert checked > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_killed_process_leaves_a_sound_store(tmp_path: Path, flush_disk_type: str) -> None:
     """Again and again, on the same directory, with LMDB and the threads of a real one."""

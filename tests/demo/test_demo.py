@@ -226,6 +226,7 @@ def _wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone_through_bytes", [200_000, 8_000_000, 19_500_000])
 def test_a_killed_demo_goes_on_and_doubles_nothing(tmp_path: Path, gone_through_bytes: int) -> None:
     """After kill -9 every flight is accounted for; retries that were delivered twice are told."""

@@ -47,6 +47,7 @@ def test_every_example_is_tested() -> None:
     assert sorted(PROMISED) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PROMISED))
 def test_an_example_prints_what_it_promises(name: str, tmp_path: Path) -> None:
     """Exit code 0, nothing on standard error, and these lines."""

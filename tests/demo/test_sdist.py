@@ -48,6 +48,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return {name for name in files if ".egg-info/" not in name}
 
 
+@pytest.mark.slow
 def test_every_source_is_in_it(members: set[str]) -> None:
     """Each module, the marker of types, and what the compiled put is built from."""
     wanted = {source.path for source in package_sources()} | {"mqstore/py.typed"}

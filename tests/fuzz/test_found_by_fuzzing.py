@@ -77,6 +77,7 @@ def packed(at: int, form: str, number: int) -> Callable[[bytearray], None]:
     return lambda record: struct.pack_into(form, record, at, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queue_offset", [2**31, 2**40, 2**62, 2**63 - 1, -1, -(2**63)])
 def test_a_queue_offset_that_the_log_has_no_room_for(store: Path, queue_offset: int) -> None:
     """It is damage, which verify names; a rebuild passes over that record alone, in no time."""
@@ -234,6 +235,7 @@ def test_only_regular_files_are_opened(tmp_path: Path, monkeypatch: pytest.Monke
         open_regular(tmp_path / "file" / "below")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -37,6 +37,7 @@ def test_hostile_files_are_answered_or_refused() -> None:
     assert len(campaign.refusals) > 5
 
 
+@pytest.mark.slow
 def test_no_compiled_loop_leaves_its_arrays() -> None:
     """40 stores with each index and each raw copy checked: a loop that led outside would raise IndexError."""
     # Kept from run to run: to compile all loops with their checks takes half a minute.
@@ -61,6 +62,7 @@ def test_no_compiled_loop_leaves_its_arrays() -> None:
     assert "all bounds checked" in run.stdout
 
 
+@pytest.mark.slow
 def test_a_case_is_the_same_each_time(tmp_path: Path) -> None:
     """By its seed and number: so that it can be replayed."""
     make_bases(tmp_path / "bases")

@@ -51,6 +51,7 @@ def bases(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harm", "failure"),
     [
@@ -84,6 +85,7 @@ def test_a_case_that_does_harm_is_named(
     assert sorted(path.name for path in bases.iterdir() if path.is_dir()) == ["bases"]
 
 
+@pytest.mark.slow
 def test_what_fails_only_behind_others_is_a_failure(bases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not lost because no case fails alone."""
     turns: list[int] = []

@@ -55,6 +55,7 @@ def as_case(page: Path) -> object:
 PAGES = [page for page in WITH_BLOCKS if pictures_in(page) < len(blocks_of(page.read_text("utf-8")))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [as_case(page) for page in PAGES])
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """In their order, with what they print; those that are not run are listed above."""

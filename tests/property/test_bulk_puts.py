@@ -62,6 +62,7 @@ def stored(put: Callable[[MessageStore], Places], config: dict[str, Any]) -> tup
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=60, deadline=None)
 @given(messages=BATCHES, host=HOSTS, has_crc=st.booleans())
@@ -77,6 +78,7 @@ def test_columns_are_single_puts(form: str, messages: list[Message], host: str, 
     assert stored(lambda store: places_of_columns(store, FORMS[form](messages)), config) == singly
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     messages=BATCHES,

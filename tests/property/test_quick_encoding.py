@@ -93,6 +93,7 @@ def plain_record(message: Message, *, has_crc: bool) -> bytes:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_crc", [True, False])
 @settings(max_examples=1_500, deadline=None)
 @given(messages=st.lists(MESSAGES, min_size=1, max_size=3))
@@ -129,6 +130,7 @@ ORDINARY = st.builds(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_crc", [True, False])
 @settings(max_examples=500, deadline=None)
 @given(messages=st.lists(ORDINARY, min_size=1, max_size=4))

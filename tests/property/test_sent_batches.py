@@ -123,6 +123,7 @@ def test_an_ordinary_batch_is_never_a_list(
     assert check(encode_batch(batch), 1, common, Host.parse(host), has_crc=has_crc)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     batch=st.lists(elements(odd=True), min_size=1, max_size=20),
@@ -140,6 +141,7 @@ def test_an_odd_batch_is_its_list(
     check(encode_batch(batch), queue_id, common, Host.parse(host), has_crc=False)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     batch=st.lists(elements(odd=False), min_size=1, max_size=4),

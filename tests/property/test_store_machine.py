@@ -471,4 +471,4 @@ StoreMachine.TestCase.settings = settings(
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
-TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine = pytest.mark.slow(StoreMachine.TestCase)

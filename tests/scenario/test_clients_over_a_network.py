@@ -73,6 +73,7 @@ def produce(producer: Producer, prefix: str, acknowledged: set[bytes], end: thre
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_is_consumed(tmp_path: Path, proxy: CuttingProxy) -> None:
     """By a group of two members; each call of a producer comes back, and every thread ends."""
     choice = random.Random(SEED)

@@ -185,6 +185,7 @@ def test_tables_of_expired_records_are_forgotten(root: Path) -> None:
     assert remembered(disk, root).message_delay_level[0][1] == "1s"
 
 
+@pytest.mark.slow
 def test_a_crash_around_a_change_is_harmless() -> None:
     """What a power cut may leave after any step opens, is sound, and has the times by which it was put."""
     disk, root = SimulatedDisk(), Path("/store")

@@ -148,6 +148,7 @@ def test_a_dead_letter_that_a_client_put(small: SmallStore, told: Events) -> Non
         assert told() == [("message.dead_lettered", fields)]
 
 
+@pytest.mark.slow
 def test_a_repair_and_a_rebuild(tmp_path: Path, told: Events) -> None:
     """With what was found, and what there is then."""
     with MessageStore.open(tmp_path) as store:

@@ -57,6 +57,7 @@ for count in (1, 3, 8):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", [DAMAGED, INTERRUPTED], ids=["damaged", "interrupted"])
 def test_the_interpreter_outlives_an_error_that_is_kept(scene: str, tmp_path: Path) -> None:
     """A damaged entry of a queue, and Ctrl-C at each place of a pull from a sound one."""

@@ -49,6 +49,7 @@ def client(served: BrokerServer) -> Iterator[WireClient]:
         yield connected
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_passes(disk: SimulatedDisk, client: WireClient) -> None:
     """SERVICE_NOT_AVAILABLE; reads go on, and so do sends once there is room."""
 
@@ -67,6 +68,7 @@ def test_a_full_disk_is_told_and_passes(disk: SimulatedDisk, client: WireClient)
     assert stored == codes.count(ResponseCode.SUCCESS) + 2
 
 
+@pytest.mark.slow
 def test_a_failed_sync_is_told_to_all_that_wait(disk: SimulatedDisk, client: WireClient) -> None:
     """Nothing is acknowledged any more; what was, is read."""
 
@@ -84,6 +86,7 @@ def test_a_failed_sync_is_told_to_all_that_wait(disk: SimulatedDisk, client: Wir
     assert client.ask(Code.SEND_MESSAGE_V2, send_fields(), b"late").code != ResponseCode.SUCCESS
 
 
+@pytest.mark.slow
 def test_many_bytes_under_way_are_read_no_further(disk: SimulatedDisk, store: MessageStore) -> None:
     """While the disk hangs a client sends large messages: after so many bytes TCP makes it wait."""
     hangs, goes_on = threading.Event(), threading.Event()
@@ -116,6 +119,7 @@ def test_many_bytes_under_way_are_read_no_further(disk: SimulatedDisk, store: Me
         assert not any(each.is_paused for each in server.connections)
 
 
+@pytest.mark.slow
 def test_a_disk_that_hangs_holds_up_nobody_else(
     disk: SimulatedDisk, served: BrokerServer, client: WireClient
 ) -> None:

@@ -82,6 +82,7 @@ def test_thousands_of_pulls_wait_and_are_answered(served: Served) -> None:
             assert b"for all" in bytes(client.answer_to(opaque).body)
 
 
+@pytest.mark.slow
 def test_clients_that_come_and_go_leave_nothing(served: Served) -> None:
     """After each round: no connection, no member, no pull is left; memory does not grow with the rounds."""
     chance = random.Random(1)

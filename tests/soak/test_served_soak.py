@@ -11,6 +11,7 @@ from support.soak.served_campaign import judge_served, run_served_soak
 SEED = 20_262
 
 
+@pytest.mark.slow
 def test_a_short_campaign_loses_nothing(tmp_path: Path) -> None:
     """Clients are killed and stopped beside rubbish; every request is answered, nothing is left behind."""
     figures = run_served_soak(tmp_path, SEED, 3, 100, processes=2, connections=10)

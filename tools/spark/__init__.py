@@ -4,8 +4,9 @@ Importing this package imports no pyspark; `register` and the jobs do. A job is 
 used, for Spark's workers import the package and need none.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from mqstore.loading.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_segments", "export_parquet", "make_report", "rebuild_queues", "register"]
 
-_JOBS = {
-    "check_segments": "mqstore.tools.spark.jobs.segment_check",
-    "export_parquet": "mqstore.tools.spark.jobs.parquet_export",
-    "make_report": "mqstore.tools.spark.report.retry_report",
-    "rebuild_queues": "mqstore.tools.spark.rebuild.queue_rebuild",
-}
-
 
 def register(spark: "SparkSession") -> None:
     """Make `spark.read.format("mqstore")` available in a session."""
@@ -32,7 +26,12 @@ def register(spark: "SparkSession") -> None:
     spark.dataSource.register(MqstoreDataSource)
 
 
-def __getattr__(name: str) -> object:
-    if name not in _JOBS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_JOBS[name]), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "check_segments": "mqstore.tools.spark.jobs.segment_check",
+        "export_parquet": "mqstore.tools.spark.jobs.parquet_export",
+        "make_report": "mqstore.tools.spark.report.retry_report",
+        "rebuild_queues": "mqstore.tools.spark.rebuild.queue_rebuild",
+    },
+)

@@ -15,21 +15,24 @@ The Python workers of the session must have mqstore installed (set PYSPARK_PYTHO
 use session.py).
 """
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from mqstore.tools.spark.options import ReadOptions, SparkOptionIllegal
 from mqstore.tools.spark.read.batch_reader import MqstoreReader
 from mqstore.tools.spark.schema import check_schema, schema_of
-from mqstore.tools.spark.sink.sink_options import WriteOptions
-from mqstore.tools.spark.sink.sink_writers import MqstoreStreamWriter, MqstoreWriter
-from mqstore.tools.spark.stream.stream_reader import MqstoreStreamReader
+
+if TYPE_CHECKING:
+    from mqstore.tools.spark.sink.sink_writers import MqstoreStreamWriter, MqstoreWriter
+    from mqstore.tools.spark.stream.stream_reader import MqstoreStreamReader
 
 __all__ = ["MqstoreDataSource"]
 
 
 class MqstoreDataSource(DataSource):
-    """Reads and writes of a store, in batches and streams."""
+    """Reads and writes of a store, in batches and streams. Who reads does not import what writes."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,14 +49,19 @@ class MqstoreDataSource(DataSource):
         check_schema(schema, options)
         return MqstoreReader(schema, options)
 
-    def streamReader(self, schema: StructType) -> MqstoreStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> "MqstoreStreamReader":  # noqa: N802 - Spark's name
         """A reader of a stream of the columns of `schema`. Raises SparkOptionIllegal and SchemaIllegal."""
+        from mqstore.tools.spark.stream.stream_reader import MqstoreStreamReader
+
         options = ReadOptions.parse(self.options).for_stream()
         check_schema(schema, options)
         return MqstoreStreamReader(schema, options)
 
-    def writer(self, schema: StructType, overwrite: bool) -> MqstoreWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "MqstoreWriter":
         """A writer of rows of `schema`. Raises SparkOptionIllegal, SchemaIllegal, StoreLocked."""
+        from mqstore.tools.spark.sink.sink_options import WriteOptions
+        from mqstore.tools.spark.sink.sink_writers import MqstoreWriter
+
         if overwrite:
             raise SparkOptionIllegal(
                 "mode 'overwrite' would delete a log: write with mode('append'), or to a new directory",
@@ -62,8 +70,11 @@ class MqstoreDataSource(DataSource):
             )
         return MqstoreWriter(schema, WriteOptions.parse(self.options).for_batch())
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> MqstoreStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "MqstoreStreamWriter":  # noqa: N802
         """A writer of a stream of rows of `schema`. Raises as `writer`."""
+        from mqstore.tools.spark.sink.sink_options import WriteOptions
+        from mqstore.tools.spark.sink.sink_writers import MqstoreStreamWriter
+
         if overwrite:
             raise SparkOptionIllegal(
                 "output mode 'complete' would write all rows again in each batch: use 'append' or 'update'",

@@ -186,6 +186,7 @@ def test_a_child_reads_by_opening_the_store(tmp_path: Path) -> None:
         assert refused.startswith(f"StoreLocked: {tmp_path / 'lock'} is locked by process {os.getpid()}")
 
 
+@pytest.mark.slow
 def test_a_child_outlives_its_parent_and_writes(tmp_path: Path) -> None:
     """A daemon: the parent ends, by a clean close or not, and the child opens the store for itself."""
     for number, leaving in enumerate(("sys.exit()", "os._exit(0)")):
@@ -221,6 +222,7 @@ with MessageStore.open(root, settings) as store:
         assert verify(root, SMALL).is_sound
 
 
+@pytest.mark.slow
 def test_children_made_under_load_all_end(tmp_path: Path) -> None:
     """Whatever locks the threads held at the fork: each child closes, collects, and ends as programs do."""
     with MessageStore.open(tmp_path, SMALL) as store:
@@ -307,6 +309,7 @@ def test_a_consumer_in_a_child_ends(tmp_path: Path) -> None:
         assert consumed.wait(10)
 
 
+@pytest.mark.slow
 def test_a_program_that_forgets_it_forked_loses_nothing(tmp_path: Path) -> None:
     """Children that end by falling out of the block and through the interpreter's end, `atexit` and all."""
     program = """

@@ -82,6 +82,7 @@ def test_a_deleted_lock_stops_the_writer(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notices", ["look", "state", "close"])
 def test_nothing_of_the_next_writers_is_touched(tmp_path: Path, notices: str) -> None:
     """Neither by the services of the first nor by its close; not even `abort`, or keys it had in memory."""

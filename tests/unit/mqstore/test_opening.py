@@ -237,6 +237,7 @@ def test_a_topic_keeps_its_queues_through_a_kill(small: SmallStore) -> None:
         assert (dead.read_queue_nums, dead.write_queue_nums) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["consumequeue", "mqstore", "checkpoint", "config"])
 @pytest.mark.parametrize("closed", [True, False])
 def test_what_is_derived_can_be_deleted(file_system: FileSystem, root: Path, gone: str, closed: bool) -> None:

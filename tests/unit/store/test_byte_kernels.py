@@ -72,6 +72,7 @@ def test_bytes_are_the_same_if_their_slices_are(one: bytes, other: bytes, skip: 
     assert not byte_kernels.equals(shifted, skip, length - 1, as_array)
 
 
+@pytest.mark.slow
 @given(st.binary(min_size=16, max_size=16))
 def test_numbers_are_big_endian(data: bytes) -> None:
     """What was read is written as it was, and nothing beside it."""

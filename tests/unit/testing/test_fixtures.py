@@ -9,6 +9,7 @@ pytest_plugins = ["pytester"]
 CONFTEST = 'pytest_plugins = ["mqstore.testing"]\n'
 
 
+@pytest.mark.slow
 def test_each_test_has_a_store_of_its_own(pytester: pytest.Pytester) -> None:
     """It is open, and what one test puts the next one does not see."""
     pytester.makeconftest(CONFTEST)
@@ -25,6 +26,7 @@ def test_each_test_has_a_store_of_its_own(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_a_server_answers_clients(pytester: pytest.Pytester) -> None:
     """By RocketMQ's protocol; the test looks into the store."""
     pytester.makeconftest(CONFTEST)
@@ -48,6 +50,7 @@ def test_a_server_answers_clients(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_settings_are_replaced_by_a_fixture(pytester: pytest.Pytester) -> None:
     """Of the same name, as is usual in pytest."""
     pytester.makeconftest(

@@ -862,6 +862,7 @@ with MessageStore.open(sys.argv[1]) as store, EmbeddedBroker(store) as broker:
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt(tmp_path: Path) -> None:
     """Ctrl-C in the block: the consumer is closed, its offset is kept, its threads are gone."""
     with subprocess.Popen(

@@ -85,6 +85,7 @@ def filled(file_system: FileSystem, root: Path) -> FilledQueues:
     return FilledQueues(file_system, root)
 
 
+@pytest.mark.slow
 @given(st.lists(messages, max_size=8), st.booleans())
 @settings(deadline=None)
 def test_a_table_says_what_the_messages_say(puts: list[dict[str, Any]], lend: bool) -> None:

@@ -147,6 +147,7 @@ def test_the_bytes_are_those_of_a_broker_for_any_log(
     assert indexed.contents() == indexed.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first_count", range(1, 21))
 def test_goes_on_where_it_was_closed(indexed: IndexedLog, first_count: int) -> None:
     """Wherever that is: in a file, at its end, after messages without keys."""
@@ -409,6 +410,7 @@ def test_files_that_do_not_tell_their_size_are_refused(indexed: IndexedLog) -> N
     assert caught.value.expected_bytes == SIZE.file_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1, -1])
 @pytest.mark.parametrize("length", [-1, 0, 10, 10_000])
 @pytest.mark.parametrize("size", [SIZE, IndexFileSize(50, 40)])
@@ -716,6 +718,7 @@ def test_an_interrupt_behind_the_last_step_of_an_insertion(
 # -- retention ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_files_of_deleted_records_go_and_the_last_stays(indexed: IndexedLog) -> None:
     """Leading files that end below the log's beginning."""
     indexed.put_messages(1_500)

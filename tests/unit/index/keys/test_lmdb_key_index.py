@@ -98,6 +98,7 @@ def test_goes_on_where_the_last_commit_ended(
     recovered.close()
 
 
+@pytest.mark.slow
 def test_survives_kill(tmp_path: Path, keys: Path) -> None:
     """After kill -9 everything that was flushed is found, and the rest after the dispatcher has gone on."""
     process = _start("write", tmp_path / "log", keys, stdout=subprocess.PIPE)
@@ -346,6 +347,7 @@ def test_colliding_hashes_are_told_apart(
 # -- several openers ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_process_reads_while_one_writes(tmp_path: Path, keys: Path) -> None:
     """It sees every flush of the writer, also after the writer has doubled the map several times."""
     key_log = KeyLog(OsFileSystem(), tmp_path / "log")
@@ -367,6 +369,7 @@ def test_a_second_process_reads_while_one_writes(tmp_path: Path, keys: Path) -> 
     index.close()
 
 
+@pytest.mark.slow
 def test_a_second_process_follows_a_map_that_grew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: Path
 ) -> None:

@@ -156,6 +156,7 @@ for number, change in enumerate(changes):
 """
 
 
+@pytest.mark.slow
 def test_one_wrong_word_is_refused_or_does_no_harm(data: Path, tmp_path: Path) -> None:
     """All words that lead anywhere, each with other values."""
     sound = data.read_bytes()

@@ -143,6 +143,7 @@ def test_the_schedule_topic_has_deliver_times(delay: bytes, code: int) -> None:
     assert struct.unpack(">q", replay(row)[0][0][3][12:])[0] == code
 
 
+@pytest.mark.slow
 @given(
     st.lists(fields, min_size=1, max_size=6),
     st.lists(st.tuples(st.integers(0, 7), st.integers(-2, 2), st.integers(-2, 2)), max_size=8),

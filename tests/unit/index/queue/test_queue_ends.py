@@ -270,6 +270,7 @@ def twice_if_interrupted(do: Callable[[], object], interrupted: Interrupted) -> 
     do()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("follow_log", [False, True])
 def test_an_interrupt_between_any_two_lines_loses_no_entry(follow_log: bool) -> None:
     """The chunk is absorbed anew, and the queues are what they would have been."""
@@ -362,6 +363,7 @@ def tables(draw: st.DrawFn) -> dict[tuple[bytes, int], plain.QueueEnd]:
     return ends
 
 
+@pytest.mark.slow
 @given(tables(), st.lists(st.tuples(st.sampled_from(QUEUES), st.integers(0, 12)), max_size=30))
 @settings(max_examples=300)
 def test_the_loop_is_its_twin(

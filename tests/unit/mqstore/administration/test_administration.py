@@ -249,6 +249,7 @@ def test_beside_puts_each_queue_is_whole(root: Path) -> None:
     assert is_sound(small)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("comes_again", [False, True])
 def test_a_power_cut_at_any_step_leaves_a_sound_store(comes_again: bool) -> None:
     """Before and after it is opened; the other topic is whole, and the deletion can be done again."""

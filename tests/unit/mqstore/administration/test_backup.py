@@ -94,6 +94,7 @@ def test_a_copy_holds_what_the_store_holds(tmp_path: Path) -> None:
     assert verify(root, SMALL).records == 202
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 @pytest.mark.parametrize("from_outside", [False, True])
 def test_copies_beside_putters_and_retention(tmp_path: Path, flush: str, *, from_outside: bool) -> None:
@@ -290,6 +291,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_backup_that_is_killed_is_no_backup(tmp_path: Path) -> None:
     """At any step the target is not there, or whole; what is left does not open; the next one succeeds."""
     root, target = tmp_path / "store", tmp_path / "copy"

@@ -55,6 +55,7 @@ def number_of(topic: str, queue_id: int, queue_offset: int) -> int:
 # -- what it keeps ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), st.booleans())
 def test_whatever_is_damaged_the_rest_survives(seed: int, into: bool) -> None:
@@ -67,6 +68,7 @@ def test_whatever_is_damaged_the_rest_survives(seed: int, into: bool) -> None:
     assert plan.left_out == ()
 
 
+@pytest.mark.slow
 @example(2696)
 @settings(max_examples=25)
 @given(st.integers(0, 2**32))
@@ -243,6 +245,7 @@ def pulled(path: Path) -> dict[tuple[str, int, int], tuple[int, bytes, bool]]:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rocketmq-4.9.7-clean", "rocketmq-5.1.4-killed", "rocketmq-5.5.0-clean"])
 @pytest.mark.parametrize("into", [False, True])
 def test_a_directory_of_rocketmq_is_repaired(

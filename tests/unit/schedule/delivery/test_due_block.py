@@ -54,6 +54,7 @@ def delivered_log(puts: list[Message], *, in_blocks: bool, **settings: Any) -> t
     return delayed.log_bytes, delayed.delivered_batches
 
 
+@pytest.mark.slow
 @given(
     st.lists(messages, min_size=1, max_size=12),
     st.booleans(),

@@ -93,6 +93,7 @@ def record_of(message: Message, config: StoreConfig, number: int) -> bytes:
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(lists(_LEGAL), st.sampled_from(HOSTS[:2]), st.booleans())
 @example([Message("orders", b"", queue_id=at % 3) for at in range(65_537)], HOSTS[0], True)
@@ -109,6 +110,7 @@ def test_records_are_those_of_single_puts(messages: list[Message], host: Host, h
     assert records_of(block, 1_000_000)[: len(some)] == expected
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(lists(_ANY))
 @example([Message("orders", b"", keys=("a", "b c"))])

@@ -56,6 +56,7 @@ def read(messages: list[Message]) -> tuple[list[tuple[bytes, int, int, int]], bo
     return rows, bool(found & msgpack_kernels.KEYS_FOUND), bool(found & msgpack_kernels.PROPERTIES_FOUND)
 
 
+@pytest.mark.slow
 @given(LISTS)
 @example([Message("a", bytes(size)) for size in (0, 255, 256, 65_535, 65_536)])
 @example([Message("a", b"", queue_id=number) for number in range(70_000)])

@@ -94,6 +94,7 @@ def test_a_second_opener_in_this_process_is_refused(path: Path) -> None:
     OsFileSystem().lock(path).release()
 
 
+@pytest.mark.slow
 def test_a_process_of_the_same_number_elsewhere_is_another(path: Path) -> None:
     """In containers that share a volume each has a process 1: the number does not say that it is this one."""
     with running(OPENER, path) as (_, said):
@@ -115,6 +116,7 @@ def test_the_same_file_by_another_name_is_the_same_lock(path: Path, tmp_path: Pa
     lock.release()
 
 
+@pytest.mark.slow
 def test_a_refused_second_opener_does_not_drop_the_lock(path: Path) -> None:
     """Closing any descriptor of the file would: the refusal must not open one."""
     lock = OsFileSystem().lock(path)
@@ -125,6 +127,7 @@ def test_a_refused_second_opener_does_not_drop_the_lock(path: Path) -> None:
     lock.release()
 
 
+@pytest.mark.slow
 def test_another_process_is_refused_with_our_pid(path: Path) -> None:
     """And gets in once we let go."""
     lock = OsFileSystem().lock(path)
@@ -322,6 +325,7 @@ def test_a_posix_lock_that_vanished_is_taken_again(path: Path) -> None:
     lock.release()
 
 
+@pytest.mark.slow
 def test_a_forked_child_holds_nothing(path: Path) -> None:
     """Else the lock would outlive its process as long as any child of it. The parent keeps it."""
     lock = OsFileSystem().lock(path)

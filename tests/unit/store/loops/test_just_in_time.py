@@ -58,6 +58,7 @@ for call in (
 """
 
 
+@pytest.mark.slow
 def test_with_checked_bounds_nothing_outside_is_touched(tmp_path: Path) -> None:
     """An index, a word, a copy and a CRC that leave the array raise IndexError."""
     run = subprocess.run(
@@ -151,6 +152,7 @@ def temporary(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_read_only_installation_keeps_loops_in_the_temporary_directory(
     installed: Path, tmp_path: Path, temporary: Path
 ) -> None:
@@ -165,6 +167,7 @@ def test_a_read_only_installation_keeps_loops_in_the_temporary_directory(
     assert ours.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_loops_are_compiled_and_it_is_said_once(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -200,6 +203,7 @@ def test_a_home_that_is_not_known_is_no_folder_of_the_working_directory(
     assert not (tmp_path / "~").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_others_prepared_is_not_used(installed: Path, tmp_path: Path, temporary: Path) -> None:
     """A link to a folder of theirs: nothing is loaded from it, nothing is written to it."""
     theirs = tmp_path / "theirs"
@@ -211,6 +215,7 @@ def test_a_folder_that_others_prepared_is_not_used(installed: Path, tmp_path: Pa
     assert not list(theirs.iterdir())
 
 
+@pytest.mark.slow
 def test_a_folder_that_others_put_there_later_is_not_used(
     installed: Path, tmp_path: Path, temporary: Path
 ) -> None:
@@ -223,6 +228,7 @@ def test_a_folder_that_others_put_there_later_is_not_used(
     assert len(report["said"]) == 1
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_lost_later_costs_time_only(
     installed: Path, tmp_path: Path, temporary: Path
 ) -> None:
@@ -233,6 +239,7 @@ def test_a_folder_that_is_lost_later_costs_time_only(
     assert len(report["said"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", bytes(4096)], ids=["empty", "zeros"])
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
 def test_a_file_that_a_power_cut_left_is_written_anew(
@@ -246,6 +253,7 @@ def test_a_file_that_a_power_cut_left_is_written_anew(
     assert [report["loaded"] for report in again] == [0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mqstore.zip", "mqstore.whl"])
 def test_a_package_in_an_archive_works(installed: Path, tmp_path: Path, temporary: Path, name: str) -> None:
     """Whatever its ending: the second process loads what the first one compiled."""

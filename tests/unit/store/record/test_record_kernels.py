@@ -78,6 +78,7 @@ def array(data: bytes) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(logs(), st.data())
 def test_scan_is_the_plain_scan(log: tuple[bytes, int], data: st.DataObject) -> None:
@@ -102,6 +103,7 @@ def test_find_record_is_the_plain_search(log: tuple[bytes, int], data: st.DataOb
     assert found == plain_find(content, start, end, base_offset)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(logs())
 def test_the_kernel_and_check_record_agree(log: tuple[bytes, int]) -> None:

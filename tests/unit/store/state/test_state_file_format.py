@@ -116,6 +116,7 @@ STATES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT, STATES, max_size=5))
 def test_any_state_comes_back_as_it_was_written(state: dict[str, object]) -> None:
     """decode(encode(x)) is x, but that integer keys come back as text."""

@@ -15,6 +15,7 @@ from mqstore.tools.archive.archive_place import ArchivePlace
 from support.archives.odd_place import OddPlace
 
 
+@pytest.mark.slow
 def test_what_is_written_is_read_and_listed(url: str) -> None:
     """Folders are apart; a write replaces; a deletion of what is not there is no error."""
     place = ArchivePlace(url)

@@ -92,6 +92,7 @@ def test_an_entry_says_what_is_in_a_segment(tmp_path: Path, store: MessageStore)
 # -- what may go wrong --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at", [1, 2, 3])
 def test_an_interrupted_run_is_taken_up(url: str, store: MessageStore, stop_at: int) -> None:
     """It leaves entries of whole segments only; the next run sends the rest."""

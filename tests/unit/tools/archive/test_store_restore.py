@@ -121,6 +121,7 @@ def test_a_part_of_an_archive(tmp_path: Path, store: MessageStore) -> None:
         assert bodies_of(restored, "orders") == archived_bodies(store, 3 * SEGMENT_BYTES)["orders"][first:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["missing", "wrong bytes", "too short", "too long"])
 def test_an_archive_that_is_damaged_is_not_restored(
     url: str, store: MessageStore, tmp_path: Path, kind: str

@@ -224,6 +224,7 @@ def test_a_home_directory_is_expanded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (refused.exit_code, "begins in a home directory" in told) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_commands(tmp_path: Path, shell: str) -> None:
     """The installed command answers what the script asks that it installs into a home directory."""

@@ -51,6 +51,7 @@ def test_a_group_that_is_full_is_written(
     assert found.read()["number"].to_pylist() == list(range(10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file_format", "compression"), [("parquet", None), ("csv", None), ("csv", "gzip")])
 def test_an_abandoned_writer_writes_no_more(file_format: str, compression: str | None) -> None:
     """Not even when it is collected after its file was closed."""

@@ -138,6 +138,7 @@ def calendar_ms(epoch_ms: int) -> int | None:
     return epoch_ms if epoch_ms < 253_402_300_800_000 else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", FORMATS)
 @given(puts=st.lists(messages, max_size=12))
 @settings(max_examples=40)

@@ -8,6 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from mqstore import Message, MessageStore
 from support.command_line import ORDER_CONFIG, json_lines, run
 
@@ -44,6 +46,7 @@ def test_no_store_there(tmp_path: Path) -> None:
     assert not (tmp_path / "copy").exists()
 
 
+@pytest.mark.slow
 def test_beside_a_live_writer(tmp_path: Path) -> None:
     """Another process copies while this one puts: all that was put before it began is in the copy."""
     root, copy = tmp_path / "store", tmp_path / "copy"

@@ -142,6 +142,7 @@ MessageStore.to_arrow_batches = slowly
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda it: it.name)
 def test_an_export_that_is_ended_leaves_no_file_of_its_name(
     large: Path, tmp_path: Path, number: signal.Signals

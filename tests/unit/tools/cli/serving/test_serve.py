@@ -61,6 +61,7 @@ def test_a_directory_that_is_written_to_is_refused(tmp_path: Path) -> None:
         assert run("serve", tmp_path, "--port", 0).exit_code == ExitCode.LOCKED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     """A line says where; messages of before are there; the stop is clean, and what was sent is on disk."""

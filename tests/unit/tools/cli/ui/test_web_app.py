@@ -225,6 +225,7 @@ def test_hostile_contents_are_text(tmp_path: Path, browser: Browser) -> None:
     assert "\\u202egnp.exe" in texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*HOSTILE, "../../etc/passwd", "%00", "a" * 5000, "\ud800"])
 @pytest.mark.parametrize(
     "page", ["/topic?name=", "/group?name=", "/dead-letters?name=", "/growth?topic=", "/?find="]
@@ -291,6 +292,7 @@ def test_a_store_that_goes_away_and_comes_back_as_another(orders: Path, browser:
     assert "created" not in text
 
 
+@pytest.mark.slow
 def test_damage_is_told(billing: Path, browser: Browser) -> None:
     """Files that are empty, cut short or overwritten give a page, whichever it is, and no traceback."""
     client = browser(billing)

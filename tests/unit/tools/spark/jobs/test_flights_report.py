@@ -61,6 +61,7 @@ def test_the_csv_is_counted(csv_path: Path) -> None:
     assert count_flights(csv_path, limit=2).flights == {("UA", 1): 2}
 
 
+@pytest.mark.slow
 def test_the_real_flights_are_there() -> None:
     """The numbers that the demo is measured by."""
     counted = count_flights(flights_csv_path())
@@ -122,6 +123,7 @@ def test_a_missing_retry_is_seen(csv_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_chart_is_a_png(tmp_path: Path) -> None:
     """In a directory that is made for it; an unknown carrier or month does no harm."""
     rows = [ReportRow("UA", 1, 10, 3, 1, 1), ReportRow("AA", 2, 5, 0, 0, 0), ReportRow("?", 0, 1, 0, 0, 0)]

@@ -101,6 +101,7 @@ def _all_offsets(path: Path, wanted: Callable[[Row], bool] = lambda row: True) -
 # -- equal to the store -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), split=st.integers(1, SEGMENT_BYTES), is_open=st.booleans())
 def test_every_row_equals_what_the_store_has(tmp_path: Path, seed: int, split: int, is_open: bool) -> None:
@@ -138,6 +139,7 @@ def test_every_row_equals_what_the_store_has(tmp_path: Path, seed: int, split: i
                 assert sorted((r["queueId"], r["queueOffset"], r["body"]) for r in found) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
 def test_golden_directories_are_read_alike_in_each_way(
     name: str, golden_directory: Callable[[str], Path]
@@ -199,6 +201,7 @@ def test_a_deleted_topic_is_read_from_the_log(tmp_path: Path) -> None:
 # -- damage -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_flip_in_any_byte_is_reported(tmp_path: Path) -> None:
     """With file, byte and what was expected; through the queues, too."""
     clock = ManualClock()

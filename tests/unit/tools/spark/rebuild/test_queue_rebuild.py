@@ -65,6 +65,7 @@ def names_and_sizes(files: dict[str, bytes]) -> dict[str, int]:
     return {name: len(data) for name, data in files.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*GOLDEN_NAMES, *VERSION_NAMES])
 def test_queues_of_a_broker(name: str, golden_directory: Callable[[str], Path], tmp_path: Path) -> None:
     """Delays, retries, transactions, batches, of each version: whole files are RocketMQ's, byte for byte."""
@@ -137,6 +138,7 @@ def live_entries(files: dict[str, bytes], min_offset: int) -> Iterator[tuple[str
                 yield queue, (int(start) + at) // ENTRY_BYTES, data[at : at + ENTRY_BYTES]
 
 
+@pytest.mark.slow
 def test_queues_of_a_log_whose_beginning_has_expired(small: SmallStore, tmp_path: Path) -> None:
     """As the store's own rebuild makes them, whole; entries of what the log has are those that it had.
 

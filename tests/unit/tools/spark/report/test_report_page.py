@@ -78,6 +78,7 @@ class Reader(HTMLParser):
         self.text += data
 
 
+@pytest.mark.slow
 def test_the_page_says_what_each_number_means() -> None:
     """And what the log cannot tell."""
     text = Reader(report_page(TABLE_ROWS, ["data"])).text

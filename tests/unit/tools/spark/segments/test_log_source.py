@@ -147,8 +147,20 @@ def own(tmp_path: Path) -> Case:
 # -- an archive alone -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("split", [1, 5_000, 70_000, 10**9])
+@pytest.mark.slow
+@pytest.mark.parametrize("split", [70_000, 10**9])
 def test_every_row_and_column_equals_the_store(case: Case, split: int) -> None:
+    check_rows(case, split)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", [1, 5_000])
+def test_rows_are_equal_in_the_smallest_partitions_too(own: Case, split: int) -> None:
+    check_rows(own, split)
+
+
+def check_rows(case: Case, split: int) -> None:
+    """An archive that is read in partitions of `split` bytes has what the restored store has."""
     found = rows(case.url, maxPartitionBytes=str(split))
     assert [row["physicalOffset"] for row in found] == [row["physicalOffset"] for row in case.plain_rows()]
     assert found == rows(str(case.restored))
@@ -193,6 +205,7 @@ def _options(case: Case) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_options_choose_what_they_choose_in_a_store(case: Case) -> None:
     for options in _options(case):
         expected = rows(str(case.restored), **options)
@@ -311,6 +324,7 @@ def test_an_entry_of_a_later_version_is_refused(own: Case) -> None:
 # -- a store and its archive ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deleted", [0, 1, 6, 10])
 def test_store_and_archive_are_one_log(own: Case, deleted: int) -> None:
     expected = rows(str(own.path))

@@ -92,6 +92,7 @@ def test_rows_have_keys_by_which_they_are_found(root: Path) -> None:
             assert found.body == message.body
 
 
+@pytest.mark.slow
 def test_kills_before_each_step(root: Path) -> None:
     """The same version is written again by whoever comes next: no row is lost, none is there twice."""
     choice = random.Random(5)
@@ -118,6 +119,7 @@ def test_kills_before_each_step(root: Path) -> None:
     assert verify(root).is_sound
 
 
+@pytest.mark.slow
 def test_a_write_that_is_killed_again_and_again(root: Path) -> None:
     """Each commit puts a few rows, and another program writes behind them."""
     others = 0

@@ -132,6 +132,7 @@ def _end(path: Path, batch: list[int]) -> int:
 # -- each message once ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), limit=st.integers(1, 3 * SEGMENT_BYTES))
 def test_beside_a_writer_with_crashes_each_message_comes_once(tmp_path: Path, seed: int, limit: int) -> None:

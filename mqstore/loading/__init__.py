@@ -1,0 +1,1 @@
+"""How the names of a package are loaded: each when it is first used."""
