@@ -100,6 +100,8 @@ class EmbeddedBroker:
         self._cluster_name = cluster_name
         self._memory_bytes = physical_memory_bytes() if memory_bytes is None else memory_bytes
         self._is_closed = False
+        # Puts messages as producers send most of them: see MessageStore.put_sent. None in a closed broker.
+        self.put_sent = store.put_sent
         self._process_id = os.getpid()
         self._groups = ConsumerGroups()
         self._queue_locks = QueueLocks(now_s)
@@ -345,6 +347,7 @@ class EmbeddedBroker:
         raises BrokerClosed, but for those by which clients leave.
         """
         self._is_closed = True
+        self.put_sent = None
         if self._has_forked():
             return
         threads = (self._pull_thread, self._check_thread)

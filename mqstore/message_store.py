@@ -35,7 +35,7 @@ from mqstore.opening import open_parts
 from mqstore.persistence import Persistence
 from mqstore.put.arrivals import ArrivalListener, Arrivals
 from mqstore.put.put_parts import PutParts
-from mqstore.put.put_path import PutPath
+from mqstore.put.put_path import PutPath, SentPut
 from mqstore.put.short_put import NO_JSON, MessageFields, message_of
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
@@ -267,6 +267,16 @@ class MessageStore:
         StoreClosed, StoreReadOnly; nothing is stored then.
         """
         return self._puts.put(message)
+
+    @property
+    def put_sent(self) -> SentPut | None:
+        """For a broker in this process: puts a message as its producer sends it.
+
+        None where puts are interpreted. It is called with a message without properties, the queue to take
+        instead of its own, and a UNIQ_KEY for it. Otherwise as `put_message`, but for a message that cannot
+        be put so it answers None: nothing is changed then, and `put_message` is to be asked.
+        """
+        return self._puts.put_sent
 
     def put_messages(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages, of one queue or many, with one lock and one wait for the disk: all or none.

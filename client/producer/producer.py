@@ -21,6 +21,7 @@ from mqstore.client.producer.request_reply import ReplyFuture
 from mqstore.client.producer.send_result import BatchSendResult, SendResult
 from mqstore.client.producer.sends.async_send import SendFuture
 from mqstore.client.producer.sends.async_sends import body_bytes_of, topic_of
+from mqstore.client.producer.sends.compiled_send import PLAIN_SEND
 from mqstore.client.producer.sends.send_kernel import Begun, Destination
 from mqstore.store.message.message import Message
 
@@ -64,9 +65,7 @@ class Producer(ProducerLife):
         QueueNotSelected. Nothing is stored then, unless an attempt failed with BrokerTimedOut or
         StorePoisoned.
         """
-        if queue is None and selector is None and timeout_ms is None:
-            return self._send(message, self._timeout_ms)
-        return self._send_to(message, Destination.of(queue, selector, arg), timeout_ms)
+        return self._plain_send(message, queue=queue, selector=selector, arg=arg, timeout_ms=timeout_ms)
 
     def send_async(
         self,
@@ -176,17 +175,30 @@ class Producer(ProducerLife):
 
     # -- inside ---------------------------------------------------------------------------------------
 
-    def _send_to(self, message: Message, destination: Destination, timeout_ms: int | None) -> SendResult:
-        """A send that is not the most usual one."""
+    def _make_send(self) -> None:
+        self._plain_send, self._allow_plain = PLAIN_SEND(self._parts, self._retry, self._send_otherwise)
+        if type(self).send is Producer.send:
+            # Without a call in between.
+            self.send = self._plain_send  # type: ignore[method-assign]
+
+    def _send_otherwise(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        arg: Any,
+        timeout_ms: int | None,
+    ) -> SendResult:
+        """A send that is not plain (plain_send.py)."""
+        destination = Destination.of(queue, selector, arg)
         self._check_running()
-        queue, selector, _ = destination
         if self._accumulator is not None and selector is None and timeout_ms is None:
             result = self._accumulator.send(message, queue)
             if result is not None:
                 return result
         timeout_ms = self._timeout(timeout_ms)
         if queue is None and selector is None:
-            return self._send_alone(message, timeout_ms)
+            return self._retry.send(message, timeout_ms)
         begin_s = self._parts.timer()
         begun = self._kernel.begin(message, destination, begin_s)
         return self._kernel.send_to(begun.outgoing, begun.queue, begin_s, timeout_ms)

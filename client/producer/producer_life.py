@@ -5,6 +5,7 @@ Threads: any thread may call any method; those that it has are told in producer.
 Source: DefaultMQProducerImpl#start, #shutdown, #makeSureStateOK of Apache RocketMQ.
 """
 
+import abc
 import itertools
 import os
 import random
@@ -19,7 +20,6 @@ from mqstore.client.producer.message.unique_id import local_address
 from mqstore.client.producer.message_accumulator import MessageAccumulator
 from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.client.producer.request_reply import Requests
-from mqstore.client.producer.send_result import SendResult
 from mqstore.client.producer.sends.async_sends import AsyncSends
 from mqstore.client.producer.sends.batch_sends import BatchSends
 from mqstore.client.producer.sends.send_hooks import SendMessageHook
@@ -28,7 +28,6 @@ from mqstore.client.producer.sends.send_parts import SendParts
 from mqstore.client.producer.sends.send_retry import SendRetry
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.errors import GroupIllegal
-from mqstore.store.message.message import Message
 from mqstore.store.message.topic_names import check_group
 
 __all__ = ["ProducerLife"]
@@ -38,7 +37,7 @@ DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 _numbers = itertools.count(time.monotonic_ns())
 
 
-class ProducerLife:
+class ProducerLife(abc.ABC):
     """A producer without its sends.
 
     group, settings: as given. client_id: by which brokers know it, while it takes checks or replies.
@@ -76,10 +75,13 @@ class ProducerLife:
                 lambda messages, queue: self._batches.send(messages, queue, timeout_ms),
                 lambda messages, queue: self._batches.send_async(messages, queue, timeout_ms),
             )
-        # What `send` calls for a queue in turn, and for a message that goes alone. Both raise while the
-        # producer is not running.
-        self._send: Callable[[Message, int], SendResult] = self._refuse
-        self._send_alone: Callable[[Message, int], SendResult] = self._refuse
+        # Says whether sends may be plain (plain_send.py).
+        self._allow_plain: Callable[[bool], None]
+        self._make_send()
+
+    @abc.abstractmethod
+    def _make_send(self) -> None:
+        """Called once, when the parts are there."""
 
     # -- life -----------------------------------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class ProducerLife:
             raise ClientNotRunning(repr(self), self._state)
         self._parts.faults.start()
         self._state = "RUNNING"
-        self._choose_sends()
+        self._choose_send()
 
     def close(self) -> None:
         """End its threads. Sends raise ClientNotRunning from then on. Safe to call twice."""
@@ -97,7 +99,7 @@ class ProducerLife:
             if self._accumulator is not None:
                 self._accumulator.close()
             self._state = "SHUTDOWN_ALREADY"
-            self._send = self._send_alone = self._refuse
+            self._allow_plain(False)
             self._requests.close(repr(self), self._state)
             self._async_sends.close()
             self._parts.faults.stop()
@@ -125,7 +127,7 @@ class ProducerLife:
         """Call `hook` before and after each attempt from now on (send_hooks.py)."""
         self._parts.hooks.register(hook)
         if self.is_running:
-            self._choose_sends()
+            self._choose_send()
 
     # -- inside ---------------------------------------------------------------------------------------
 
@@ -140,23 +142,13 @@ class ProducerLife:
         if not self.is_running:
             raise ClientNotRunning(repr(self), self._state)
 
-    def _choose_sends(self) -> None:
-        is_plain = (
-            not self._parts.hooks.registered
+    def _choose_send(self) -> None:
+        self._allow_plain(
+            self._accumulator is None
+            and not self._parts.hooks.registered
             and not self._parts.faults.is_enabled
             and self.settings.send_msg_max_timeout_per_request < 0
         )
-        alone = self._send_alone = self._retry.send_plainly if is_plain else self._retry.send
-        accumulator = self._accumulator
-
-        def send_together(message: Message, timeout_ms: int) -> SendResult:
-            assert accumulator is not None
-            return accumulator.send(message, None) or alone(message, timeout_ms)
-
-        self._send = alone if accumulator is None else send_together
-
-    def _refuse(self, message: Message, timeout_ms: int) -> SendResult:
-        raise ClientNotRunning(repr(self), self._state)
 
     def __repr__(self) -> str:
         return f"Producer({self.group!r})"

@@ -12,8 +12,9 @@ Threads: any. Durability: in SYNC_FLUSH a result with PUT_OK means fdatasync has
 `flushed_offset` says how far the log was durable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import TypeAlias
 
 import msgspec
 
@@ -36,7 +37,10 @@ from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_dead_
 from mqstore.store.record.properties_format import DELAY, RECONSUME_TIME, TIMER_REQUESTS, UNIQ_KEY
 from mqstore.store.status import PutMessageStatus
 
-__all__ = ["PutPath"]
+__all__ = ["PutPath", "SentPut"]
+
+SentPut: TypeAlias = Callable[[Message, int, str], PutMessageResult | None]
+"""Puts a message to a queue with a UNIQ_KEY; None, and nothing is changed, if it is to be put otherwise."""
 
 _DELAY_MS, _DELAY_SEC, _DELIVER_MS = TIMER_REQUESTS
 _PUT_OK = PutMessageStatus.PUT_OK
@@ -79,8 +83,11 @@ class PutPath:
             slowly=self._put_in_steps,
             finish=self._finish,
         )
+        # As MessageStore.put_sent.
+        self.put_sent: SentPut | None = None
         if self._direct is not None:
             self.put = self._direct.put  # type: ignore[method-assign]
+            self.put_sent = self._direct.put_sent
 
     def put(self, message: Message) -> PutMessageResult:
         """Store one message of a producer."""

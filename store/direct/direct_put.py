@@ -42,6 +42,7 @@ from mqstore.store.record.properties_format import (
     REAL_TOPIC,
     TAGS,
     TIMER_REQUESTS,
+    UNIQ_KEY,
 )
 from mqstore.store.record.record_format import (
     BLANK_MIN_BYTES,
@@ -228,21 +229,33 @@ class DirectPut:
             return self._finish(result)
         return result
 
+    def put_sent(self, message, queue_id, unique_key):
+        """Store one message as its producer sends it; None, and nothing is changed, if it is not ordinary.
+
+        It goes to `queue_id` instead of its own queue, and `unique_key`, a str, is its only property.
+        """
+        result = self._append_one(message, False, queue_id, unique_key)
+        if result is not None and (self._waits or self._watched.wanted):
+            return self._finish(result)
+        return result
+
     @cython.ccall
     def append(self, message):
         """Append one message of a producer; None, and nothing is changed, if it is not ordinary."""
-        return self._append_one(message, False)
+        return self._append_one(message, False, None, None)
 
     @cython.ccall
     def append_own(self, message):
         """As `append`, one of the store's own: any topic takes it that is there and kept here."""
-        return self._append_one(message, True)
+        return self._append_one(message, True, None, None)
 
     @cython.cfunc
-    def _append_one(self, message: object, is_own: cython.bint) -> object:
+    def _append_one(
+        self, message: object, is_own: cython.bint, sent_queue_id: object, unique_key: object
+    ) -> object:
         room = cython.declare(uint8_t[2160])
         record = cython.declare(_Record)
-        owner: tuple = self._prepare(message, is_own, room, cython.address(record))
+        owner: tuple = self._prepare(message, is_own, sent_queue_id, unique_key, room, cython.address(record))
         if owner is None:
             return None
         return self._append_under_lock(owner, None, cython.address(record))
@@ -263,7 +276,9 @@ class DirectPut:
         index: cython.Py_ssize_t
         owners: list = []
         for index in range(count):
-            owner: tuple = self._prepare(messages[index], False, room, cython.address(records[index]))
+            owner: tuple = self._prepare(
+                messages[index], False, None, None, room, cython.address(records[index])
+            )
             if owner is None:
                 return None
             owners.append(owner)
@@ -283,10 +298,14 @@ class DirectPut:
         self,
         message: object,
         is_own: cython.bint,
+        sent_queue_id: object,
+        unique_key: object,
         room: cython.pointer[uint8_t],
         record: cython.pointer[_Record],
     ) -> tuple:
         """Fill `record`; None if the message is not ordinary. room: _ROOM_BYTES that outlive the record.
+
+        sent_queue_id, unique_key: instead of the message's own queue and properties; None: those.
 
         Returns (queue, body, entry of the topic): the queue's topic and number, and what `record` points to.
         """
@@ -297,7 +316,8 @@ class DirectPut:
             or message.wait_store_msg_ok is not True
         ):
             return None
-        topic, queue_id = message.topic, message.queue_id
+        topic = message.topic
+        queue_id = message.queue_id if unique_key is None else sent_queue_id
         if type(topic) is not str or type(queue_id) is not int:
             return None
         queue: cython.longlong = _int_of(queue_id)
@@ -322,6 +342,8 @@ class DirectPut:
         if cython.cast(tuple, known)[0] is not self._template:
             return None
         properties, keys, tags = message.properties, message.keys, message.tags
+        if unique_key is not None and (properties is not NO_PROPERTIES or type(unique_key) is not str):
+            return None
         if type(keys) is not tuple and type(keys) is not str and type(keys) is not list:
             return None
         if tags is not None and type(tags) is not str:
@@ -339,7 +361,13 @@ class DirectPut:
             name = (topic, queue_id)
         if is_own and not self._takes_own(name[0]):
             return None
-        if waiting is None and tags is None and properties is NO_PROPERTIES and not keys:
+        if (
+            waiting is None
+            and tags is None
+            and properties is NO_PROPERTIES
+            and not keys
+            and unique_key is None
+        ):
             whole: bytes = cython.cast(tuple, known)[1]
             record.ending = _data_of(whole)
             record.ending_bytes = len(whole)
@@ -347,7 +375,16 @@ class DirectPut:
             field: bytes = cython.cast(tuple, known)[2] if waiting is None else self._waiting_field
             record.ending = room + _HEADER_ROOM_BYTES
             record.ending_bytes = _encode_ending(
-                record.ending, field, properties, keys, tags, waiting, topic, queue_id, self._crc_bytes
+                record.ending,
+                field,
+                properties,
+                unique_key,
+                keys,
+                tags,
+                waiting,
+                topic,
+                queue_id,
+                self._crc_bytes,
             )
             if record.ending_bytes == _NOT_ORDINARY:
                 return None
@@ -679,6 +716,7 @@ def _encode_ending(
     target: cython.pointer[uint8_t],
     topic_field: bytes,
     properties: object,
+    unique_key: str | None,
     keys: object,
     tags: object,
     waiting: tuple | None,
@@ -688,8 +726,9 @@ def _encode_ending(
 ) -> cython.Py_ssize_t:
     """Write topic, length of the properties, and properties; returns how many bytes, or _NOT_ORDINARY.
 
-    waiting: if the message is delayed, what `DirectPut._waiting` has of its level. Then DELAY, REAL_TOPIC and
-    REAL_QID say where to deliver it: in place of what they said before, or behind the other properties.
+    unique_key: if it is given, there are no other properties. waiting: if the message is delayed, what
+    `DirectPut._waiting` has of its level. Then DELAY, REAL_TOPIC and REAL_QID say where to deliver it: in
+    place of what they said before, or behind the other properties.
     """
     at: cython.Py_ssize_t = len(topic_field)
     if crc_bytes == 0 or at + 2 > _ENDING_ROOM_BYTES:
@@ -710,6 +749,9 @@ def _encode_ending(
         replaced |= _KEYS_MARK
     if tags:
         replaced |= _TAGS_MARK
+    if unique_key is not None:
+        at = _put_text(target, at, UNIQ_KEY, 1)
+        at = _put_text(target, at, unique_key, 2)
     if properties is not NO_PROPERTIES:
         if type(properties) is not dict:
             return _NOT_ORDINARY

@@ -21,11 +21,10 @@ from mqstore.store.loops.machine_code import digest_of
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 
-__all__ = ["MACHINE_CODE", "DirectPut", "MachineCode", "Watched", "find"]
+__all__ = ["MACHINE_CODE", "DirectPut", "MachineCode", "Watched", "find", "find_module"]
 
 _logger = logging.getLogger(__name__)
 
-_MANIFEST_NAME: Final = "put_machine_code.json"
 _MODULE: Final = "put_machine_code"
 
 
@@ -46,6 +45,10 @@ class DirectPut(Protocol):
 
     def append_all(self, messages: list[Message]) -> list[PutMessageResult] | None:
         """Append messages of producers, all or none: None, and nothing is changed, if one is not ordinary."""
+        ...
+
+    def put_sent(self, message: Message, queue_id: int, unique_key: str) -> PutMessageResult | None:
+        """Store one message as its producer sends it; None, and nothing is changed, if it is not ordinary."""
         ...
 
 
@@ -77,26 +80,33 @@ class MachineCode:
 
 
 def find(folder: Path, package: Path) -> MachineCode | None:
-    """The machine code in `folder` of the sources in `package`; None if there is none that fits.
+    """The direct put in `folder` of the sources in `package`; None if there is none that fits."""
+    found = find_module(folder, package, f"{__package__}.{_MODULE}")
+    return None if found is None else MachineCode(*found)
+
+
+def find_module(folder: Path, package: Path, name: str) -> tuple[ModuleType, str] | None:
+    """The extension module `name` in `folder`, and its compiler; None if there is none that fits.
 
     What was built and cannot be taken is logged, for it should be.
     """
     if os.environ.get("MQSTORE_DIRECT_PUT") == "0":
         return None
-    if not (folder / _MANIFEST_NAME).exists():
+    manifest_path = folder / f"{name.rpartition('.')[2]}.json"
+    if not manifest_path.exists():
         return None
     try:
-        manifest = msgspec.json.decode((folder / _MANIFEST_NAME).read_bytes(), type=Manifest)
+        manifest = msgspec.json.decode(manifest_path.read_bytes(), type=Manifest)
         size_bytes = (folder / manifest.file).stat().st_size
         if size_bytes != manifest.size_bytes:
             # One that was cut short would end the process.
             _refused(f"{manifest.file} has {size_bytes} bytes instead of {manifest.size_bytes}")
             return None
-        for name, digest in manifest.sources.items():
-            if (package / name).exists() and digest_of(package / name) != digest:
-                _refused(f"it was built before {name} changed")
+        for source, digest in manifest.sources.items():
+            if (package / source).exists() and digest_of(package / source) != digest:
+                _refused(f"it was built before {source} changed")
                 return None
-        return MachineCode(importlib.import_module(f"{__package__}.{_MODULE}"), manifest.compiler)
+        return importlib.import_module(name), manifest.compiler
     except (OSError, ImportError, msgspec.MsgspecError) as error:
         _refused(str(error))
         return None

@@ -25,6 +25,7 @@ from mqstore.store.direct.machine_code import MACHINE_CODE
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.message.message import NO_PROPERTIES
 from mqstore.store.record.host import Host
 from support.disks.simulated_disk import SimulatedDisk
 from support.manual_clock import ManualClock
@@ -116,7 +117,7 @@ def store_of(disk: FileSystem, *, is_direct: bool, **config: Any) -> Iterator[Me
 def make_interpreted(store: MessageStore) -> None:
     """Undo what PutPath does when the direct put was built."""
     del vars(store._puts)["put"]
-    store._puts._direct = None
+    store._puts._direct = store._puts.put_sent = None
 
 
 def outcome_of(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -158,6 +159,55 @@ def test_the_direct_put_is_the_interpreted_one(
         for message in messages * 2:
             assert outcome_of(direct.put_message, message) == outcome_of(interpreted.put_message, message)
         assert_same(direct, interpreted)
+
+
+@DISKS
+@CONFIGS
+@settings(max_examples=60, deadline=None)
+@given(
+    messages=st.lists(st.tuples(MESSAGES | ORDINARY | PLAIN, st.booleans()), min_size=1, max_size=6),
+    queue_id=st.integers(-1, 2) | st.sampled_from([True, 1 << 70]),
+    unique_key=st.just("7F00000104D2018B4AAC2E6F0A3C0001")
+    | TEXTS
+    | st.sampled_from(["", "\x01", "v" * 2_048]),
+)
+def test_a_sent_message_is_put_as_one_with_its_key_and_queue(
+    messages: list[tuple[Message, bool]],
+    queue_id: int,
+    unique_key: str,
+    config: dict[str, Any],
+    disk: Callable[[], FileSystem],
+) -> None:
+    """What `put_sent` stores, `put_message` stores of a message with the queue and the property."""
+    with (
+        store_of(disk(), is_direct=True, **config) as direct,
+        store_of(disk(), is_direct=False, **config) as interpreted,
+    ):
+        assert direct.put_sent is not None
+        for message, has_properties in messages * 2:
+            given_ = message if has_properties else msgspec.structs.replace(message, properties=NO_PROPERTIES)
+            before = log_of(direct), direct.commit_log.max_offset
+            put = outcome_of(direct.put_sent, given_, queue_id, unique_key)
+            if put is None:
+                assert (log_of(direct), direct.commit_log.max_offset) == before
+                # So that the stores stay equal.
+                assert outcome_of(direct.put_message, message) == outcome_of(interpreted.put_message, message)
+            else:
+                changes: dict[str, Any] = {"queue_id": queue_id, "properties": {"UNIQ_KEY": unique_key}}
+                sent = msgspec.structs.replace(given_, **changes)
+                assert put == outcome_of(interpreted.put_message, sent)
+            assert_same(direct, interpreted)
+
+
+def test_sent_messages_go_the_direct_way() -> None:
+    """With all that producers usually set, but for properties."""
+    with store_of(MemoryFileSystem(), is_direct=True) as store:
+        assert store.put_sent is not None
+        for change in ({}, {"tags": "created", "keys": "order-1"}, {"queue_id": 77}, {"queue_id": -1}):
+            message = msgspec.structs.replace(Message("orders", b"body"), **change)
+            assert store.put_sent(message, 0, "7F00") is not None, change
+        assert store.put_sent(msgspec.structs.replace(message, properties={"a": "b"}), 0, "7F00") is None
+        assert store.put_sent(message, 0, 7) is None  # type: ignore[arg-type]
 
 
 @DISKS

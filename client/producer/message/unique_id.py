@@ -80,8 +80,9 @@ class UniqueIds:
         self._timer = timer
         # Until when the block is good, by the timer. Written by `renew`, and after a fork.
         self.renew_s = -math.inf
-        # Ids that are ready. A thread that takes from an old one does no harm: no other has its numbers.
-        self.block: Iterator[str] = iter(())
+        # What ids begin with, and the digits that are left for their ends. A thread that takes from an old
+        # block does no harm: no other has its numbers.
+        self.block: tuple[str, Iterator[str]] = ("", iter(()))
         _all_ids.add(self)
 
     def create(self, now_s: float | None = None) -> str:
@@ -90,15 +91,17 @@ class UniqueIds:
             now_s = self._timer()
         if now_s >= self.renew_s:
             self.renew(now_s)
-        while (unique_id := next(self.block, None)) is None:
+        while True:
+            prefix, digits = self.block
+            last = next(digits, None)
+            if last is not None:
+                return prefix + last
             self.renew(now_s)
-        return unique_id
 
     def renew(self, now_s: float) -> None:
         """Begin a new block."""
         process = _this_process()
-        prefix = process.prefix(self._now_ms()) + _HEX[process.next_block() & 0xFF]
-        self.block = map(prefix.__add__, _HEX)
+        self.block = process.prefix(self._now_ms()) + _HEX[process.next_block() & 0xFF], iter(_HEX)
         # Last: who finds this finds the block.
         self.renew_s = now_s + _BLOCK_S
 

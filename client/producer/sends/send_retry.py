@@ -5,13 +5,13 @@
 All attempts share one budget of time, and none waits before it begins. A message that may have been stored
 (a time-out, a disk that failed) is tried again, too: it can be stored twice, with the same UNIQ_KEY.
 
-Nearly every send ends with its first attempt, so that one is written out in `send`, for messages of the plain
-kind; `_Attempts` has what follows.
+Nearly every send ends with its first attempt. For messages of the plain kind that one is written out in
+plain_send.py; `go_on` has what follows.
 Threads: any. Durability: as the broker's result says.
 Source: docs/spec/client_produce.md section 2; DefaultMQProducerImpl#sendDefaultImpl.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,17 +29,23 @@ from mqstore.client.producer.send_result import SendResult, SendStatus
 from mqstore.client.producer.sends.send_kernel import SendKernel
 from mqstore.client.producer.sends.send_parts import SendParts
 from mqstore.store.errors import MessageIllegal, StoreError
-from mqstore.store.message.message import NO_PROPERTIES, Message
+from mqstore.store.message.message import Message
 from mqstore.store.record.properties_format import UNIQ_KEY
-from mqstore.store.status import PutMessageStatus
 
-__all__ = ["SendRetry", "fault_of"]
+__all__ = ["FirstAttempt", "SendRetry", "fault_of"]
 
 _REMOTING_ERRORS: Final = (BrokerNotConnected, BrokerTimedOut, SendTimedOut)
 """Errors on the way to a broker (RemotingException): it is avoided for a while."""
 
-_PUT_OK = PutMessageStatus.PUT_OK
-_replace = msgspec.structs.replace
+
+class FirstAttempt(NamedTuple):
+    """The attempt of a plain send: at a queue, after `begin_s` of the timer, by a route of the topic."""
+
+    message: Message
+    unique_key: str
+    queue: MessageQueue
+    begin_s: float
+    route: PublishRoute
 
 
 class SendRetry:
@@ -48,13 +54,6 @@ class SendRetry:
     def __init__(self, parts: SendParts, kernel: SendKernel) -> None:
         self._parts = parts
         self._kernel = kernel
-        settings = parts.settings
-        # Bodies from here on need more than the plain kind.
-        self._plain_below = min(settings.compress_msg_body_over_howmuch, settings.max_message_size + 1)
-        self._routes = parts.routes.table
-        self._brokers = parts.brokers
-        self._wants_all_ok = settings.retry_another_broker_when_not_store_ok
-        self._ids = parts.ids
         self._timer = parts.timer
 
     def send(self, message: Message, timeout_ms: int) -> SendResult:
@@ -65,42 +64,15 @@ class SendRetry:
         attempts = _Attempts(self._parts, self._kernel, route, begin_s, timeout_ms)
         return attempts.run(self._parts.outgoing(message))
 
-    def send_plainly(self, message: Message, timeout_ms: int) -> SendResult:
-        """As `send`, quicker, where there are no hooks, no faults and no limit of time for one attempt."""
-        begin_s = self._timer()
-        try:
-            route = self._routes[message.topic]
-            body, properties = message.body, message.properties
-        except (AttributeError, TypeError, KeyError):
-            # An unknown topic, or something that is no message.
-            return self.send(message, timeout_ms)
-        if (
-            type(body) is not bytes
-            or not 0 < len(body) < self._plain_below
-            or properties is not NO_PROPERTIES
-            or begin_s >= route.expires_s
-        ):
-            return self.send(message, timeout_ms)
-        queue = route.turns.next()
-        broker = self._brokers.get(queue.broker_name)
-        if broker is None:
-            return self.send(message, timeout_ms)
-        ids = self._ids
-        if begin_s >= ids.renew_s:
-            ids.renew(begin_s)
-        unique_key = next(ids.block, None) or ids.create(begin_s)
-        sent = _replace(message, queue_id=queue.queue_id, properties={UNIQ_KEY: unique_key})
-        try:
-            put = broker.send(sent, timeout_ms=timeout_ms)
-        except StoreError as error:
-            attempts = _Attempts(self._parts, self._kernel, route, begin_s, timeout_ms)
-            attempts.failed(queue, error)
+    def go_on(self, first: FirstAttempt, timeout_ms: int, outcome: SendResult | StoreError) -> SendResult:
+        """Go on after the first attempt of a plain send, which failed, or was not as good as it should be."""
+        message, unique_key, queue, begin_s, route = first
+        attempts = _Attempts(self._parts, self._kernel, route, begin_s, timeout_ms)
+        if isinstance(outcome, StoreError):
+            attempts.failed(queue, outcome)
         else:
-            result = SendResult(unique_key, queue, put)
-            if put.status is _PUT_OK or not self._wants_all_ok:
-                return result
-            attempts = _Attempts(self._parts, self._kernel, route, begin_s, timeout_ms)
-            attempts.stored(queue, result)
+            attempts.stored(queue, outcome)
+        sent = msgspec.structs.replace(message, properties={UNIQ_KEY: unique_key})
         return attempts.run(OutgoingMessage(sent, unique_key))
 
     def send_outgoing(self, outgoing: Outgoing, begin_s: float, timeout_ms: int) -> SendResult:

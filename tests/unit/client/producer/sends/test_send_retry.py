@@ -45,7 +45,7 @@ ORDER = Message("orders", b"body")
 TAGGED = Message("orders", b"body", tags="a", properties={"color": "red"})
 DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
 
-# Once its route is known, a plain message takes a way of its own (send_plainly); one with a property does
+# Once its route is known, a plain message takes a way of its own (plain_send.py); one with a property does
 # not.
 both_ways = pytest.mark.parametrize("message", [ORDER, TAGGED], ids=["plain", "with properties"])
 
