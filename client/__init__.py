@@ -24,7 +24,7 @@ from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.send_back_hooks import SendBackContext, SendBackHook
 from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotFound, DeadLetterNotSendable
 from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
-from mqstore.client.dead_letters.dead_letters import DeadLetters, Resent
+from mqstore.client.dead_letters.dead_letters import DeadLetters, DeadMessage, Resent
 from mqstore.client.errors import (
     BatchIllegal,
     BrokerConnectionLost,
@@ -91,6 +91,7 @@ __all__ = [
     "DeadLetterNotFound",
     "DeadLetterNotSendable",
     "DeadLetters",
+    "DeadMessage",
     "EmbeddedBroker",
     "ExponentialRetryPolicy",
     "ListenerIllegal",

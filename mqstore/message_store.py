@@ -11,6 +11,7 @@ Durability: as each method says; `close` makes everything durable. In a forked c
 Source: DefaultMessageStore of Apache RocketMQ.
 """
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ from mqstore.persistence import Persistence
 from mqstore.put.arrivals import ArrivalListener, Arrivals
 from mqstore.put.put_parts import PutParts
 from mqstore.put.put_path import PutPath, SentPut
-from mqstore.put.short_put import NO_JSON, MessageFields, message_of
+from mqstore.put.short_put import NO_JSON, message_of
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
 from mqstore.schedule.delivery.delivery_service import DeliveryService
@@ -46,7 +47,7 @@ from mqstore.schedule.retry.send_back import SendBack, SendBackResult
 from mqstore.services import Services
 from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
 from mqstore.store.config import StoreConfig
-from mqstore.store.errors import StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
+from mqstore.store.errors import ConfigIllegal, StoreClosed, StoreError, StoreForked, StoreFull, StoreReadOnly
 from mqstore.store.events import events
 from mqstore.store.events.event import log_event
 from mqstore.store.files.file_system import BytesLike, DiskUsage, FileSystem
@@ -55,7 +56,7 @@ from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.forked_child import disarm, leave_to_parent
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.log.recovery import RecoveryReport
-from mqstore.store.message.message import Message
+from mqstore.store.message.message import Message, MessageFields
 from mqstore.store.message.put_result import PutColumnsResult, PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.progress import Progress
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mqstore.administration.backup import BackupProgress, BackupReport, Cut
+    from mqstore.index.queue.consume_queue import ConsumeQueue
 
     Columns: TypeAlias = pa.Table | pa.RecordBatch | Mapping[str, object]
 
@@ -387,7 +389,7 @@ class MessageStore:
     def to_arrow(
         self,
         topic: str,
-        queue_id: int,
+        queue_id: int | None = None,
         begin_offset: int = 0,
         end_offset: int | None = None,
         *,
@@ -397,8 +399,9 @@ class MessageStore:
     ) -> "pa.Table":
         """The messages of a queue as an Arrow table, one row each, in queue order.
 
-        begin_offset, end_offset: queue offsets, the last not included; None means to the end. Offsets
-        outside the queue are ignored. columns: names of fields of `StoredMessage` (topic, queue_id,
+        queue_id: None for all queues of the topic, one after the other. begin_offset, end_offset: offsets of
+        the one queue, the last not included; None means to the end. Offsets outside the queue are ignored.
+        columns: names of fields of `StoredMessage` (topic, queue_id,
         queue_offset, physical_offset, tags, keys, body, properties, flag, sys_flag, born_timestamp,
         store_timestamp, born_host, store_host, reconsume_times, store_size); None means all. The fewer, the
         faster. lend_bodies: bodies are not copied but are views of the mapped log, as Arrow's binary_view,
@@ -414,20 +417,36 @@ class MessageStore:
         ...     store.to_arrow("orders", 0, columns=["queue_offset", "tags", "body"]).to_pylist()
         [{'queue_offset': 0, 'tags': 'created', 'body': b'first'}]
         """
-        from mqstore.index.arrow.queue_table import queue_table, table_schema
+        from mqstore.index.arrow.queue_table import joined_tables, queue_table, table_schema
 
         self._catch_up()
         schema = table_schema(columns, lend_bodies=lend_bodies)
-        queue = self.consume_queues.find(topic, queue_id)
-        if queue is None:
-            return schema.empty_table()
-        end_offset = queue.max_offset if end_offset is None else end_offset
-        return queue_table(self.commit_log, queue, begin_offset, end_offset, schema, decompress=decompress)
+        parts = self._queue_ranges(topic, queue_id, begin_offset, end_offset)
+        return joined_tables(
+            [queue_table(self.commit_log, *part, schema, decompress=decompress) for part in parts], schema
+        )
+
+    def _queue_ranges(
+        self, topic: str, queue_id: int | None, begin_offset: int, end_offset: int | None
+    ) -> "list[tuple[ConsumeQueue, int, int]]":
+        """One queue of a topic, or all of them, and from where to where they are to be read."""
+        queue_ids = [queue_id]
+        if queue_id is None:
+            for name, value in (("begin_offset", begin_offset), ("end_offset", end_offset)):
+                if value:
+                    raise ConfigIllegal(f"{name} is of one queue: give queue_id, too", key=name, value=value)
+            queue_ids = sorted(number for name, number in self.consume_queues.queues() if name == topic)
+        found = (self.consume_queues.find(topic, number) for number in queue_ids)
+        return [
+            (queue, begin_offset, queue.max_offset if end_offset is None else end_offset)
+            for queue in found
+            if queue is not None
+        ]
 
     def to_arrow_batches(
         self,
         topic: str,
-        queue_id: int,
+        queue_id: int | None = None,
         begin_offset: int = 0,
         end_offset: int | None = None,
         *,
@@ -451,21 +470,12 @@ class MessageStore:
 
         self._catch_up()
         schema = table_schema(columns, lend_bodies=False)
-        queue = self.consume_queues.find(topic, queue_id)
-        if queue is None:
-            return iter(())
-        end_offset = queue.max_offset if end_offset is None else end_offset
-        return self._while_open(
-            queue_batches(
-                self.commit_log,
-                queue,
-                begin_offset,
-                end_offset,
-                schema,
-                decompress=decompress,
-                keep_broken=keep_broken,
-            )
+        parts = self._queue_ranges(topic, queue_id, begin_offset, end_offset)
+        batches = (
+            queue_batches(self.commit_log, *part, schema, decompress=decompress, keep_broken=keep_broken)
+            for part in parts
         )
+        return self._while_open(itertools.chain.from_iterable(batches))
 
     def _while_open(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         while True:

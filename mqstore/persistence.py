@@ -12,9 +12,11 @@ Nothing that points into the log is ever durable ahead of the log (I6), so each 
 A crash between any two steps leaves the later files behind what is durable, never ahead of it.
 
 Its periods are flush_interval_consume_queue (steps 1 to 5) and flush_consumer_offset_interval,
-flush_delay_offset_interval (step 6, each after a sync of the log). In the background step 3 is left out where
-it would take more than a tenth of the time (duty_cycle.py), because thousands of queues have new entries;
-step 5 then saves how far the queues were when they were last synced. The service that ran a step keeps its
+flush_delay_offset_interval (step 6, each after a sync of the log). Between these, offsets that have moved are
+written every flush_progress_interval: what a killed process did since its last save is done again. In the
+background step 3 is left out where it would take more than a tenth of the time (duty_cycle.py), because
+thousands of queues have new entries; step 5 then saves how far the queues were when they were last synced.
+Offsets that have moved wait by the same rule. The service that ran a step keeps its
 error and tries again; a failed sync of the log poisons the log (store/log/flusher.py). Each round first
 checks the lock: once it is lost the files may be another writer's (lock_watch.py).
 Threads: `_lock` lets one round run at a time; it waits for no put and no reader.
@@ -48,6 +50,7 @@ class Persistence:
         self._lock_watch = lock_watch
         self._lock = threading.Lock()
         self._queue_duty_cycle = DutyCycle()
+        self._progress_duty_cycle = DutyCycle()
         # How far the queues had been dispatched when they were last made durable: physical offset, and store
         # time of the last message. None before the first time. Under _lock.
         self._durable_queues: tuple[int, int] | None = None
@@ -107,10 +110,29 @@ class Persistence:
         with self._lock:
             self._persist_state(self._flusher.flush())
 
+    def persist_progress(self) -> None:
+        """consumerOffset.json and delayOffset.json, each if it has moved; nothing else is synced for that."""
+        offsets, delivery = self._parts.consumer_offsets, self._delivery
+        if (offsets.have_moved or delivery.has_moved) and self._progress_duty_cycle.is_due:
+            self._lock_watch.check()
+            with self._lock:
+                self._progress_duty_cycle.run(self._persist_progress)
+
+    def _persist_progress(self) -> None:
+        log_offset = self._flusher.flush()
+        if self._delivery.has_moved:
+            self._delivery.persist(log_offset)
+        if self._parts.consumer_offsets.have_moved:
+            self._persist_consumer_offsets(log_offset)
+
     def _persist_state(self, log_offset: int) -> None:
         parts = self._parts
         parts.topics.persist()
         parts.subscription_groups.persist()
+        self._persist_consumer_offsets(log_offset)
+
+    def _persist_consumer_offsets(self, log_offset: int) -> None:
+        parts = self._parts
         parts.consumer_offsets.persist(
             lambda topic, queue_id: parts.consume_queues.entries_below(topic, queue_id, log_offset)
         )

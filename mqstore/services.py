@@ -4,6 +4,7 @@
     retention       deletes expired segments; queues and keys follow the log
     delay-offsets   saves delayOffset.json
     state-files     saves the other state files
+    progress        saves consumerOffset.json and delayOffset.json soon after they have moved
     flush-derived   syncs log, queues and keys, and saves how far they are durable
     dispatch        brings the log to the queues and the key indexes
     flush           syncs the log in ASYNC_FLUSH
@@ -86,6 +87,7 @@ class Services:
             Service("retention", config.clean_resource_interval, self.retain),
             Service("delay-offsets", config.flush_delay_offset_interval, persistence.persist_delay_offsets),
             Service("state-files", config.flush_consumer_offset_interval, persistence.persist_state),
+            Service("progress", config.flush_progress_interval, persistence.persist_progress),
             Service("flush-derived", config.flush_interval_consume_queue, persistence.flush_in_background),
             Service("dispatch", config.dispatch_interval, self.dispatch),
             Service("flush", config.flush_interval_commit_log, self._flusher.run_once),

@@ -47,6 +47,7 @@ _BOUNDS = (
     ("flush_interval_consume_queue", 1, 3_600_000),
     ("flush_delay_offset_interval", 1, 3_600_000),
     ("flush_consumer_offset_interval", 1, 3_600_000),
+    ("flush_progress_interval", 1, 3_600_000),
     ("sync_flush_timeout", 1, 3_600_000),
     ("file_reserved_time", 0, 24 * 365 * 100),
     ("clean_resource_interval", 1, 86_400_000),
@@ -198,6 +199,12 @@ class StoreConfig:
 
     flush_consumer_offset_interval: int = 5_000
     """Milliseconds between writes of consumerOffset.json, topics.json and subscriptionGroup.json."""
+
+    flush_progress_interval: int = 200
+    """Milliseconds after which consumer and delay offsets that have moved are written, whatever the two
+    settings above say. A process that is killed does again what it did since. (RocketMQ has no such setting;
+    3,600,000 is its behaviour.) Cost: while they move, a sync of the log and of a small file or two, at most
+    a tenth of the time."""
 
     dispatch_interval: int = 20
     """Milliseconds between rounds of the dispatcher while nobody waits. Readers never wait for it."""

@@ -119,6 +119,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             resent_message_id=properties.get(RESENT_MESSAGE_ID),
         )
 
+    @property
+    def first_message_id(self) -> str:
+        """What all letters of one message share: the id of its first record, else that of this letter."""
+        return self.origin_message_id or self.message_id
+
     def __repr__(self) -> str:
         return (
             f"DeadLetter({self.topic!r}, queue_id={self.queue_id}, queue_offset={self.queue_offset}, "

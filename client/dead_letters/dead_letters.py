@@ -1,12 +1,17 @@
 """The dead letters of a consumer group: read them, send them again, export them, purge them.
 
-They are the records of `%DLQ%group`. Reading changes nothing and works in a store that is open for reading
-only, also where an older broker made the topic without permission to read.
+They are the records of `%DLQ%group`, in an open store or at a broker over the network (letter_source.py).
+Reading changes nothing and works in a store that is open for reading only.
 
-Sent again is a new message to the original topic (resent_message.py); the dead letter stays. What was resent
-is found in two ways, so that `resend` of all, called again after a crash in its midst, sends only the rest:
+A message may have several letters: one of each time that it died, and more if its worker was killed, for what
+a worker did just before that is done again. `find_messages` puts them together.
 
-    the log      the copy names its dead letter, and is found by its UNIQ_KEY in the key index. It lasts as
+Sent again is a new message to the original topic (resent_message.py); the dead letter stays. A message goes
+once, however many letters it has. What was resent is found in two ways, so that `resend` of all, called again
+after a crash in its midst, sends only the rest:
+
+    the log      the copy names its dead letter and the first record of its message, and is found by a key in
+                 the key index. A letter was resent if a copy of its message is younger than it. It lasts as
                  long as the dead letter: the log expires from its old end, and the copy is the younger one
     an offset    of the group CID_RMQ_SYS_RESEND in the dead-letter topic: all before it were resent. It saves
                  the search, and is all there is where the key index is off (key_index_enable); a crash
@@ -23,7 +28,9 @@ tools read the topic and put again.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from mqstore.client.dead_letters.broker_letters import BrokerLetters
 from mqstore.client.dead_letters.dead_letter import (
+    RESENT_FROM,
     RESENT_MESSAGE_ID,
     DeadLetter,
     DeadLetterNotFound,
@@ -31,7 +38,10 @@ from mqstore.client.dead_letters.dead_letter import (
 )
 from mqstore.client.dead_letters.dead_letter_export import ByteStream, export_line
 from mqstore.client.dead_letters.dead_letter_filter import EVERY_DEAD_LETTER, DeadLetterFilter
-from mqstore.client.dead_letters.resent_message import copy_key, resent_message
+from mqstore.client.dead_letters.letter_source import LetterSource
+from mqstore.client.dead_letters.resent_message import copy_keys, resent_message
+from mqstore.client.dead_letters.store_letters import StoreLetters
+from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.message_store import MessageStore
 from mqstore.store.errors import GroupIllegal, MessageIllegal
 from mqstore.store.message.message import Message
@@ -44,27 +54,31 @@ from mqstore.store.message.topic_names import (
     is_dead_letter_topic,
     retry_topic,
 )
+from mqstore.store.record.properties_format import ORIGIN_MESSAGE_ID
 
-__all__ = ["RESEND_GROUP", "DeadLetters", "Resent"]
+__all__ = ["RESEND_GROUP", "DeadLetters", "DeadMessage", "Resent"]
 
 RESEND_GROUP: Final = "CID_RMQ_SYS_RESEND"
 """Its offsets in dead-letter topics say what was resent."""
 
-_BATCH: Final = 64
-_COPIES: Final = 64
-"""So many messages with one UNIQ_KEY are searched for the copy of a dead letter."""
-
 
 class Resent(NamedTuple):
-    """What became of one dead letter. put: where its copy is; None if it was resent before."""
+    """What became of one dead letter. put: where its copy is; None if its message was resent before."""
 
     queue_id: int
     queue_offset: int
     put: PutMessageResult | None
 
 
+class DeadMessage(NamedTuple):
+    """A message and its dead letters. newest: the last one. places: (queue id, queue offset) of all."""
+
+    newest: DeadLetter
+    places: list[tuple[int, int]]
+
+
 class DeadLetters:
-    """The dead letters of `group` in `store`, which it does not close.
+    """The dead letters of `group` in a store, or at a RemoteBroker, which it does not close.
 
     >>> import tempfile
     >>> from mqstore import Message
@@ -76,16 +90,16 @@ class DeadLetters:
     [('orders', 1, b'first')]
     """
 
-    def __init__(self, store: MessageStore, group: str) -> None:
+    def __init__(self, store: MessageStore | RemoteBroker, group: str) -> None:
         """Raises GroupIllegal."""
         check_group(group)
         self.group = group
         self.topic = dead_letter_topic(group)
-        self._store = store
+        self._source = _source_of(store)
 
     @staticmethod
-    def groups(store: MessageStore) -> list[str]:
-        """The groups that have dead letters in `store`, by name.
+    def groups(store: MessageStore | RemoteBroker) -> list[str]:
+        """The groups that have dead letters there, by name.
 
         >>> import tempfile
         >>> from mqstore import Message
@@ -95,9 +109,7 @@ class DeadLetters:
         ...     DeadLetters.groups(store)
         ['billing']
         """
-        # Asking for an end brings all queues up to date.
-        store.get_max_offset_in_queue(DLQ_GROUP_TOPIC_PREFIX, 0)
-        topics = {topic for topic, _ in store.consume_queues.queues() if is_dead_letter_topic(topic)}
+        topics = filter(is_dead_letter_topic, _source_of(store).topics())
         groups = sorted(topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX) for topic in topics)
         return [group for group in groups if _is_legal(group) and len(DeadLetters(store, group))]
 
@@ -108,67 +120,79 @@ class DeadLetters:
 
     def __len__(self) -> int:
         """How many the queues hold."""
-        return sum(end - least for least, end in map(self._bounds, self._queue_ids()))
+        return sum(end - least for least, end in map(self._bounds, self._source.queue_ids(self.topic)))
 
     def find(self, wanted: DeadLetterFilter = EVERY_DEAD_LETTER) -> Iterator[DeadLetter]:
         """The letters that `wanted` accepts, oldest first, queue by queue, to the ends as they are now.
 
         One record is read at a time. Records that have expired or cannot be read are passed over.
         """
-        for queue_id in self._queue_ids():
+        for queue_id in self._source.queue_ids(self.topic):
             if wanted.queue_id in (None, queue_id):
                 least, end = self._bounds(queue_id)
                 end = end if wanted.end_offset is None else min(end, wanted.end_offset)
-                for offset in range(max(least, wanted.begin_offset), end):
-                    letter = self._at(queue_id, offset)
-                    if letter is not None and wanted.accepts(letter):
+                begin = max(least, wanted.begin_offset)
+                for message in self._source.messages(self.topic, queue_id, begin, end):
+                    letter = DeadLetter.of(self.group, message)
+                    if wanted.accepts(letter):
                         yield letter
+
+    def find_messages(self, wanted: DeadLetterFilter = EVERY_DEAD_LETTER) -> list[DeadMessage]:
+        """The messages that have letters which `wanted` accepts, the one first that died first.
+
+        All letters are read, and the newest of each message is kept.
+        """
+        found: dict[str, DeadMessage] = {}
+        for letter in self.find(wanted):
+            known = found.get(letter.first_message_id)
+            places = known.places if known is not None else []
+            places.append((letter.queue_id, letter.queue_offset))
+            is_newer = known is None or letter.store_timestamp >= known.newest.store_timestamp
+            newest = letter if known is None or is_newer else known.newest
+            found[letter.first_message_id] = DeadMessage(newest, places)
+        return list(found.values())
 
     def get(self, queue_offset: int, queue_id: int = 0) -> DeadLetter:
         """One letter. Raises DeadLetterNotFound."""
-        letter = self._at(queue_id, queue_offset)
-        if letter is None:
-            raise DeadLetterNotFound(self.topic, queue_id, queue_offset, *self._bounds(queue_id))
-        return letter
-
-    def _at(self, queue_id: int, queue_offset: int) -> DeadLetter | None:
-        physical_offset = self._store.get_commit_log_offset_in_queue(self.topic, queue_id, queue_offset)
-        message = None if physical_offset < 0 else self._store.look_message_by_offset(physical_offset)
-        if (
-            message is None
-            or not message.is_whole
-            or (message.topic, message.queue_offset) != (self.topic, queue_offset)
-        ):
-            return None
-        return DeadLetter.of(self.group, message)
-
-    def _queue_ids(self) -> list[int]:
-        # Asking for an end also brings the queues up to date.
-        self._store.get_max_offset_in_queue(self.topic, 0)
-        return sorted(
-            queue_id for topic, queue_id in self._store.consume_queues.queues() if topic == self.topic
-        )
+        least, end = self._bounds(queue_id)
+        if least <= queue_offset < end:
+            found = self._source.messages(self.topic, queue_id, queue_offset, queue_offset + 1)
+            for message in found:
+                return DeadLetter.of(self.group, message)
+        raise DeadLetterNotFound(self.topic, queue_id, queue_offset, least, end)
 
     def _bounds(self, queue_id: int) -> tuple[int, int]:
-        least = self._store.get_min_offset_in_queue(self.topic, queue_id)
-        return least, max(least, self._store.get_max_offset_in_queue(self.topic, queue_id))
+        return self._source.bounds(self.topic, queue_id)
 
     # -- resending ------------------------------------------------------------------------------------
 
     def copy_of(self, letter: DeadLetter, topic: str | None = None) -> StoredMessage | None:
-        """A copy that was resent of `letter`; None if there is none, or the key index is off.
+        """A copy that was resent of the message of `letter`, after it died; None if there is none.
 
-        topic: where to look, besides the original topic and the group's retry topic.
+        topic: where to look, besides the original topic and the group's retry topic. None as well where the
+        key index is off.
         """
         for home in (topic, letter.original_topic, retry_topic(self.group)):
-            copies = self._store.query_message(home, copy_key(letter), max_num=_COPIES) if home else ()
-            for found in copies:
-                if found.properties.get(RESENT_MESSAGE_ID) == letter.message_id:
-                    return found
+            for key in copy_keys(letter) if home else ():
+                for found in self._source.with_key(home or "", key):
+                    if self._is_copy(found, letter):
+                        return found
         return None
 
+    def _is_copy(self, found: StoredMessage, letter: DeadLetter) -> bool:
+        properties = found.properties
+        if properties.get(RESENT_MESSAGE_ID) == letter.message_id:
+            return True
+        return (
+            properties.get(RESENT_FROM) == self.topic
+            and properties.get(ORIGIN_MESSAGE_ID) == letter.first_message_id
+            and found.physical_offset > letter.message.physical_offset
+        )
+
     def is_resent(self, letter: DeadLetter, topic: str | None = None) -> bool:
-        """Whether it was resent: its copy is in the log, or the offset of RESEND_GROUP is past it.
+        """Whether it was resent, or another letter of its message after it died.
+
+        Then the copy is in the log, or the offset of RESEND_GROUP is past it.
 
         topic: as of `copy_of`.
         """
@@ -187,22 +211,26 @@ class DeadLetters:
 
         Every group of that topic gets the copy, not only this one: `only_group` puts it to the retry topic of
         this group instead. topic: instead of the original one, for letters that do not name theirs.
-        again: also those that were resent before; otherwise they are passed over.
+        again: also those that were resent before; otherwise they are passed over. Of several letters of one
+        message the first one given is sent, and stands for the others.
 
         A letter that cannot be resent ends the call; those before it are stored then. Raises
         DeadLetterNotSendable, and as `put_message`.
         """
         resent: list[Resent] = []
         batch: list[tuple[DeadLetter, Message | None]] = []
+        sent: set[str] = set()
         chosen = (letters,) if isinstance(letters, DeadLetter) else self if letters is None else letters
         try:
             for letter in chosen:
-                is_given_twice = any(letter.message_id == other.message_id for other, _ in batch)
-                skipped = not again and (is_given_twice or self.is_resent(letter, topic))
+                is_sent = letter.first_message_id in sent
+                skipped = is_sent or (not again and self.is_resent(letter, topic))
                 target = "" if skipped else self.target_of(letter, topic)
                 message = None if skipped else resent_message(letter, target, only_group=only_group)
                 batch.append((letter, message))
-                if len(batch) == _BATCH:
+                if not skipped:
+                    sent.add(letter.first_message_id)
+                if len(batch) == self._source.batch:
                     full, batch = batch, []
                     resent += self._put(full)
         except DeadLetterNotSendable:
@@ -214,14 +242,14 @@ class DeadLetters:
         """Where it would be resent: to `topic`, else to its original one. Raises DeadLetterNotSendable."""
         target = topic or letter.original_topic
         # A put would create a topic that an operator has deleted.
-        if target is None or target not in self._store.topics:
+        if target is None or not self._source.has_topic(target):
             raise DeadLetterNotSendable(letter, target)
         return target
 
     def _put(self, batch: Sequence[tuple[DeadLetter, Message | None]]) -> list[Resent]:
         messages = [message for _, message in batch if message is not None]
         try:
-            puts = iter(self._store.put_messages(messages)) if messages else iter(())
+            puts = iter(self._source.put(messages)) if messages else iter(())
         except MessageIllegal:
             if len(batch) == 1:
                 raise
@@ -237,14 +265,13 @@ class DeadLetters:
 
     def _remember(self, queue_id: int, queue_offset: int) -> None:
         """Move the offset past this letter, if all before it were resent."""
-        least = self._store.get_min_offset_in_queue(self.topic, queue_id)
+        least, _ = self._bounds(queue_id)
         if queue_offset == max(least, self._resent_to(queue_id)):
             # An operator's reset has been seen with this: commits count again.
-            self._store.consumer_offsets.take_reset(RESEND_GROUP, self.topic, queue_id)
-            self._store.consumer_offsets.commit(RESEND_GROUP, self.topic, queue_id, queue_offset + 1)
+            self._source.commit(RESEND_GROUP, self.topic, queue_id, queue_offset + 1)
 
     def _resent_to(self, queue_id: int) -> int:
-        return self._store.consumer_offsets.query(RESEND_GROUP, self.topic, queue_id)
+        return self._source.offset(RESEND_GROUP, self.topic, queue_id)
 
     # -- export and purge -----------------------------------------------------------------------------
 
@@ -265,11 +292,15 @@ class DeadLetters:
         dies makes the topic again, which then begins at offset 0. Raises as `delete_topic`.
         """
         count = len(self)
-        self._store.delete_topic(self.topic)
+        self._source.delete_topic(self.topic)
         return count
 
     def __repr__(self) -> str:
-        return f"DeadLetters({self._store!r}, {self.group!r})"
+        return f"DeadLetters({self._source!r}, {self.group!r})"
+
+
+def _source_of(store: MessageStore | RemoteBroker) -> LetterSource:
+    return BrokerLetters(store) if isinstance(store, RemoteBroker) else StoreLetters(store)
 
 
 def _is_legal(group: str) -> bool:

@@ -5,7 +5,7 @@
     dropped  what delays, retries, timers, pops and transactions left in the properties (`_OF_THE_RETRY`)
     new      reconsume times 0: the group tries it as often as a new message
     new      RESENT_FROM and RESENT_MESSAGE_ID: the dead-letter topic, and the id of the dead letter
-    new      UNIQ_KEY, where the producer gave none: the id of the dead letter. By it the copy is found again
+    new      UNIQ_KEY, where the producer gave none: the id of the first record. By it the copy is found again
 
 The queue is the store's choice: the record of a dead letter no longer says which one it was.
 
@@ -38,7 +38,7 @@ from mqstore.store.record.properties_format import (
 )
 from mqstore.store.record.sys_flag import TRANSACTION_MASK
 
-__all__ = ["copy_key", "resent_message"]
+__all__ = ["copy_keys", "resent_message"]
 
 _OF_THE_RETRY: Final = frozenset(
     {
@@ -52,9 +52,10 @@ _OF_THE_RETRY: Final = frozenset(
 )
 
 
-def copy_key(letter: DeadLetter) -> str:
-    """The UNIQ_KEY that the copy of `letter` has."""
-    return letter.message.unique_key or letter.message_id
+def copy_keys(letter: DeadLetter) -> tuple[str, ...]:
+    """The UNIQ_KEY that copies of the message of `letter` have, and the one that older versions gave."""
+    unique_key = letter.message.unique_key
+    return (unique_key,) if unique_key else tuple(dict.fromkeys((letter.first_message_id, letter.message_id)))
 
 
 def resent_message(letter: DeadLetter, topic: str, *, only_group: bool = False) -> Message:
@@ -66,7 +67,7 @@ def resent_message(letter: DeadLetter, topic: str, *, only_group: bool = False) 
     message = letter.message
     properties = {name: value for name, value in message.properties.items() if name not in _OF_THE_RETRY}
     properties.setdefault(ORIGIN_MESSAGE_ID, letter.message_id)
-    properties[UNIQ_KEY] = copy_key(letter)
+    properties[UNIQ_KEY] = copy_keys(letter)[0]
     properties[RESENT_FROM] = letter.topic
     properties[RESENT_MESSAGE_ID] = letter.message_id
     if only_group:

@@ -13,7 +13,7 @@ import msgspec
 from mqstore.client.errors import BrokerNotConnected, BrokerRefused, BrokerTimedOut, NoBroker
 from mqstore.client.remote.channel import NO_FIELDS, Channel
 from mqstore.client.remote.stream import Security
-from mqstore.remoting.bodies import ClusterInfo, RouteData
+from mqstore.remoting.bodies import ClusterInfo, RouteData, TopicList
 from mqstore.remoting.command import Command
 from mqstore.remoting.errors import BodyIllegal
 from mqstore.remoting.fastjson import decode
@@ -63,6 +63,20 @@ class NameServers:
         """All brokers. Raises BrokerNotConnected, BrokerTimedOut, BrokerRefused, BodyIllegal."""
         answer = self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, NO_FIELDS)
         return _body_of(answer, ClusterInfo, self.addresses[self._first])
+
+    def topics(self) -> list[str]:
+        """The names of all topics. Raises as `brokers`."""
+        answer = self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NO_FIELDS)
+        return sorted(_body_of(answer, TopicList, self.addresses[self._first]).topic_list)
+
+    def forget(self, topic: str) -> None:
+        """Have every name server forget a topic that its brokers have deleted. Raises as `brokers`."""
+        for address, channel in zip(self.addresses, self._channels, strict=True):
+            answer = channel.ask(
+                RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic}, timeout_ms=_TIMEOUT_MS
+            )
+            if answer.code != ResponseCode.SUCCESS:
+                raise BrokerRefused(f"name server {address}", answer.code, answer.remark)
 
     def _ask(self, code: int, fields: Mapping[str, str], timeout_ms: int = _TIMEOUT_MS) -> Command:
         first, count = self._first, len(self._channels)

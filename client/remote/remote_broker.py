@@ -40,7 +40,7 @@ from mqstore.client.remote.channel import NO_FIELDS, Channel
 from mqstore.client.remote.connection import Connection, Outcome
 from mqstore.client.remote.members import Members
 from mqstore.client.remote.name_servers import NameServers
-from mqstore.client.remote.pull_calls import pull_answer_of, pull_fields_of
+from mqstore.client.remote.pull_calls import messages_in, pull_answer_of, pull_fields_of
 from mqstore.client.remote.send_calls import batch_body_of, put_of, puts_of, send_fields_of
 from mqstore.client.remote.stream import Security
 from mqstore.metadata.consumer_offsets import NO_OFFSET
@@ -51,7 +51,7 @@ from mqstore.remoting.errors import FieldsIllegal
 from mqstore.remoting.request_codes import RequestCode
 from mqstore.remoting.signature import Credentials
 from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
-from mqstore.store.clock import Clock, SystemClock
+from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
 from mqstore.store.errors import DelayLevelIllegal, StoreError
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
@@ -401,6 +401,35 @@ class RemoteBroker:
         """One that a broker of 4.x has told its consumers of; others answer the next pull with it."""
         self._check_open()
         return self._members.resets.take(group, topic, queue_id)
+
+    # -- for operators ----------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """The names of all topics that the name servers know."""
+        self._check_open()
+        return self._names.topics()
+
+    def query_message(self, topic: str, key: str, max_num: int = 32) -> list[StoredMessage]:
+        """The newest messages of `topic` with this key, or UNIQ_KEY; none where keys are not indexed."""
+        fields = {
+            "topic": topic,
+            "key": key,
+            "maxNum": str(max_num),
+            "beginTimestamp": "0",
+            "endTimestamp": str(END_OF_TIME_MS),
+        }
+        answer = self._answer(RequestCode.QUERY_MESSAGE, fields, b"", _CALL_TIMEOUT_MS)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return []
+        # RocketMQ compares hashes of keys.
+        found = messages_in(self._check(answer).body)
+        return [message for message in found if key in (message.unique_key, *message.keys)]
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, at the broker and at its name servers."""
+        self._ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+        self._names.forget(topic)
+        self._routes.pop(topic, None)
 
     # -- members of a group -----------------------------------------------------------------------
 

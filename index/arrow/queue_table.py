@@ -27,7 +27,7 @@ from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.log.commit_log import CommitLog
 
-__all__ = ["Entries", "queue_batches", "queue_table", "table_schema"]
+__all__ = ["Entries", "joined_tables", "queue_batches", "queue_table", "table_schema"]
 
 _BATCH_RECORDS = 65_536
 # Offsets within an array of bytes have 31 bits.
@@ -94,6 +94,11 @@ def queue_table(
         batch_bytes=_TABLE_BATCH_BYTES,
     )
     return pa.Table.from_batches(batches, schema)
+
+
+def joined_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """The rows of several queues, one queue after the other; nothing is copied."""
+    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def queue_batches(

@@ -48,6 +48,11 @@ class FoundMessages(Sequence[StoredMessage]):
         """The queue offset of one message, which is not made for it."""
         return cast("int", _QUEUE_OFFSET.unpack_from(self._data, self._places.item(0, index))[0])
 
+    def has_byte(self, position: int, value: int) -> bool:
+        """Whether one of the records has this byte there; no message is made for it."""
+        data = self._data
+        return value in [data[start + position] for start in self._places[0].tolist()]
+
     def _made(self) -> tuple[StoredMessage, ...]:
         messages = self._messages
         if messages is None:

@@ -44,6 +44,8 @@ DurableBound = Callable[[str, int], int]
 _MAX_QUEUE_ID: Final = 2**31 - 1
 _MAX_OFFSET: Final = 2**63 - 1
 _SEPARATOR = "@"  # No topic and no group contains it.
+# No number of changes: what was written lower than it is has to be written again.
+_NOT_ALL: Final = -1
 
 
 class ConsumerOffset(NamedTuple):
@@ -82,6 +84,8 @@ class ConsumerOffsets:
         self._resets: dict[str, dict[int, int]] = {}
         self._other_fields: dict[str, Any] = {}
         self._commits = 0
+        # How often an offset has changed, and how often it had when all of them were on disk as they are.
+        self._changes = self._saved_changes = 0
         self._data_version = DataVersion(timestamp_ms=clock.now_ms())
 
     def load(self) -> None:
@@ -159,6 +163,7 @@ class ConsumerOffsets:
                     if not queues:
                         table.pop(key, None)
             if gone:
+                self._changes += 1
                 self._data_version = self._data_version.next(self._clock.now_ms())
         return gone
 
@@ -186,7 +191,23 @@ class ConsumerOffsets:
         No offset is written above `durable_bound(topic, queue_id)`. Raises OSError or StoreFull; the old
         state is then intact.
         """
-        return not self._read_only and self._file.save_snapshot(lambda: self._encode(durable_bound))
+        if self._read_only:
+            return False
+        changes = 0
+
+        def snapshot() -> bytes:
+            nonlocal changes
+            changes, text = self._encode(durable_bound)
+            return text
+
+        is_saved = self._file.save_snapshot(snapshot)
+        self._saved_changes = changes
+        return is_saved
+
+    @property
+    def have_moved(self) -> bool:
+        """Whether an offset has changed since the last `persist`, or was written lower than it is."""
+        return self._changes != self._saved_changes
 
     def refuse(self, reason: Callable[[], StoreError]) -> None:
         """Write nothing more: `commit`, `reset` and `persist` raise the error that `reason` makes."""
@@ -213,21 +234,28 @@ class ConsumerOffsets:
         return queue_id, offset
 
     def _put(self, key: str, queue_id: int, offset: int) -> None:
-        self._table.setdefault(key, {})[queue_id] = offset
+        queues = self._table.setdefault(key, {})
+        if queues.get(queue_id) != offset:
+            queues[queue_id] = offset
+            self._changes += 1
         self._commits += 1
         if self._commits % self._update_version_step == 0:
             self._data_version = self._data_version.next(self._clock.now_ms())
 
-    def _encode(self, durable_bound: DurableBound) -> bytes:
+    def _encode(self, durable_bound: DurableBound) -> tuple[int, bytes]:
+        """How many changes the text has in full, and the text."""
         with self._lock:
+            changes = self._changes
             table = {key: dict(sorted(queues.items())) for key, queues in sorted(self._table.items())}
             state = self._other_fields | {"dataVersion": self._data_version.encode()}
         for key, queues in table.items():
             topic = key.partition(_SEPARATOR)[0]
             for queue_id, offset in queues.items():
-                queues[queue_id] = min(offset, durable_bound(topic, queue_id))
+                bound = durable_bound(topic, queue_id)
+                if bound < offset:
+                    queues[queue_id], changes = bound, _NOT_ALL
         state |= {"groupTopicMap": _topics_by_group(table), "offsetTable": table}
-        return state_file_format.encode(dict(sorted(state.items())))
+        return changes, state_file_format.encode(dict(sorted(state.items())))
 
     @property
     def data_version(self) -> DataVersion:

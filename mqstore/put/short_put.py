@@ -10,38 +10,21 @@ Values; any thread. Source: docs/spec/schedule_and_retry.md section 1.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import msgspec
 
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.store.errors import MessageIllegal
 from mqstore.store.files.file_system import BytesLike
-from mqstore.store.message.message import Message
-from mqstore.store.record.host import Host
+from mqstore.store.message.message import Message, MessageFields, json_body
 
-__all__ = ["NO_JSON", "MessageFields", "message_of"]
+__all__ = ["NO_JSON", "message_of"]
 
 NO_JSON: Final = msgspec.UNSET
 """None is a value of JSON."""
 
 _MS = 1_000
-
-
-class MessageFields(TypedDict, total=False):
-    """The fields of a Message by name, without topic and body."""
-
-    tags: str | None
-    keys: str | Sequence[str]
-    queue_id: int
-    delay_level: int
-    properties: Mapping[str, str]
-    flag: int
-    sys_flag: int
-    born_timestamp: int | None
-    born_host: Host | None
-    wait_store_msg_ok: bool
 
 
 def message_of(
@@ -56,7 +39,7 @@ def message_of(
     if json is not NO_JSON:
         if body is not None:
             raise MessageIllegal("body and json are both given: give one of them", value=json)
-        body = _encoded(json)
+        body = json_body(json)
     if delay_s is not None:
         if fields.get("delay_level"):
             level = fields["delay_level"]
@@ -65,13 +48,6 @@ def message_of(
             )
         fields["delay_level"] = _level_of(delay_s, levels)
     return Message(topic, b"" if body is None else body, **fields)
-
-
-def _encoded(json: Any) -> bytes:
-    try:
-        return msgspec.json.encode(json)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise MessageIllegal(f"json cannot be written as JSON: {error}", value=json) from error
 
 
 def _level_of(delay_s: float, levels: DelayLevels) -> int:

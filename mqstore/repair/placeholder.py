@@ -16,15 +16,13 @@ Pure functions; no I/O and no clock here.
 from typing import Final
 
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
-from mqstore.store.record.properties_format import REAL_QID, REAL_TOPIC
+from mqstore.store.record.properties_format import LOST, REAL_QID, REAL_TOPIC
 from mqstore.store.record.record_format import CRC_PROPERTY_BYTES, FIXED_BYTES, HEADER_BYTES, encode_topic
 from mqstore.store.record.record_template import encode_record
 from mqstore.store.record.sys_flag import TRANSACTION_ROLLBACK
 
-__all__ = ["FILLER_TOPIC", "LOST", "MIN_FILLER_BYTES", "filler", "least_bytes", "placeholder"]
+__all__ = ["FILLER_TOPIC", "MIN_FILLER_BYTES", "filler", "least_bytes", "placeholder"]
 
-LOST: Final = "MQSTORE_LOST"
-"""The property of a placeholder that has room for it: its value is 1."""
 FILLER_TOPIC: Final = "-"
 """One character, so that a filler fits where the shortest record of any topic was."""
 MIN_FILLER_BYTES: Final = FIXED_BYTES + len(FILLER_TOPIC)
@@ -32,6 +30,7 @@ MIN_FILLER_BYTES: Final = FIXED_BYTES + len(FILLER_TOPIC)
 _MARK = f"{LOST}\x011\x02".encode()
 # 127.0.0.1, port 0.
 _HOST = bytes([127, 0, 0, 1, 0, 0, 0, 0])
+"""By it StoredMessage.is_placeholder knows most messages to be none."""
 
 
 def _destinations(topic: str) -> tuple[bytes, ...]:

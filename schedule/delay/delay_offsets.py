@@ -73,6 +73,12 @@ class DelayOffsets:
         """The next entry to deliver of `level`; 0 for a level never delivered."""
         return self._offsets.get(level, 0)
 
+    @property
+    def have_moved(self) -> bool:
+        """Whether a level's offset is another one than on disk."""
+        with self._lock:
+            return self._offsets != self._persisted
+
     def snapshot(self) -> dict[int, int]:
         """A copy of the table in memory."""
         with self._lock:

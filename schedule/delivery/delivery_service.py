@@ -129,6 +129,11 @@ class DeliveryService:
             {level.level: level.durable_offset(flushed_offset) for level in self._levels}
         )
 
+    @property
+    def has_moved(self) -> bool:
+        """Whether a level has come further than delayOffset.json says."""
+        return self._delay_offsets.have_moved
+
     # -- delivery -------------------------------------------------------------------------------------
 
     def run_once(self) -> int:

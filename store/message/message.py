@@ -6,16 +6,32 @@ so building one is cheap.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
+from mqstore.store.errors import MessageIllegal
 from mqstore.store.files.file_system import BytesLike
 from mqstore.store.record.host import Host
 
-__all__ = ["NO_PROPERTIES", "Message"]
+__all__ = ["NO_PROPERTIES", "Message", "MessageFields", "json_body"]
 
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+
+class MessageFields(TypedDict, total=False):
+    """The fields of a Message by name, without topic and body."""
+
+    tags: str | None
+    keys: str | Sequence[str]
+    queue_id: int
+    delay_level: int
+    properties: Mapping[str, str]
+    flag: int
+    sys_flag: int
+    born_timestamp: int | None
+    born_host: Host | None
+    wait_store_msg_ok: bool
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -53,6 +69,15 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     prepared_transaction_offset: int = 0
     wait_store_msg_ok: bool = True
 
+    @classmethod
+    def of_json(cls, topic: str, json: Any, **fields: Unpack[MessageFields]) -> "Message":
+        """One whose body is anything that msgspec writes as JSON. Raises MessageIllegal.
+
+        >>> Message.of_json("orders", {"id": 1}, tags="created")
+        Message(topic='orders', body=b'{"id":1}', tags='created')
+        """
+        return cls(topic, json_body(json), **fields)
+
     def __reduce__(self) -> tuple[object, ...]:
         """For pickle and deepcopy: a view of a body becomes bytes, properties a dict."""
         body = self.body
@@ -74,6 +99,14 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             if value != default:
                 shown.append(f"{name}={value!r}")
         return f"Message({', '.join(shown)})"
+
+
+def json_body(json: Any) -> bytes:
+    """A value as JSON in UTF-8. Raises MessageIllegal."""
+    try:
+        return msgspec.json.encode(json)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageIllegal(f"json cannot be written as JSON: {error}", value=json) from error
 
 
 def _message_of(topic: str, fields: dict[str, Any]) -> Message:

@@ -25,12 +25,14 @@ from mqstore.store.record.properties_format import (
     CRC32,
     KEY_SEPARATOR,
     KEYS,
+    LOST,
     TAGS,
     UNIQ_KEY,
     parse_properties,
 )
 from mqstore.store.record.record_format import (
     BORN_HOST_POSITION,
+    BORN_PORT_POSITION,
     BORN_TIMESTAMP_POSITION,
     FLAG_POSITION,
     MAGIC_CODE_POSITION,
@@ -351,6 +353,11 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
     def unique_key(self) -> str | None:
         """The producer's id, property UNIQ_KEY."""
         return self.properties.get(UNIQ_KEY)
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether a repair has put it in the place of a message that is lost; what had no room says False."""
+        return self.data[self.start + BORN_PORT_POSITION] == 0 and LOST in self.properties
 
     @property
     def msg_id(self) -> str:

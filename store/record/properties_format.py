@@ -21,6 +21,7 @@ __all__ = [
     "DELAY",
     "KEYS",
     "KEY_SEPARATOR",
+    "LOST",
     "MAX_PROPERTIES_BYTES",
     "MAX_RECONSUME_TIMES",
     "MSG_TYPE",
@@ -59,6 +60,8 @@ CRC32 = "__CRC32#"
 DELAY = "DELAY"
 KEYS = "KEYS"
 MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+LOST = "MQSTORE_LOST"
+"""Of the placeholder that a repair has put in the place of a lost message, if it has room; its value is 1."""
 ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 REAL_QID = "REAL_QID"
 REAL_TOPIC = "REAL_TOPIC"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from mqstore.repair.placeholder import LOST
 from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.settings.directory_config import tool_config
 from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.record.properties_format import LOST
 from mqstore.verify.verification import verify
 from support.interop.messages import Traffic
 from support.interop.picture import Picture, differences, directory_bytes, take_picture

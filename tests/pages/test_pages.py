@@ -77,6 +77,15 @@ def test_no_block_is_overlooked(page: Path) -> None:
     assert pictures_in(page) == [block.kind for block in blocks_of(text)].count(""), "a block has no language"
 
 
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))], ids=name_of
+)
+def test_links_lead_somewhere_in_a_checkout(page: Path) -> None:
+    """Who reads the pages at GitHub has no site: `make site-check` follows the links of that."""
+    linked = re.findall(r"\]\(([^()\s#:]+)(?:#[^()\s]*)?\)", page.read_text("utf-8"))
+    assert [target for target in linked if not (page.parent / target).exists()] == []
+
+
 def test_a_make_target_that_is_shown_is_there() -> None:
     """Lines of `make` are too long to be run here; their targets exist."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))

@@ -28,9 +28,9 @@ from typing import NamedTuple, cast
 
 from mqstore.index.pull.found_messages import FoundMessages
 from mqstore.store.message.stored_message import StoredMessage
-from mqstore.store.record.record_format import QUEUE_OFFSET_POSITION
+from mqstore.store.record.record_format import BORN_PORT_POSITION, QUEUE_OFFSET_POSITION
 
-__all__ = ["CachedMessage", "ProcessQueue", "PulledBatch"]
+__all__ = ["CachedMessage", "ProcessQueue", "PulledBatch", "may_have_placeholders"]
 
 NOTHING_CACHED = -1
 """What `remove` answers when there was nothing to remove from."""
@@ -241,3 +241,10 @@ def _indexes(mask: int) -> Iterator[int]:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
+
+
+def may_have_placeholders(messages: Sequence[StoredMessage]) -> bool:
+    """False where a byte of each record says that it is none, as it does but for one producer in 256."""
+    if type(messages) is FoundMessages:
+        return messages.has_byte(BORN_PORT_POSITION, 0)
+    return 0 in [message.data[message.start + BORN_PORT_POSITION] for message in messages]

@@ -15,6 +15,7 @@ The broker waits, not this thread: it sleeps until some pull is answered or some
     20 ms       the broker refuses for its load (code 215)
     3000 ms     any other error of a pull
 
+Placeholders of a repair are left out here, as RocketMQ's client leaves out what a filter does not want.
 A queue above a threshold is ready again as soon as half of it is worked off; the 50 ms are the longest wait.
 An error concerns its own queue only, and is logged when it changes. Before a pull the broker is asked whether
 an operator has reset the offset, and told how far the queue is consumed (at most every 50 ms). RocketMQ's row
@@ -33,7 +34,7 @@ from collections.abc import Callable, Mapping
 
 from mqstore.broker.broker import Broker, MessageModel, PullAnswer, PullRequest
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
-from mqstore.client.consumer.pulls.process_queue import ProcessQueue
+from mqstore.client.consumer.pulls.process_queue import ProcessQueue, may_have_placeholders
 from mqstore.client.consumer.pulls.pulled_queue import Consuming, PulledQueue
 from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.offsets.offset_store import OffsetStore
@@ -283,21 +284,30 @@ class PullService:
                 self._again(pulled, self._interval_ms)
                 return
         else:
-            pulled.next_offset = answer.next_begin_offset
-            if not pulled.process_queue.message_count:
-                self._consuming.skip(pulled, pulled.next_offset)
+            self._skip(pulled, answer.next_begin_offset)
         if not pulled.is_ready:
             pulled.is_ready = True
             self._ready.append(pulled)
 
     def _cache(self, pulled: PulledQueue, answer: PullAnswer) -> None:
-        messages = answer.messages
+        messages, size_bytes = answer.messages, answer.size_bytes
         if pulled.is_retry:
             messages = [ReceivedMessage.of(message.record) for message in messages]
-        batch = pulled.process_queue.put(messages, answer.next_begin_offset, answer.size_bytes)
+        elif may_have_placeholders(messages):
+            messages, size_bytes = [each for each in messages if not each.is_placeholder], None
+            if not messages:
+                self._skip(pulled, answer.next_begin_offset)
+                return
+        batch = pulled.process_queue.put(messages, answer.next_begin_offset, size_bytes)
         # Last: if the batch cannot be read, the next pull gets it again.
         pulled.next_offset = answer.next_begin_offset
         self._consuming.submit(pulled, batch, answer)
+
+    def _skip(self, pulled: PulledQueue, next_offset: int) -> None:
+        """Go on: nothing that was pulled is for the listener."""
+        pulled.next_offset = next_offset
+        if not pulled.process_queue.message_count:
+            self._consuming.skip(pulled, next_offset)
 
     def _move(self, pulled: PulledQueue, offset: int) -> None:
         """The offset is not in the queue (OFFSET_ILLEGAL), or was reset: what is in memory counts no more."""

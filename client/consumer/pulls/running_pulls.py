@@ -1,7 +1,7 @@
 """The pulls of a consumer that runs: what push and lite pull consumers have in common, from start to close.
 
     while it runs   the rebalance gives and takes queues, the pull service pulls from them, and committed
-                    offsets are persisted every 5 s
+                    offsets are persisted: all every 5 s, those that have moved every 200 ms
     close           no pull begins -> what was pulled is finished -> the timer ends -> offsets are persisted
                     -> the group is left
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Protocol
 
-from mqstore.broker.broker import Broker, MessageQueue
+from mqstore.broker.broker import Broker, MessageModel, MessageQueue
 from mqstore.client.brokers import Brokers
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.pulls.assigned_queues import AssignedQueues, QueueOrder
@@ -28,6 +28,7 @@ from mqstore.client.rebalance.queue_allocation import Allocation
 from mqstore.client.rebalance.rebalance_service import Assignment, RebalanceService
 from mqstore.store.clock import Clock
 from mqstore.store.errors import StoreError
+from mqstore.store.threads.duty_cycle import DutyCycle
 from mqstore.store.threads.timer import Timer
 
 __all__ = ["ConsumerTimer", "RunningPulls"]
@@ -35,6 +36,8 @@ __all__ = ["ConsumerTimer", "RunningPulls"]
 _logger = logging.getLogger(__name__)
 
 _FIRST_PERSIST_MS = 10_000
+# What has moved is told to the broker so soon: a process that is killed does again what it did since.
+_TELL_MOVED_MS = 200
 # How long `close` waits for a thread that works for the consumer itself.
 _STOP_TIMEOUT_S = 5.0
 
@@ -81,6 +84,7 @@ class RunningPulls:
         self._timer = timer
         self._begin_ms = settings.begin_ms(clock.now_ms())
         self._persist_error: Exception | None = None
+        self._tell_duty_cycle = DutyCycle()
         self.service = PullService(
             brokers,
             group,
@@ -110,6 +114,8 @@ class RunningPulls:
         """Start the thread that pulls. Raises RuntimeError if that cannot be."""
         self.service.start()
         self._timer.call_later(_FIRST_PERSIST_MS, self._persist_again)
+        if self._settings.message_model is MessageModel.CLUSTERING:
+            self._timer.call_later(_TELL_MOVED_MS, self._tell_moved_again)
 
     def suspend(self, *, is_suspended: bool) -> None:
         """Pull, or pull no more."""
@@ -167,6 +173,25 @@ class RunningPulls:
     def _persist_again(self) -> None:
         self._timer.call_later(self._settings.persist_consumer_offset_interval, self._persist_again)
         self._persist()
+
+    def _tell_moved_again(self) -> None:
+        pause_ms = _TELL_MOVED_MS
+        if self._tell_duty_cycle.is_due:
+            try:
+                self._tell_duty_cycle.run(self._tell_moved)
+            except StoreError:
+                # `_persist` tries again, and logs it.
+                pause_ms = self._settings.persist_consumer_offset_interval
+        self._timer.call_later(pause_ms, self._tell_moved_again)
+
+    def _tell_moved(self) -> None:
+        """Tell brokers of the offsets that moved since they were told last, with a pull or here."""
+        for pulled in self.assigned:
+            offset = self._offsets.read(pulled.queue)
+            is_ours = not pulled.process_queue.dropped
+            if is_ours and offset > 0 and offset != pulled.told_offset:
+                self._offsets.persist(pulled.queue)
+                pulled.told_offset = offset
 
     def _persist(self) -> None:
         try:

@@ -14,7 +14,7 @@ import pytest
 
 from mqstore import Disposition, GetMessageStatus, Message, MessageStore, PutMessageStatus, StoredMessage
 from mqstore.store.direct.machine_code import MACHINE_CODE
-from mqstore.store.errors import StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
+from mqstore.store.errors import ConfigIllegal, StoreClosed, StoreFull, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from support.disks.watched_file_system import WatchedFileSystem
@@ -404,3 +404,19 @@ def test_a_reader_ahead_of_its_view_of_the_log_skips_nothing(small: SmallStore) 
             assert [message.body for message in reader.get_message("g", "orders", 0, 1).messages] == [
                 b"not yet"
             ]
+
+
+def test_a_topic_as_a_table_has_all_its_queues(small: SmallStore) -> None:
+    """One queue after the other; offsets are of one queue, so they need its number."""
+    with small.open() as store:
+        for body, queue_id in ((b"a", 1), (b"b", 0), (b"c", 1)):
+            store.put("orders", body, queue_id=queue_id)
+        assert store.to_arrow("orders", columns=["body"])["body"].to_pylist() == [b"b", b"a", b"c"]
+        batches = list(store.to_arrow_batches("orders", columns=["body"]))
+        assert [batch.column(0).to_pylist() for batch in batches] == [[b"b"], [b"a", b"c"]]
+        assert store.to_arrow("nowhere", columns=["body"]).num_rows == 0
+        assert list(store.to_arrow_batches("nowhere")) == []
+        for offsets, key in (((1, None), "begin_offset"), ((0, 1), "end_offset")):
+            with pytest.raises(ConfigIllegal, match="give queue_id") as refused:
+                store.to_arrow("orders", None, *offsets)
+            assert refused.value.key == key

@@ -8,6 +8,7 @@ from pathlib import Path
 from mqstore import Message, MessageStore
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.state.checkpoint_format import decode_checkpoint
+from mqstore.store.threads.duty_cycle import DutyCycle
 from support.disks.watched_file_system import WatchedFileSystem
 from support.stores.small_log import small_config
 from support.stores.small_store import SmallStore
@@ -87,3 +88,70 @@ def test_a_cut_agrees_with_what_is_read_in_it(small: SmallStore) -> None:
         end_offset, saved = store._persistence.cut(lambda: small.content["config/consumerOffset.json"])
         assert end_offset == store.commit_log.flushed_offset == put.physical_offset + put.store_size
         assert b"orders@group" in saved
+
+
+def saved_offsets(small: SmallStore) -> tuple[int, dict[int, int]]:
+    """What a store that is opened after a kill begins with: of the group, and of the delay levels."""
+    with small.open(read_only=True) as reader:
+        levels = {status.level: status.next_offset for status in reader.delivery.status()}
+        return reader.consumer_offsets.query("group", "orders", 0), {
+            level: offset for level, offset in levels.items() if offset
+        }
+
+
+def test_what_has_moved_is_saved_by_itself(small: SmallStore) -> None:
+    """A delivery and a commit; topics are not written, and nothing is when nothing has moved."""
+    with small.open() as store:
+        store.put("orders", b"later", delay_s=1)
+        small.clock.advance(1_000)
+        assert store.deliver_due() == 1
+        store.consumer_offsets.commit("group", "orders", 0, 1)
+        persistence = store._persistence
+        persistence._progress_duty_cycle = DutyCycle(lambda: 0.0)
+        persistence.persist_progress()
+        assert saved_offsets(small) == (1, {1: 1})
+        assert "config/topics.json" not in small.content
+        written = dict(small.content)
+        persistence.persist_progress()
+        store.consumer_offsets.commit("group", "orders", 0, 1)
+        persistence.persist_progress()
+        assert small.content == written
+
+
+def test_offsets_that_do_not_move_sync_nothing() -> None:
+    """A store that only takes puts in ASYNC_FLUSH pays nothing for it."""
+    disk = WatchedFileSystem(MemoryFileSystem())
+    with SmallStore(disk, Path("/store")).open() as store:
+        store.put("orders", b"x")
+        disk.steps.clear()
+        store._persistence.persist_progress()
+        assert disk.steps == []
+
+
+def test_an_offset_ahead_of_the_log_is_saved_again(small: SmallStore) -> None:
+    """It was written lower than it is, so it counts as moved until the log has come so far."""
+    with small.open() as store:
+        store.put_messages([Message("orders", b"x", queue_id=0)] * 2)
+        store._services.dispatch()
+        store.consumer_offsets.commit("group", "orders", 0, 3)
+        store._persistence._progress_duty_cycle = DutyCycle(lambda: 0.0)
+        store._persistence.persist_progress()
+        assert (saved_offsets(small)[0], store.consumer_offsets.have_moved) == (2, True)
+        store.put_message(Message("orders", b"x", queue_id=0))
+        store._services.dispatch()
+        store._persistence.persist_progress()
+        assert (saved_offsets(small)[0], store.consumer_offsets.have_moved) == (3, False)
+
+
+def test_progress_gets_a_tenth_of_the_time(small: SmallStore) -> None:
+    """Where a save takes long, the next one waits."""
+    times = iter((0.0, 0.0, 0.0, 1.0, 5.0, 10.0, 10.0, 10.0))
+    with small.open() as store:
+        persistence = store._persistence
+        persistence._progress_duty_cycle = DutyCycle(lambda: next(times))
+        for offset, expected in ((1, 1), (2, 1), (3, 3)):
+            store.put_message(Message("orders", b"x", queue_id=0))
+            store._services.dispatch()
+            store.consumer_offsets.commit("group", "orders", 0, offset)
+            persistence.persist_progress()
+            assert saved_offsets(small)[0] == expected

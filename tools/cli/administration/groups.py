@@ -4,7 +4,8 @@
     group    retries  after           consumes  topics  lag
     billing       16  10s 30s 1m ...  yes            1    3
 
-Groups that have offsets but no settings are listed, too. Deleting acts only with --apply. `groups create` and
+What is shown of retries is the broker's: a consumer's own limit and policy are not kept in a store. Groups
+that have offsets but no settings are listed, too. Deleting acts only with --apply. `groups create` and
 `groups update` are in group_settings.py.
 """
 
@@ -25,6 +26,7 @@ from mqstore.tools.cli.times import duration_text
 
 __all__ = ["GroupRow", "group_rows", "groups"]
 
+_WHOSE_RETRIES = "retries, after: the broker's; max_reconsume_times and retry_policy of a consumer come first"
 _SHOWN_DELAYS = 3
 _MOST_DELAYS = 64
 
@@ -86,14 +88,16 @@ def groups(
 ) -> None:
     """List the consumer groups, or delete one: its settings, and with --clean-offset how far it has come.
 
-    Its retry and dead-letter topics stay (mqstore topics --delete). Others: mqstore groups create, mqstore
-    groups update. Exit code 1: not applied, or no such group.
+    Retries are those of the broker, for consumers that bring no limit or policy of their own. A group that
+    is deleted leaves its retry and dead-letter topics (mqstore topics --delete). Others: mqstore groups
+    create, mqstore groups update. Exit code 1: not applied, or no such group.
     Example: mqstore groups data --delete billing --clean-offset --apply
     """
     output = Output(is_json=json)
     if delete is None:
         with open_for_reading(store) as opened:
-            output.listing(group_rows(opened), _COLUMNS)
+            if output.listing(group_rows(opened), _COLUMNS):
+                output.note(_WHOSE_RETRIES)
         return
     with open_to_apply(store, output, apply=apply) as opened:
         row = _deleted(opened, delete, clean_offset=clean_offset, is_applied=apply)

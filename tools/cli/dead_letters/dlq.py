@@ -1,15 +1,15 @@
 """`mqstore dlq`: the dead letters of a consumer group. What only reads is safe on a live store.
 
     $ mqstore dlq list data billing
-    group    offset  died at                  from    failed  resent  tags     keys  body
-    billing       0  2026-07-18 12:30:00.123  orders      17          created  o-1   {"id": 1}
+    group    offset  letters  died at                  from    failed  resent  tags     keys  body
+    billing       0        1  2026-07-18 12:30:00.123  orders      17          created  o-1   {"id": 1}
 
-`list`, `show` and `export` are here; `resend` and `purge` are in files of their name.
+A message that died more than once, or whose worker was killed, has several letters and one row, with its
+newest letter. With --server the letters are those of a running broker. `list`, `show` and `export` are here;
+`resend` and `purge` are in files of their name.
 """
 
-import itertools
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +17,7 @@ import typer
 
 from mqstore.client.dead_letters.dead_letter import Arrival, DeadLetter
 from mqstore.client.dead_letters.dead_letter_export import ByteStream
-from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.client.dead_letters.dead_letters import DeadLetters
-from mqstore.message_store import MessageStore
 from mqstore.tools.cli.dead_letters.dead_letter_options import (
     GroupArgument,
     KeyOption,
@@ -29,10 +27,10 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
+from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, ServerOption, open_letters
 from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
-from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, shell_path
 from mqstore.tools.cli.output import Column, Output, json_text
 from mqstore.tools.cli.times import local_time
@@ -43,7 +41,11 @@ dlq = typer.Typer(no_args_is_help=True)
 
 
 class DeadLetterRow(MessageRow):
-    """A message, and what its death left in it. `is_resent`: its copy is in the log."""
+    """A message, and what its last death left in it.
+
+    letters: the queue offsets of all its letters; not looked for by `show`. is_resent: a copy that is younger
+    than the last of them is in the log.
+    """
 
     group: str
     original_topic: str | None
@@ -51,11 +53,13 @@ class DeadLetterRow(MessageRow):
     arrival: Arrival
     resent_message_id: str | None
     is_resent: bool
+    letters: list[int] | None
 
 
 _COLUMNS = (
     Column[DeadLetterRow]("group", lambda row: row.group),
     Column[DeadLetterRow]("offset", lambda row: row.queue_offset, "right"),
+    Column[DeadLetterRow]("letters", lambda row: len(row.letters or ()), "right"),
     Column[DeadLetterRow]("died at", lambda row: local_time(row.store_timestamp)),
     Column[DeadLetterRow]("from", lambda row: row.original_topic),
     Column[DeadLetterRow]("failed", lambda row: row.reconsume_times, "right"),
@@ -71,7 +75,7 @@ def about() -> None:
     """Dead letters: the messages that a consumer group gave up on."""
 
 
-@dlq.command("list")
+@dlq.command("list", cls=LetterCommand)
 def list_letters(
     store: StoreArgument,
     group: Annotated[
@@ -84,36 +88,43 @@ def list_letters(
     tag: TagOption = None,
     key: KeyOption = None,
     offset: Annotated[int, typer.Option("--offset", help="From this queue offset on.")] = 0,
-    count: Annotated[int, typer.Option("--count", min=1, help="At most so many.")] = 100,
+    count: Annotated[int, typer.Option("--count", min=1, help="At most so many messages.")] = 100,
+    server: ServerOption = None,
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
-    """List the dead letters of a group, oldest first; without GROUP those of all groups, one after the other.
+    """List the messages that a group gave up, oldest first, each with its newest dead letter.
 
+    Without GROUP those of all groups, one after the other. With --server in place of STORE: at that broker.
     Example: mqstore dlq list data billing --from-topic orders --since 2026-07-18
     """
     output = Output(is_json=json)
     chosen = wanted(from_topic, since, until, tag, key, begin_offset=offset)
-    with open_for_reading(store) as opened:
+    with open_letters(store, server) as opened:
         groups = DeadLetters.groups(opened) if group is None else [group]
-        found = itertools.islice(_found(opened, groups, chosen), count + 1)
-        rows = (_row(*each, output, is_raw=raw) for each in itertools.islice(found, count))
+        of_groups = (DeadLetters(opened, name) for name in groups)
+        found = [(letters, message) for letters in of_groups for message in letters.find_messages(chosen)]
+        rows = (
+            _row(letters, message.newest, message.places, output, is_raw=raw)
+            for letters, message in found[:count]
+        )
         if not output.listing(rows, _COLUMNS):
             output.note(
                 "no group has such a dead letter"
                 if group is None
                 else f"group {group} has no such dead letter"
             )
-        elif next(found, None) is not None:
+        elif len(found) > count:
             output.note(f"there are more than {count}: --count, or --offset")
 
 
-@dlq.command()
+@dlq.command(cls=LetterCommand)
 def show(
     store: StoreArgument,
     group: GroupArgument,
     offset: Annotated[int, typer.Argument(metavar="OFFSET", help="Its queue offset, as `list` shows it.")],
     queue: Annotated[int, typer.Option("--queue", help="Its queue; there is one by default.")] = 0,
+    server: ServerOption = None,
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -123,12 +134,12 @@ def show(
     Example: mqstore dlq show data billing 0
     """
     output = Output(is_json=json)
-    with open_for_reading(store) as opened:
+    with open_letters(store, server) as opened:
         letters = DeadLetters(opened, group)
-        output.facts(_row(letters, letters.get(offset, queue), output, is_raw=raw))
+        output.facts(_row(letters, letters.get(offset, queue), None, output, is_raw=raw))
 
 
-@dlq.command()
+@dlq.command(cls=LetterCommand)
 def export(
     store: StoreArgument,
     group: GroupArgument,
@@ -143,6 +154,7 @@ def export(
             "--to", parser=shell_path, metavar="FILE", help="A new file; otherwise standard output."
         ),
     ] = None,
+    server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write dead letters as JSON, one object a line, nothing shortened.
@@ -150,7 +162,7 @@ def export(
     Exit code 1: the file exists. Example: mqstore dlq export data billing --to dead.jsonl
     """
     chosen = wanted(from_topic, since, until, tag, key)
-    with open_for_reading(store) as opened:
+    with open_letters(store, server) as opened:
         letters = DeadLetters(opened, group)
         if to is None:
             letters.export(_StandardOutput(), chosen)
@@ -161,15 +173,6 @@ def export(
     Output(is_json=json).note(f"wrote {count:,} dead letters to {to}")
 
 
-def _found(
-    store: MessageStore, groups: list[str], chosen: DeadLetterFilter
-) -> Iterator[tuple[DeadLetters, DeadLetter]]:
-    for group in groups:
-        letters = DeadLetters(store, group)
-        for letter in letters.find(chosen):
-            yield letters, letter
-
-
 class _StandardOutput(ByteStream):
     """Where nothing may reach a terminal as a control sequence."""
 
@@ -177,7 +180,14 @@ class _StandardOutput(ByteStream):
         sys.stdout.write(json_text(data))
 
 
-def _row(letters: DeadLetters, letter: DeadLetter, output: Output, *, is_raw: bool) -> DeadLetterRow:
+def _row(
+    letters: DeadLetters,
+    letter: DeadLetter,
+    places: list[tuple[int, int]] | None,
+    output: Output,
+    *,
+    is_raw: bool,
+) -> DeadLetterRow:
     row = message_row(letter.message, is_raw=is_raw, note=output.note)
     return DeadLetterRow(
         **{name: getattr(row, name) for name in row.__struct_fields__},
@@ -187,8 +197,9 @@ def _row(letters: DeadLetters, letter: DeadLetter, output: Output, *, is_raw: bo
         arrival=letter.arrival,
         resent_message_id=letter.resent_message_id,
         is_resent=letters.is_resent(letter),
+        letters=None if places is None else [queue_offset for _, queue_offset in places],
     )
 
 
-dlq.command()(resend)
+dlq.command(cls=LetterCommand)(resend)
 dlq.command()(purge)

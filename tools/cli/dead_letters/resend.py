@@ -4,7 +4,9 @@
     offset  to      queue  physical
          0  orders      2    21,310
 
-A dead letter that was resent before is left out; so the command may be given again after a crash.
+A message goes once, also if it has several letters, and one that was resent before is left out; so the
+command may be given again after a crash. With --server it goes through a running broker, whose store is its
+own.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import typer
 from mqstore.client.dead_letters.dead_letter import DeadLetter
 from mqstore.client.dead_letters.dead_letters import DeadLetters, Resent
 from mqstore.store.message.topic_names import retry_topic
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import ApplyOption, end_of
 from mqstore.tools.cli.dead_letters.dead_letter_options import (
     GroupArgument,
     KeyOption,
@@ -25,6 +27,7 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
+from mqstore.tools.cli.dead_letters.letter_place import ServerOption, open_letters
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row
 
@@ -43,6 +46,9 @@ class ResentRow(Row):
     physical_offset: int | None
     is_applied: bool
 
+
+_NAMED = 5
+"""So many letters that are left out are named."""
 
 _COLUMNS = (
     Column[ResentRow]("offset", lambda row: row.queue_offset, "right"),
@@ -74,19 +80,21 @@ def resend(
         bool, typer.Option("--only-group", help="To this group alone, not to all groups of the topic.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Also those that were resent before.")] = False,
+    server: ServerOption = None,
     apply: ApplyOption = False,
     json: JsonOption = False,
 ) -> None:
     """Put dead letters again, to the topics that they came from. They stay among the dead letters.
 
-    Every group of the topic gets them, unless --only-group. Exit code 1: not applied, or one cannot be sent.
+    Every group of the topic gets them, unless --only-group. With --server in place of STORE: through that
+    broker. Exit code 1: not applied, or one cannot be sent.
     Example: mqstore dlq resend data billing --all --from-topic orders --apply
     """
     output = Output(is_json=json)
     if bool(offsets) == every:
         raise typer.BadParameter("say which: OFFSET..., or --all")
     chosen = wanted(from_topic, since, until, tag, key)
-    with open_to_apply(store, output, apply=apply) as opened:
+    with open_letters(store, server, output=output, apply=apply) as opened:
         letters = DeadLetters(opened, group)
         found: Iterator[DeadLetter] = (
             (letters.get(offset, queue) for offset in offsets) if offsets else letters.find(chosen)
@@ -96,14 +104,29 @@ def resend(
             rows, skipped = _rows_of(group, resent)
         else:
             rows, skipped = _planned(letters, found, to_topic, only_group=only_group, again=again)
-    if not output.listing(rows, _COLUMNS):
-        output.note(f"group {group} has no dead letter to resend")
+    if not output.listing(rows, _COLUMNS) and not skipped:
+        output.note(f"group {group} has no such dead letter")
     if skipped:
-        output.note(f"resent before and left out: {skipped:,} (--again takes them, too)")
+        output.note(_left_out(skipped, is_anything_sent=bool(rows), again=again))
     end_of(output, apply=apply, is_needed=bool(rows))
 
 
-def _rows_of(group: str, resent: list[Resent]) -> tuple[list[ResentRow], int]:
+def _left_out(offsets: list[int], *, is_anything_sent: bool, again: bool) -> str:
+    """Why these letters are left out."""
+    named = ", ".join(map(str, offsets[:_NAMED])) + (", ..." if len(offsets) > _NAMED else "")
+    letters = f"{len(offsets):,} letters ({named})" if len(offsets) > 1 else f"letter {named}"
+    if again:
+        return f"{letters} left out: another letter of the same message is sent"
+    reason = f"{letters} left out: their messages were resent before, or are sent with another letter"
+    if len(offsets) == 1:
+        reason = f"{letters} left out: its message was resent before, or is sent with another letter"
+    if not is_anything_sent:
+        was = "were" if len(offsets) > 1 else "was"
+        reason = f"nothing to send: {letters} {was} resent before"
+    return f"{reason} (--again sends again)"
+
+
+def _rows_of(group: str, resent: list[Resent]) -> tuple[list[ResentRow], list[int]]:
     rows = [
         ResentRow(
             group=group,
@@ -118,17 +141,20 @@ def _rows_of(group: str, resent: list[Resent]) -> tuple[list[ResentRow], int]:
         for queue_id, queue_offset, put in resent
         if put is not None
     ]
-    return rows, len(resent) - len(rows)
+    return rows, [queue_offset for _, queue_offset, put in resent if put is None]
 
 
 def _planned(
     letters: DeadLetters, found: Iterator[DeadLetter], to_topic: str | None, *, only_group: bool, again: bool
-) -> tuple[list[ResentRow], int]:
-    rows, skipped = [], 0
+) -> tuple[list[ResentRow], list[int]]:
+    rows: list[ResentRow] = []
+    skipped: list[int] = []
+    planned: set[str] = set()
     for letter in found:
-        if not again and letters.is_resent(letter, to_topic):
-            skipped += 1
+        if letter.first_message_id in planned or (not again and letters.is_resent(letter, to_topic)):
+            skipped.append(letter.queue_offset)
             continue
+        planned.add(letter.first_message_id)
         target = letters.target_of(letter, to_topic)
         rows.append(
             ResentRow(

@@ -32,7 +32,7 @@ class FillRow(Row):
     physical_offset: int
     length: int
     lost_messages: int
-    stand_ins: list[str]
+    placeholders: list[str]
     rest: str
 
 
@@ -41,9 +41,9 @@ class RepairRow(Row):
 
     is_applied: bool
     is_needed: bool
-    stretches: int
+    damaged_ranges: int
     lost_messages: int
-    without_stand_in: int
+    without_placeholder: int
     builds_queues: bool
     builds_keys: bool
     state_files_anew: list[str]
@@ -55,7 +55,7 @@ _FILL_COLUMNS = (
     Column[FillRow]("from physical offset", lambda row: f"{row.physical_offset:,}", "right"),
     Column[FillRow]("bytes", lambda row: f"{row.length:,}", "right"),
     Column[FillRow]("lost", lambda row: f"{row.lost_messages:,}", "right"),
-    Column[FillRow]("placeholders for (topic/queue/offset)", lambda row: _first(row.stand_ins)),
+    Column[FillRow]("placeholders for (topic/queue/offset)", lambda row: _first(row.placeholders)),
     Column[FillRow]("and", lambda row: row.rest),
 )
 
@@ -110,9 +110,9 @@ def _show(
     row = RepairRow(
         is_applied=is_applied,
         is_needed=plan.is_needed,
-        stretches=len(plan.fills),
+        damaged_ranges=len(plan.fills),
         lost_messages=len(plan.report.lost),
-        without_stand_in=len(plan.left_out),
+        without_placeholder=len(plan.left_out),
         builds_queues=plan.builds_queues,
         builds_keys=plan.builds_keys,
         state_files_anew=[path.name for path in plan.state_files],
@@ -141,7 +141,7 @@ def _fill_rows(plan: RepairPlan) -> list[FillRow]:
                 physical_offset=fill.damage.start_offset,
                 length=fill.damage.length_bytes,
                 lost_messages=len(fill.places),
-                stand_ins=[f"{each.topic}/{each.queue_id}/{each.queue_offset}" for each in fill.lost],
+                placeholders=[f"{each.topic}/{each.queue_id}/{each.queue_offset}" for each in fill.lost],
                 rest=f"{kind} of {rest_bytes:,} bytes" if rest_bytes else "nothing else",
             )
         )
@@ -154,19 +154,21 @@ def _sentences(row: RepairRow) -> list[str]:
         return [f"nothing to repair{copied}"]
     done = "repaired" if row.is_applied else "would repair (--apply does it)"
     where = f"into {row.into}" if row.into else "in place"
-    lines = [f"{done} {where}: {row.stretches:,} damaged ranges filled, {row.lost_messages:,} messages lost"]
+    lines = [
+        f"{done} {where}: {row.damaged_ranges:,} damaged ranges filled, {row.lost_messages:,} messages lost"
+    ]
     rebuilt = [
         name for name, is_built in (("queues", row.builds_queues), ("keys", row.builds_keys)) if is_built
     ]
     if rebuilt:
-        lines.append(f"rebuilt: {', '.join(rebuilt)}")
+        lines.append(f"{'rebuilt' if row.is_applied else 'would rebuild'}: {', '.join(rebuilt)}")
     if row.state_files_anew:
+        names = ", ".join(row.state_files_anew)
+        begin = "begun" if row.is_applied else "would begin"
+        lines.append(f"{begin} empty, since neither they nor their .bak can be read: {names}")
+    if row.without_placeholder:
         lines.append(
-            f"starting from empty, since neither they nor their .bak can be read: {row.state_files_anew}"
-        )
-    if row.without_stand_in:
-        lines.append(
-            f"without a placeholder, so their queue offsets have no record: {row.without_stand_in:,}"
+            f"without a placeholder, so their queue offsets have no record: {row.without_placeholder:,}"
         )
     if row.saved:
         lines.append(f"the damaged bytes are kept in {row.saved}")

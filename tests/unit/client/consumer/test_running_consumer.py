@@ -61,21 +61,71 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
 
 
 def test_offsets_are_persisted_every_5_s(consumer: Consumer) -> None:
-    """The first time after 10 s (section 1); each owned queue."""
+    """The first time after 10 s (section 1); each owned queue, also one that has not moved."""
     consumer.running.start()
     try:
         consumer.timer.advance(0)
         (pulled,) = consumer.running.assigned
         consumer.offsets.update(pulled.queue, 7, increase_only=True)
         consumer.timer.advance(9_999)
+        assert consumer.broker.commits == [(GROUP, "orders", 0, 7)]
+        for count in (2, 3):
+            consumer.timer.advance(1)
+            assert consumer.broker.commits == [(GROUP, "orders", 0, 7)] * count
+            consumer.timer.advance(4_999)
+    finally:
+        consumer.running.close()
+
+
+def test_what_has_moved_is_told_soon(consumer: Consumer) -> None:
+    """Within 200 ms, once, and not what a pull has told: a kill repeats what is not told."""
+    consumer.running.start()
+    try:
+        consumer.timer.advance(0)
+        (pulled,) = consumer.running.assigned
+        for offset in (7, 8):
+            consumer.offsets.update(pulled.queue, offset, increase_only=True)
+            consumer.timer.advance(200)
+            assert consumer.broker.commits[-1] == (GROUP, "orders", 0, offset)
+            consumer.timer.advance(600)
+        assert len(consumer.broker.commits) == 2
+        consumer.offsets.update(pulled.queue, 9, increase_only=True)
+        pulled.told_offset = 9
+        consumer.timer.advance(600)
+        assert len(consumer.broker.commits) == 2
+    finally:
+        consumer.running.close()
+
+
+def test_a_queue_that_was_taken_away_is_not_told_of(consumer: Consumer) -> None:
+    """Another member has it, or an operator has moved it."""
+    consumer.running.start()
+    try:
+        consumer.timer.advance(0)
+        (pulled,) = consumer.running.assigned
+        consumer.offsets.update(pulled.queue, 7, increase_only=True)
+        pulled.process_queue.dropped = True
+        consumer.timer.advance(600)
+        assert consumer.broker.commits == []
+        pulled.process_queue.dropped = False
+    finally:
+        consumer.running.close()
+
+
+def test_a_broker_that_is_away_is_not_told_ten_times_a_second(consumer: Consumer) -> None:
+    """After an error the next try is that of all offsets, or the one 5 s later."""
+    consumer.running.start()
+    try:
+        consumer.timer.advance(0)
+        (pulled,) = consumer.running.assigned
+        consumer.offsets.update(pulled.queue, 7, increase_only=True)
+        consumer.broker.commit_errors["orders"] = TopicNotExist("orders")
+        consumer.timer.advance(200)
+        consumer.broker.commit_errors.clear()
+        consumer.timer.advance(4_999)
         assert consumer.broker.commits == []
         consumer.timer.advance(1)
         assert consumer.broker.commits == [(GROUP, "orders", 0, 7)]
-        consumer.offsets.update(pulled.queue, 8, increase_only=True)
-        consumer.timer.advance(4_999)
-        assert len(consumer.broker.commits) == 1
-        consumer.timer.advance(1)
-        assert consumer.broker.commits[1:] == [(GROUP, "orders", 0, 8)]
     finally:
         consumer.running.close()
 

@@ -247,3 +247,57 @@ def test_a_purge_takes_all_and_the_next_death_begins_at_0(store: MessageStore) -
     assert (list(letters), DEAD in store.topics) == ([], False)
     kill_by_failing(store, b"new")
     assert [(letter.queue_offset, letters.is_resent(letter)) for letter in letters] == [(0, False)]
+
+
+def die_again(store: MessageStore, *physical_offsets: int) -> None:
+    """As after a kill: what had died dies once more."""
+    for physical_offset in physical_offsets:
+        store.consumer_send_msg_back("billing", physical_offset, delay_level=-1)
+
+
+@pytest.mark.parametrize("unique_key", [{}, {"UNIQ_KEY": "7F00000100002A9F0001"}])
+def test_a_message_with_several_letters_is_sent_once(store: MessageStore, unique_key: dict[str, str]) -> None:
+    """Whichever is chosen; it counts for the others, and not for a letter of a later death."""
+    puts = [
+        store.put_message(Message("orders", body, queue_id=0, properties=unique_key)) for body in (b"0", b"1")
+    ]
+    first, second = (put.physical_offset for put in puts)
+    die_again(store, first, second, first, first)
+    letters = DeadLetters(store, "billing")
+    found = letters.find_messages()
+    assert [(each.newest.queue_offset, each.places) for each in found] == [
+        (3, [(0, 0), (0, 2), (0, 3)]),
+        (1, [(0, 1)]),
+    ]
+    resent = letters.resend(letters.get(2))
+    assert [letters.is_resent(letter) for letter in letters] == [True, False, True, True]
+    assert resent[0].put is not None
+    die_again(store, resent[0].put.physical_offset)
+    assert [letters.is_resent(letter) for letter in letters] == [True, False, True, True, False]
+    assert [each.put is None for each in letters.resend()] == [True, False, True, True, False]
+    assert sorted(sent_again(store)) == [b"0", b"0", b"1"]
+
+
+def test_letters_of_one_message_in_one_call(store: MessageStore) -> None:
+    """Also when they are to be sent again."""
+    put = store.put_message(Message("orders", b"0", queue_id=0))
+    die_again(store, *[put.physical_offset] * 3)
+    letters = DeadLetters(store, "billing")
+    for again in (False, True):
+        assert [each.put is None for each in letters.resend(again=again)] == [False, True, True]
+    assert sent_again(store) == [b"0", b"0"]
+
+
+def test_copies_of_older_versions_are_found(store: MessageStore) -> None:
+    """Those of messages without a UNIQ_KEY have the id of the dead letter as theirs."""
+    kill_by_failing(store, b"0")
+    letters = DeadLetters(store, "billing")
+    (letter,) = letters
+    properties = {
+        "UNIQ_KEY": letter.message_id,
+        "RESENT_FROM": DEAD,
+        "RESENT_MESSAGE_ID": letter.message_id,
+        "ORIGIN_MESSAGE_ID": letter.origin_message_id or "",
+    }
+    store.put_message(Message("orders", b"0", queue_id=0, properties=properties))
+    assert letters.is_resent(letter)

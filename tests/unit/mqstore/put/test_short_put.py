@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from mqstore.message_store import MessageStore
-from mqstore.put.short_put import NO_JSON, MessageFields, message_of
+from mqstore.put.short_put import NO_JSON, message_of
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.store.errors import MessageIllegal
-from mqstore.store.message.message import Message
+from mqstore.store.message.message import Message, MessageFields
 from support.stores.small_store import SmallStore
 
 LEVELS = DelayLevels.parse("1s 5s 2h 30s")

@@ -6,10 +6,11 @@ Method: each is given to the check that names what is wrong, to the compiled sca
 import numpy as np
 import pytest
 
-from mqstore.repair.placeholder import LOST, MIN_FILLER_BYTES, filler, least_bytes, placeholder
+from mqstore.repair.placeholder import MIN_FILLER_BYTES, filler, least_bytes, placeholder
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
 from mqstore.store.record import record_kernels
+from mqstore.store.record.properties_format import LOST
 from mqstore.store.record.record_format import check_record
 from mqstore.store.record.sys_flag import takes_queue_offset
 

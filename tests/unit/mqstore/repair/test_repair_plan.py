@@ -13,13 +13,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mqstore import MessageStore
-from mqstore.repair.placeholder import LOST
 from mqstore.repair.repair_copy import repair_into
 from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.repair.repair_plan import plan_repair
 from mqstore.settings.directory_config import tool_config
 from mqstore.store.errors import StoreLocked, StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.store.record.properties_format import LOST
 from mqstore.store.record.record_format import BLANK, BLANK_MAGIC_CODE
 from mqstore.verify.verification import verify
 from support.crash.witness import ROOT

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.store.errors import MessageIllegal
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.record.host import Host
 
@@ -63,3 +64,11 @@ def test_a_view_of_a_body_is_pickled_as_bytes() -> None:
     """A view cannot leave its process."""
     found = pickle.loads(pickle.dumps(Message("orders", memoryview(b"42.00"), queue_id=3)))
     assert (type(found.body), found) == (bytes, Message("orders", b"42.00", queue_id=3))
+
+
+def test_a_body_of_json() -> None:
+    """By one argument, with the fields of any message; what is no JSON is told."""
+    assert Message.of_json("orders", {"id": 1}, tags="paid") == Message("orders", b'{"id":1}', tags="paid")
+    assert Message.of_json("orders", None).body == b"null"
+    with pytest.raises(MessageIllegal, match="cannot be written as JSON"):
+        Message.of_json("orders", object())

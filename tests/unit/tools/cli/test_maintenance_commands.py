@@ -111,8 +111,8 @@ def test_repair_shows_and_does_nothing(damaged: Path) -> None:
     assert "--apply does it" in result.stdout
     assert content(damaged) == before
     *_, cover, row = lines_of(run("repair", damaged, "--json"))
-    assert cover["standIns"] == ["orders/0/1"]
-    assert (row["isApplied"], row["isNeeded"], row["stretches"]) == (False, True, 1)
+    assert cover["placeholders"] == ["orders/0/1"]
+    assert (row["isApplied"], row["isNeeded"], row["damagedRanges"]) == (False, True, 1)
 
 
 def test_repair_in_place(damaged: Path) -> None:

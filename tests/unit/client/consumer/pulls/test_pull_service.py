@@ -19,7 +19,9 @@ from mqstore.client.consumer.pulls.pull_service import PullService
 from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
+from mqstore.repair.placeholder import placeholder
 from mqstore.store.errors import CorruptRecord, StoreClosed, StoreError
+from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.status import GetMessageStatus
 from support.clients.manual_timer import ManualTimer
 from support.clients.scripted_broker import BROKER, ScriptedBroker, answer_of, found, nothing_found
@@ -339,6 +341,31 @@ def test_a_batch_that_cannot_be_read_is_pulled_again(pulling: Pulling) -> None:
     pulled = pulling.begin()
     pulling.run(found([whole, damaged], next_begin_offset=2))
     assert (pulled.next_offset, pulling.timer.delays_ms) == (0, [3_000])
+
+
+def placeholder_of(queue_offset: int) -> StoredMessage:
+    """What a repair puts in the place of a lost message."""
+    record = placeholder("orders", 0, queue_offset, 300 * queue_offset, 300, 1)
+    return StoredMessage.of(memoryview(record))
+
+
+def test_placeholders_of_a_repair_are_left_out(pulling: Pulling) -> None:
+    """The queue goes on behind them, and what is committed as well."""
+    pulled = pulling.begin()
+    batch = [stored_message(0), placeholder_of(1), stored_message(2), placeholder_of(3)]
+    pulling.run(found(batch, next_begin_offset=4))
+    (cached,) = pulling.consuming.batches
+    assert [message.queue_offset for message in cached.messages] == [0, 2]
+    assert pulled.next_offset == 4
+    assert pulled.process_queue.remove(cached, cached.left) == 4
+
+
+def test_a_pull_of_placeholders_alone_is_passed_over(pulling: Pulling) -> None:
+    """As one of tags that nobody wants."""
+    pulled = pulling.begin()
+    pulling.run(found([placeholder_of(0), placeholder_of(1)], next_begin_offset=2))
+    assert (pulling.consuming.batches, pulling.consuming.skipped) == ([], [(pulled, 2)])
+    assert pulling.pulled_offsets == [0, 2]
 
 
 def test_a_pull_interval(pulling: Pulling) -> None:
