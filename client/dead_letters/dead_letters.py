@@ -71,7 +71,17 @@ class Resent(NamedTuple):
 
 
 class DeadMessage(NamedTuple):
-    """A message and its dead letters. newest: the last one. places: (queue id, queue offset) of all."""
+    """A message and its dead letters. newest: the last one. places: (queue id, queue offset) of all.
+
+    >>> import tempfile
+    >>> with MessageStore.open(tempfile.mkdtemp()) as store:
+    ...     put = store.put_message(Message("orders", b"first", queue_id=0))
+    ...     for _ in range(2):  # as a worker that is killed in between may do
+    ...         dead = store.consumer_send_msg_back("billing", put.physical_offset, delay_level=-1)
+    ...     found = DeadLetters(store, "billing").find_messages()
+    ...     [(message.newest.queue_offset, message.places) for message in found]
+    [(1, [(0, 0), (0, 1)])]
+    """
 
     newest: DeadLetter
     places: list[tuple[int, int]]

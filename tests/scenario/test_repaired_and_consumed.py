@@ -68,5 +68,5 @@ def test_a_loop_gets_the_others(broker: EmbeddedBroker) -> None:
     """As a listener does."""
     with LitePullConsumer(broker, "reports", LitePullSettings(consume_from_where=FIRST)) as consumer:
         consumer.subscribe("orders")
-        got = [message.keys[0] for message, _ in zip(consumer, WHOLE, strict=False)]
+        got = [message.keys[0] for _, message in zip(WHOLE, consumer, strict=False)]
     assert got == WHOLE

@@ -105,6 +105,7 @@ def test_what_has_moved_is_saved_by_itself(small: SmallStore) -> None:
         store.put("orders", b"later", delay_s=1)
         small.clock.advance(1_000)
         assert store.deliver_due() == 1
+        store._services.dispatch()
         store.consumer_offsets.commit("group", "orders", 0, 1)
         persistence = store._persistence
         persistence._progress_duty_cycle = DutyCycle(lambda: 0.0)

@@ -16,6 +16,7 @@ from mqstore.client.consumer.running_consumer import RunningConsumer
 from mqstore.client.offsets.broker_offset_store import BrokerOffsetStore
 from mqstore.client.rebalance.queue_allocation import allocate_averagely
 from mqstore.store.errors import StoreError, TopicNotExist
+from mqstore.store.threads.duty_cycle import DutyCycle
 from support.clients.manual_timer import ManualTimer
 from support.clients.scripted_broker import BROKER, ScriptedBroker, found
 from support.clients.stored_messages import stored_messages
@@ -48,6 +49,7 @@ class Consumer:
             lambda: {"orders": "*"},
             allocate_averagely,
         )
+        self.running._pulls._tell_duty_cycle = DutyCycle(self.timer.now_s)
         data = ConsumerData(MessageModel.CLUSTERING, {"orders": "*"})
         self.broker.register_consumer(GROUP, CLIENT, data, self.running.rebalance.soon)
 

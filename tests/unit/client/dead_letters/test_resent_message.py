@@ -62,7 +62,7 @@ def test_it_begins_anew_and_says_where_it_came_from() -> None:
     assert (resent.sys_flag, resent.delay_level) == (0, 0)
     assert dict(resent.properties) == {
         "ORIGIN_MESSAGE_ID": letter.origin_message_id,
-        "UNIQ_KEY": letter.message_id,
+        "UNIQ_KEY": letter.origin_message_id,
         "RESENT_FROM": "%DLQ%billing",
         "RESENT_MESSAGE_ID": letter.message_id,
     }

@@ -350,14 +350,17 @@ def placeholder_of(queue_offset: int) -> StoredMessage:
 
 
 def test_placeholders_of_a_repair_are_left_out(pulling: Pulling) -> None:
-    """The queue goes on behind them, and what is committed as well."""
+    """The queue goes on behind them; one at its end is committed with the next pull that finds nothing."""
     pulled = pulling.begin()
     batch = [stored_message(0), placeholder_of(1), stored_message(2), placeholder_of(3)]
     pulling.run(found(batch, next_begin_offset=4))
     (cached,) = pulling.consuming.batches
     assert [message.queue_offset for message in cached.messages] == [0, 2]
     assert pulled.next_offset == 4
-    assert pulled.process_queue.remove(cached, cached.left) == 4
+    assert pulled.process_queue.remove(cached, cached.left) == 3
+    pulling.broker.answer_held(nothing_found(4))
+    pulling.run()
+    assert pulling.consuming.skipped == [(pulled, 4)]
 
 
 def test_a_pull_of_placeholders_alone_is_passed_over(pulling: Pulling) -> None:
