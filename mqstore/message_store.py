@@ -430,12 +430,14 @@ class MessageStore:
         self, topic: str, queue_id: int | None, begin_offset: int, end_offset: int | None
     ) -> "list[tuple[ConsumeQueue, int, int]]":
         """One queue of a topic, or all of them, and from where to where they are to be read."""
-        queue_ids = [queue_id]
         if queue_id is None:
             for name, value in (("begin_offset", begin_offset), ("end_offset", end_offset)):
                 if value:
                     raise ConfigIllegal(f"{name} is of one queue: give queue_id, too", key=name, value=value)
-            queue_ids = sorted(number for name, number in self.consume_queues.queues() if name == topic)
+        queues = self.consume_queues.queues()
+        queue_ids = (
+            [queue_id] if queue_id is not None else sorted(number for name, number in queues if name == topic)
+        )
         found = (self.consume_queues.find(topic, number) for number in queue_ids)
         return [
             (queue, begin_offset, queue.max_offset if end_offset is None else end_offset)
