@@ -9,12 +9,13 @@ writer, Apache RocketMQ too, has put meanwhile. Steps and what a crash leaves: i
 
 A write that has no name has no journal: if it is killed, the first of its rows are in the log, and who writes
 them again has them twice. Readers beside see rows as they are put.
-Threads: one. Durability: all rows, when `commit` returns.
+Threads: one puts, a second one syncs what was put. Durability: all rows, when `commit` returns.
 """
 
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,9 +89,7 @@ def commit(root: Path, write: Write, parts: Sequence[Part]) -> CommitReport:
 def _put(store: MessageStore, journal: ImportJournal, write: Write, parts: tuple[Part, ...]) -> None:
     if write.app is None:
         prefix = row_key_prefix(uuid.uuid4().hex, write.version)
-        for table in numbered_tables(journal.directory, parts, prefix, 0):
-            store.put_columns(table)
-        store.flush()
+        _put_tables(store, numbered_tables(journal.directory, parts, prefix, 0))
         return
     # What comes before is durable when the entry is: after a power cut `begin` is still in the log.
     store.flush()
@@ -160,13 +159,32 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
             entry = msgspec.structs.replace(entry, begin=store.max_offset, rows_before=done)
             journal.save(entry)
         try:
-            for table in numbered_tables(journal.directory, entry.parts, prefix, done):
-                store.put_columns(table)
+            _put_tables(store, numbered_tables(journal.directory, entry.parts, prefix, done))
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise StagedRowsMissing(store.path, entry, journal.directory) from error
-    store.flush()
+    else:
+        store.flush()
     journal.save(Entry(app=entry.app, version=entry.version, is_done=True, begin=entry.begin))
     _delete(journal, entry.parts)
+
+
+def _put_tables(store: MessageStore, tables: Iterable[pa.Table]) -> None:
+    """Put all of them; durable and in the queues on return.
+
+    The store of a commit runs no services. What has been put is synced and dispatched by a second thread
+    while this one encodes the next tables.
+    """
+    with ThreadPoolExecutor(1, "mqstore-sink-flush") as second:
+        flush: Future[None] | None = None
+        for table in tables:
+            if flush is not None and flush.done():
+                flush.result()
+                flush = None
+            store.put_columns(table)
+            flush = flush or second.submit(store.flush)
+        if flush is not None:
+            flush.result()
+    store.flush()
 
 
 def _rows_in_log(store: MessageStore, prefix: str, entry: Entry, rows: int) -> int:

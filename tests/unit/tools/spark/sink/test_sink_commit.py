@@ -7,13 +7,14 @@ steps, another writer puts in between, and the same version is written again wit
 import random
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from mqstore import Message, MessageStore, StoredMessage
-from mqstore.store.errors import QueueIllegal, StoreLocked
+from mqstore.store.errors import QueueIllegal, StoreFull, StoreLocked
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.spark.sink import sink_commit
 from mqstore.tools.spark.sink.import_journal import Entry, ImportJournal
@@ -138,6 +139,28 @@ def test_a_write_that_is_killed_again_and_again(root: Path) -> None:
             break
     assert others > 3
     assert rows_of(root) == Counter([*bodies(0), *(b"another %d" % at for at in range(others))])
+
+
+def test_a_sync_that_fails_beside_the_puts_ends_the_commit(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error is the commit's, no entry says that the write is done, and the next commit finishes it."""
+    flush, failed_in = MessageStore.flush, list[str]()
+
+    def fails_once(store: MessageStore) -> None:
+        if not failed_in and threading.current_thread() is not threading.main_thread():
+            failed_in.append(threading.current_thread().name)
+            raise StoreFull(root, 1, "says the test")
+        flush(store)
+
+    monkeypatch.setattr(MessageStore, "flush", fails_once)
+    with pytest.raises(StoreFull, match="says the test"):
+        commit(root, Write(app=APP, version=1), stage_rows(root, bodies(1), "staged", 3))
+    assert [name.startswith("mqstore-sink-flush") for name in failed_in] == [True]
+    assert len(ImportJournal(root).unfinished()) == 1
+    assert commit(root, Write(app=APP, version=1), stage_rows(root, bodies(1), "again", 3)).is_repeated
+    assert rows_of(root) == Counter(bodies(1))
+    assert not ImportJournal(root).unfinished()
 
 
 def test_another_application_finishes_what_was_begun(root: Path) -> None:
