@@ -147,14 +147,14 @@ bench-serve: setup ## rates of `mqstore serve` beside RocketMQ's broker, by its 
 	@PYTHONPATH=tests:benchmarks INTEROP_JAVA_OPTIONS="-XX:+UseG1GC -Xms1g -Xmx1g" $(BIN)/python benchmarks/served_rates.py $(SERVED)/installed/bin/python \
 	    $(if $(ARGS),,--json benchmarks/results/served_rates.json --page docs/serve.md) $(ARGS)
 
+# Not in the root, where Spark's workers would find the folder mqstore/ before the installed package.
 bench-spark: bench-installed ## the data source for Spark beside Parquet; writes benchmarks/results/spark_scan.json and docs/spark.md
-	@$(BENCHED)/bin/python benchmarks/spark_scan.py --page docs/spark.md $(ARGS)
+	@cd build/bench && $(CURDIR)/$(BENCHED)/bin/python $(CURDIR)/benchmarks/spark_scan.py --page $(CURDIR)/docs/spark.md $(ARGS)
 
 # Five minutes. ARGS="--only sink" measures a part, and leaves the documents alone.
 bench-streams: bench-installed ## streams and the sink of Spark beside a batch read and Parquet; writes benchmarks/results/spark_streams.json and docs/spark.md
-	@mkdir -p build/bench
-	@$(BENCHED)/bin/python benchmarks/spark_streams.py \
-	    $(if $(ARGS),--json build/bench/spark_streams.json,--page docs/spark.md) $(ARGS)
+	@cd build/bench && $(CURDIR)/$(BENCHED)/bin/python $(CURDIR)/benchmarks/spark_streams.py \
+	    $(if $(ARGS),--json spark_streams.json,--page $(CURDIR)/docs/spark.md) $(ARGS)
 
 # Two minutes. ARGS="--rounds 1" measures less, and leaves the documents alone.
 bench-archive: setup ## archiving beside a plain copy, and what a range of times fetches; writes benchmarks/results/archive.json and docs/archive.md
