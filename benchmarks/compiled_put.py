@@ -1,8 +1,10 @@
 """What the compiled put is worth: processor time of a message, compiled and interpreted, and of rocksdict's.
 
-usage: compiled_put.py PYTHON [--rounds 200] [--only TEXT] [--json FILE] [--page FILE]
+usage: compiled_put.py PYTHON [--beside PYTHON] [--rounds 200] [--only TEXT] [--json FILE] [--page FILE]
 
-PYTHON has mqstore from a wheel.
+PYTHON has mqstore from a wheel. `--beside` names another build of the interpreter with the same wheel, whose
+puts take their turns with the others: Debian's CPython is optimized by profiles and when it is linked, one
+that pyenv builds is not.
 
 One row is one message of one thread, the making of it included, without services; a message that is sent back
 was put before. All contestants live at the same time, each in a process of its own, and take turns of 500
@@ -23,6 +25,8 @@ import typer
 from report import replace_between
 
 PUTS = 500
+BESIDE = ", beside"
+"""Behind the name of a way to put: that of the other interpreter."""
 OURS = """
 import sys, time
 from mqstore import Message, MessageStore
@@ -115,12 +119,16 @@ class Contestant:
         self._process.communicate()
 
 
-def contest(python: Path, case: Case, rounds: int, folder: Path) -> dict[str, list[float]]:
+def contest(
+    python: Path, beside: Path | None, case: Case, rounds: int, folder: Path
+) -> dict[str, list[float]]:
     """Nanoseconds of each turn of each contestant."""
     ours = program(OURS, case, case.step)
     contestants = {
-        "compiled": Contestant(python, ours, folder / "compiled", is_direct=True),
-        "interpreted": Contestant(python, ours, folder / "interpreted", is_direct=False),
+        f"{way}{suffix}": Contestant(each, ours, folder / f"{way}{suffix}", is_direct=way == "compiled")
+        for each, suffix in ((python, ""), (beside, BESIDE))
+        if each is not None
+        for way in ("compiled", "interpreted")
     }
     if case.rival and _has_rocksdict(python):
         rival = program(ROCKSDICT, case, case.rival)
@@ -159,6 +167,7 @@ def _has_rocksdict(python: Path) -> bool:
 
 def main(
     python: Annotated[Path, typer.Argument(help="A Python with mqstore from a wheel.")],
+    beside: Annotated[Path | None, typer.Option(help="Another build, with the same wheel.")] = None,
     rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 200,
     only: Annotated[str, typer.Option(help="Only the cases whose name has this text.")] = "",
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
@@ -171,15 +180,17 @@ def main(
         if only not in name:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            times = contest(python.absolute(), case, rounds, Path(folder))
+            times = contest(
+                python.absolute(), None if beside is None else beside.absolute(), case, rounds, Path(folder)
+            )
         rows[name] = {
             who: [round(quantile / 1000, 3) for quantile in statistics.quantiles(times_ns, n=4)]
             for who, times_ns in times.items()
         }
-    told = subprocess.run([str(python), "--version"], capture_output=True, text=True, check=True)
     figures = {
         "command": f"compiled_put.py, {rounds} turns of {PUTS} messages",
-        "python": told.stdout.split()[1],
+        "python": _version(python),
+        "beside": None if beside is None else _version(beside),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "microseconds": rows,
     }
@@ -190,24 +201,33 @@ def main(
         replace_between(page, "compiled put", table(figures))
 
 
+def _version(python: Path) -> str:
+    told = subprocess.run([str(python), "--version"], capture_output=True, text=True, check=True)
+    return told.stdout.split()[1]
+
+
 def table(figures: dict[str, Any]) -> str:
     """What the page shows."""
-    lines = ["| put | compiled | interpreted | rocksdict | interpreted / compiled | rocksdict / compiled |"]
-    lines.append("| --- | --- | --- | --- | --- | --- |")
+    ways = ["compiled", "interpreted", "rocksdict"]
+    ratios = [("interpreted", "compiled"), ("rocksdict", "compiled")]
+    if figures["beside"]:
+        ways += [f"compiled{BESIDE}", f"interpreted{BESIDE}"]
+        ratios.append((f"compiled{BESIDE}", "compiled"))
+    titles = ["put", *ways, *(f"{one} / {other}" for one, other in ratios)]
+    lines = [f"| {' | '.join(titles)} |", f"|{' --- |' * len(titles)}"]
     for name, row in figures["microseconds"].items():
         cells = [name]
-        for who in ("compiled", "interpreted", "rocksdict"):
-            low, median, high = row.get(who, (0, 0, 0))
+        for way in ways:
+            low, median, high = row.get(way, (0, 0, 0))
             cells.append(f"{median:.2f} ({low:.2f} to {high:.2f})" if median else "")
-        cells += [
-            f"{row[who][1] / row['compiled'][1]:.1f}" if who in row else ""
-            for who in ("interpreted", "rocksdict")
-        ]
+        cells += [f"{row[one][1] / row[other][1]:.1f}" if one in row else "" for one, other in ratios]
         lines.append(f"| {' | '.join(cells)} |")
     before, after = figures["load"]
     lines += [
         "",
-        f"`{figures['command']}`, Python {figures['python']}, load {before} before and {after} after.",
+        f"`{figures['command']}`, Python {figures['python']}"
+        + (f", beside it Python {figures['beside']}" if figures["beside"] else "")
+        + f", load {before} before and {after} after.",
     ]
     return "\n".join(lines)
 
