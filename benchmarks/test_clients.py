@@ -2,8 +2,9 @@
 
 Consume: a push consumer of a new group has 200,000 messages of four queues handed to an empty listener, 32
 a call, from its start to the last call; beside it a loop of get_message, 32 a call, through the same queues,
-that looks at nothing. Send: Producer.send, one after the other, beside put_message of the same messages. The
-record of a send has a UNIQ_KEY more, as RocketMQ's clients write it.
+that looks at nothing. The same with a listener and a loop that read the body and a property of each message:
+for an empty listener no message is made. Send: Producer.send, one after the other, beside put_message of the
+same messages. The record of a send has a UNIQ_KEY more, as RocketMQ's clients write it.
 Latency: one message every 5 ms, from before the send to the first line of the listener. Idle: CPU time of
 the process while one consumer has 1,000 empty queues, less what it takes before there is a consumer.
 Dishonest would be: a consumer that has pulled before time is taken, a listener that is called with more at a
@@ -37,12 +38,15 @@ AT_ONCE = 32
 SENDS = 20_000
 BODY = bytes(128)
 CONSUME = "push consumer, empty listener, 32 a call, 128 B"
+CONSUME_READING = "push consumer, body and a property read, 32 a call, 128 B"
 SEND = "Producer.send, 1 thread, ASYNC, 128 B"
 LATENCY = "from send to listener, one message every 5 ms, 128 B"
 IDLE = "a consumer of 1,000 idle queues"
 IDLE_QUEUES = 1_000
 IDLE_S = 5.0
 PACED = 1_000
+
+PROPERTIES = {"region": "eu"}
 
 Listener = Callable[[Sequence[StoredMessage], ConsumeConcurrentlyContext], None]
 
@@ -53,7 +57,10 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MessageStore]:
         store.topics.create("orders", QUEUES)
         for first in range(0, MESSAGES, 1_000):
             store.put_messages(
-                [Message("orders", BODY, queue_id=number % QUEUES) for number in range(first, first + 1_000)]
+                [
+                    Message("orders", BODY, queue_id=number % QUEUES, properties=PROPERTIES)
+                    for number in range(first, first + 1_000)
+                ]
             )
         yield store
 
@@ -70,7 +77,26 @@ def consumer_of(broker: EmbeddedBroker, group: str, topic: str, listener: Listen
     return consumer
 
 
-def test_push_consumer(benchmark: BenchmarkFixture, filled: MessageStore) -> None:
+def read_nothing(messages: Sequence[StoredMessage]) -> None:
+    pass
+
+
+def read_each(messages: Sequence[StoredMessage]) -> None:
+    """What a program looks at in nearly all messages."""
+    for message in messages:
+        assert len(message.body) == len(BODY)
+        assert message.properties["region"] == "eu"
+
+
+@pytest.mark.parametrize(
+    ("title", "read"), [(CONSUME, read_nothing), (CONSUME_READING, read_each)], ids=["empty", "reading"]
+)
+def test_push_consumer(
+    benchmark: BenchmarkFixture,
+    filled: MessageStore,
+    title: str,
+    read: Callable[[Sequence[StoredMessage]], None],
+) -> None:
     """Half a bare loop of get_message, or better."""
     groups = iter(range(1_000_000))
     broker = EmbeddedBroker(filled)
@@ -80,6 +106,7 @@ def test_push_consumer(benchmark: BenchmarkFixture, filled: MessageStore) -> Non
         all_seen = threading.Event()
 
         def listen(messages: Sequence[StoredMessage], context: ConsumeConcurrentlyContext) -> None:
+            read(messages)
             seen.append(len(messages))
             # Cheaper than a sum at each call, and no call is looked at less than 32 messages too late.
             if len(seen) >= MESSAGES // AT_ONCE and sum(seen) == MESSAGES:
@@ -90,21 +117,22 @@ def test_push_consumer(benchmark: BenchmarkFixture, filled: MessageStore) -> Non
         return Round(MESSAGES, seconds)
 
     def loop() -> Round:
-        def read() -> None:
+        def read_all() -> None:
             count = 0
             for queue_id in range(QUEUES):
                 offset = 0
                 while messages := (
                     got := filled.get_message("bare", "orders", queue_id, offset, AT_ONCE)
                 ).messages:
+                    read(messages)
                     count += len(messages)
                     offset = got.next_begin_offset
             assert count == MESSAGES
 
-        return Round(MESSAGES, seconds_of(read))
+        return Round(MESSAGES, seconds_of(read_all))
 
     with broker:
-        in_turn(benchmark, CONSUME, {"mqstore": at_once(consume), "get_message loop": at_once(loop)})
+        in_turn(benchmark, title, {"mqstore": at_once(consume), "get_message loop": at_once(loop)})
 
 
 def test_producer_send(benchmark: BenchmarkFixture, tmp_path: Path) -> None:

@@ -390,7 +390,8 @@ def _group_of_retry(message: Message) -> str | None:
 
 def _is_empty(answer: PullAnswer, request: PullRequest) -> bool:
     """Whether a pull may wait: the client would only ask the same again (PULL_NOT_FOUND of a broker)."""
-    return not answer.messages and not answer.is_illegal and answer.next_begin_offset == request.offset
+    # The number first: it nearly always says no.
+    return answer.next_begin_offset == request.offset and not answer.messages and not answer.is_illegal
 
 
 def _cancel_nothing() -> None:

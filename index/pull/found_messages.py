@@ -31,22 +31,25 @@ def make_messages(data: memoryview, places: Places) -> list[StoredMessage]:
 
 
 class FoundMessages(Sequence[StoredMessage]):
-    """Messages of one segment, at least one, in the order of their queue; a slice is a tuple."""
+    """Messages of one segment, at least one, behind one another in their queue; a slice is a tuple."""
 
-    __slots__ = ("_data", "_messages", "_places")
+    __slots__ = ("_count", "_data", "_messages", "_places")
 
     def __init__(self, data: memoryview, places: Places) -> None:
         self._data = data
         self._places = places
+        # Asked for several times a pull, and dear to ask of an array.
+        self._count = places.shape[1]
         # Written by the first thread that looks at them.
         self._messages: tuple[StoredMessage, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self._places[0])
+        return self._count
 
-    def queue_offset_at(self, index: int) -> int:
-        """The queue offset of one message, which is not made for it."""
-        return cast("int", _QUEUE_OFFSET.unpack_from(self._data, self._places.item(0, index))[0])
+    @property
+    def first_queue_offset(self) -> int:
+        """The queue offset of the first message, which is not made for it; the others follow one by one."""
+        return cast("int", _QUEUE_OFFSET.unpack_from(self._data, self._places.item(0, 0))[0])
 
     def has_byte(self, position: int, value: int) -> bool:
         """Whether one of the records has this byte there; no message is made for it."""

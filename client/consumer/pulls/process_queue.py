@@ -54,7 +54,7 @@ class PulledBatch:
         if type(messages) is FoundMessages:
             # They are made when a listener looks at them.
             self.messages = messages
-            self.first_offset = messages.queue_offset_at(0)
+            self.first_offset = messages.first_queue_offset
         else:
             self.messages = messages = tuple(messages)
             self.first_offset = _queue_offset(messages[0])
@@ -90,7 +90,7 @@ class PulledBatch:
     def _offset_at(self, index: int) -> int:
         messages = self.messages
         if type(messages) is FoundMessages:
-            return messages.queue_offset_at(index)
+            return self.first_offset + index
         return _queue_offset(messages[index])
 
     def start_ms(self, index: int) -> int | None:

@@ -46,7 +46,8 @@ def test_a_full_pull_makes_its_messages_later(store: MessageStore) -> None:
         assert len(found) == 32
         assert found
         assert repr(found) == "FoundMessages(32 messages)"
-        assert [found.queue_offset_at(index) for index in (0, 1, 31)] == [5, 6, 36]
+        assert found.first_queue_offset == 5
+        assert [message.queue_offset for message in found] == [*range(5, 37)]
         assert found[0] is found[0]
         assert found[-1].body == b"36"
         assert found[1:3] == (found[1], found[2])
