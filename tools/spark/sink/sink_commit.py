@@ -79,6 +79,17 @@ def commit(root: Path, write: Write, parts: Sequence[Part]) -> CommitReport:
         _delete_forgotten(journal)
         known = None if write.app is None else journal.entry(write.app)
         is_repeated = known is not None and write.version <= known.version
+        if known is not None and write.version < known.version:
+            # Maybe an old job that runs again; maybe one that numbers its writes wrongly.
+            _logger.warning(
+                "%d rows of version %d of %r are not put into %s: its version %d came before, and a version "
+                "that is not greater counts as written (txnVersion has to grow)",
+                sum(part.rows for part in parts),
+                write.version,
+                write.app,
+                root,
+                known.version,
+            )
         if not is_repeated:
             _check_queues(store, parts)
             _put(store, journal, write, tuple(parts))

@@ -58,6 +58,18 @@ def test_a_version_is_written_once(root: Path) -> None:
     assert verify(root).is_sound
 
 
+def test_a_lower_version_is_dropped_with_a_warning(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Delta's rule drops it, too. The same version again is no news: a job that was repeated."""
+    commit(root, Write(app=APP, version=7), stage_rows(root, bodies(7), "first"))
+    commit(root, Write(app=APP, version=7), stage_rows(root, bodies(7), "again"))
+    assert not caplog.records
+    assert commit(root, Write(app=APP, version=5), stage_rows(root, bodies(5), "lower")).rows == 0
+    [record] = caplog.records
+    for words in (f"{ROWS} rows of version 5", repr(APP), "version 7 came before", str(root)):
+        assert words in record.getMessage()
+    assert rows_of(root) == Counter(bodies(7))
+
+
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_two_jobs_with_one_name_at_once(root: Path, is_begun: bool) -> None:
     """Both have staged before either commits, with other rows: those of one count, none of the other."""
