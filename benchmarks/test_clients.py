@@ -11,6 +11,7 @@ Dishonest would be: a consumer that has pulled before time is taken, a listener 
 time than the loop, or a latency without the send.
 """
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -47,6 +48,9 @@ IDLE_S = 5.0
 PACED = 1_000
 
 PROPERTIES = {"region": "eu"}
+
+# Each round is of a new group: its offsets are kept in the store.
+groups = itertools.count()
 
 Listener = Callable[[Sequence[StoredMessage], ConsumeConcurrentlyContext], None]
 
@@ -98,7 +102,6 @@ def test_push_consumer(
     read: Callable[[Sequence[StoredMessage]], None],
 ) -> None:
     """Half a bare loop of get_message, or better."""
-    groups = iter(range(1_000_000))
     broker = EmbeddedBroker(filled)
 
     def consume() -> Round:
