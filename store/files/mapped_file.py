@@ -196,7 +196,8 @@ class MappedFile:
             self.lack_of_room = None
             self._release_if_one_of_many()
             self.reserved_position = wanted
-            self._attention_position = wanted - self._low_bytes
+            # What a failed publish has left is erased by the next one, whoever reserves room before it.
+            self._attention_position = 0 if self._stale_end else wanted - self._low_bytes
 
     def reserve_next_window(self) -> bool:
         """Reserve and populate one more window if less than half of one is left; returns whether it did.

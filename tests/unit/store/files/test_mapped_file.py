@@ -279,3 +279,23 @@ def test_what_a_failed_publish_left_is_zeroed_before_the_next(
     refused.clear()
     mapped_file.publish(b"12345678")
     assert bytes(mapped_file.view[:64]) == b"a record12345678" + bytes(48)
+
+
+def test_room_that_is_reserved_ahead_does_not_keep_what_a_failed_publish_left(
+    mapped_file: MappedFile, watched: WatchedFileSystem
+) -> None:
+    """A service reserves the next window before the zeros are written: they are still due."""
+    mapped_file.publish(b"a record")
+    region, refused = mapped_file.region, ["write"]
+
+    def refuse(step: str, path: Path) -> None:
+        if step in refused:
+            raise StoreFull(path, 1, "no room")
+
+    region.write(16, b"half of a record")
+    watched.before = refuse
+    mapped_file.undo_publish(32)
+    refused.clear()
+    mapped_file.reserve(WINDOW + 1)
+    mapped_file.publish(b"12345678")
+    assert bytes(mapped_file.view[:64]) == b"a record12345678" + bytes(48)
