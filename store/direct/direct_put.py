@@ -19,6 +19,8 @@ Threads: any. No other thread of the interpreter runs while records are written,
 cannot strike between two lines. Durability: none when a method returns; see flusher.py.
 """
 
+from threading import get_ident
+
 import cython
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
 from cython.cimports.cpython.long import PyLong_AsLongLongAndOverflow
@@ -159,6 +161,8 @@ class DirectPut:
     _watched: object
     _slowly: object
     _finish: object
+    # Whether the gate knows this thread, which Python code may need that runs within a step. Under the lock.
+    _is_told: cython.bint
 
     def __init__(
         self,
@@ -473,19 +477,41 @@ class DirectPut:
         """
         gate = self._gate
         lock = gate._lock
+        # Made here: a new list may set off the garbage collection, which may run whatever Python code.
+        results: list = None if owners is None else []
         if not lock.acquire(False):
             gate.let_holder_finish()
             lock.acquire()
         try:
-            return self._append(owner, owners, records)
+            return self._append(owner, owners, results, records)
         except OSError as error:
             raise gate.error_of(error) from error
         finally:
+            if self._is_told:
+                self._is_told = False
+                gate._holder = 0
             lock.release()
 
     @cython.cfunc
-    def _append(self, owner: tuple | None, owners: list | None, records: cython.pointer[_Record]) -> object:
-        """The steps of LogAppender._append_one and _append_rows, under its lock."""
+    def _tell_holder(self) -> object:
+        """Fill AppendGate._holder before Python code runs within a step. A plain put runs none."""
+        self._is_told = True
+        self._gate._holder = get_ident()
+
+    @cython.cfunc
+    def _append(
+        self,
+        owner: tuple | None,
+        owners: list | None,
+        results: list | None,
+        records: cython.pointer[_Record],
+    ) -> object:
+        """The steps of LogAppender._append_one and _append_rows, under its lock.
+
+        results: empty, for those of `owners`.
+        """
+        if not self._asks_system:
+            self._tell_holder()
         offsets = self._offsets
         current = offsets.current
         if current is None or self._gate._refusal is not None:
@@ -511,7 +537,6 @@ class DirectPut:
         written: bytes = None
         target: cython.pointer[uint8_t]
         result: object = None
-        results: list = None
         try:
             # Each counter moves before the records become visible: an offset is never given twice (I1).
             if owners is None:
@@ -519,7 +544,6 @@ class DirectPut:
                 if result is None:
                     return None
             else:
-                results = []
                 for index in range(count):
                     result = self._give_place(
                         owners[index], records + index, physical_offset, stored_at, flushed_offset
@@ -536,12 +560,14 @@ class DirectPut:
                 current.wrote_position = wrote_position
             else:
                 # This file is written by calls.
+                self._tell_holder()
                 written = PyBytes_FromStringAndSize(cython.NULL, size_bytes)
                 target = _data_of(written)
                 self._write(target, records, count)
                 memcpy(target, records[0].header, 8)
                 current.publish(written)
         except BaseException:
+            self._tell_holder()
             given = [*(results or ()), *([] if result is None else [result])]
             self._appender.undo_append(current, position, size_bytes, _first_offsets(given))
             raise

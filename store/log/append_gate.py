@@ -5,12 +5,16 @@ during a step poisons the log, as a failed sync does: what the disk holds then i
 
 It does not know what a step does (log_appender.py).
 Threads: any. A step runs under one lock; so once `refuse` or `poison` has returned, no append is under way.
+Only a signal handler or a finalizer can want to append, or to refuse, amid a step of its own thread. It would
+wait for ever: it gets a RuntimeError instead, as Python's own buffered files raise.
 """
 
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from threading import get_ident
 from typing import TypeVar
 
 from mqstore.store.errors import StoreError, StorePoisoned
@@ -34,6 +38,9 @@ class AppendGate:
         """store_path: the directory that the error of a poisoned log names."""
         self._store_path = store_path
         self._lock = threading.Lock()
+        # The thread within a step that may run Python code; 0 if there is none. Under _lock, and read without
+        # it: no other thread writes the number of this one.
+        self._holder = 0
         # Makes the error that appends raise at the moment; None when they are not refused. Under _lock.
         self._refusal: Callable[[], StoreError] | None = None
 
@@ -48,41 +55,58 @@ class AppendGate:
 
         def run(argument: Argument) -> Result:
             lock = self._lock
-            if lock.locked() and (size_of is None or size_of(argument) < _LONG_COPY_BYTES):
-                self.let_holder_finish()
+            if lock.locked():
+                self.let_holder_finish(0 if size_of is None else size_of(argument))
+            thread = get_ident()
             with lock:
-                if self._refusal is not None:
-                    raise self._refusal()
                 try:
-                    return step(argument)
-                except OSError as error:
-                    raise self.error_of(error) from error
+                    self._holder = thread
+                    if self._refusal is not None:
+                        raise self._refusal()
+                    try:
+                        return step(argument)
+                    except OSError as error:
+                        raise self.error_of(error) from error
+                finally:
+                    self._holder = 0
 
         return run
 
-    def let_holder_finish(self) -> None:
-        """Yield until the lock is free, a limited number of times.
+    def let_holder_finish(self, size_bytes: int = 0) -> None:
+        """Yield until the lock is free, a limited number of times; at once if a long record is to be copied.
 
         A thread that blocks on a lock is handed it while it still has to wait for the interpreter's own lock,
         and those behind it queue up: from then on each append costs two thread switches.
+        Raises RuntimeError if this thread itself is within a step.
         """
+        self._refuse_within_step()
+        if size_bytes >= _LONG_COPY_BYTES:
+            return
         for _ in range(_YIELDS):
             time.sleep(0)
             if not self._lock.locked():
                 return
 
+    def _refuse_within_step(self) -> None:
+        if self._holder == get_ident():
+            raise RuntimeError(
+                f"a signal handler or finalizer used the store {self._store_path} within an append of the "
+                "thread that it interrupted: let it set a flag or start a thread instead"
+            )
+
     def refuse(self, reason: Callable[[], StoreError] | None) -> None:
         """Refuse appends with the error that `reason` makes, or accept them again with None.
 
-        A poisoned log stays poisoned: later calls change nothing.
+        A poisoned log stays poisoned: later calls change nothing. Raises RuntimeError within a step.
         """
+        self._refuse_within_step()
         with self._lock:
             if not self.is_poisoned:
                 self._refusal = reason
 
     def refuse_for_good(self, reason: Callable[[], StoreError]) -> None:
         """As `poison`, with the error that `reason` makes."""
-        with self._lock:
+        with self._between_steps():
             if not self.is_poisoned:
                 self.refuse_for_good_locked(reason)
 
@@ -91,9 +115,16 @@ class AppendGate:
         self._refusal = _Final(reason)
 
     def poison(self, cause: BaseException) -> None:
-        """Accept no more appends: a sync failed. The first cause stays."""
-        with self._lock:
+        """Accept no more appends: a sync failed. The first cause stays.
+
+        Within a step, by a signal handler's sync, too: the step ends, and is the last one.
+        """
+        with self._between_steps():
             self._poisoned_by(cause)
+
+    def _between_steps(self) -> AbstractContextManager[object]:
+        """The lock, or nothing within a step of this thread, which has it."""
+        return nullcontext() if self._holder == get_ident() else self._lock
 
     def error_of(self, failure: OSError) -> StoreError:
         """The error to raise for an OSError in a step, which poisons the log; one of a program passes."""

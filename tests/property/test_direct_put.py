@@ -93,8 +93,9 @@ CONFIGS = pytest.mark.parametrize(
         {"enabled_append_prop_crc": False},
         {"store_host": Host.parse("[2001:db8::1]:10911")},
         {"flush_disk_type": "SYNC_FLUSH"},
+        {"message_delay_level": "2h"},
     ],
-    ids=["plain", "no crc", "IPv6", "SYNC_FLUSH"],
+    ids=["plain", "no crc", "IPv6", "SYNC_FLUSH", "one level"],
 )
 DISKS = pytest.mark.parametrize("disk", [MemoryFileSystem, SimulatedDisk], ids=["mapped", "called"])
 
@@ -163,6 +164,26 @@ def test_the_direct_put_is_the_interpreted_one(
 
 @DISKS
 @CONFIGS
+@settings(max_examples=40, deadline=None)
+@given(messages=st.lists(MESSAGES | ORDINARY | PLAIN, min_size=1, max_size=8))
+def test_puts_that_do_not_wait_are_the_interpreted_ones(
+    messages: list[Message], config: dict[str, Any], disk: Callable[[], FileSystem]
+) -> None:
+    """Their futures are not waited for, but all that was appended is compared."""
+    with (
+        store_of(disk(), is_direct=True, **config) as direct,
+        store_of(disk(), is_direct=False, **config) as interpreted,
+    ):
+        for message in messages * 2:
+            put = outcome_of(direct.put_message_async, message)
+            expected = outcome_of(interpreted.put_message_async, message)
+            assert isinstance(put, tuple) == isinstance(expected, tuple)
+            assert not isinstance(put, tuple) or put == expected
+        assert_same(direct, interpreted)
+
+
+@DISKS
+@CONFIGS
 @settings(max_examples=60, deadline=None)
 @given(
     messages=st.lists(st.tuples(MESSAGES | ORDINARY | PLAIN, st.booleans()), min_size=1, max_size=6),
@@ -222,6 +243,8 @@ def test_sent_messages_go_the_direct_way() -> None:
 )
 @example(lists=[[Message("orders", b"x" * 5_000, born_timestamp=5)] * 11] * 2)
 @example(lists=[[Message("orders", b"x"), Message("others", b"x", queue_id=1)]] * 2)
+@example(lists=[[Message("orders", b"x"), Message("others", b"y", delay_level=2)] * 12] * 2)
+@example(lists=[[Message("others", b"y", delay_level=1, born_host=Host.parse("1.2.3.4:5"))] * 23] * 2)
 def test_lists_are_put_as_the_interpreted_way_puts_them(
     lists: list[list[Message]], config: dict[str, Any], disk: Callable[[], FileSystem]
 ) -> None:
@@ -347,6 +370,39 @@ def test_a_list_that_cannot_be_written_gives_no_offsets(monkeypatch: pytest.Monk
                 direct.append_all(messages)
         assert (log_of(store), store.commit_log.max_offset) == before
         assert [put.queue_offset for put in store.put_messages(messages)] == [1, 1, 2]
+
+
+def test_a_put_within_a_put_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a signal handler's: it would wait for ever for its own thread. All goes on behind it."""
+    with store_of(SimulatedDisk(), is_direct=True) as store:
+        direct = store._puts._direct
+        assert direct is not None
+        current = store.commit_log._appender._offsets.current
+        assert current is not None
+        publish, answers = current.publish, []
+        message = Message("orders", b"x")
+        asks: list[Callable[[], object]] = [
+            lambda: direct.append(message),
+            lambda: direct.append_all([message] * 3),
+            lambda: store.put_message(msgspec.structs.replace(message, body=b"x" * 30_000)),
+            lambda: store.put_messages([message] * 30),
+        ]
+
+        def publish_amid(record: bytes) -> int:
+            for ask in asks:
+                with pytest.raises(RuntimeError, match="within an append"):
+                    ask()
+                answers.append(ask)
+            return publish(record)
+
+        for put in asks:
+            answers.clear()
+            with monkeypatch.context() as patch:
+                patch.setattr(current, "publish", publish_amid)
+                put()
+            assert answers == asks
+        assert store.commit_log.next_queue_offset("orders", 0) == 1 + 1 + 3 + 1 + 30
+        assert store.put_message(message).queue_offset == 36
 
 
 def interrupt(_: bytes) -> None:

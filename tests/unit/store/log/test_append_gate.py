@@ -1,17 +1,24 @@
 """The append gate: appends are refused and accepted again, or refused for good."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mqstore.store.errors import StoreClosed, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
+from support.disks.watched_file_system import WatchedFileSystem
 from support.stores.small_log import SmallLog
 
 
 @pytest.fixture
 def small(file_system: FileSystem, root: Path) -> SmallLog:
     return SmallLog(file_system, root / "commitlog")
+
+
+@pytest.fixture
+def watched(file_system: FileSystem) -> WatchedFileSystem:
+    return WatchedFileSystem(file_system)
 
 
 def test_appends_can_be_refused_and_accepted_again(small: SmallLog) -> None:
@@ -49,3 +56,71 @@ def test_a_log_that_is_read_only_refuses(file_system: FileSystem, root: Path) ->
         reader.append()
     assert caught.value.path == root
     assert reader.log.files.files[0].view[0:4] != bytes(4)
+
+
+@pytest.mark.parametrize("kind", ["append", "append_all", "append_block"])
+def test_an_append_within_an_append_is_refused(kind: str, watched: WatchedFileSystem, root: Path) -> None:
+    """As by a signal handler's put: it would wait for ever for its own thread. The log goes on."""
+    small = SmallLog(watched, root / "commitlog")
+    small.append()
+    within: dict[str, Callable[[], object]] = {
+        "append": small.append,
+        "a long one": lambda: small.append(bytes(20_000)),
+        "append_all": lambda: small.append_all(b"x"),
+        "append_block": lambda: small.append_block(b"x"),
+        "refuse": lambda: small.log.refuse(lambda: StoreClosed(root)),
+    }
+    answers: list[str] = []
+
+    def interrupt(step: str, path: Path) -> None:
+        if step == "publish" and not answers:
+            for ask in within.values():
+                with pytest.raises(RuntimeError, match="within an append") as caught:
+                    ask()
+                answers.append(str(caught.value))
+
+    watched.before = interrupt
+    getattr(small, kind)(b"outer")
+    assert len(answers) == len(within)
+    assert small.log.refusal is None
+    assert small.append(b"next").queue_offset == 2
+    assert small.bodies() == [b"body", b"outer", b"next"]
+
+
+def test_what_an_append_raises_ends_it(watched: WatchedFileSystem, root: Path) -> None:
+    """The error goes through the append that was interrupted, and undoes it."""
+    small = SmallLog(watched, root / "commitlog")
+    small.append()
+
+    def interrupt(step: str, path: Path) -> None:
+        if step == "publish":
+            small.append()
+
+    watched.before = interrupt
+    with pytest.raises(RuntimeError, match="within an append"):
+        small.append(b"outer")
+    watched.before = lambda step, path: None
+    assert small.append(b"next").queue_offset == 1
+    assert small.bodies() == [b"body", b"next"]
+
+
+@pytest.mark.parametrize("refuses", ["poison", "refuse_for_good"])
+def test_a_sync_that_fails_within_an_append_poisons(
+    refuses: str, watched: WatchedFileSystem, root: Path
+) -> None:
+    """A signal handler's sync. The append that it interrupted is the last one."""
+    small = SmallLog(watched, root / "commitlog")
+    small.append()
+
+    def interrupt(step: str, path: Path) -> None:
+        if step == "publish":
+            if refuses == "poison":
+                small.log.poison(OSError(5, "planted"))
+            else:
+                small.log.refuse_for_good(lambda: StoreClosed(root))
+
+    watched.before = interrupt
+    small.append(b"outer")
+    with pytest.raises(StorePoisoned if refuses == "poison" else StoreClosed):
+        small.append()
+    assert small.bodies() == [b"body", b"outer"]
