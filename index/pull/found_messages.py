@@ -39,7 +39,7 @@ class FoundMessages(Sequence[StoredMessage]):
         self._data = data
         self._places = places
         # Asked for several times a pull, and dear to ask of an array.
-        self._count = places.shape[1]
+        self._count: int = places.shape[1]
         # Written by the first thread that looks at them.
         self._messages: tuple[StoredMessage, ...] | None = None
 
