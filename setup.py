@@ -2,8 +2,8 @@
 
 Of all compiled loops (store/loops/build.py), where numba, Python's headers and compilers for C and C++ are
 there: then the package does not need numba. Elsewhere numba is among its dependencies: it compiles the loops
-where they run. And of the direct put (store/direct/build.py), where Cython, Python's headers and a compiler
-for C are there. Elsewhere all puts are interpreted. An editable install always takes the sources:
+where they run. And of direct puts and reads (store/direct/build.py), where Cython, Python's headers and a
+compiler for C are there. Elsewhere all of them are interpreted. An editable install always takes the sources:
 `pip install -e '.[jit]'`.
 MQSTORE_BUILD_LOOPS=0 and MQSTORE_BUILD_PUT=0 leave one or the other out on every machine.
 """

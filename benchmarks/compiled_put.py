@@ -96,7 +96,15 @@ CASES = {
 class Contestant:
     """A process that puts when it is told to."""
 
-    def __init__(self, python: Path, program: str, directory: Path, *, is_direct: bool) -> None:
+    def __init__(
+        self,
+        python: Path,
+        program: str,
+        directory: Path,
+        *,
+        is_direct: bool,
+        switch: str = "MQSTORE_DIRECT_PUT",
+    ) -> None:
         directory.mkdir()
         self.times_ns: list[float] = []
         self._process = subprocess.Popen(
@@ -104,7 +112,7 @@ class Contestant:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"MQSTORE_DIRECT_PUT": str(int(is_direct))},
+            env=os.environ | {switch: str(int(is_direct))},
         )
 
     def take_turn(self) -> None:

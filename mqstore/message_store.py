@@ -494,11 +494,14 @@ class MessageStore:
 
         begin_ms, end_ms: bounds of the store time, both included. Exact: no message without the key.
         """
-        self._check_open()
-        if not self._parts.key_feeds:
+        if self._closed:
+            raise self._ending()
+        feeds = self._parts.key_feeds
+        if not feeds:
             return []
-        asked = self._parts.key_feeds[0]
-        asked.dispatcher.catch_up(self.commit_log.visible_offset)
+        asked, visible_offset = feeds[0], self.commit_log.offsets.visible_offset
+        if asked.dispatcher.dispatched_offset < visible_offset:
+            asked.dispatcher.catch_up(visible_offset)
         return asked.index.query(topic, key, begin_ms, end_ms, max_num)
 
     def get_offset_in_queue_by_time(
@@ -893,7 +896,7 @@ class MessageStore:
             raise self._ending()
         if self.read_only:
             return True
-        dispatcher, visible_offset = self._parts.dispatcher, self.commit_log.visible_offset
+        dispatcher, visible_offset = self._parts.dispatcher, self.commit_log.offsets.visible_offset
         if dispatcher.dispatched_offset < visible_offset:
             try:
                 dispatcher.catch_up(visible_offset)

@@ -26,15 +26,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from mqstore.index.keys import lmdb_runs
 from mqstore.index.keys.key_buffer import KeyBuffer
 from mqstore.index.keys.key_index_format import KeyIndexState
-from mqstore.index.keys.run_table import RunTable
+from mqstore.index.keys.run_table import DIRECT_SEARCH, RunTable
 from mqstore.index.keys.sorted_run import SortedRun
 from mqstore.index.lmdb_files.lmdb_environment import LmdbEnvironment
 from mqstore.index.lmdb_files.lmdb_registry import (
@@ -79,6 +78,7 @@ class LmdbKeyIndex:
         self._file_system = file_system or OsFileSystem()
         self._directory = directory
         self._commit_log = commit_log
+        self._files = commit_log.files
         self._read_only = read_only
         self._lock = threading.Lock()
         # All of these under _lock. No environment: a reader that found none, or closed.
@@ -89,6 +89,10 @@ class LmdbKeyIndex:
         self._table: RunTable | None = None
         # Bound once: an import statement takes as long as a search.
         self._has_key: Callable[..., bool] | None = None
+        self._direct = commit_log.direct_reader
+        self._query_directly: Callable[..., list[StoredMessage] | None] | None = (
+            DIRECT_SEARCH.query if DIRECT_SEARCH is not None and self._direct is not None else None
+        )
         try:
             acquire = acquire_readable if read_only else acquire_writable
             self._environment = acquire(self._file_system, directory, self, lmdb_runs.CONTENTS)
@@ -172,34 +176,29 @@ class LmdbKeyIndex:
     def query(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int = END_OF_TIME_MS, max_num: int = 32
     ) -> list[StoredMessage]:
-        has_key = self._has_key or self._load_kernel()
+        if self._query_directly is not None:
+            answer = self._query_directly(self, topic, key, begin_ms, end_ms, max_num)
+            if answer is not None:
+                return answer
         try:
             topic_bytes, key_bytes = topic.encode(), key.encode()
         except (UnicodeEncodeError, AttributeError):
             # A lone surrogate, or no text at all: nothing that is stored has it.
             return []
-        text = np.frombuffer(b"%b#%b" % (topic_bytes, key_bytes), np.uint8)
-        # A caller may name times that no record can have.
-        begin_ms = min(max(begin_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
-        end_ms = min(max(end_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
-        max_num = min(max_num, END_OF_LOG)
-        look = self._commit_log.look_message_by_offset
+        text, topic_length = b"%b#%b" % (topic_bytes, key_bytes), len(topic_bytes)
+        if not -END_OF_TIME_MS <= begin_ms <= end_ms <= END_OF_TIME_MS or max_num > END_OF_LOG:
+            # A caller may name times that no record can have.
+            begin_ms = min(max(begin_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
+            end_ms = min(max(end_ms, -END_OF_TIME_MS), END_OF_TIME_MS)
+            max_num = min(max_num, END_OF_LOG)
         found: list[StoredMessage] = []
         below_offset, limit = END_OF_LOG, max_num
         is_more = max_num > 0
         while is_more:
             offsets = self._newest_offsets(text, begin_ms, end_ms, below_offset, limit)
             for offset in offsets:
-                message = look(offset)
-                if message is not None and has_key(
-                    np.frombuffer(message.data, np.uint8),
-                    message.start,
-                    message.stop,
-                    text,
-                    len(topic_bytes),
-                    begin_ms,
-                    end_ms,
-                ):
+                message = self._message_with_key(offset, text, topic_length, begin_ms, end_ms)
+                if message is not None:
                     found.append(message)
             # If another key has the same hash, search again: further back, in larger steps.
             is_more = len(found) < max_num and len(offsets) == limit
@@ -207,21 +206,40 @@ class LmdbKeyIndex:
                 below_offset, limit = offsets[-1], 2 * limit
         return found[:max_num][::-1]
 
+    def _message_with_key(
+        self, physical_offset: int, text: bytes, topic_length: int, begin_ms: int, end_ms: int
+    ) -> StoredMessage | None:
+        """The message at an offset, if it has this topic, key and time; text: `topic#key`."""
+        if self._direct is not None:
+            message = self._direct.message_with_key(physical_offset, text, topic_length, begin_ms, end_ms)
+            if message is not False:
+                return cast("StoredMessage | None", message)
+        has_key = self._has_key or self._load_kernel()
+        message = self._commit_log.look_message_by_offset(physical_offset)
+        if message is None or not has_key(
+            np.frombuffer(message.data, np.uint8),
+            message.start,
+            message.stop,
+            np.frombuffer(text, np.uint8),
+            topic_length,
+            begin_ms,
+            end_ms,
+        ):
+            return None
+        return message
+
     def _newest_offsets(
-        self, text: npt.NDArray[np.uint8], begin_ms: int, end_ms: int, below_offset: int, limit: int
+        self, text: bytes, begin_ms: int, end_ms: int, below_offset: int, limit: int
     ) -> list[int]:
         """Up to `limit` offsets of records with the hash of `text`, the newest first."""
         # Memory first: entries that are stored meanwhile are then seen twice instead of missed.
         with self._lock:
             self._check_open()
             waiting, environment = self._waiting(), self._environment
-        wanted = (text, begin_ms, end_ms, self._commit_log.min_offset, below_offset, limit)
-        pieces = [waiting.newest_offsets(*wanted)] if waiting is not None else []
+        wanted = (text, begin_ms, end_ms, self._files.min_offset, below_offset, limit)
+        offsets = waiting.newest_offsets(*wanted) if waiting is not None else []
         if environment is not None:
-            pieces.append(
-                environment.read_kept(lmdb_runs.lend_runs, lambda stored: stored.newest_offsets(*wanted))
-            )
-        offsets: list[int] = [offset for piece in pieces for offset in piece.tolist()]
+            offsets += environment.read_kept(lmdb_runs.lend_runs, RunTable.newest_offsets, *wanted)
         if len(offsets) > 1:
             offsets = sorted(set(offsets), reverse=True)[:limit]
         return offsets

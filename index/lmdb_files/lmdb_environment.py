@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from mqstore.index.lmdb_files.lmdb_pages import find_damage
 from mqstore.index.lmdb_files.lmdb_values import LmdbValues, Pairs
@@ -40,6 +40,7 @@ __all__ = ["FORK_WAIT_S", "Contents", "KeyIndexDamaged", "KeyIndexUnusable", "Lm
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
+_Wanted = TypeVarTuple("_Wanted")
 _FIRST_MAP_BYTES: Final = 1 << 24
 # How long a fork waits for a transaction, and for the registry.
 FORK_WAIT_S: Final = 2.0
@@ -85,6 +86,8 @@ class LmdbEnvironment:
         self.holders: set[object] = set()
         self._file_system = file_system
         self.process_id = os.getpid()
+        # Set in a forked child. (To ask for the process's number takes a part of a search.)
+        self.is_of_parent = False
         # Held while a read is under way, or the map changes its size, or the files are closed.
         self._gate = threading.Lock()
         # Held while a write is under way; taken before `_gate`.
@@ -106,6 +109,8 @@ class LmdbEnvironment:
     def _open(self, *, read_only: bool) -> "lmdb.Environment":
         import lmdb
 
+        # Bound here: an import statement takes a part of a search.
+        self._error_of_lmdb = lmdb.Error
         for name in ("data.mdb", "lock.mdb"):
             # LMDB would block on a FIFO, until its other end is opened.
             with suppress_system_error(FileNotFoundError):
@@ -211,16 +216,22 @@ class LmdbEnvironment:
         pairs = self._values.pairs(transaction.id()) if self.has_its_files() else None
         return pairs if pairs is not None else list(transaction.cursor())
 
-    def read_kept(self, take_views: Callable[[Pairs], _K], work: Callable[[_K], _T]) -> _T:
-        """Run `work` on what `take_views` makes of the pairs of a snapshot. It must copy what it keeps.
+    def read_kept(
+        self,
+        take_views: Callable[[Pairs], _K],
+        work: "Callable[[_K, *_Wanted], _T]",
+        *wanted: *_Wanted,
+    ) -> _T:
+        """Run `work` on what `take_views` makes of the pairs of a snapshot, and on what else it wants.
+
+        It must copy what it keeps.
 
         The writer's process keeps both until it writes; `take_views` is therefore always the same function.
         """
         if not self.has_writer:
-            return self.read_pairs(lambda pairs: work(take_views(pairs)))
-        import lmdb
-
-        self._refuse_child()
+            return self.read_pairs(lambda pairs: work(take_views(pairs), *wanted))
+        if self.is_of_parent:
+            self._refuse_child()
         # Not by `_translated`, whose generator takes longer than the search itself.
         try:
             with self._gate:
@@ -230,12 +241,12 @@ class LmdbEnvironment:
                     transaction = self._environment.begin(buffers=True)
                     self._kept = (transaction, take_views(self._pairs(transaction)))
                 try:
-                    return work(cast("_K", self._kept[1]))
+                    return work(cast("_K", self._kept[1]), *wanted)
                 finally:
                     # The writer may have ended since the check above; nothing else would end the snapshot.
                     if not self.has_writer:
                         self._forget_kept()
-        except lmdb.Error as error:
+        except self._error_of_lmdb as error:
             raise self._translation_of(error) from error
 
     def _forget_kept(self) -> None:
@@ -323,7 +334,7 @@ class LmdbEnvironment:
             self._environment.close()
 
     def _refuse_child(self) -> None:
-        if os.getpid() != self.process_id:
+        if self.is_of_parent:
             raise StoreError(
                 f"the key index {self.path} was opened by process {self.process_id}: "
                 f"its forked child {os.getpid()} must open the store itself"

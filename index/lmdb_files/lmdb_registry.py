@@ -62,6 +62,8 @@ class _Registry:
     def after_in_child(cls) -> None:
         """Close what was paused, never touch the others, and start without any."""
         leave_to_parent(cls.opened)
+        for environment in cls.opened:
+            environment.is_of_parent = True
         for environment in cls._paused:
             environment.close_in_child()
         cls._paused = []

@@ -14,6 +14,7 @@ from typing import cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.message.compiled_read import READS
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.record_format import QUEUE_OFFSET_POSITION
 
@@ -27,6 +28,9 @@ _QUEUE_OFFSET = struct.Struct(f">{QUEUE_OFFSET_POSITION}xq")
 
 def make_messages(data: memoryview, places: Places) -> list[StoredMessage]:
     """The messages at `places` of a segment: int64[4, n], as the loops of pull_kernels.py fill it."""
+    if READS is not None:
+        made: list[StoredMessage] = READS.messages_at(StoredMessage, data, places, len(places[0]))
+        return made
     return list(map(StoredMessage, repeat(data), *places.tolist()))
 
 

@@ -63,6 +63,7 @@ class MessageCollector:
 
     def __init__(self, commit_log: CommitLog, config: StoreConfig) -> None:
         self._commit_log = commit_log
+        self._direct = commit_log.direct_reader
         self._segment_bytes = config.mapped_file_size_commit_log
         self._max_bytes = config.max_transfer_bytes_on_message_in_memory
         self._max_count = config.max_transfer_count_on_message_in_memory
@@ -75,24 +76,36 @@ class MessageCollector:
         lazily: where that is quicker, the messages are made when they are looked at. Raises CorruptRecord
         when an entry points at bytes that are not its record.
         """
-        collected = Collected()
         max_count = min(max_msg_nums, self._max_count)
-        if max_count >= _FEW and len(entries) >= _FEW * ENTRY_BYTES:
-            room = min(max_count, len(entries) // ENTRY_BYTES)
-            if tag_filter is None:
+        collected = Collected()
+        room = min(max_count, len(entries) // ENTRY_BYTES)
+        if tag_filter is None:
+            if self._direct is not None and not lazily:
+                self._collect_directly(collected, entries, room)
+            if room - collected.examined >= _FEW:
                 self._collect_ordinary(collected, entries, room, lazily)
-                if collected.found is not None:
-                    return collected
-            else:
-                self._collect_tagged(collected, entries, tag_filter, room)
+        elif room >= _FEW:
+            self._collect_tagged(collected, entries, tag_filter, room)
+        if collected.status is GetMessageStatus.FOUND:
+            return collected
         self._collect_one_by_one(collected, entries, tag_filter, max_count)
         return collected
+
+    def _collect_directly(self, collected: Collected, entries: memoryview, max_count: int) -> None:
+        """As `_collect_ordinary`, by the direct read, up to the end of the first segment."""
+        assert self._direct is not None
+        messages, collected.total_bytes = self._direct.messages_of(entries, max_count, self._max_bytes)
+        collected.messages, collected.examined = messages, len(messages)
+        if messages and len(messages) == max_count and not _begins_with_blank(entries, max_count):
+            collected.status = GetMessageStatus.FOUND
 
     def _collect_ordinary(
         self, collected: Collected, entries: memoryview, max_count: int, lazily: bool
     ) -> None:
         """The first entries, segment by segment, up to one that is out of the ordinary."""
-        messages, room_bytes = collected.messages, self._max_bytes
+        messages, room_bytes = collected.messages, self._max_bytes - collected.total_bytes
+        if messages:
+            entries = entries[len(messages) * ENTRY_BYTES :]
         while max_count - len(messages) >= _FEW:
             physical_offset, size, _ = ENTRY.unpack_from(entries)
             segment = self._segment_at(physical_offset)

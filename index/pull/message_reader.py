@@ -61,6 +61,7 @@ class MessageReader:
 
     def __init__(self, commit_log: CommitLog, consume_queues: ConsumeQueueStore, config: StoreConfig) -> None:
         self._commit_log = commit_log
+        self._offsets = commit_log.offsets
         self._consume_queues = consume_queues
         self._collect = MessageCollector(commit_log, config).collect
         # How many entries a pull may examine, unless it asks for more messages than that.
@@ -88,7 +89,7 @@ class MessageReader:
         if queue is None:
             return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
         # A reader beside a live writer may see entries of records that lie behind its end of the log.
-        min_offset, max_offset = queue.min_offset, queue.end_below(self._commit_log.visible_offset)
+        min_offset, max_offset = queue.min_offset, queue.end_below(self._offsets.visible_offset)
         refused = _outside(offset, min_offset, max_offset)
         if refused is not None:
             return GetMessageResult(*refused, min_offset, max_offset, [])

@@ -10,7 +10,8 @@ here, gives the same answers. A time before the first message gives the queue's 
 and an empty queue gives its minimum, both as in RocketMQ. One answer differs: if a record cannot be read,
 RocketMQ answers the minimum; here its entry counts as older than all others.
 
-A compiled loop takes nearly all steps: those that stay in one file of the queue and one segment.
+A compiled loop, or the direct read of a wheel, takes nearly all steps: those that stay in one file of the
+queue and one segment.
 
 Threads: any; no lock. Source: ConsumeQueue#getOffsetInQueueByTime, spec of the consume queue, section 9.
 """
@@ -82,6 +83,9 @@ def _narrowed(
 ) -> tuple[int, int]:
     """`low` and `high` after the steps that stay in one file of the queue and the segment in the middle."""
     entries = queue.view_from(low, high - low)
+    if commit_log.direct_reader is not None:
+        first, stop = commit_log.direct_reader.narrowed(entries, timestamp_ms, is_upper, high - low)
+        return low + first, low + stop
     if (high - low) // 2 >= len(entries) // ENTRY_BYTES:
         return low, high
     segment = commit_log.files.file_for(ENTRY.unpack_from(entries, (high - low) // 2 * ENTRY_BYTES)[0])

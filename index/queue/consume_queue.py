@@ -370,8 +370,9 @@ class ConsumeQueue:
     def end_below(self, physical_offset: int) -> int:
         """Queue offset behind the last entry whose message is before `physical_offset`."""
         # Read first: an append in between then changes the second number alone.
-        max_offset = self.max_offset
-        if self.max_physical_offset <= physical_offset:
+        numbers = self.end.numbers
+        max_offset = numbers[MAX_OFFSET]
+        if numbers[MAX_PHYSICAL_OFFSET] <= physical_offset:
             return max_offset
         entries = range(self.min_offset, max_offset)
         return self.min_offset + bisect.bisect_left(

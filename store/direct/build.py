@@ -1,4 +1,4 @@
-"""Builds the machine code of the direct put and of the plain send: extension modules, and their manifests.
+"""Builds the machine code of direct puts, reads and sends: extension modules, and their manifests.
 
 usage: python -P build.py FOLDER        FOLDER holds the package `mqstore` as it will be installed
 
@@ -37,6 +37,26 @@ _MODULES = {
         "store/record/record_template.py",
         "store/record/sys_flag.py",
     ),
+    "read_machine_code": (
+        "store/message/direct_read.py",
+        "store/files/mapped_file.py",
+        "store/files/mapped_file_queue.py",
+        "store/log/log_offsets.py",
+        "store/log/log_reader.py",
+        "store/message/memory.pxd",
+        "store/message/stored_message.py",
+        "store/record/properties_format.py",
+        "store/record/record_format.py",
+        "store/record/sys_flag.py",
+    ),
+    "search_machine_code": (
+        "index/keys/direct_search.py",
+        "index/keys/key_index_format.py",
+        "index/keys/lmdb_key_index.py",
+        "index/keys/run_row.py",
+        "index/keys/run_table.py",
+        "index/lmdb_files/lmdb_environment.py",
+    ),
     # It needs nothing of Cython's and runs interpreted, too.
     "send_machine_code": ("client/producer/sends/plain_send.py",),
 }
@@ -68,7 +88,7 @@ def _build_module(folder: Path, name: str, sources: Sequence[str]) -> None:
         extensions = cythonize(
             [extension],
             include_path=[str(folder)],
-            compiler_directives=_DIRECTIVES | {"annotation_typing": place.name == "direct"},
+            compiler_directives=_DIRECTIVES | {"annotation_typing": source.name.startswith("direct_")},
             build_dir=temporary,
             quiet=True,
         )
@@ -88,7 +108,7 @@ def _build_module(folder: Path, name: str, sources: Sequence[str]) -> None:
 
 def main() -> None:
     """Called by setup.py."""
-    parser = argparse.ArgumentParser(description="Build the machine code of puts and sends.")
+    parser = argparse.ArgumentParser(description="Build the machine code of puts, reads and sends.")
     parser.add_argument("folder", type=Path)
     build(parser.parse_args().folder.resolve())
 

@@ -1,29 +1,19 @@
 """The machine code of the direct put that was built with the package, if it is there and fits.
 
-A wheel has one extension module (build.py), and a list of all sources that it was built from or leans on. If
-one has changed since, the module is refused with a warning, and all puts are interpreted: an old binary
-beside an edited source would run what nobody reads. The module has another name than its source, so Python
-does not take it by itself.
+A wheel has an extension module (build.py). When it is taken: store/loops/extension_module.py.
 MQSTORE_DIRECT_PUT=0 has all puts go the interpreted way.
 """
 
-import importlib
-import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-import msgspec
-
-from mqstore.store.loops.machine_code import digest_of
+from mqstore.store.loops.extension_module import find_extension
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 
 __all__ = ["MACHINE_CODE", "DirectPut", "MachineCode", "Watched", "find", "find_module"]
-
-_logger = logging.getLogger(__name__)
 
 _MODULE: Final = "put_machine_code"
 
@@ -58,15 +48,6 @@ class Watched(Protocol):
     wanted: bool
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """What was built. sources: the digest of each, by its path in the package."""
-
-    compiler: str
-    file: str
-    size_bytes: int
-    sources: dict[str, str]
-
-
 class MachineCode:
     """The compiled direct put. direct_put: makes the one of a store; its arguments: direct_put.py."""
 
@@ -86,36 +67,8 @@ def find(folder: Path, package: Path) -> MachineCode | None:
 
 
 def find_module(folder: Path, package: Path, name: str) -> tuple[ModuleType, str] | None:
-    """The extension module `name` in `folder`, and its compiler; None if there is none that fits.
-
-    What was built and cannot be taken is logged, for it should be.
-    """
-    if os.environ.get("MQSTORE_DIRECT_PUT") == "0":
-        return None
-    manifest_path = folder / f"{name.rpartition('.')[2]}.json"
-    if not manifest_path.exists():
-        return None
-    try:
-        manifest = msgspec.json.decode(manifest_path.read_bytes(), type=Manifest)
-        size_bytes = (folder / manifest.file).stat().st_size
-        if size_bytes != manifest.size_bytes:
-            # One that was cut short would end the process.
-            _refused(f"{manifest.file} has {size_bytes} bytes instead of {manifest.size_bytes}")
-            return None
-        for source, digest in manifest.sources.items():
-            if (package / source).exists() and digest_of(package / source) != digest:
-                _refused(f"it was built before {source} changed")
-                return None
-        return importlib.import_module(name), manifest.compiler
-    except (OSError, ImportError, msgspec.MsgspecError) as error:
-        _refused(str(error))
-        return None
-
-
-def _refused(reason: str) -> None:
-    _logger.warning(
-        "The compiled put cannot be taken: %s. All puts are interpreted. Install mqstore again.", reason
-    )
+    """The extension module `name` in `folder`, of puts or sends, and its compiler; None if none fits."""
+    return find_extension(folder, package, name, switch="MQSTORE_DIRECT_PUT", what="puts")
 
 
 MACHINE_CODE: Final = find(Path(__file__).parent, Path(__file__).parents[2])

@@ -92,6 +92,8 @@ class CommitLog:
         self.record_at = self._reader.record_at
         self.look_message_by_offset = self._reader.look_message_by_offset
         self.store_timestamp_at = self._reader.store_timestamp_at
+        # The compiled reader; None where it was not built.
+        self.direct_reader = self._reader.direct
 
     # -- where the log begins and ends ----------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.log.log_offsets import LogOffsets
+from mqstore.store.message.compiled_read import READS, DirectReader
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.record_format import (
     HEADER_BYTES,
@@ -53,6 +54,11 @@ class LogReader:
     def __init__(self, files: MappedFileQueue, offsets: LogOffsets) -> None:
         self._files = files
         self._offsets = offsets
+        self.direct: DirectReader | None = None
+        if READS is not None:
+            self.direct = READS.DirectReader(files, offsets, StoredMessage, self.look_message_by_offset)
+            # Of the compiled way itself, so that a look is no call longer.
+            self.look_message_by_offset = self.direct.look_message_by_offset  # type: ignore[method-assign]
 
     def chunk(self, offset: int, limit_bytes: int) -> LogChunk | None:
         """Up to `limit_bytes` visible bytes from the record at `offset`; None if there are none.

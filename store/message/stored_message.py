@@ -12,11 +12,12 @@ RocketMQ's name for it is MessageExt. Threads: immutable except for its caches, 
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from mqstore.store.errors import StoreError
+from mqstore.store.message.compiled_read import READS
 from mqstore.store.message.compressed_body import MAX_BODY_BYTES, decompress
 from mqstore.store.message.message import Message
 from mqstore.store.record.host import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host
@@ -78,7 +79,28 @@ _sys_flag_of = _number_at(SYS_FLAG_POSITION, "i")
 _born_timestamp_of = _number_at(BORN_TIMESTAMP_POSITION, "q")
 
 
-class StoredMessage(msgspec.Struct, eq=False, gc=False):
+if TYPE_CHECKING or READS is None:
+
+    class MessageView(msgspec.Struct, eq=False, gc=False):
+        """What a message keeps: its place, and what has been found of it."""
+
+        # A struct, because a pull makes thousands per millisecond: its constructor runs no Python code.
+        data: memoryview
+        start: int
+        stop: int
+        # Found at first use; two threads may find one twice, which does no harm. -1 for a compressed body.
+        body_start: int = -1
+        body_stop: int = -1
+        _header: RecordHeader | None = None
+        _layout: RecordLayout | None = None
+        _topic: str | None = None
+        _properties: dict[str, str] | None = None
+
+else:
+    MessageView = READS.MessageView
+
+
+class StoredMessage(MessageView, eq=False, gc=False):
     """One record of the commit log: `data[start:stop]`, not copied.
 
     A caller that has found the record whole, of exactly these bytes, and its body not compressed, passes the
@@ -91,18 +113,6 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
     ...     message.topic, message.json(), message.tags, message.keys, message.queue_offset
     ('orders', {'id': 1}, 'created', ('o-1',), 0)
     """
-
-    # A struct, because a pull makes thousands per millisecond: its constructor runs no Python code.
-    data: memoryview
-    start: int
-    stop: int
-    # Found at first use; two threads may find one twice, which does no harm. -1 for a compressed body.
-    body_start: int = -1
-    body_stop: int = -1
-    _header: RecordHeader | None = None
-    _layout: RecordLayout | None = None
-    _topic: str | None = None
-    _properties: dict[str, str] | None = None
 
     @classmethod
     def of(cls, record: memoryview) -> Self:
@@ -414,6 +424,12 @@ class StoredMessage(msgspec.Struct, eq=False, gc=False):
             f"queue_offset={self.queue_offset}, physical_offset={self.physical_offset}, "
             f"store_size={self.store_size})"
         )
+
+
+if READS is not None:
+    # The same answers by compiled code.
+    for _name in ("body", "body_view", "queue_id", "queue_offset", "physical_offset"):
+        setattr(StoredMessage, _name, getattr(MessageView, _name))
 
 
 def _of_bytes(kind: type[StoredMessage], record: bytes) -> StoredMessage:

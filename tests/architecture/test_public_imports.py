@@ -66,8 +66,8 @@ def test_the_store_raises_no_error_that_cannot_be_imported() -> None:
     for layer in ("store", "index", "schedule"):
         package = importlib.import_module(f"mqstore.{layer}")
         for found in pkgutil.walk_packages(package.__path__, f"mqstore.{layer}."):
-            if found.name == "mqstore.store.direct.direct_put":
-                # Only Cython can read it. It defines no error.
+            if found.name.rpartition(".")[2] in ("direct_put", "direct_read", "direct_search"):
+                # Only Cython can read them. They define no error.
                 continue
             module = importlib.import_module(found.name)
             errors = (item for item in vars(module).values() if isinstance(item, type))

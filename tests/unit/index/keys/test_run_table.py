@@ -1,4 +1,4 @@
-"""The compiled search in many runs finds what a look at each finds.
+"""The compiled search in many runs finds what a look at each finds; in a wheel that is the direct search.
 
 Method: entries of three texts that follow each other in the log, cut into runs of any length, some of them as
 LMDB has them; the plain twin is SortedRun.offsets.
@@ -52,8 +52,7 @@ def test_finds_what_a_look_at_each_run_finds(
         if knows_what_runs_cover
         else RunTable.of(newest_first)
     )
-    text = np.frombuffer(f"orders#{key}".encode(), np.uint8)
-    found = table.newest_offsets(text, *times, *offsets, limit).tolist()
+    found = table.newest_offsets(f"orders#{key}".encode(), *times, *offsets, limit)
     expected = [
         offset for run in runs for offset in run.offsets(key_hash("orders", key), *times, *offsets).tolist()
     ]
@@ -65,8 +64,7 @@ def test_finds_what_a_look_at_each_run_finds(
 def test_a_key_of_many_records() -> None:
     """More than are usual: the room for them grows, and no more are read than are wanted."""
     runs = runs_of([(0, 0)] * 1_000, [300, 600])
-    text = np.frombuffer(b"orders#a", np.uint8)
-    found = RunTable.of(runs[::-1]).newest_offsets(text, 0, 0, 0, 1 << 40, 700)
-    assert found.tolist() == [*range(99_900, 29_900, -100)]
-    found = RunTable.of(runs[::-1]).newest_offsets(text, 0, 0, 0, 80_000, 3)
-    assert found.tolist() == [79_900, 79_800, 79_700]
+    found = RunTable.of(runs[::-1]).newest_offsets(b"orders#a", 0, 0, 0, 1 << 40, 700)
+    assert found == [*range(99_900, 29_900, -100)]
+    found = RunTable.of(runs[::-1]).newest_offsets(b"orders#a", 0, 0, 0, 80_000, 3)
+    assert found == [79_900, 79_800, 79_700]

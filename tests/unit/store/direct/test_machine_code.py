@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from mqstore.store.direct import machine_code
-from mqstore.store.direct.machine_code import MachineCode, Manifest, find
+from mqstore.store.direct.machine_code import MachineCode, find
+from mqstore.store.loops.extension_module import Manifest, find_extension
 from mqstore.store.loops.machine_code import digest_of
 
 
@@ -86,3 +87,28 @@ def test_one_for_another_python_is_refused(
     with caplog.at_level(logging.WARNING):
         assert find(package, package) is None
     assert "Install mqstore again" in caplog.text
+
+
+def test_each_part_has_a_module_and_a_switch_of_its_own(
+    package: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who refuses puts has compiled reads all the same; the warning says which part is interpreted."""
+    switch, name = "MQSTORE_DIRECT_READ", "room.read_machine_code"
+    module = ModuleType(name)
+    monkeypatch.setitem(sys.modules, "room", ModuleType("room"))
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delenv(switch, raising=False)
+    monkeypatch.setenv("MQSTORE_DIRECT_PUT", "0")
+    assert find_extension(package, package, name, switch=switch, what="reads") is None
+    manifest = (package / "put_machine_code.json").read_bytes()
+    (package / "read_machine_code.json").write_bytes(manifest)
+    found = find_extension(package, package, name, switch=switch, what="reads")
+    assert found == (module, "Cython 1.2.3")
+    (package / "source.py").write_text("LIMIT = 4\n")
+    with caplog.at_level(logging.WARNING):
+        assert find_extension(package, package, name, switch=switch, what="reads") is None
+    assert "All reads are interpreted" in caplog.text
+    monkeypatch.setenv(switch, "0")
+    caplog.clear()
+    assert find_extension(package, package, name, switch=switch, what="reads") is None
+    assert not caplog.records

@@ -1,0 +1,389 @@
+"""The compiled read gives the messages and the fields that the interpreted one gives.
+
+Goal: the direct read is only faster. Method: records with all that is odd about them lie in a log of small
+segments. What compiled code finds of them is compared with what the plain twins find: a look at any offset,
+a key of a record, the messages of queue entries that may hold anything, and each field of each message.
+
+These run where the direct read was built: .ci/wheel runs them on an installed wheel. How the search in runs
+of keys is held to its twin: tests/unit/index/keys/test_run_table.py.
+"""
+
+import copy
+import gc
+import pickle
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mqstore import Message, MessageStore
+from mqstore.index.keys.key_index import has_key
+from mqstore.index.pull.found_messages import make_messages
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
+from mqstore.store.errors import RecordIllegal, StoreError
+from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.log.log_reader import LogReader
+from mqstore.store.message.compiled_read import READS
+from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.record.host import Host
+from mqstore.store.record.sys_flag import COMPRESSED, INNER_BATCH
+from support.manual_clock import ManualClock
+from support.odd_messages import MESSAGES
+from support.stores.small_store import SmallStore
+
+pytestmark = pytest.mark.skipif(
+    READS is None, reason="the direct read was not built here: .ci/wheel asks an installed wheel"
+)
+WORDS = st.sampled_from(["a", "b", "ab", "a b", "é", "KEYS", "x" * 40])
+TOPICS = ["orders", "others", "t" * 127, "%RETRY%" + "g" * 121]
+FOUND = st.builds(
+    Message,
+    topic=st.sampled_from(TOPICS),
+    body=st.binary(max_size=60) | st.just(b"x" * 3_000),
+    tags=st.none() | WORDS,
+    keys=st.just(()) | st.lists(WORDS.filter(lambda word: " " not in word), max_size=3).map(tuple),
+    properties=st.dictionaries(st.sampled_from(["UNIQ_KEY", "KEYSX", "KEY", "other"]), WORDS, max_size=3),
+    queue_id=st.integers(0, 1),
+    sys_flag=st.sampled_from([0, 0, 0, COMPRESSED, 2]),
+    born_host=st.none() | st.just(Host.parse("[2001:db8::1]:5")),
+)
+WITH_BOTH = Message("orders", b"", properties={"UNIQ_KEY": "a"}, keys=("b",))
+SETTINGS = settings(max_examples=100, deadline=None)
+
+
+@contextmanager
+def store_with(messages: list[Message], **config: Any) -> Iterator[tuple[MessageStore, list[int]]]:
+    """A store of small segments, and the physical offsets of these messages."""
+    small = SmallStore(MemoryFileSystem(), Path("/store"), clock=ManualClock())
+    with small.open(key_index_enable=False, **config) as store:
+        offsets = []
+        for message in messages:
+            offsets.append(store.put_message(message).physical_offset)
+            small.clock.advance(1)
+        yield store, offsets
+
+
+def interpreted(store: MessageStore, physical_offset: int) -> StoredMessage | None:
+    return LogReader.look_message_by_offset(store.commit_log._reader, physical_offset)
+
+
+def fields_of(message: StoredMessage | None) -> object:
+    """Where it lies, and what is read of it."""
+    if message is None:
+        return None
+    compressed = message.stored_sys_flag & COMPRESSED
+    return (
+        bytes(message.record),
+        bytes(message.stored_body_view),
+        compressed or (message.body, bytes(message.body_view), message.body_start, message.body_stop),
+        (message.queue_id, message.queue_offset, message.physical_offset, message.topic, message.properties),
+        (message.start, message.stop),
+    )
+
+
+CONFIGS = pytest.mark.parametrize(
+    "config",
+    [{}, {"store_host": Host.parse("[2001:db8::1]:10911")}, {"flush_disk_type": "SYNC_FLUSH"}],
+    ids=["plain", "IPv6", "SYNC_FLUSH"],
+)
+
+
+@CONFIGS
+@SETTINGS
+@given(
+    messages=st.lists(FOUND | MESSAGES.filter(lambda m: len(m.body) < 9_000), min_size=1, max_size=6),
+    beside=st.integers(-9, 9),
+)
+def test_a_look_finds_what_the_interpreted_one_finds(
+    messages: list[Message], beside: int, config: dict[str, Any]
+) -> None:
+    """At each record, and beside it."""
+    with store_with([m for m in messages if is_put(m)], **config) as (store, offsets):
+        for offset in [*offsets, *(offset + beside for offset in offsets), store.commit_log.max_offset]:
+            found = store.commit_log.look_message_by_offset(offset)
+            assert fields_of(found) == fields_of(interpreted(store, offset))
+
+
+def is_put(message: Message) -> bool:
+    """Whether a store takes it; what it refuses is asked elsewhere."""
+    with store_with([]) as (store, _):
+        try:
+            store.put_message(message)
+        except (StoreError, TypeError):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("offset", [-1, 1 << 62, 2**63 - 1, 1 << 70, -(1 << 70), True])
+def test_any_number_may_be_asked_for(offset: int) -> None:
+    """Beyond what a log can have, too."""
+    with store_with([Message("orders", b"x")] * 2) as (store, _):
+        assert fields_of(store.commit_log.look_message_by_offset(offset)) == fields_of(
+            interpreted(store, offset)
+        )
+
+
+@CONFIGS
+@SETTINGS
+@given(
+    messages=st.lists(FOUND, min_size=1, max_size=5),
+    key=WORDS | st.just(""),
+    topic=st.sampled_from([*TOPICS, "order", "t" * 126]),
+    times=st.tuples(st.integers(-1, 6), st.integers(-1, 6)),
+)
+@example(messages=[WITH_BOTH], key="a", topic="orders", times=(-1, 6))
+@example(messages=[WITH_BOTH], key="b", topic="orders", times=(0, 0))
+def test_a_record_has_the_keys_of_its_message(
+    messages: list[Message], key: str, topic: str, times: tuple[int, int], config: dict[str, Any]
+) -> None:
+    """Its topic and the bounds of time included. What is not ordinary is left to the interpreted way."""
+    with store_with(messages, **config) as (store, offsets):
+        begin_ms, end_ms = (ManualClock().now_ms() + ms for ms in times)
+        for offset in offsets:
+            message = interpreted(store, offset)
+            assert message is not None
+            found = store.commit_log.direct_reader.message_with_key(  # type: ignore[union-attr]
+                offset, f"{topic}#{key}".encode(), len(topic.encode()), begin_ms, end_ms
+            )
+            is_wanted = (
+                begin_ms <= message.store_timestamp <= end_ms
+                and message.topic == topic
+                and has_key(message, key)
+            )
+            if found is False:
+                assert len(message.topic) > 127 or message.body_start < 0 or message.stored_sys_flag & 0x30
+            else:
+                assert (found is not None) == is_wanted
+                assert not is_wanted or fields_of(found) == fields_of(message)
+
+
+ODD_ENTRIES = st.tuples(
+    st.integers(0, 9),
+    st.sampled_from(
+        [
+            (0, BLANK_SIZE, 0),
+            (-5, 100, 0),
+            (2**62, 100, 0),
+            (-(2**63), 2**31 - 1, 0),
+            (3, 120, 0),
+            (0, 0, 0),
+            (0, 91, 0),
+        ]
+    ),
+)
+
+
+@CONFIGS
+@SETTINGS
+@given(
+    messages=st.lists(FOUND, min_size=1, max_size=10),
+    odd=st.lists(ODD_ENTRIES, max_size=2),
+    max_count=st.integers(-1, 12) | st.just(100),
+    max_bytes=st.integers(0, 900) | st.just(1 << 40),
+)
+def test_entries_lead_to_the_messages_of_the_interpreted_way(
+    messages: list[Message],
+    odd: list[tuple[int, tuple[int, int, int]]],
+    max_count: int,
+    max_bytes: int,
+    config: dict[str, Any],
+) -> None:
+    """In their order, up to a limit or the first that is not ordinary; of one segment."""
+    with store_with(messages, **config) as (store, offsets):
+        log = store.commit_log
+        stored = [interpreted(store, offset) for offset in offsets]
+        entries = [(m.physical_offset, m.store_size, 0) for m in stored if m is not None]
+        for at, entry in odd:
+            entries[at % len(entries)] = entry
+        packed = memoryview(b"".join(ENTRY.pack(*entry) for entry in entries))
+        found, total_bytes = log.direct_reader.messages_of(packed, max_count, max_bytes)  # type: ignore[union-attr]
+        expected: list[StoredMessage] = []
+        room = max_bytes
+        segment = log.files.file_for(entries[0][0])
+        for offset, size, _ in entries:
+            message = interpreted(store, offset)
+            if (
+                len(expected) >= max_count
+                or message is None
+                or message.store_size != size
+                or (expected and size > room)
+                or log.files.file_for(offset) is not segment
+                or message.body_start < 0
+                or message.stored_sys_flag & (0x30 | INNER_BATCH)
+                or len(message.topic.encode()) > 127
+            ):
+                break
+            expected.append(message)
+            room -= size
+        assert list(map(fields_of, found)) == list(map(fields_of, expected))
+        assert total_bytes == sum(message.store_size for message in expected)
+
+
+@SETTINGS
+@given(
+    messages=st.lists(FOUND, min_size=5, max_size=40),
+    max_msg_nums=st.integers(1, 40),
+    offset=st.integers(0, 30),
+)
+def test_a_pull_answers_as_the_interpreted_one(
+    messages: list[Message], max_msg_nums: int, offset: int
+) -> None:
+    """Status, next offset, bytes and messages; across segments, too."""
+    with store_with(messages) as (store, _):
+        for topic in TOPICS[:2]:
+            answers = []
+            for direct in (store.commit_log.direct_reader, None):
+                store._reader._collect.__self__._direct = direct  # type: ignore[attr-defined]
+                got = store.get_message("billing", topic, 0, offset, max_msg_nums)
+                answers.append(
+                    (
+                        *(got.status, got.next_begin_offset, got.min_offset, got.max_offset),
+                        got.buffer_total_size,
+                        list(map(fields_of, got.messages)),
+                    )
+                )
+            assert answers[0] == answers[1]
+
+
+def test_places_become_messages() -> None:
+    """As many as there are; rows need not lie one behind the other."""
+    data = memoryview(bytes(100))
+    places = np.arange(40, dtype=np.int64).reshape(4, 10)
+    for part in (places, places[:, :3], places[:, ::2], places[:, :0], np.asfortranarray(places)):
+        made = make_messages(data, part)
+        assert [(m.start, m.stop, m.body_start, m.body_stop) for m in made] == [
+            tuple(row) for row in part.T.tolist()
+        ]
+        assert all(type(m) is StoredMessage and m.data is data for m in made)
+    for wrong in (places[0], places.astype(np.int32), places[:3]):
+        with pytest.raises((ValueError, BufferError, TypeError)):
+            READS.messages_at(StoredMessage, data, wrong, 1)  # type: ignore[union-attr]
+    with pytest.raises(ValueError, match="11 messages"):
+        READS.messages_at(StoredMessage, data, places, 11)  # type: ignore[union-attr]
+
+
+# -- what keeps the interpreter alive -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "places", [(0, 0, 10**6, 2 * 10**6), (0, 5, -7, 3), (90, 5, 99, 400), (-(2**62),) * 4]
+)
+def test_places_outside_the_bytes_are_harmless(places: tuple[int, int, int, int]) -> None:
+    """A body ends where its bytes end; a field that is not there is an error."""
+    message = StoredMessage(memoryview(bytes(100)), *places)
+    if message.body_start >= 0:
+        assert message.body == bytes(max(0, min(places[3], 100) - places[2]))
+        assert bytes(message.body_view) == message.body
+    for name in ("queue_id", "queue_offset", "physical_offset"):
+        with suppress(IndexError, RecordIllegal):
+            assert getattr(message, name) == 0
+
+
+def test_a_released_view_is_an_error() -> None:
+    """Not a look at memory that is gone."""
+    view = memoryview(bytearray(200))
+    message = StoredMessage(view, 0, 100, 88, 95)
+    view.release()
+    for name in ("body", "body_view", "queue_id", "queue_offset", "physical_offset"):
+        with pytest.raises(ValueError, match="released"):
+            getattr(message, name)
+
+
+def test_a_view_that_is_released_while_the_store_reads_is_an_error() -> None:
+    """Of a store's own segment: each read says so."""
+    with store_with([Message("orders", b"x")] * 5) as (store, offsets):
+        message = store.commit_log.look_message_by_offset(offsets[0])
+        assert message is not None
+        copied = memoryview(bytes(message.data))
+        copied.release()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store.commit_log.files.files[0], "_view", copied)
+            with pytest.raises(ValueError, match="released"):
+                store.commit_log.look_message_by_offset(offsets[0])
+
+
+def test_messages_in_cycles_are_collected() -> None:
+    """A list that holds itself, and messages: the collector takes all apart while they are garbage."""
+
+    class Marked(list[Any]):
+        """A list to which a weak reference may lead."""
+
+    marked = Marked()
+    marked.append(marked)
+    marked += make_messages(memoryview(bytearray(1_000)), np.zeros((4, 50), np.int64))
+    gone = weakref.ref(marked)
+    del marked
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_message_has_no_room_for_more() -> None:
+    """It is made by the thousand."""
+    message = StoredMessage(memoryview(bytes(100)), 0, 100)
+    assert not hasattr(message, "__dict__")
+    assert not gc.is_tracked(message)
+    with pytest.raises(AttributeError):
+        message.more = 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_are_messages(copied: Any) -> None:
+    """Equal in what is read of them, whatever was read before."""
+    with store_with([Message("orders", b"body", tags="t", keys=("k",))]) as (store, offsets):
+        message = store.commit_log.look_message_by_offset(offsets[0])
+        assert message is not None
+        for _ in range(2):
+            found = copied(message)
+            assert type(found) is StoredMessage
+            assert (found.body, found.topic, found.tags, found.keys) == (
+                b"body",
+                "orders",
+                "t",
+                ("k",),
+            )
+            assert (str(found), repr(found)) == (str(message), repr(message))
+
+
+# -- times ----------------------------------------------------------------------------------------------
+
+
+@CONFIGS
+@SETTINGS
+@given(
+    messages=st.lists(FOUND, min_size=1, max_size=12),
+    steps=st.lists(st.integers(-3, 40), max_size=12),
+    asked=st.lists(st.integers(-50, 400), min_size=1, max_size=6),
+    boundary=st.sampled_from(["LOWER", "UPPER"]),
+    repeats=st.sampled_from([1, 1, 9]),
+)
+def test_a_time_leads_to_an_entry_where_times_pass_it(
+    messages: list[Message],
+    steps: list[int],
+    asked: list[int],
+    boundary: Any,
+    repeats: int,
+    config: dict[str, Any],
+) -> None:
+    """The same one as the interpreted way gives, where times ascend; across segments, in long queues, too."""
+    ascends = all(step >= 0 for step in steps)
+    small = SmallStore(MemoryFileSystem(), Path("/store"), clock=ManualClock())
+    with small.open(key_index_enable=False, **config) as store:
+        begin_ms = small.clock.now_ms()
+        for index, message in enumerate(messages * repeats):
+            store.put_message(msgspec.structs.replace(message, topic="orders", queue_id=0))
+            small.clock.advance(steps[index % len(steps)] if steps else 0)
+        end = store.get_max_offset_in_queue("orders", 0)
+        for ms in asked:
+            found = store.get_offset_in_queue_by_time("orders", 0, begin_ms + ms, boundary)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(store.commit_log, "direct_reader", None)
+                expected = store.get_offset_in_queue_by_time("orders", 0, begin_ms + ms, boundary)
+            assert found == expected or not ascends
+            assert 0 <= found <= end
