@@ -115,7 +115,8 @@ def _offsets_of(index: object, text: bytes, begin_ms: object, end_ms: object, li
     # Memory first: entries that are stored meanwhile are then seen twice instead of missed.
     with index._lock:
         environment = index._environment
-        if index._is_closed or environment is None:
+        # In a forked child the gate below stays taken for ever.
+        if index._is_closed or environment is None or environment.is_of_parent:
             return None
         waiting = index._waiting()
     wanted: tuple = (text, begin_ms, end_ms, index._files.min_offset, _END_OF_LOG, limit)
@@ -124,7 +125,7 @@ def _offsets_of(index: object, text: bytes, begin_ms: object, end_ms: object, li
         offsets = waiting.newest_offsets(*wanted)
     with environment._gate:
         kept = environment._kept
-        if kept is None or environment.is_of_parent or not environment.has_writer:
+        if kept is None or not environment.has_writer:
             return None
         offsets += kept[1].newest_offsets(*wanted)
     return offsets

@@ -82,9 +82,8 @@ def fields_of(message: StoredMessage | None) -> object:
     return (
         bytes(message.record),
         bytes(message.stored_body_view),
-        compressed or (message.body, bytes(message.body_view), message.body_start, message.body_stop),
+        compressed or (message.body, bytes(message.body_view)),
         (message.queue_id, message.queue_offset, message.physical_offset, message.topic, message.properties),
-        (message.start, message.stop),
     )
 
 
