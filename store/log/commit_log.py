@@ -24,6 +24,7 @@ from mqstore.store.log.append_gate import AppendGate
 from mqstore.store.log.log_appender import LogAppender
 from mqstore.store.log.log_offsets import LogOffsets
 from mqstore.store.log.log_reader import LogReader
+from mqstore.store.message.compiled_read import DirectReader
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
 
 __all__ = ["CommitLog"]
@@ -92,8 +93,11 @@ class CommitLog:
         self.record_at = self._reader.record_at
         self.look_message_by_offset = self._reader.look_message_by_offset
         self.store_timestamp_at = self._reader.store_timestamp_at
-        # The compiled reader; None where it was not built.
-        self.direct_reader = self._reader.direct
+
+    @property
+    def direct_reader(self) -> DirectReader | None:
+        """The compiled reader; None where it was not built. No field: a forked child empties all of these."""
+        return self._reader.direct
 
     # -- where the log begins and ends ----------------------------------------------------------------
 

@@ -382,7 +382,7 @@ def test_a_time_leads_to_an_entry_where_times_pass_it(
         for ms in asked:
             found = store.get_offset_in_queue_by_time("orders", 0, begin_ms + ms, boundary)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(store.commit_log, "direct_reader", None)
+                patch.setattr(store.commit_log._reader, "direct", None)
                 expected = store.get_offset_in_queue_by_time("orders", 0, begin_ms + ms, boundary)
             assert found == expected or not ascends
             assert 0 <= found <= end
