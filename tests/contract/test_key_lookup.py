@@ -276,6 +276,7 @@ def test_destroy_forgets_everything(key_log: KeyLog, index: KeyIndex) -> None:
     index.destroy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lmdb, index_files, many_index_files], ids=lambda make: make.__name__)
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

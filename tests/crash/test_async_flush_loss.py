@@ -94,6 +94,7 @@ def test_a_power_cut_takes_what_the_settings_say(
         assert max(loss.age_ms for loss in found) > expected_ms - 2 * put_every_ms
 
 
+@pytest.mark.slow
 def test_sync_flush_loses_nothing() -> None:
     """For what a put has answered, whatever the intervals are."""
     config = small_config(flush_disk_type="SYNC_FLUSH", flush_interval_consume_queue=3_000)

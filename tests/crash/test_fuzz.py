@@ -89,6 +89,7 @@ def opens_or_refuses(image: Image) -> None:
             continue
 
 
+@pytest.mark.slow
 @quickly
 @given(EDITS)
 def test_a_changed_log(edits: list[tuple[int, bytes]]) -> None:

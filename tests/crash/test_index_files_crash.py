@@ -135,6 +135,7 @@ def test_after_any_crash_the_files_are_those_of_a_broker(seed: int, size: IndexF
     workload.assert_states(workload.medium, len(workload.disk.steps), expected, after_crash=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_after_a_crash_in_a_recovery_too(seed: int, size: IndexFileSize) -> None:
     """The opening that cuts the files is itself cut short, at each of its steps."""

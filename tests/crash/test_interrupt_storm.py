@@ -50,6 +50,7 @@ def test_an_exception_at_any_place_breaks_no_promise(operation: str, tmp_path: P
     stormy.store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_storm_of_signals_breaks_no_promise(flush_disk_type: str, tmp_path: Path) -> None:
     """In the main thread of a store at work, with two others that put."""

@@ -126,6 +126,7 @@ def test_a_full_disk_refuses_puts_until_there_is_room(disk: LoopDisk, flush_disk
         check_all_there(store, acknowledged)
 
 
+@pytest.mark.slow
 def test_a_store_is_closed_on_a_full_disk(disk: LoopDisk, caplog: pytest.LogCaptureFixture) -> None:
     """The log is durable and the directory given back; only what no log can tell is an error."""
     store = MessageStore.open(disk.path / "store", config())
@@ -142,6 +143,7 @@ def test_a_store_is_closed_on_a_full_disk(disk: LoopDisk, caplog: pytest.LogCapt
         check_all_there(store, acknowledged)
 
 
+@pytest.mark.slow
 def test_a_disk_without_inodes_is_a_full_disk(can_mount: None, tmp_path: Path) -> None:
     """No new segment can be made: StoreFull and not a poisoned store, for nothing was lost."""
     with LoopDisk(tmp_path, inodes=64) as disk:

@@ -37,6 +37,7 @@ def states_of(disk: SimulatedDisk, medium: Medium, salt: str) -> list[tuple[str,
     return states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3, 6])
 def test_a_repair_in_place_that_crashes_is_run_again(seed: int) -> None:
     """Killed, or with the power cut, at any step."""
@@ -52,6 +53,7 @@ def test_a_repair_in_place_that_crashes_is_run_again(seed: int) -> None:
         assert not (wrong := wrong_in(again, ROOT, image)), (name, wrong)
 
 
+@pytest.mark.slow
 def test_a_repair_into_a_new_directory_that_crashes_is_run_again() -> None:
     """It begins anew; the source is never touched."""
     image = random_damage(random.Random(2), intact().image)
@@ -71,6 +73,7 @@ def test_a_repair_into_a_new_directory_that_crashes_is_run_again() -> None:
         assert len(survivors(again.image())) == len(survivors(image))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_rebuild_that_crashes_is_run_again_or_just_opened(closed: bool) -> None:
     """At any step; the queues are then those that they were."""

@@ -95,6 +95,7 @@ def test_a_key_index_that_a_power_cut_took_at_its_beginning_is_no_damage(tmp_pat
     assert not verify(tmp_path, crash_config()).is_sound
 
 
+@pytest.mark.slow
 def test_files_that_have_not_come_to_be_are_no_damage(tmp_path: Path) -> None:
     """At the end of the log, of a queue, of the index; of a queue a later one may have come to be."""
     config = crash_config()

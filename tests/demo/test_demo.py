@@ -70,6 +70,7 @@ def state(path: Path) -> DemoState:
     return note.state
 
 
+@pytest.mark.slow
 def test_the_flights_are_those_that_the_numbers_are_about() -> None:
     """The file has 336,776 flights, 9,430 of them without arrival delay."""
     in_file = count_flights(flights_csv_path())
@@ -96,6 +97,7 @@ def test_its_store_is_sound_for_whom_nobody_told_its_settings(tmp_path: Path) ->
     assert settings["messageDelayLevel"] == [[0, AT_ONCE.message_delay_level]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("questions", [1, 2, 3, 4, 5])
 def test_an_interrupted_demo_goes_on_where_it_was(tmp_path: Path, questions: int) -> None:
     """Whenever Ctrl-C comes, exit code 130, and the next run ends with the same counts, nothing doubled."""
@@ -109,6 +111,7 @@ def test_an_interrupted_demo_goes_on_where_it_was(tmp_path: Path, questions: int
     assert found.repeated_deliveries == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempts", [1, 1_500, LIMIT, LIMIT + 2 * MISSING])
 def test_a_demo_that_is_interrupted_while_it_consumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int

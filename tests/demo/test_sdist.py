@@ -60,6 +60,7 @@ def test_every_source_is_in_it(members: set[str]) -> None:
     assert wanted - members == set()
 
 
+@pytest.mark.slow
 def test_nothing_else_is_in_it(members: set[str]) -> None:
     """No tests, no notes, nothing that a build left behind."""
     assert {name for name in members if "/" not in name} == AT_THE_TOP

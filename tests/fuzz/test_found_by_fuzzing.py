@@ -110,6 +110,7 @@ def test_a_hole_that_the_log_has_room_for_is_kept(store: Path) -> None:
         assert rebuilt.get_message("test", "b", 0, end + 2).messages[0].body == last.body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["get", "tail"])
 def test_a_record_whose_lengths_do_not_add_up(store: Path, command: str) -> None:
     """Its message says CorruptRecord when it is asked, and a command ends with the code for corruption."""
@@ -132,6 +133,7 @@ def test_a_record_whose_lengths_do_not_add_up(store: Path, command: str) -> None
     nothing_fails(store)
 
 
+@pytest.mark.slow
 def test_an_index_header_that_counts_too_many_slots(store: Path) -> None:
     """One more did not fit its 32 bits, and no put with a key was flushed any more."""
     for path in (store / "index").iterdir():
@@ -141,6 +143,7 @@ def test_an_index_header_that_counts_too_many_slots(store: Path) -> None:
     nothing_fails(store)
 
 
+@pytest.mark.slow
 def test_a_queue_whose_name_is_no_utf_8_lost_no_message(store: Path) -> None:
     """No topic has such a name: a repair of the log has nothing to put in its place."""
     segment = first_segment(store)
@@ -155,6 +158,7 @@ def test_a_queue_whose_name_is_no_utf_8_lost_no_message(store: Path) -> None:
     nothing_fails(store)
 
 
+@pytest.mark.slow
 def test_texts_that_are_no_utf_8_are_replaced_in_arrow_too(store: Path) -> None:
     """As the message itself decodes them; other readers trust Arrow's strings."""
 
@@ -187,6 +191,7 @@ def test_json_holds_nothing_that_a_terminal_obeys(tmp_path: Path, text: str) -> 
     assert run("get", tmp_path / "store", "a").stdout.replace("\n", "").isprintable()
 
 
+@pytest.mark.slow
 def test_a_topic_with_a_nul_belongs_to_no_queue(store: Path) -> None:
     """verify says so, and neither it nor repair ends in a traceback."""
 
@@ -271,12 +276,14 @@ def test_who_may_read_a_store_is_for_the_umask_to_say(tmp_path: Path) -> None:
         assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {mode}
 
 
+@pytest.mark.slow
 def test_an_index_file_of_any_length(store: Path) -> None:
     """One that no broker could map is not read to find out how many slots it has."""
     os.truncate(max((store / "index").iterdir()), 1 << 40)
     nothing_fails(store)
 
 
+@pytest.mark.slow
 def test_a_level_is_a_queue_and_not_a_number(store: Path) -> None:
     """A queue of delayed messages with a huge number costs one level."""
     # The first message asks for delay.
@@ -296,6 +303,7 @@ def test_a_recovery_point_that_claims_too_much(store: Path, log_offset: int) -> 
     nothing_fails(store)
 
 
+@pytest.mark.slow
 def test_a_segment_with_a_name_far_away(store: Path) -> None:
     """The same."""
     last = max((store / "commitlog").iterdir())
@@ -303,6 +311,7 @@ def test_a_segment_with_a_name_far_away(store: Path) -> None:
     nothing_fails(store)
 
 
+@pytest.mark.slow
 def test_a_queue_file_with_a_name_far_away(store: Path) -> None:
     """The entries between are not looked at one by one."""
     path = store / "consumequeue" / "a" / "0" / f"{0:020d}"
@@ -311,6 +320,7 @@ def test_a_queue_file_with_a_name_far_away(store: Path) -> None:
     nothing_fails(store)
 
 
+@pytest.mark.slow
 def test_pairs_in_lmdb_that_no_key_index_wrote(store: Path) -> None:
     """They are told from runs by their lengths, and the index is built again."""
     with (
@@ -323,6 +333,7 @@ def test_pairs_in_lmdb_that_no_key_index_wrote(store: Path) -> None:
     nothing_fails(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", [12, 16])
 def test_a_page_of_lmdb_that_leads_out_of_the_file(store: Path, position: int) -> None:
     """LMDB does not open it: the page's count of nodes, or the place of one. The index is built again."""

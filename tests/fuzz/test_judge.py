@@ -105,6 +105,7 @@ def test_what_fails_only_behind_others_is_a_failure(bases: Path, monkeypatch: py
     assert "two of them" in str(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", ["closed", "killed"])
 def test_records_that_are_taken_away_are_missed(base: str, bases: Path) -> None:
     """A byte of a record, or a segment at the end; not a byte behind the log, nor the oldest segment."""

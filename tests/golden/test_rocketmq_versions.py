@@ -42,6 +42,7 @@ def test_the_log_begins_and_ends_where_theirs_does(opened: Operations, name: str
     assert (opened.range(),) == manifest(name, "log")
 
 
+@pytest.mark.slow
 def test_every_entry_of_every_queue(opened: Operations, name: str) -> None:
     """Physical offset, size and tags code of each; the queue's range; and no queue more or less."""
     expected = manifest(name, "queue")
@@ -54,6 +55,7 @@ def test_every_entry_of_every_queue(opened: Operations, name: str) -> None:
         assert of_ours == queue
 
 
+@pytest.mark.slow
 def test_every_field_of_every_message(opened: Operations, name: str) -> None:
     """Also of half and rollback records, which no queue has."""
     expected = manifest(name, "message")
@@ -64,6 +66,7 @@ def test_every_field_of_every_message(opened: Operations, name: str) -> None:
         assert found == message
 
 
+@pytest.mark.slow
 def test_consumer_positions(opened: Operations, name: str) -> None:
     """Every group stands where it stood."""
     (expected,) = manifest(name, "state")

@@ -109,6 +109,7 @@ def check(body: bytes, queue_id: int, common: dict[str, str], host: Host, *, has
     return not quick.is_listed
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     batch=st.lists(elements(odd=False), min_size=1, max_size=30),

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from mqstore import Message, MessageStore, StoreConfig, StoredMessage
 from mqstore.client import (
     ConsumeConcurrentlyContext,
@@ -19,6 +21,7 @@ from mqstore.client import (
 CONFIG = StoreConfig(message_delay_level="1s 1s 1s 1s 1s")
 
 
+@pytest.mark.slow
 def test_dead_letters_are_resent_once_their_consumer_is_mended(tmp_path: Path) -> None:
     """Both orders die after three attempts; resent, they are consumed with their keys, once each."""
     attempts, done = 0, list[tuple[str, tuple[str, ...], bytes]]()

@@ -76,6 +76,7 @@ def found_in(store: MessageStore) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reopen", [Shard.after_kill, Shard.after_power_cut], ids=["kill", "power cut"])
 @pytest.mark.parametrize("send", [send_all, send_all_async, send_all_in_batches])
 def test_nothing_is_refused_and_nothing_is_lost(

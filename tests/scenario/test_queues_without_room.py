@@ -5,6 +5,8 @@ Method: the memory's free bytes end when the log has its window and the queues h
 
 from pathlib import Path
 
+import pytest
+
 from mqstore import GetMessageStatus, Message, MessageStore, StoreConfig
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 
@@ -16,6 +18,7 @@ def opened(file_system: MemoryFileSystem) -> MessageStore:
     return MessageStore.open(Path("/store"), config, file_system=file_system, start=False)
 
 
+@pytest.mark.slow
 def test_a_queue_that_has_no_file_yet_is_read_from_the_log() -> None:
     """All messages, in order, with the offsets that they will have; none of another queue."""
     file_system = MemoryFileSystem()

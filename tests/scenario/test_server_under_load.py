@@ -64,6 +64,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
         process.terminate()
 
 
+@pytest.mark.slow
 def test_thousands_of_pulls_wait_and_are_answered(served: Served) -> None:
     """Each of 2,000 pulls over 500 connections gets the message that arrives."""
     with ExitStack() as stack:

@@ -275,6 +275,7 @@ def _square(number: int) -> int:
     return number * number
 
 
+@pytest.mark.slow
 def test_a_fork_pool_works_beside_an_open_store(tmp_path: Path) -> None:
     """Its workers hold the parent's store and never use it."""
     with MessageStore.open(tmp_path, SMALL) as store:

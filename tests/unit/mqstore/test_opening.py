@@ -61,6 +61,7 @@ with MessageStore.open(sys.argv[1], config) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_directory_that_another_process_holds_is_refused(tmp_path: Path) -> None:
     """The error names that process; a reader is let in."""
     config = small_config(mapped_file_size_consume_queue=6_000_000)
@@ -131,6 +132,7 @@ def fill_state(small: SmallStore) -> None:
             store.flush()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("garbage", [b"", b"garbage", b"{", b"[]", b"\xff\xfe"])
 @pytest.mark.parametrize("name", STATE_FILES)
 def test_a_garbage_state_file_is_replaced_by_its_backup(small: SmallStore, name: str, garbage: bytes) -> None:

@@ -32,6 +32,7 @@ def decoded(data: bytes) -> Command:
     return decode_command(frame)
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 32_767),
     st.integers(-(2**31), 2**31 - 1),
@@ -50,6 +51,7 @@ def test_a_request_comes_back(
     assert (found.is_answer, found.is_one_way) == (False, is_one_way)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1500), TEXTS, FIELDS, st.binary(max_size=50), KINDS)
 def test_an_answer_has_the_opaque_and_the_kind_of_its_request(
     code: int, remark: str, fields: dict[str, str], body: bytes, kind: int
@@ -132,6 +134,7 @@ def test_a_code_that_does_not_fit_is_refused() -> None:
         encode_request(200_050, 1, serialization=ROCKETMQ)
 
 
+@pytest.mark.slow
 @given(st.data(), KINDS)
 def test_mutilated_headers_raise_nothing_else(data: st.DataObject, kind: int) -> None:
     """Bytes that are changed, cut off or added: a command, or a typed error."""

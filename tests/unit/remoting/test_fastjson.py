@@ -28,6 +28,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_standard_json_is_json(value: Any) -> None:
     """Where all keys are texts, both ways agree with the standard library."""

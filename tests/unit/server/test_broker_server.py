@@ -190,6 +190,7 @@ def test_a_stop_answers_the_pulls_that_wait(tmp_path: Path) -> None:
         assert other.ask(Code.GET_MAX_OFFSET, MAX).fields_as_texts() == {"offset": "1"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flush_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_a_stop_in_the_midst_of_sends_loses_nothing(tmp_path: Path, flush_type: str) -> None:
     """What was answered SUCCESS is there; what came too late is told so, or not answered at all."""

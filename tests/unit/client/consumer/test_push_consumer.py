@@ -227,6 +227,7 @@ def test_two_consumers_of_a_group_share_its_queues(store: MessageStore, broker: 
     assert (committed(store), committed(store, queue_id=1)) == (2, 2)
 
 
+@pytest.mark.slow
 def test_a_queue_that_moves_goes_on_where_the_group_has_committed(
     store: MessageStore, broker: EmbeddedBroker
 ) -> None:
@@ -527,6 +528,7 @@ def test_suspend_and_resume(store: MessageStore, broker: EmbeddedBroker) -> None
         listener.wait_for(4)
 
 
+@pytest.mark.slow
 def test_subscriptions_change_while_it_runs(store: MessageStore, broker: EmbeddedBroker) -> None:
     """A topic more, and one less."""
     put(store, b"a")
@@ -930,6 +932,7 @@ def test_queues_are_consumed_in_order(store: MessageStore, broker: EmbeddedBroke
     assert broker.lock_queues(GROUP, "another", [ORDERS]) == {ORDERS}
 
 
+@pytest.mark.slow
 def test_a_queue_moves_when_its_listener_has_returned(store: MessageStore, broker: EmbeddedBroker) -> None:
     """Until then nobody else consumes it; its answer counts no more, so the message comes again."""
     at_work, go_on = threading.Event(), threading.Event()

@@ -175,6 +175,7 @@ def test_what_is_empty_is_refused(
         allocate(client_id, members_of(member_count), queues_of(queue_count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "allocate",
     [allocate_averagely, allocate_averagely_by_circle, BY_ROOM, NEARBY, AllocateByConsistentHash()],
@@ -189,6 +190,7 @@ def test_every_queue_has_one_owner(
     assert sorted(owned) == queues
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allocate", [allocate_averagely, allocate_averagely_by_circle, BY_ROOM], ids=name_of)
 @given(members=some_members, queues=some_queues)
 def test_shares_differ_by_one(allocate: Allocation, members: list[str], queues: list[MessageQueue]) -> None:

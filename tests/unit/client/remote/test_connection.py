@@ -238,6 +238,7 @@ def clogged() -> socket.socket:
     return listener
 
 
+@pytest.mark.slow
 def test_a_peer_that_takes_nothing_holds_up_nobody_for_long(
     monkeypatch: pytest.MonkeyPatch, outcomes: "queue.Queue[Outcome]"
 ) -> None:

@@ -124,6 +124,7 @@ def test_routes_are_remembered_while_no_name_server_answers(tmp_path: Path) -> N
                 broker.topic_route("never asked")
 
 
+@pytest.mark.slow
 def test_a_name_server_that_hangs_takes_no_send_its_time(server: BrokerServer) -> None:
     """The route is known, though too old, and the broker is there."""
     with RemoteBroker(server.address) as broker:
@@ -136,6 +137,7 @@ def test_a_name_server_that_hangs_takes_no_send_its_time(server: BrokerServer) -
             assert producer.send(Message("orders", b"second")).send_status is SendStatus.SEND_OK
 
 
+@pytest.mark.slow
 def test_consumers_go_on_when_the_server_is_back(tmp_path: Path) -> None:
     """It is stopped and started again on its port and directory: each message comes once, in the end."""
     seen: list[bytes] = []

@@ -46,6 +46,7 @@ def laid_out(pieces: list[bytes], *, room: int = 0) -> tuple[Bytes, Int32s, Int3
     return np.frombuffer(b"".join(pieces) + bytes(room), np.uint8), starts, lengths
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.one_of(properties, whole, st.binary()).flatmap(lambda text: st.sampled_from([text, text + CRC]))
@@ -124,6 +125,7 @@ edges = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(pieces=st.lists(st.one_of(st.text().map(str.encode), edges.map(bytes))))
 def test_texts_are_utf_8_each_for_itself(pieces: list[bytes]) -> None:
     """Also where a character is cut in two, and all together are UTF-8."""
@@ -132,6 +134,7 @@ def test_texts_are_utf_8_each_for_itself(pieces: list[bytes]) -> None:
     assert column_kernels.are_texts(data, data.size - 2, offsets) == all(map(is_text, pieces))
 
 
+@pytest.mark.slow
 def test_what_a_character_begins_with_says_what_may_follow() -> None:
     """As Python decodes them."""
     for character in map(chr, [*range(0xD800), *range(0xE000, 0x110000, 7), 0x10FFFF]):

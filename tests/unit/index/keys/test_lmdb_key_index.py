@@ -283,6 +283,7 @@ def test_runs_stay_few(key_log: KeyLog, index: LmdbKeyIndex) -> None:
     assert_complete(index, put)
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_is_kept_hides_nothing_and_holds_no_pages(key_log: KeyLog, tmp_path: Path) -> None:
     """Asked between all commits, each key is found; the file grows no more than one that nobody asks."""
     asked = LmdbKeyIndex(tmp_path / "asked", key_log.log)
@@ -316,6 +317,7 @@ def test_expired_runs_give_their_room_back(key_log: KeyLog, index: LmdbKeyIndex)
 # -- exactness ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_colliding_hashes_are_told_apart(
     monkeypatch: pytest.MonkeyPatch, key_log: KeyLog, keys: Path
 ) -> None:
@@ -694,6 +696,7 @@ STEPS: dict[str, Callable[[LmdbKeyIndex, KeyLog], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("interrupted", STEPS)
 def test_an_interrupt_loses_no_key_and_stores_none_twice(

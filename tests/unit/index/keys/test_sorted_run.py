@@ -37,6 +37,7 @@ def listed(run: SortedRun) -> list[Row]:
     return [(int(code), int(time), int(offset)) for code, time, offset in run.rows]
 
 
+@pytest.mark.slow
 @given(rows_from(0), st.integers(-9, 9), st.integers(-9, 9), st.integers(0, 900), st.integers(0, 900))
 def test_finds_what_a_look_at_every_row_finds(
     rows: list[Row], begin_ms: int, end_ms: int, least_offset: int, below_offset: int
@@ -55,6 +56,7 @@ def test_finds_what_a_look_at_every_row_finds(
             )
 
 
+@pytest.mark.slow
 @given(rows_from(0), rows_from(10_000), rows_from(20_000))
 def test_merging_is_sorting_all_at_once(first: list[Row], second: list[Row], third: list[Row]) -> None:
     """Whatever was merged before."""

@@ -57,6 +57,7 @@ def test_nothing_wanted(filled: FilledQueues) -> None:
     assert collect(filled, b"") == Collected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tags", ["*", "b", "a || c", "d"])
 @pytest.mark.parametrize("max_msg_nums", [0, 1, 3, 4, 6, 40])
 @pytest.mark.parametrize("blank_at", [0, 1, 5, 6, 12])

@@ -8,6 +8,7 @@ kernel's docstring, with `struct` and `StoredMessage`.
 import struct
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ def packed(entries: list[tuple[int, int, int]]) -> "np.ndarray[tuple[int], np.dt
     return np.frombuffer(b"".join(ENTRY.pack(*entry) for entry in entries), np.uint8)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(records, spoiled, st.sets(st.sampled_from(TAGS), max_size=2), st.integers(1, 6), st.integers(0, 900))
 def test_tagged_records(
@@ -165,6 +167,7 @@ def test_narrowing_by_time(
 GAPS = st.sampled_from([0, 0, 0, 1, 1, 7, 1_000, 2**40])
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(GAPS, st.integers(1, 200)), min_size=1, max_size=12),

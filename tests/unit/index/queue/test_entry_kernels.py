@@ -86,6 +86,7 @@ def build(rows: list[dict[str, object]], base_offset: int, ending: bytes = b"") 
     return data + ending
 
 
+@pytest.mark.slow
 @given(st.lists(fields, max_size=30), endings, st.sampled_from([0, 2**40]))
 @settings(deadline=None)
 def test_the_kernel_is_its_twin_on_whole_logs(
@@ -96,6 +97,7 @@ def test_the_kernel_is_its_twin_on_whole_logs(
     assert replay(data, base_offset) == expected(data, base_offset)
 
 
+@pytest.mark.slow
 @given(st.lists(fields, min_size=1, max_size=4), st.data())
 @settings(deadline=None)
 def test_the_kernel_is_its_twin_on_damaged_logs(rows: list[dict[str, object]], data: st.DataObject) -> None:

@@ -155,6 +155,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(steps, max_size=14), st.sampled_from([200, 10_000]), st.booleans())
 @example([("full_disk",), ("delete_topic", "orders"), ("again",), ("full_disk",)], 200, False)
 @settings(max_examples=150)

@@ -223,6 +223,7 @@ def test_readers_follow(file_system: FileSystem, root: Path) -> None:
             assert bodies(reader, "orders") == [b"newer"]
 
 
+@pytest.mark.slow
 def test_beside_puts_each_queue_is_whole(root: Path) -> None:
     """Puts of several threads while their topic is deleted again and again: no hole, no offset twice."""
     small = SmallStore(MemoryFileSystem(), root)
@@ -480,6 +481,7 @@ def test_queues_of_which_nothing_is_left_go(aging: SmallStore) -> None:
         assert bodies(store, "orders") == [b"new"]
 
 
+@pytest.mark.slow
 def test_a_power_cut_around_an_expired_queue_skips_no_message(clock: ManualClock) -> None:
     """The groups stand at 0 before the queue goes."""
     settings = {"key_index": "lmdb", "flush_disk_type": "SYNC_FLUSH", "file_reserved_time": 0}

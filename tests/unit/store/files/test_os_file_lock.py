@@ -159,6 +159,7 @@ def test_our_lock_shuts_a_broker_out(path: Path) -> None:
     assert "BlockingIOError" in said.stderr
 
 
+@pytest.mark.slow
 def test_the_lock_ends_with_its_process(path: Path) -> None:
     """However it ends: a killed writer blocks nobody."""
     process = subprocess.Popen(
@@ -242,6 +243,7 @@ def _read(path: Path) -> None:
     path.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", [_copy_tree, _archive, _read])
 @pytest.mark.parametrize("script", [OPENER, BROKER], ids=["mqstore", "broker"])
 def test_a_copy_of_the_lock_file_does_not_give_the_lock_away(
@@ -291,6 +293,7 @@ def test_a_directory_that_was_moved_away_is_a_lock_lost(path: Path, tmp_path: Pa
     lock.release()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("only_posix_locks")
 def test_without_such_locks_a_posix_lock_is_taken(path: Path) -> None:
     """It shuts the same others out."""

@@ -342,6 +342,7 @@ def test_a_forked_child_has_a_thread_of_its_own(is_hung: bool, descriptor: int, 
     assert sync._thread is thread
 
 
+@pytest.mark.slow
 def test_a_hung_sync_does_not_keep_the_process_from_ending(tmp_path: Path) -> None:
     """The thread ends with it."""
     run = subprocess.run(

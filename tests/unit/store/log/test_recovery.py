@@ -181,6 +181,7 @@ def test_the_steps_of_the_walk_make_no_difference(
     assert (report.end_offset, report.records) == (crashed.end_offset, 63)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     st.lists(st.integers(0, 9_000), min_size=1, max_size=30),
@@ -231,6 +232,7 @@ def test_progress_rises_to_the_end(crashed: Crashed, monkeypatch: pytest.MonkeyP
 # -- state 3: a torn tail -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "fields"),
     [

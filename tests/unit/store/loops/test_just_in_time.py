@@ -178,6 +178,7 @@ def test_where_nothing_can_be_written_loops_are_compiled_and_it_is_said_once(
     assert report["place"] is None
 
 
+@pytest.mark.slow
 def test_the_users_folder_comes_first(installed: Path, tmp_path: Path, temporary: Path) -> None:
     """NUMBA_CACHE_DIR is used as numba uses it."""
     chosen = tmp_path / "chosen"
@@ -186,6 +187,7 @@ def test_the_users_folder_comes_first(installed: Path, tmp_path: Path, temporary
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_a_users_folder_that_cannot_be_written_is_passed_over(
     installed: Path, tmp_path: Path, temporary: Path
 ) -> None:
@@ -194,6 +196,7 @@ def test_a_users_folder_that_cannot_be_written_is_passed_over(
     assert Path(report["place"]).is_relative_to(temporary)
 
 
+@pytest.mark.slow
 def test_a_home_that_is_not_known_is_no_folder_of_the_working_directory(
     installed: Path, tmp_path: Path, temporary: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_scan_is_the_plain_scan(log: tuple[bytes, int], data: st.DataObject) -> 
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(logs(), st.data())
 def test_find_record_is_the_plain_search(log: tuple[bytes, int], data: st.DataObject) -> None:

@@ -52,6 +52,7 @@ def object_paths(root: Path) -> list[Path]:
 # -- what it does -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sealed_segments_are_archived_once(url: str, store: MessageStore) -> None:
     """The segment that is written to is left out; a second run sends what was sealed since, and no more."""
     first = archive(store, url)
@@ -166,6 +167,7 @@ def test_a_place_that_fails_leaves_a_whole_manifest(tmp_path: Path, store: Messa
     assert check(str(tmp_path / "archive"), store) == 3
 
 
+@pytest.mark.slow
 def test_a_missing_object_is_sent_again(url: str, store: MessageStore) -> None:
     """As long as its segment is on disk; the entry then names the new object."""
     archive(store, url)
@@ -213,6 +215,7 @@ def test_one_archiver_a_directory(tmp_path: Path, store: MessageStore) -> None:
     assert check(str(tmp_path / "archive"), store) == 3
 
 
+@pytest.mark.slow
 def test_equal_copies_archive_to_one_place_at_once(url: str, store: MessageStore, tmp_path: Path) -> None:
     """Both say that all is archived, the manifest is whole, and a store can be made of it."""
     store.backup(tmp_path / "copy")

@@ -90,6 +90,7 @@ def test_offsets_come_back_if_they_are_within_the_archive(tmp_path: Path, store:
         assert [(row.group, row.offset) for row in restored.consumer_offsets] == [("billing", 7)]
 
 
+@pytest.mark.slow
 def test_a_delayed_message_whose_delivery_is_not_archived_is_delivered(tmp_path: Path) -> None:
     """The delay offset of the old store was past it; that of the restored one is not."""
     config = small_config(message_delay_level="1s 2s")

@@ -75,6 +75,7 @@ def test_what_cannot_be_checked(tmp_path: Path, orders: Path) -> None:
     assert run("verify", orders).exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

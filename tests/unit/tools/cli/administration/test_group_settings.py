@@ -29,6 +29,7 @@ def test_a_group_is_created(orders: Path) -> None:
     assert (kept["groupName"], kept["consumeEnable"], kept["retryQueueNums"]) == ("billing", True, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "name", "value"),
     [
@@ -88,6 +89,7 @@ def test_what_is_there_is_not_created_and_what_is_not_there_not_changed(
     assert settings(orders) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -88,6 +88,7 @@ def test_no_store_there(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_with_ctrl_c(orders: Path, number: signal.Signals) -> None:
     """Exit code 0; until then one object a tick."""
@@ -102,6 +103,7 @@ def test_it_ends_with_ctrl_c(orders: Path, number: signal.Signals) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_a_terminal_is_given_back(orders: Path) -> None:
     """The live view has a screen of its own, refreshes it, and leaves it at the end."""
     master, slave = pty.openpty()

@@ -87,6 +87,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signa
         assert str(message.store_host) == address
 
 
+@pytest.mark.slow
 def test_the_answer_as_json(tmp_path: Path) -> None:
     """For programs that start it: the port that was free, on standard output."""
     arguments = [*COMMAND, str(tmp_path / "new"), "--port", "0", "--json", "--broker-name", "b1"]

@@ -17,6 +17,7 @@ from support.command_line import run
 COMMAND = [sys.executable, "-P", "-c", "from mqstore.tools.cli.app import main; main()", "ui"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_until_it_is_told_to_stop(orders: Path, number: signal.Signals) -> None:
     """On the loopback alone; a signal ends it with exit code 0 and no word on standard error."""

@@ -74,6 +74,7 @@ def test_every_link_of_every_page_leads_somewhere(billing: Path, browser: Browse
     assert any(url.startswith("/body") for url in seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "texts"),
     [

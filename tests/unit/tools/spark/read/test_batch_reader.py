@@ -133,6 +133,7 @@ RECORDS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(RECORDS, max_size=12))
 def test_any_record_equals_the_twin(parts: list[dict[str, object]], tmp_path: Path) -> None:

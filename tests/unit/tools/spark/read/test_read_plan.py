@@ -301,6 +301,7 @@ def _orders(path: Path, count: int, *, body: bytes = b"body") -> None:
             store.put_message(Message("orders", body, queue_id=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ["zeros", "blank", "repeated", "far", "negative"])
 @pytest.mark.parametrize("place", [0, 57, 99, 149])
 def test_a_damaged_entry_is_reported_and_hides_no_other(tmp_path: Path, entry: str, place: int) -> None:
@@ -599,6 +600,7 @@ def test_expired_offsets_are_a_loss(tmp_path: Path) -> None:
     assert _rows(tmp_path, failOnDataLoss="false", **options)[0]["queueOffset"] == first
 
 
+@pytest.mark.slow
 def test_offsets_reach_into_what_the_queues_lack(tmp_path: Path) -> None:
     """A read may begin and end at messages whose entries are not there yet."""
     clock = ManualClock()

@@ -89,6 +89,7 @@ def test_the_page_says_what_each_number_means() -> None:
     assert all(limit in text for limit in LIMITS)
 
 
+@pytest.mark.slow
 def test_the_page_loads_nothing() -> None:
     """No script, and no address but those that name formats; references stay within the page."""
     page = report_page(TABLE_ROWS, ["data"])

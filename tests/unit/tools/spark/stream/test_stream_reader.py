@@ -271,6 +271,7 @@ def test_beginnings_that_do_not_fit_are_refused(filled: Path) -> None:
 # -- how much a batch has ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_batch_has_no_more_bytes_than_the_limit(filled: Path) -> None:
     """But one record at least; and it is not much smaller either."""
     for limit in (5_000, 50_000, 3 * SEGMENT_BYTES):
@@ -367,6 +368,7 @@ def _expire(path: Path, count: int = 2) -> list[int]:
     return _log_offsets(path)
 
 
+@pytest.mark.slow
 def test_what_retention_has_deleted_unread_is_a_loss(filled: Path, tmp_path: Path) -> None:
     """Told with both offsets; failOnDataLoss=false goes on with what is there."""
     path = tmp_path / "copy"
