@@ -113,7 +113,6 @@ def test_a_page_names_files_that_exist(page: Path) -> None:
     assert not (names := set(missing_in(text)) - own), f"{page.name} names {names}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("source", [*package_sources(), *sources_of_tests()], ids=lambda source: source.path)
 def test_prose_names_files_that_exist(source: Source) -> None:
     """Each `*.py` that a docstring or a comment names is there."""

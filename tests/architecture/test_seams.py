@@ -214,7 +214,6 @@ def all_offences_in(source: Source) -> list[str]:
     return [offence for seam in SEAMS for offence in seam.offences_in(source)] + file_offences_in(source)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.path)
 def test_a_source_keeps_to_the_seams(source: Source) -> None:
     """No source uses what belongs to another module."""
