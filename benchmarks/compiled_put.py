@@ -15,16 +15,17 @@ properties. Its list is a WriteBatch.
 
 import json
 import os
-import statistics
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from contest import Contestant, quartiles_us, shown, take_turns, version_of
 from report import replace_between
 
 PUTS = 500
+_SWITCH = "MQSTORE_DIRECT_PUT"
 BESIDE = ", beside"
 """Behind the name of a way to put: that of the other interpreter."""
 OURS = """
@@ -93,62 +94,25 @@ CASES = {
 }
 
 
-class Contestant:
-    """A process that puts when it is told to."""
-
-    def __init__(
-        self,
-        python: Path,
-        program: str,
-        directory: Path,
-        *,
-        is_direct: bool,
-        switch: str = "MQSTORE_DIRECT_PUT",
-    ) -> None:
-        directory.mkdir()
-        self.times_ns: list[float] = []
-        self._process = subprocess.Popen(
-            [str(python), "-P", "-c", program, str(directory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {switch: str(int(is_direct))},
-        )
-
-    def take_turn(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        self.times_ns.append(float(self._process.stdout.readline()))
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
 def contest(
     python: Path, beside: Path | None, case: Case, rounds: int, folder: Path
 ) -> dict[str, list[float]]:
     """Nanoseconds of each turn of each contestant."""
     ours = program(OURS, case, case.step)
     contestants = {
-        f"{way}{suffix}": Contestant(each, ours, folder / f"{way}{suffix}", is_direct=way == "compiled")
+        f"{way}{suffix}": Contestant(
+            each, ours, folder / f"{way}{suffix}", switch=_SWITCH, is_direct=way == "compiled"
+        )
         for each, suffix in ((python, ""), (beside, BESIDE))
         if each is not None
         for way in ("compiled", "interpreted")
     }
     if case.rival and _has_rocksdict(python):
         rival = program(ROCKSDICT, case, case.rival)
-        contestants["rocksdict"] = Contestant(python, rival, folder / "rocksdict", is_direct=False)
-    try:
-        for number in range(rounds):
-            for contestant in list(contestants.values())[:: 1 if number % 2 else -1]:
-                contestant.take_turn()
-    finally:
-        for contestant in contestants.values():
-            contestant.stop()
-    return {name: contestant.times_ns for name, contestant in contestants.items()}
+        contestants["rocksdict"] = Contestant(
+            python, rival, folder / "rocksdict", switch=_SWITCH, is_direct=False
+        )
+    return take_turns(contestants, rounds)
 
 
 def program(template: str, case: Case, step: str) -> str:
@@ -191,14 +155,11 @@ def main(
             times = contest(
                 python.absolute(), None if beside is None else beside.absolute(), case, rounds, Path(folder)
             )
-        rows[name] = {
-            who: [round(quantile / 1000, 3) for quantile in statistics.quantiles(times_ns, n=4)]
-            for who, times_ns in times.items()
-        }
+        rows[name] = quartiles_us(times)
     figures = {
         "command": f"compiled_put.py, {rounds} turns of {PUTS} messages",
-        "python": _version(python),
-        "beside": None if beside is None else _version(beside),
+        "python": version_of(python),
+        "beside": None if beside is None else version_of(beside),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "microseconds": rows,
     }
@@ -207,11 +168,6 @@ def main(
         json_path.write_text(json.dumps(figures, indent=2) + "\n")
     if page is not None:
         replace_between(page, "compiled put", table(figures))
-
-
-def _version(python: Path) -> str:
-    told = subprocess.run([str(python), "--version"], capture_output=True, text=True, check=True)
-    return told.stdout.split()[1]
 
 
 def table(figures: dict[str, Any]) -> str:
@@ -224,10 +180,7 @@ def table(figures: dict[str, Any]) -> str:
     titles = ["put", *ways, *(f"{one} / {other}" for one, other in ratios)]
     lines = [f"| {' | '.join(titles)} |", f"|{' --- |' * len(titles)}"]
     for name, row in figures["microseconds"].items():
-        cells = [name]
-        for way in ways:
-            low, median, high = row.get(way, (0, 0, 0))
-            cells.append(f"{median:.2f} ({low:.2f} to {high:.2f})" if median else "")
+        cells = [name, *(shown(row[way]) if way in row else "" for way in ways)]
         cells += [f"{row[one][1] / row[other][1]:.1f}" if one in row else "" for one, other in ratios]
         lines.append(f"| {' | '.join(cells)} |")
     before, after = figures["load"]

@@ -12,14 +12,12 @@ the machine does hits both. The thread's processor time counts, not the wall.
 
 import json
 import os
-import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from compiled_put import Contestant
+from contest import Contestant, quartiles_us, shown, take_turns, version_of
 from report import replace_between
 
 READS = 500
@@ -82,17 +80,10 @@ def contest(python: Path, size: int, step: str, rounds: int, folder: Path) -> di
     for name, value in {"size": size, "reads": READS, "step": step}.items():
         program = program.replace(f"{{{name}}}", str(value))
     contestants = {
-        name: Contestant(python, program, folder / name, is_direct=is_direct, switch="MQSTORE_DIRECT_READ")
+        name: Contestant(python, program, folder / name, switch="MQSTORE_DIRECT_READ", is_direct=is_direct)
         for name, is_direct in (("compiled", True), ("interpreted", False))
     }
-    try:
-        for number in range(rounds):
-            for contestant in list(contestants.values())[:: 1 if number % 2 else -1]:
-                contestant.take_turn()
-    finally:
-        for contestant in contestants.values():
-            contestant.stop()
-    return {name: contestant.times_ns for name, contestant in contestants.items()}
+    return take_turns(contestants, rounds)
 
 
 def main(
@@ -107,14 +98,10 @@ def main(
     for name, (size, step) in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             times = contest(python.absolute(), size, step, rounds, Path(folder))
-        rows[name] = {
-            who: [round(quantile / 1000, 3) for quantile in statistics.quantiles(times_ns, n=4)]
-            for who, times_ns in times.items()
-        }
-    told = subprocess.run([str(python), "--version"], capture_output=True, text=True, check=True)
+        rows[name] = quartiles_us(times)
     figures = {
         "command": f"compiled_read.py, {rounds} turns of {READS} reads",
-        "python": told.stdout.split()[1],
+        "python": version_of(python),
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "microseconds": rows,
     }
@@ -129,10 +116,7 @@ def table(figures: dict[str, Any]) -> str:
     """What the page shows."""
     lines = ["| read | compiled | interpreted | interpreted / compiled |", "| --- | --- | --- | --- |"]
     for name, row in figures["microseconds"].items():
-        times = [
-            f"{median:.2f} ({low:.2f} to {high:.2f})"
-            for low, median, high in (row["compiled"], row["interpreted"])
-        ]
+        times = [shown(row["compiled"]), shown(row["interpreted"])]
         ratio = row["interpreted"][1] / row["compiled"][1]
         lines.append(f"| {name} | {' | '.join(times)} | {ratio:.1f} |")
     before, after = figures["load"]

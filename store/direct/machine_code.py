@@ -13,7 +13,7 @@ from mqstore.store.loops.extension_module import find_extension
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 
-__all__ = ["MACHINE_CODE", "DirectPut", "MachineCode", "Watched", "find", "find_module"]
+__all__ = ["MACHINE_CODE", "DirectPut", "MachineCode", "Watched", "find"]
 
 _MODULE: Final = "put_machine_code"
 
@@ -62,13 +62,10 @@ class MachineCode:
 
 def find(folder: Path, package: Path) -> MachineCode | None:
     """The direct put in `folder` of the sources in `package`; None if there is none that fits."""
-    found = find_module(folder, package, f"{__package__}.{_MODULE}")
+    found = find_extension(
+        folder, package, f"{__package__}.{_MODULE}", switch="MQSTORE_DIRECT_PUT", what="puts"
+    )
     return None if found is None else MachineCode(*found)
-
-
-def find_module(folder: Path, package: Path, name: str) -> tuple[ModuleType, str] | None:
-    """The extension module `name` in `folder`, of puts or sends, and its compiler; None if none fits."""
-    return find_extension(folder, package, name, switch="MQSTORE_DIRECT_PUT", what="puts")
 
 
 MACHINE_CODE: Final = find(Path(__file__).parent, Path(__file__).parents[2])

@@ -196,7 +196,7 @@ class MappedFile:
             self.lack_of_room = None
             self._release_if_one_of_many()
             self.reserved_position = wanted
-            # What a failed publish has left is erased by the next one, whoever reserves room before it.
+            # Bytes that a failed publish left are erased by the next publish, so it has to stop here.
             self._attention_position = 0 if self._stale_end else wanted - self._low_bytes
 
     def reserve_next_window(self) -> bool:

@@ -114,16 +114,17 @@ def resend(
 def _left_out(offsets: list[int], *, is_anything_sent: bool, again: bool) -> str:
     """Why these letters are left out."""
     named = ", ".join(map(str, offsets[:_NAMED])) + (", ..." if len(offsets) > _NAMED else "")
-    letters = f"{len(offsets):,} letters ({named})" if len(offsets) > 1 else f"letter {named}"
+    if len(offsets) == 1:
+        letters, were = f"letter {named}", "was"
+        reason = "its message was resent before, or is sent with another letter"
+    else:
+        letters, were = f"{len(offsets):,} letters ({named})", "were"
+        reason = "their messages were resent before, or are sent with another letter"
     if again:
         return f"{letters} left out: another letter of the same message is sent"
-    reason = f"{letters} left out: their messages were resent before, or are sent with another letter"
-    if len(offsets) == 1:
-        reason = f"{letters} left out: its message was resent before, or is sent with another letter"
     if not is_anything_sent:
-        was = "were" if len(offsets) > 1 else "was"
-        reason = f"nothing to send: {letters} {was} resent before"
-    return f"{reason} (--again sends again)"
+        return f"nothing to send: {letters} {were} resent before (--again sends again)"
+    return f"{letters} left out: {reason} (--again sends again)"
 
 
 def _rows_of(group: str, resent: list[Resent]) -> tuple[list[ResentRow], list[int]]:

@@ -101,6 +101,7 @@ def _put(store: MessageStore, journal: ImportJournal, write: Write, parts: tuple
     if write.app is None:
         prefix = row_key_prefix(uuid.uuid4().hex, write.version)
         _put_tables(store, numbered_tables(journal.directory, parts, prefix, 0))
+        store.flush()
         return
     # What comes before is durable when the entry is: after a power cut `begin` is still in the log.
     store.flush()
@@ -173,17 +174,16 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
             _put_tables(store, numbered_tables(journal.directory, entry.parts, prefix, done))
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise StagedRowsMissing(store.path, entry, journal.directory) from error
-    else:
-        store.flush()
+    store.flush()
     journal.save(Entry(app=entry.app, version=entry.version, is_done=True, begin=entry.begin))
     _delete(journal, entry.parts)
 
 
 def _put_tables(store: MessageStore, tables: Iterable[pa.Table]) -> None:
-    """Put all of them; durable and in the queues on return.
+    """Put all of them; the last ones may not be durable on return.
 
-    The store of a commit runs no services. What has been put is synced and dispatched by a second thread
-    while this one encodes the next tables.
+    The store of a commit runs no services. A second thread syncs and dispatches what has been put while this
+    one encodes the next tables.
     """
     with ThreadPoolExecutor(1, "mqstore-sink-flush") as second:
         flush: Future[None] | None = None
@@ -195,7 +195,6 @@ def _put_tables(store: MessageStore, tables: Iterable[pa.Table]) -> None:
             flush = flush or second.submit(store.flush)
         if flush is not None:
             flush.result()
-    store.flush()
 
 
 def _rows_in_log(store: MessageStore, prefix: str, entry: Entry, rows: int) -> int:
