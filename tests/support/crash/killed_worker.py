@@ -7,13 +7,20 @@ killed. RocketMQ's periods, by which offsets are saved in any case, are so long 
 import signal
 import sys
 
-from mqstore import MessageStore
+from mqstore import MessageStore, StoreConfig
 from mqstore.client import ConsumerSettings, EmbeddedBroker, PushConsumer
-from support.stores.small_log import small_config
 
 __all__ = ["CONFIG", "GROUP", "TOPIC"]
 
-CONFIG = small_config(flush_consumer_offset_interval=3_600_000, flush_delay_offset_interval=3_600_000)
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=262_144,
+    max_message_size=60_000,
+    mapped_file_size_consume_queue=2_000,
+    reserve_window_commit_log=65_536,
+    reserve_window_consume_queue=4_096,
+    flush_consumer_offset_interval=3_600_000,
+    flush_delay_offset_interval=3_600_000,
+)
 SETTINGS = ConsumerSettings(max_reconsume_times=1, persist_consumer_offset_interval=2**31 - 1)
 GROUP, TOPIC = "billing", "orders"
 
