@@ -12,12 +12,12 @@ Source: docs/spec/remoting.md section 7; ConsumerManager, ConsumerGroupInfo of A
 """
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from mqstore.broker.broker import ConsumerData, MessageModel
 from mqstore.index.pull.tag_filter import parse_subscription
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["ConsumerGroups"]
 
@@ -35,7 +35,7 @@ class ConsumerGroups:
     """The groups of one broker that have members."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Group -> client id -> member; under the lock.
         self._groups: dict[str, dict[str, _Member]] = {}
 

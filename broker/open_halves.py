@@ -6,10 +6,11 @@ Threads: any. One lock is held for microseconds, and nothing is called under it.
 halves are checked, and only those who end one of just these wait for it.
 """
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
+
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["OpenHalf", "OpenHalves"]
 
@@ -33,9 +34,9 @@ class OpenHalves:
 
     def __init__(self) -> None:
         # Held while halves are checked.
-        self._check_lock = threading.Lock()
+        self._check_lock = Lock()
         # Guards all that follows.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # By queue offset.
         self._open: dict[int, OpenHalf] = {}
         # From each name to the queue offset.

@@ -6,13 +6,13 @@ Source: ProducerManager#getAvailableChannel, #findChannel of Apache RocketMQ.
 """
 
 import itertools
-import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["ProducerGroups", "ReplyReceiver", "TransactionCheck"]
 
@@ -26,7 +26,7 @@ class ProducerGroups:
     """The producer groups of one broker that have clients."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Group -> client id -> how to ask it; under the lock.
         self._groups: dict[str, dict[str, TransactionCheck]] = {}
         self._turns = itertools.count()

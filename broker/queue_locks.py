@@ -9,12 +9,12 @@ Threads: any; one lock is held for microseconds, and nothing is called under it.
 Source: docs/spec/client_produce.md section 7; RebalanceLockManager of Apache RocketMQ.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from mqstore.broker.broker import MessageQueue
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["LEASE_S", "QueueLocks"]
 
@@ -32,7 +32,7 @@ class QueueLocks:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # By group; under the lock.
         self._leases: dict[str, dict[MessageQueue, _Lease]] = {}
 

@@ -22,7 +22,6 @@ Source: docs/spec/remoting.md section 9; TransactionalMessageServiceImpl, EndTra
 """
 
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -41,6 +40,7 @@ from mqstore.store.message.topic_names import (
     check_group,
 )
 from mqstore.store.record.record_format import RecordIllegal, check_record
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["TransactionIllegal", "Transactions"]
 
@@ -72,7 +72,7 @@ class Transactions:
         self.open_halves = OpenHalves()
         self._store = store
         self._is_loaded = False
-        self._load_lock = threading.Lock()
+        self._load_lock = Lock()
 
     def send_half(self, message: Message, producer_group: str) -> PutMessageResult:
         """Store the half of `message`. Raises as `put_message`, and GroupIllegal."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["WakeUpThread", "Work"]
@@ -55,11 +56,11 @@ class WakeUpThread:
         self._now_s = now_s
         self._is_closing = False
         # Held to start the thread.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # One, unless an interrupt has come between the start of the first and its turn.
         self._threads: list[threading.Thread] = []
         # Taken by the thread that works, for good.
-        self._turn = threading.Lock()
+        self._turn = Lock()
         self._has_ended = False
 
     def start(self) -> None:

@@ -10,12 +10,12 @@ tries the same chunk again.
 Source: DefaultMessageStore.ReputMessageService.
 """
 
-import threading
 from typing import Protocol
 
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.log_reader import LogChunk
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["DEFAULT_LIMIT_BYTES", "Dispatcher", "Sink"]
 
@@ -52,7 +52,7 @@ class Dispatcher:
         self.error: Exception | None = None
         self._commit_log = commit_log
         self._sink = sink
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def run_once(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> int:
         """Dispatch up to `limit_bytes`, or one longer record; returns the bytes done, 0 if there were none.

@@ -13,7 +13,6 @@ Source: DefaultMessageStore of Apache RocketMQ.
 
 import itertools
 import logging
-import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -62,6 +61,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.progress import Progress
 from mqstore.store.status import GetMessageStatus
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import Lock
 from mqstore.store_counters import StoreCounters
 from mqstore.store_layout import StoreLayout, user_path
 from mqstore.store_parts import StoreParts
@@ -111,7 +111,7 @@ class MessageStore:
         # Makes the error that a closed store raises.
         self._ending: Callable[[], StoreError] = lambda: StoreClosed(path)
         self._lock_watch = LockWatch(path, parts.lock, self._stop_for_good)
-        self._refresh_lock = threading.Lock()
+        self._refresh_lock = Lock()
         self._flusher = Flusher(parts.commit_log, parts.config)
         self._arrivals = Arrivals(parts.commit_log, self._flusher)
         self._puts = PutPath(

@@ -22,7 +22,6 @@ checks the lock: once it is lost the files may be another writer's (lock_watch.p
 Threads: `_lock` lets one round run at a time; it waits for no put and no reader.
 """
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -31,6 +30,7 @@ from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from mqstore.store.threads.duty_cycle import DutyCycle
+from mqstore.store.threads.lock import Lock
 from mqstore.store_parts import StoreParts
 
 __all__ = ["Persistence"]
@@ -48,7 +48,7 @@ class Persistence:
         self._flusher = flusher
         self._delivery = delivery
         self._lock_watch = lock_watch
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._queue_duty_cycle = DutyCycle()
         self._progress_duty_cycle = DutyCycle()
         # How far the queues had been dispatched when they were last made durable: physical offset, and store

@@ -20,7 +20,6 @@ Threads: steps may be called from any thread, beside the service. Durability: as
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from mqstore.store.events.event import log_event
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.log.log_watch import LogWatch
 from mqstore.store.log.retention import Retention
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.service import Service
 from mqstore.store_counters import StoreCounters
 from mqstore.store_parts import StoreParts
@@ -69,7 +69,7 @@ class Services:
         self._lock_watch = lock_watch
         self._catch_up = catch_up
         # One round of retention at a time.
-        self._retain_lock = threading.Lock()
+        self._retain_lock = Lock()
         self._retention = Retention(
             parts.commit_log, parts.file_system, parts.config, parts.clock, self._needed_from_offset
         )

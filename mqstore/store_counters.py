@@ -11,7 +11,6 @@ Each table has `_MOST_KEYS` keys at most; what comes later is counted under OTHE
 Threads: any. Tables are changed under `_lock`; `got` may be called without it.
 """
 
-import threading
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -20,6 +19,7 @@ import numpy as np
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["OTHERS", "CounterTables", "StoreCounters"]
 
@@ -49,7 +49,7 @@ class StoreCounters:
     def __init__(self, consume_queues: ConsumeQueueStore, opened_at_offset: int) -> None:
         self._consume_queues = consume_queues
         self._opened_at_offset = opened_at_offset
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._tables = CounterTables({}, {}, {}, {}, {})
         # Up to which entry each queue has been counted. Under _lock.
         self._counted: dict[tuple[str, int], int] = {}

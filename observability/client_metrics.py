@@ -10,7 +10,6 @@ Each metric has at most 1,000 samples; what comes later is counted under OTHERS.
 Threads: any; a lock is held for as long as it takes to add.
 """
 
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.producer.producer_life import ProducerLife
 from mqstore.observability.client_calls import ClientCalls, ConsumeCall, SendBackCall, SendCall, watch
 from mqstore.observability.metric import BUCKETS_S, Histogram, Kind, Metric, MetricName, Sample
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["CLIENT_METRICS", "OTHERS", "ClientMetrics"]
 
@@ -106,7 +106,7 @@ class ClientMetrics:
         """labels: added to each sample. timer: seconds of a clock that only goes forward."""
         self._labels = dict(labels or {})
         self._hook = ClientCalls(self, timer)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Both by metric and values of its labels, under the lock.
         self._counts: dict[MetricName, dict[Labels, int]] = {
             name: {} for name in CLIENT_METRICS if name.kind is _C

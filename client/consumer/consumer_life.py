@@ -9,7 +9,6 @@ import abc
 import itertools
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from mqstore.store.errors import StoreClosed, SubscriptionIllegal
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.message.topic_names import check_group, check_topic
+from mqstore.store.threads.lock import RLock
 
 __all__ = ["ConsumerLife", "check_expression"]
 
@@ -68,7 +68,7 @@ class ConsumerLife(abc.ABC):
         self._is_closed = False
         self._process_id = os.getpid()
         # Held by `start`, `subscribe` and `close`.
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     @property
     def _is_clustering(self) -> bool:

@@ -9,7 +9,6 @@ Threads: any; one persist at a time. Durability: `persist` returns once the file
 Bytes: local_offset_format.py. Source: docs/spec/client_consume.md section 6; LocalFileOffsetStore.
 """
 
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from mqstore.client.offsets import local_offset_format
 from mqstore.client.offsets.offset_store import NO_OFFSET, OffsetTable
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.state_file import StateFile
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["OFFSETS_FILE_NAME", "LocalFileOffsetStore"]
 
@@ -33,7 +33,7 @@ class LocalFileOffsetStore:
         self._file = StateFile(file_system, self.path)
         self._table = OffsetTable()
         # Held while the file is read and replaced.
-        self._file_lock = threading.Lock()
+        self._file_lock = Lock()
         self.update = self._table.update
         self.update_and_freeze = self._table.update_and_freeze
         self.read = self._table.read

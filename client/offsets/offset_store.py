@@ -8,11 +8,11 @@ Threads: any. Durability: an offset lasts once it was persisted, as the place wh
 Source: docs/spec/client_consume.md section 6; OffsetStore, ControllableOffset of Apache RocketMQ.
 """
 
-import threading
 from collections.abc import Iterable
 from typing import Protocol
 
 from mqstore.broker.broker import MessageQueue
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["NO_OFFSET", "OffsetStore", "OffsetTable"]
 
@@ -60,7 +60,7 @@ class OffsetTable:
     """Offsets in memory."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Both under the lock.
         self._offsets: dict[MessageQueue, int] = {}
         self._frozen: set[MessageQueue] = set()

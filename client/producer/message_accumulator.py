@@ -11,7 +11,6 @@ Threads: any. Durability: as the result says.
 Source: docs/spec/client_produce.md section 5; ProduceAccumulator of Apache RocketMQ.
 """
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeAlias
@@ -28,6 +27,7 @@ from mqstore.store.message.message import Message
 from mqstore.store.message.topic_names import is_retry_topic
 from mqstore.store.record.properties_format import PRODUCER_GROUP
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.service import Service
 
 __all__ = ["MessageAccumulator"]
@@ -96,7 +96,7 @@ class MessageAccumulator:
         self._max_delay_s = settings.batch_max_delay_ms / 1000
         self._max_bytes = settings.batch_max_bytes
         self._total_max_bytes = settings.total_batch_max_bytes
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Bytes of bodies that wait or are being sent.
         self._total_bytes = 0
         self._groups: dict[_Key, _Group] = {}

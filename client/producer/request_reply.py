@@ -13,7 +13,6 @@ RequestResponseFuture, ClientRemotingProcessor#receiveReplyMessage.
 """
 
 import logging
-import threading
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from mqstore.store.clock import Clock
 from mqstore.store.errors import StoreError
 from mqstore.store.message.message import Message
 from mqstore.store.record.properties_format import CORRELATION_ID
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.service import Service
 
 __all__ = ["ReplyFuture", "Requests"]
@@ -69,7 +69,7 @@ class Requests:
         self._clock = clock
         # By correlation id. Whoever takes one out ends it.
         self._waiting: dict[str, _Request] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._is_registered = False
         self._expiry = Service("producer-requests", _EXPIRY_PERIOD_MS, self.expire_once)
         self._expires = False

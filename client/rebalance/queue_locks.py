@@ -16,13 +16,13 @@ ConsumeMessageOrderlyService#start.
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from mqstore.broker.broker import Broker, MessageQueue
 from mqstore.store.errors import StoreClosed, StoreError
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.timer import Timer
 
 __all__ = ["MAX_AGE_S", "QueueLocks"]
@@ -66,7 +66,7 @@ class QueueLocks:
         self._timer = timer
         self._now_s = now_s
         self._errors: dict[str, str] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # All under the lock, but for single looks.
         self._locks: dict[MessageQueue, _Lock] = {}
         self._is_stopped = False

@@ -18,7 +18,6 @@ Source: docs/spec/client_produce.md section 8; RebalanceService, RebalanceImpl#r
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
@@ -30,6 +29,7 @@ from mqstore.store.errors import StoreClosed
 from mqstore.store.events import events
 from mqstore.store.events.event import log_event
 from mqstore.store.message.topic_names import is_retry_topic
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.timer import Timer
 
 __all__ = ["Assignment", "RebalanceService"]
@@ -80,7 +80,7 @@ class RebalanceService:
         self._now_s = now_s
         self._last_s = -math.inf
         self._error: Exception | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Under the lock: when the next one is due, and what cancels it.
         self._due_s = math.inf
         self._cancel: Callable[[], None] | None = None

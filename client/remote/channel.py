@@ -28,6 +28,7 @@ from mqstore.client.remote.stream import Security
 from mqstore.remoting.command import Command
 from mqstore.store.errors import StoreError
 from mqstore.store.status import ResponseCode
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["Channel", "refuse_requests"]
@@ -102,10 +103,10 @@ class Channel:
         self._on_end = on_end
         self._is_kept = is_kept
         self._is_closed = False
-        self._connecting = threading.Lock()
+        self._connecting = Lock()
         self._connection: Connection | None = None
         # Of what a broker that stops has not done, and the connections to it; under this lock.
-        self._resending = threading.Lock()
+        self._resending = Lock()
         self._to_resend: list[_Asked] = []
         self._is_resending = False
         self._left: list[Connection] = []
@@ -221,7 +222,7 @@ class Channel:
         except BaseException:
             if not is_mine:
                 # The interrupt may have left it taken.
-                self._connecting = threading.Lock()
+                self._connecting = Lock()
             raise
         finally:
             if is_mine:

@@ -26,6 +26,7 @@ from mqstore.remoting.errors import RemotingIllegal
 from mqstore.remoting.frame import MAX_FRAME_BYTES, FrameReader
 from mqstore.store.errors import MessageTooLarge, StoreError
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["Connection", "Outcome"]
@@ -80,7 +81,7 @@ class Connection:
         self._numbers = itertools.count(1)
         # By number. Whoever takes one out calls its callback.
         self._waiting: dict[int, _Waiting] = {}
-        self._sending = threading.Lock()
+        self._sending = Lock()
         self._stream = _opened(peer, address, timeout_s, security)
         # When bytes came last, and since when a request waits that had no answer in its time.
         self._heard_s = self.used_s = time.monotonic()

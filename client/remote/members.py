@@ -17,7 +17,6 @@ ClientRemotingProcessor of Apache RocketMQ.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,6 +44,7 @@ from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.status import ResponseCode
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["Members", "OpenChannel"]
 
@@ -139,7 +139,7 @@ class Members:
         self._open_channel = open_channel
         self._members: dict[str, _Member] = {}
         self._is_closed = False
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     # -- coming and leaving ---------------------------------------------------------------------------
 

@@ -13,12 +13,12 @@ Source: docs/spec/remoting.md section 14; `ssl.MemoryBIO` of Python.
 import socket
 import ssl
 import struct
-import threading
 import time
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from mqstore.remoting.signature import Credentials
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["UNGUARDED", "Security", "Stream", "open_stream"]
 
@@ -103,7 +103,7 @@ class _TlsStream:
             self._from_peer, self._to_peer, server_hostname=host if context.check_hostname else None
         )
         # Of the TLS object and its buffers; held for microseconds.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._shake_hands()
 
     def _shake_hands(self) -> None:

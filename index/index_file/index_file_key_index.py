@@ -13,7 +13,6 @@ Threads: `_lock` orders absorbing, flushing and cutting; a query holds it only t
 Durability: what was absorbed before `flush` or `close` returned; a full file, before the next one begins.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +34,7 @@ from mqstore.store.foreign_error import is_foreign, raise_foreign
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.log_reader import LogChunk
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["IndexFileKeyIndex"]
 
@@ -74,7 +74,7 @@ class IndexFileKeyIndex:
         self._clock = clock
         self._read_only = read_only
         self._with_tags = with_tags
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Store time up to which a broker may trust the files: its checkpoint.indexMsgTimestamp. After a kill
         # it keeps a file that ends no later (IndexService#load), and inserts again what it dispatches again.
         self.flushed_timestamp = index_msg_timestamp

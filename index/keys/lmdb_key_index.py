@@ -22,7 +22,6 @@ Threads: `_lock` orders those who absorb, store and cut; a query holds it only t
 Durability: what was absorbed before `flush` or `close` returned.
 """
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -51,6 +50,7 @@ from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.log_offsets import END_OF_LOG
 from mqstore.store.log.log_reader import LogChunk
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["LmdbKeyIndex"]
 
@@ -80,7 +80,7 @@ class LmdbKeyIndex:
         self._commit_log = commit_log
         self._files = commit_log.files
         self._read_only = read_only
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # All of these under _lock. No environment: a reader that found none, or closed.
         self._environment: LmdbEnvironment | None = None
         self._is_closed = False

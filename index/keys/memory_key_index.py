@@ -8,7 +8,6 @@ Rebuilt from the commit log at every open. Threads: one lock around everything.
 """
 
 import struct
-import threading
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from mqstore.store.log.log_reader import LogChunk
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.record_format import BLANK_MAGIC_CODE, BLANK_MIN_BYTES, FIXED_BYTES
 from mqstore.store.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["MemoryKeyIndex"]
 
@@ -32,7 +32,7 @@ class MemoryKeyIndex:
 
     def __init__(self, commit_log: CommitLog) -> None:
         self._commit_log = commit_log
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Offsets of each (topic, key), ascending. Under _lock.
         self._offsets: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         self._dispatched_offset = 0

@@ -18,7 +18,6 @@ Threads: any thread reads; there is one writer at a time, which the owner ensure
 
 import errno
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -30,6 +29,7 @@ from mqstore.index.lmdb_files.lmdb_values import LmdbValues, Pairs
 from mqstore.store.errors import StoreClosed, StoreError, StoreFull
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
+from mqstore.store.threads.lock import Lock
 
 if TYPE_CHECKING:
     import lmdb
@@ -89,9 +89,9 @@ class LmdbEnvironment:
         # Set in a forked child. (To ask for the process's number takes a part of a search.)
         self.is_of_parent = False
         # Held while a read is under way, or the map changes its size, or the files are closed.
-        self._gate = threading.Lock()
+        self._gate = Lock()
         # Held while a write is under way; taken before `_gate`.
-        self._writing = threading.Lock()
+        self._writing = Lock()
         self._is_closed = False
         # A snapshot and what was made of it (`read_kept`). Under _gate.
         self._kept: tuple[Transaction, object] | None = None

@@ -10,7 +10,6 @@ It does not read or write (lmdb_environment.py). Threads: any; one guard around 
 """
 
 import os
-import threading
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,6 +22,7 @@ from mqstore.index.lmdb_files.lmdb_environment import (
 from mqstore.store.errors import StoreError, StoreLocked
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.forked_child import leave_to_parent
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["acquire_readable", "acquire_writable", "delete_files", "release", "release_if_held"]
 
@@ -37,7 +37,7 @@ class _Registry:
 
     # Guarded by `guard`. Of one folder at most one whose files are still there.
     opened: ClassVar[set[LmdbEnvironment]] = set()
-    guard: ClassVar[threading.Lock] = threading.Lock()
+    guard: ClassVar[Lock] = Lock()
     # Paused for the time of the fork, under `guard`.
     _paused: ClassVar[list[LmdbEnvironment]] = []
     _is_guarded = False
@@ -68,7 +68,7 @@ class _Registry:
             environment.close_in_child()
         cls._paused = []
         cls.opened = set()
-        cls.guard = threading.Lock()
+        cls.guard = Lock()
 
 
 os.register_at_fork(

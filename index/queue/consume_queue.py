@@ -18,7 +18,6 @@ So entries carry no checksum.
 
 import bisect
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +39,7 @@ from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.record.record_format import FIXED_BYTES
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["ConsumeQueue", "PendingEntries", "QueueOffsetConflict", "greatest_queue_offset"]
 
@@ -102,7 +102,7 @@ class ConsumeQueue:
         # after the bytes.
         self.end = QueueEndRow()
         self._files = MappedFileQueue(file_system, directory, settings)
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @property
     def files(self) -> tuple[MappedFile, ...]:

@@ -13,7 +13,6 @@ queue_recovery.py.
 """
 
 import functools
-import threading
 from collections.abc import Container
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.foreign_error import is_foreign
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.log_reader import LogChunk
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["ConsumeQueueStore", "is_queue_name"]
 
@@ -92,13 +92,13 @@ class ConsumeQueueStore:
         # Replaced under _moving, or before anything is absorbed.
         self.deleted = DeletedTopics({})
         self._commit_log_min_offset = 0
-        self._guard = threading.Lock()
+        self._guard = Lock()
         # Loaded queues. Read without a lock, written under _guard.
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         # Queues that have a directory and were not asked for yet. Under _guard.
         self._unloaded: set[tuple[str, int]] = set()
         # Held while the end of a queue moves: by appends, truncations and deletions. Taken before _guard.
-        self._moving = threading.Lock()
+        self._moving = Lock()
         # Of the queues that were appended to. Under _moving.
         self._ends = QueueEnds()
         # Queues of which entries, or the first of them, are durable, and their files. Replaced under _guard.

@@ -23,7 +23,6 @@ AdminBrokerProcessor of Apache RocketMQ, ConsumerOffsetManager, DefaultMessageSt
 #cleanUnusedTopic, #cleanExpiredConsumerQueue.
 """
 
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,6 +33,7 @@ from mqstore.settings.directory_settings_file import DirectorySettingsFile
 from mqstore.store.errors import QueueIllegal, SubscriptionGroupNotExist, TopicIllegal, TopicNotExist
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_system_topic
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.run_in_thread import run_in_thread
 from mqstore.store_parts import StoreParts
 
@@ -64,7 +64,7 @@ class Administration:
         self._flusher = flusher
         self._persistence = persistence
         self._offset_by_time = offset_by_time
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     # -- topics ---------------------------------------------------------------------------------------
 

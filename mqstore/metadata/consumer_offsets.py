@@ -16,7 +16,6 @@ Source: docs/spec/schedule_and_retry.md section 7; ConsumerOffsetManager of Apac
 """
 
 import operator
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,6 +28,7 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state import state_file_format
 from mqstore.store.state.data_version import DataVersion
 from mqstore.store.state.state_file import StateFile
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["CONSUMER_OFFSET_FILE_NAME", "NO_OFFSET", "ConsumerOffset", "ConsumerOffsets", "DurableBound"]
 
@@ -78,7 +78,7 @@ class ConsumerOffsets:
         self._subscription_groups = subscription_groups
         self._update_version_step = update_version_step
         self._read_only = read_only
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # All under the lock; keys are "topic@group".
         self._table: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}

@@ -7,7 +7,6 @@ whose values are replaced one at a time.
 Durability: `replace` and `remove` are durable on return, `add` after the next `persist`.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -21,6 +20,7 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state import state_file_format
 from mqstore.store.state.data_version import DataVersion
 from mqstore.store.state.state_file import StateFile
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["StateTable"]
 
@@ -46,7 +46,7 @@ class StateTable(Generic[RecordT]):
         self._record_type = record
         self._field = field
         self._read_only = read_only
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Written under the lock. The dict itself is never replaced, so that `lookup` stays bound to it.
         self._table: dict[str, RecordT] = {}
         self._other_fields: dict[str, Any] = {}

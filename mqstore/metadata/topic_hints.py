@@ -9,11 +9,11 @@ Threads: any.
 import difflib
 import itertools
 import logging
-import threading
 from typing import Final
 
 from mqstore.metadata.topics import TopicConfigs
 from mqstore.store.message import topic_names
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["MOST_WARNINGS", "TopicHints", "nearest_topic"]
 
@@ -46,7 +46,7 @@ class TopicHints:
         self._topics = topics
         # Added to under the lock.
         self._asked: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def note_empty(self, topic: str) -> None:
         """Somebody found nothing in `topic`: warn if it is not there, and its name is nearly another's."""

@@ -11,7 +11,6 @@ takes one.)
 Source: MessageArrivingListener, NotifyMessageArrivingListener.
 """
 
-import threading
 import time
 import weakref
 from collections.abc import Callable, Container, Iterable
@@ -23,6 +22,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.java_hash import string_hash
 from mqstore.store.record.sys_flag import takes_queue_offset
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import RLock
 
 __all__ = ["Arrival", "ArrivalListener", "Arrivals"]
 
@@ -104,7 +104,7 @@ class Arrivals:
         self.error: Exception | None = None
         self._closed = False
         # Held to replace one of the next two, which are read without it. Re-entrant for a handler's put.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         # Weak: an interrupt may keep a thread from removing its event.
         self._events: tuple[weakref.ref[AutoResetEvent], ...] = ()
         self._listening: tuple[_Listening, ...] = ()

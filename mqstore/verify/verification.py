@@ -14,7 +14,6 @@ written to, there can be no writer, and no lock is taken.
 """
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +34,7 @@ from mqstore.store.log.raw_segments import SegmentFile, list_segments
 from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.relisting import relisting
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
+from mqstore.store.threads.lock import Lock
 from mqstore.store_layout import StoreLayout, user_path
 from mqstore.verify.index_file_check import IndexFileCheck
 from mqstore.verify.inspection import Inspection, ScanProgress
@@ -163,7 +163,7 @@ class _Verification:
         if isinstance(file_system, OsFileSystem):
             self._keys = KeyIndexCheck(file_system, layout.keys)
         self._index_files = self._make_index_file_check()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._done_bytes = 0
 
     def _make_queue_check(self) -> QueueCheck:

@@ -5,7 +5,6 @@ all get their values from one look at the store, and the next look is when one i
 Threads: those of the readers.
 """
 
-import threading
 from collections.abc import Callable, Iterable
 
 from opentelemetry import metrics
@@ -13,6 +12,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from mqstore.observability.metric import Kind, Metric, MetricName, MetricSource
 from mqstore.store.errors import StoreError
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["observe"]
 
@@ -36,7 +36,7 @@ class _Looks:
 
     def __init__(self, source: MetricSource) -> None:
         self._source = source
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # What the last look gave and nobody has asked for yet, by name. Under the lock.
         self._left: dict[str, Metric] = {}
 

@@ -12,7 +12,6 @@ Threads: any; one lock guards the table, and `persist` writes outside of it.
 Durability: what `persist` wrote survives a power cut.
 """
 
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state import state_file_format
 from mqstore.store.state.data_version import DataVersion
 from mqstore.store.state.state_file import StateFile
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["DELAY_OFFSET_FILE_NAME", "DelayOffsets"]
 
@@ -42,7 +42,7 @@ class DelayOffsets:
         self._file = StateFile(file_system, config_directory / DELAY_OFFSET_FILE_NAME)
         self._clock = clock
         self._update_version_step = update_version_step
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # All under the lock.
         self._offsets: dict[int, int] = {}
         self._persisted: dict[int, int] = {}

@@ -16,7 +16,6 @@ Threads: any; one lock, held for moments. Durability: the caller puts the record
 """
 
 import re
-import threading
 from typing import Final, NamedTuple
 
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE
@@ -24,6 +23,7 @@ from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.message.message import Message
 from mqstore.store.message.topic_names import CANCELLED_DELAYS_TOPIC
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["CancelledDelay", "CancelledDelays", "cancelling"]
 
@@ -52,7 +52,7 @@ class CancelledDelays:
         """Nothing is read before `catch_up`."""
         self._consume_queues = consume_queues
         self._commit_log = commit_log
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Under the lock. level -> queue offset -> physical offset; and the next record to read.
         self._table: dict[int, dict[int, int]] = {}
         self._read_to = 0

@@ -18,7 +18,6 @@ Durability: none of its own; the delivered copies are puts like any other.
 Source: docs/spec/schedule_and_retry.md section 4; ScheduleMessageService.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -35,6 +34,7 @@ from mqstore.store.clock import Clock
 from mqstore.store.errors import DelayNotWaiting, MessageNotFound
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["DeliveryService"]
 
@@ -65,7 +65,7 @@ class DeliveryService:
         self._clock = clock
         self._cancelled = CancelledDelays(consume_queues, commit_log)
         # One delivery at a time; held through reads and puts.
-        self._delivering = threading.Lock()
+        self._delivering = Lock()
         self._levels: tuple[LevelDelivery, ...] = ()
         # No threading.Event: an interrupted `set` keeps its lock, and no thread waits for it here.
         self._is_stopping = False

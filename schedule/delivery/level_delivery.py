@@ -16,7 +16,6 @@ questions may be asked from any thread, and never wait for a put.
 """
 
 import logging
-import threading
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -43,6 +42,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.record_format import RecordIllegal, check_record
 from mqstore.store.status import PutMessageStatus
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["LevelDelivery", "PutBlock", "PutRestored", "Puts", "clamped"]
 
@@ -118,7 +118,7 @@ class LevelDelivery:
         self._passed_over = 0
         self._blocked_since_ms: int | None = None
         # Guards the progress together with this level's offset in the table; held for moments.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._progress = DeliveryProgress(delay_offsets.offset(level))
 
     # -- delivery -------------------------------------------------------------------------------------

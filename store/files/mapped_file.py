@@ -14,7 +14,6 @@ Durability: none until `sync` returns.
 
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ import numpy.typing as npt
 
 from mqstore.store.errors import StoreFull
 from mqstore.store.files.file_system import BytesLike, FileSystem, MappedRegion
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["MappedFile", "MappedFileSettings"]
 
@@ -91,8 +91,8 @@ class MappedFile:
         self._on_low_space = settings.on_low_space
         self._is_synced_often = settings.is_synced_often
         self._is_one_of_many = settings.is_derived_row
-        self._reserve_lock = threading.Lock()
-        self._map_lock = threading.Lock()
+        self._reserve_lock = Lock()
+        self._map_lock = Lock()
         self._region: MappedRegion | None = self._map(create=True) if create else None
         self._view: memoryview | None = None
         self._array: npt.NDArray[np.uint8] | None = None

@@ -10,7 +10,6 @@ Durability: a new name is durable when `append_file` returns (in derived rows wh
 bytes after `sync` of their file.
 """
 
-import threading
 from pathlib import Path
 
 from mqstore.store.errors import CorruptRecord, SegmentSizeMismatch
@@ -18,6 +17,7 @@ from mqstore.store.files.file_names import created_file_count, file_name, place_
 from mqstore.store.files.file_system import FileEntry, FileSystem
 from mqstore.store.files.mapped_file import MappedFile, MappedFileSettings
 from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.threads.lock import RLock
 
 __all__ = ["MappedFileQueue"]
 
@@ -34,10 +34,10 @@ class MappedFileQueue:
         # Whether a file was added whose name may not be durable; only in derived rows.
         self._has_new_names = False
         # Held while `files` is read and replaced: the writer appends while retention deletes.
-        self._files_lock = threading.RLock()
+        self._files_lock = RLock()
         # Held while a file is created, added or taken off at the end. Taken before _files_lock. Re-entrant,
         # because a signal handler may append while its thread prepares. The next three: under it.
-        self._growth_lock = threading.RLock()
+        self._growth_lock = RLock()
         # The file behind the last one, ready to be added: its name is durable.
         self._prepared: MappedFile | None = None
         # Whether a file behind the last one may be in the directory, ready or not.

@@ -8,13 +8,13 @@ Threads: one lock around the table of names; the bytes of a file are as unguarde
 import ctypes
 import errno
 import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from mqstore.store.clock import Clock, SystemClock
 from mqstore.store.errors import StoreFull, StoreLocked
 from mqstore.store.files.file_system import BytesLike, DiskUsage, FileEntry, MappedRegion
+from mqstore.store.threads.lock import RLock
 
 __all__ = ["MemoryFileLock", "MemoryFileSystem", "MemoryMappedRegion"]
 
@@ -100,7 +100,7 @@ class MemoryFileSystem:
     def __init__(self, *, free_bytes: int = 2**40, clock: Clock | None = None) -> None:
         self.free_bytes = free_bytes
         self._clock = clock or SystemClock()
-        self._guard = threading.RLock()
+        self._guard = RLock()
         self._files: dict[Path, bytearray] = {}
         self._modified_ms: dict[Path, int] = {}
         self._directories: set[Path] = set()

@@ -19,7 +19,6 @@ import errno
 import fcntl
 import os
 import struct
-import threading
 import weakref
 from pathlib import Path
 from typing import ClassVar
@@ -27,6 +26,7 @@ from typing import ClassVar
 from mqstore.store.errors import StoreLocked
 from mqstore.store.files.file_kind import open_regular
 from mqstore.store.foreign_error import is_foreign, raise_foreign, suppress_system_error
+from mqstore.store.threads.lock import RLock
 
 __all__ = ["OsFileLock"]
 
@@ -42,7 +42,7 @@ class OsFileLock:
     """An exclusive lock on byte 0 of a file, and its entry in the registry of this process."""
 
     # Held while a lock is taken, checked or released.
-    _guard: ClassVar = threading.RLock()
+    _guard: ClassVar = RLock()
     # The locks of this process by (device, inode): it could take a POSIX lock twice. Under _guard.
     _held: ClassVar[weakref.WeakValueDictionary[tuple[int, int], "OsFileLock"]] = (
         weakref.WeakValueDictionary()
@@ -148,7 +148,7 @@ class OsFileLock:
     @classmethod
     def _forget_all(cls) -> None:
         """In a forked child: hold no lock, and replace the guard, which a thread of the parent may hold."""
-        cls._guard = threading.RLock()
+        cls._guard = RLock()
         for lock in list(cls._held.values()):
             descriptor, lock._descriptor = lock._descriptor, -1
             if descriptor >= 0:

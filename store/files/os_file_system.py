@@ -14,7 +14,6 @@ import mmap
 import os
 import shutil
 import struct
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from mqstore.store.files.os_file_lock import OsFileLock
 from mqstore.store.files.room_promise import keeps_reserved_room
 from mqstore.store.files.timed_sync import TimedSync
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
+from mqstore.store.threads.lock import RLock
 
 __all__ = ["MappedWrites", "OsCalledRegion", "OsFileSystem", "OsMappedRegion"]
 
@@ -79,9 +79,9 @@ class OsMappedRegion:
         self.path = path
         self._read_only = read_only
         # Guards _descriptor between a sync and a release by two threads.
-        self._guard = threading.RLock()
+        self._guard = RLock()
         # As _guard, between a write by a call and a release: no write waits for a sync. Taken first.
-        self._write_guard = threading.RLock()
+        self._write_guard = RLock()
         # Pages up to here were brought into memory ahead of the writer; a hint.
         self._populated_position = 0
         self._descriptor: int | None = descriptor

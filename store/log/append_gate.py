@@ -9,7 +9,6 @@ Only a signal handler or a finalizer can want to append, or to refuse, amid a st
 wait for ever: it gets a RuntimeError instead, as Python's own buffered files raise.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -19,6 +18,7 @@ from typing import TypeVar
 
 from mqstore.store.errors import StoreError, StorePoisoned
 from mqstore.store.foreign_error import raise_foreign
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["AppendGate"]
 
@@ -37,7 +37,7 @@ class AppendGate:
     def __init__(self, store_path: Path) -> None:
         """store_path: the directory that the error of a poisoned log names."""
         self._store_path = store_path
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # The thread within a step that may run Python code; 0 if there is none. Under _lock, and read without
         # it: no other thread writes the number of this one.
         self._holder = 0

@@ -11,7 +11,6 @@ Threads: any. Durability: a result means that the log is durable up to the recor
 """
 
 import os
-import threading
 from concurrent.futures import Future, InvalidStateError
 from functools import partial
 from typing import Any, TypeVar
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from mqstore.store.errors import StoreError
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.threads.library_wait import wait_in_library
+from mqstore.store.threads.lock import RLock
 
 __all__ = ["DurableFuture"]
 
@@ -28,7 +28,7 @@ _NOT_LIGHT = 1 << 64
 _ORDINARY_FIELDS = vars(Future()).keys()
 # Held while a light future becomes an ordinary one. Re-entrant, because a finalizer may run under it and call
 # a method of another future.
-_becoming_ordinary = threading.RLock()
+_becoming_ordinary = RLock()
 # Other threads hold the lock of a future for microseconds, or until the system lets them run again.
 _LONG_S = 0.05
 
@@ -36,7 +36,7 @@ _LONG_S = 0.05
 def _forget_in_child() -> None:
     """A thread of the parent may have held it at the fork."""
     global _becoming_ordinary  # noqa: PLW0603 - there is one thread
-    _becoming_ordinary = threading.RLock()
+    _becoming_ordinary = RLock()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -18,7 +18,6 @@ Durability: what `flush` returns is durable. Threads: any.
 """
 
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from mqstore.store.errors import StoreError
 from mqstore.store.foreign_error import is_foreign
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.sync_waiters import SyncWaiter, SyncWaiters
+from mqstore.store.threads.lock import Lock, RLock
 
 __all__ = ["Completion", "Flusher"]
 
@@ -53,7 +53,7 @@ class Flusher:
         self._timeout_s = math.inf if timeout_ms is None else timeout_ms / 1000
         # Held by the leader. Re-entrant, because a release shows whether this thread held it (`_lead`), and a
         # signal handler may put while its thread leads.
-        self._sync_lock = threading.RLock()
+        self._sync_lock = RLock()
         self._waiters = SyncWaiters()
         self._last_thorough_s = time.monotonic()
         # The error of the one sync that failed. Written and read by the leader.
@@ -62,7 +62,7 @@ class Flusher:
         self.flushed_store_timestamp = log.last_store_timestamp
         # Any thread appends; `complete_pending` takes them, under _pending_lock.
         self._pending: deque[Completion] = deque()
-        self._pending_lock = threading.Lock()
+        self._pending_lock = Lock()
         # Whether the service was woken and has not begun to sync yet.
         self._is_sync_asked = False
         # Called when somebody asks for a sync; the owner's service then calls `commit_group`.

@@ -12,9 +12,10 @@ It does not sync, and does not know what the offsets mean (flusher.py). Nothing 
 Threads: any. An interrupt (Ctrl-C) may keep a thread from waking the next: so every wait needs a timeout.
 """
 
-import threading
 import time
 from collections import deque
+
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["SyncWaiter", "SyncWaiters"]
 
@@ -27,7 +28,7 @@ class SyncWaiter:
 
     __slots__ = ("_asleep", "end_offset", "is_listed", "wakes_next")
 
-    def __init__(self, end_offset: int, asleep: threading.Lock) -> None:
+    def __init__(self, end_offset: int, asleep: Lock) -> None:
         self.end_offset = end_offset
         # Whether it is to be woken: it was not yet, and has not left.
         self.is_listed = True
@@ -54,7 +55,7 @@ class SyncWaiters:
         # Whether a thread leads, or threads are being woken, the last of which finds a leader. A thread that
         # joins while it is set will be seen. Never trusted for long. Set by the leader, cleared under _lock.
         self.is_led = False
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # In the order in which they joined, which is nearly the order of their offsets. Those that have left
         # stay until their turn comes. Under _lock, as the next two.
         self._waiting: deque[SyncWaiter] = deque()
@@ -115,8 +116,8 @@ class SyncWaiters:
             if waiter.is_listed:
                 waiter.wake(wakes_next=False)
 
-    def _make_lock(self) -> threading.Lock:
-        return threading.Lock()
+    def _make_lock(self) -> Lock:
+        return Lock()
 
     def __repr__(self) -> str:
         waiting = sum(waiter.is_listed for waiter in (*self._waiting, *self._covered))

@@ -6,7 +6,6 @@ us. Our recovery begins from it in a directory that only a broker has written.
 Durability: when `save` returns. Threads: any.
 """
 
-import threading
 from pathlib import Path
 
 from mqstore.store.files.file_system import FileSystem, MappedRegion
@@ -16,6 +15,7 @@ from mqstore.store.state.checkpoint_format import (
     decode_checkpoint,
     encode_checkpoint,
 )
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["CheckpointFile"]
 
@@ -27,7 +27,7 @@ class CheckpointFile:
         self._file_system = file_system
         self._path = path
         self._region: MappedRegion | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self.checkpoint = Checkpoint()
 
     def load(self) -> Checkpoint:

@@ -26,7 +26,6 @@ Threads: any; one lock spans the snapshot and its save, so an older state never 
 Durability: when `save` returns, its bytes survive a power cut.
 """
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +33,7 @@ from typing import TypeVar
 from mqstore.store.errors import StateFileCorrupt, StoreError
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.state.atomic_file import read_if_present, write_temporary
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["StateFile"]
 
@@ -47,7 +47,7 @@ class StateFile:
         self.path = path
         self.backup_path = path.with_name(path.name + ".bak")
         self._file_system = file_system
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Written under the lock. None: X.json is missing or not to be trusted, so it is not kept as .bak.
         self._current: bytes | None = None
         self._loaded = False

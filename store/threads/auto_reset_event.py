@@ -6,7 +6,7 @@ If nobody waits, the event stays set for the next wait; setting it several times
 Threads: any thread may set it, one at a time may wait.
 """
 
-import threading
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["AutoResetEvent"]
 
@@ -18,7 +18,7 @@ class AutoResetEvent:
 
     def __init__(self) -> None:
         # Held as long as the event is not set.
-        self._unset = threading.Lock()
+        self._unset = Lock()
         self._unset.acquire()
 
     def set(self) -> None:

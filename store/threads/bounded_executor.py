@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["BoundedExecutor"]
@@ -33,7 +34,7 @@ class BoundedExecutor:
     def _begin(self) -> None:
         self._pid = os.getpid()
         # Held to hand in a call, to add a thread, and to close: no call comes behind the end.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # None ends a thread.
         self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []

@@ -4,10 +4,10 @@ Someone who wants many is not overtaken by those who want few. Threads: any.
 Source: Semaphore of Java, fair, as RocketMQ's producer limits what is under way.
 """
 
-import threading
 from collections import deque
 
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["FairPermits"]
 
@@ -27,7 +27,7 @@ class FairPermits:
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._waiters: deque[_Waiter] = deque()
 
     @property

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["Timer", "TimerThread"]
@@ -60,7 +61,7 @@ class TimerThread:
         # Of the thread that works alone.
         self._heap: list[tuple[float, int, _Call]] = []
         self._numbers = itertools.count()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Written under the lock.
         self._thread: threading.Thread | None = None
         self._is_stopping = False

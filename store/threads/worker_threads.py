@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.start_thread import start_thread
 
 __all__ = ["Unfinished", "WorkerThreads"]
@@ -56,7 +57,7 @@ class WorkerThreads(Generic[T]):
         self._items: deque[T] = deque()
         # Several threads wait for it. Each set wakes one, which then sets it again if there is more.
         self._event = AutoResetEvent()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Written under the lock.
         self._threads: list[_Worker] = []
         self._idle_count = 0

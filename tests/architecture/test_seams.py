@@ -121,6 +121,11 @@ SEAMS = (
         "return it, raise it, or log it with logging.getLogger(__name__)",
     ),
     Seam(
+        ("threading.Lock", "threading.RLock", "threading.Condition", "threading.Semaphore"),
+        ("store/threads/lock.py",),
+        "take Lock or RLock from store/threads/lock.py: no interrupt leaves those taken",
+    ),
+    Seam(
         ("logging.basicConfig", "logging.config", "logging.disable", "logging.captureWarnings"),
         (),
         "a library never sets up logging: leave it to the program",

@@ -33,6 +33,7 @@ from mqstore.client.consumer.pulls.pulled_queue import PulledQueue
 from mqstore.store.errors import StoreClosed
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
+from mqstore.store.threads.lock import RLock
 
 __all__ = ["ConsumeRequestCache"]
 
@@ -70,7 +71,7 @@ class ConsumeRequestCache:
         self._most_requests = threshold_for_all // batch_size
         self._max_span = max_span
         # Re-entrant for a signal handler that asks. No Condition: one that is interrupted may keep its lock.
-        self._lock = threading.RLock()
+        self._lock = RLock()
         # All of these under the lock.
         self._requests: deque[ConsumeRequest] = deque()
         self._progress: dict[PulledQueue, _Progress] = {}

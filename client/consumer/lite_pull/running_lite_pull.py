@@ -9,7 +9,6 @@ DefaultLitePullConsumerImpl, RebalanceLitePullImpl.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from mqstore.broker.broker import MessageQueue
@@ -27,6 +26,7 @@ from mqstore.client.offsets.offset_store import OffsetStore
 from mqstore.client.rebalance.queue_allocation import Allocation
 from mqstore.store.clock import Clock
 from mqstore.store.errors import StoreError
+from mqstore.store.threads.lock import RLock
 from mqstore.store.threads.timer import TimerThread
 
 __all__ = ["QueueListener", "RunningLitePull"]
@@ -73,7 +73,7 @@ class RunningLitePull:
         self._clock = clock
         self._assignment: Collection[MessageQueue] = ()
         self._seen: dict[str, list[MessageQueue]] = {}
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._timer = TimerThread(f"mqstore timer {group}")
         self.cache = ConsumeRequestCache(
             len(brokers), settings.pull_batch_size, settings.pull_threshold_for_all, settings.consume_max_span

@@ -14,13 +14,13 @@ whose turn it is. Threads: `add` by the one that pulls, all else by the one run 
 Source: docs/spec/client_consume.md section 3; takeMessages, commit, rollback of ProcessQueue.
 """
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from mqstore.client.consumer.pulls.process_queue import ProcessQueue, PulledBatch
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["OrderedMessage", "OrderedMessages"]
 
@@ -41,7 +41,7 @@ class OrderedMessages:
     def __init__(self, process_queue: ProcessQueue) -> None:
         self.has_begun = False
         self._process_queue = process_queue
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # All of these under the lock.
         self._waiting: deque[OrderedMessage] = deque()
         self._consuming: list[OrderedMessage] = []

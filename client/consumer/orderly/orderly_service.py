@@ -34,7 +34,6 @@ ConsumeMessageOrderlyService.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
@@ -56,6 +55,7 @@ from mqstore.store.clock import Clock
 from mqstore.store.events import events
 from mqstore.store.events.event import log_event
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.timer import Timer
 from mqstore.store.threads.worker_threads import Unfinished
 
@@ -112,7 +112,7 @@ class OrderlyConsumeService(ListeningService[PulledQueue]):
         self._on_left = on_left
         self._now_s = now_s
         self._is_stopped = False
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # Both under the lock. The queues that a run is at work on, and for which time of theirs here.
         self._at_work: dict[MessageQueue, PulledQueue] = {}
         self._ordered: WeakKeyDictionary[PulledQueue, OrderedMessages] = WeakKeyDictionary()

@@ -21,7 +21,6 @@ Source: docs/spec/client_consume.md section 3; ProcessQueue of Apache RocketMQ.
 """
 
 import struct
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
@@ -29,6 +28,7 @@ from typing import NamedTuple, cast
 from mqstore.index.pull.found_messages import FoundMessages
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.record_format import BORN_PORT_POSITION, QUEUE_OFFSET_POSITION
+from mqstore.store.threads.lock import Lock
 
 __all__ = ["CachedMessage", "ProcessQueue", "PulledBatch", "may_have_placeholders"]
 
@@ -124,7 +124,7 @@ class ProcessQueue:
         self.size_bytes = 0
         self.dropped = False
         self.last_pull_s = 0.0
-        self._lock = threading.Lock()
+        self._lock = Lock()
         # All of these under the lock. A batch that is done leaves with those before it.
         self._batches: deque[PulledBatch] = deque()
         # Of the last message that was ever put, and what to commit when it is done (queueOffsetMax + 1).

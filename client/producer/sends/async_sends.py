@@ -14,7 +14,6 @@ MQClientAPIImpl#sendMessageAsync, #onExceptionImpl.
 """
 
 import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
@@ -26,6 +25,7 @@ from mqstore.client.producer.sends.send_parts import SendParts
 from mqstore.store.message.message import Message
 from mqstore.store.threads.bounded_executor import BoundedExecutor
 from mqstore.store.threads.fair_permits import FairPermits
+from mqstore.store.threads.lock import Lock
 from mqstore.store.threads.service import Service
 
 __all__ = ["AsyncSends", "body_bytes_of", "topic_of"]
@@ -52,7 +52,7 @@ class AsyncSends:
         # Sends whose broker has not answered. Whoever takes one out goes on with it.
         self._unanswered: dict[AsyncSend, None] = {}
         self._expiry = Service("producer-expiry", _EXPIRY_PERIOD_MS, self.expire_once)
-        self._expiry_lock = threading.Lock()
+        self._expiry_lock = Lock()
         self._expires = False
 
     def send(self, topic: str, size_bytes: int, begin: Begin, timeout_ms: int) -> SendFuture[Any]:

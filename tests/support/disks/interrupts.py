@@ -1,7 +1,8 @@
 """Interrupts: Ctrl-C within given modules, at a place that a test counts through.
 
 Python raises KeyboardInterrupt in the main thread, where a function begins and where a call has returned
-(and where a loop begins again). So does this, in the calling thread, for calls of Python and of C alike.
+(and where a loop begins again). So does this, in the calling thread, for calls of Python and of C alike; not
+where a lock has just been taken, for what takes it has no such place (mqstore/store/threads/lock.py).
 """
 
 import gc
@@ -9,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType, ModuleType
+
+from mqstore.store.threads.lock import SafeLock
 
 __all__ = ["interrupt_at", "interrupted_at"]
 
@@ -38,6 +41,7 @@ def interrupt_at(place: int, modules: tuple[ModuleType, ...]) -> Iterator[Callab
         if event == "return":
             # It is the caller that goes on.
             within = frame.f_back is not None and frame.f_back.f_code.co_filename in files
+            within = within and frame.f_code is not SafeLock.__enter__.__code__
         else:
             within = event in ("call", "c_return") and frame.f_code.co_filename in files
         if within:

@@ -12,10 +12,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from support.interop.process import BUILD, Refused, java_command
 
@@ -99,14 +99,23 @@ def _is_listening(port: int) -> bool:
     return False
 
 
+class _Java(NamedTuple):
+    """What the JVMs of one run have in common. home: a directory. options: of the JVM."""
+
+    version: str
+    home: Path
+    options: Sequence[str]
+
+
 class _JavaProcess:
     """A JVM with RocketMQ's classes that runs one main class; what it prints goes to a log in `home`."""
 
-    def __init__(self, version: str, home: Path, name: str, main: str, *arguments: str, **pipes: int) -> None:
+    def __init__(self, java: "_Java", name: str, main: str, *arguments: str, **pipes: int) -> None:
         self.name = name
+        home = java.home
         with (home / f"{name}.out.log").open("a") as log:
             self._process = subprocess.Popen(
-                [*java_command(version, home, *_JAVA_OPTIONS), main, *arguments],
+                [*java_command(java.version, home, *_JAVA_OPTIONS, *java.options), main, *arguments],
                 **{"stdin": subprocess.DEVNULL, "stdout": log, **pipes},
                 stderr=log,
                 env={**os.environ, "ROCKETMQ_HOME": str(home)},
@@ -147,9 +156,9 @@ class _JavaProcess:
 class Client(_JavaProcess):
     """The client, which answers requests (tests/interop/driver/all/interop/Client.java)."""
 
-    def __init__(self, version: str, home: Path, name_server: str) -> None:
+    def __init__(self, java: _Java, name_server: str) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        super().__init__(version, home, "client", "interop.Client", name_server, **pipes)
+        super().__init__(java, "client", "interop.Client", name_server, **pipes)
 
     def ask(self, operation: str, **fields: Any) -> Any:
         """The answer to one request. Raises Refused with what the client said."""
@@ -170,9 +179,9 @@ class Client(_JavaProcess):
 class BrokerRun:
     """A NameServer, a Broker over a directory, and a client that knows them."""
 
-    def __init__(self, version: str, home: Path) -> None:
-        self._version = version
-        self._home = home
+    def __init__(self, java: _Java) -> None:
+        self._java = java
+        self._home = java.home
         self._processes: list[_JavaProcess] = []
 
     def start(self, path: Path, settings: Mapping[str, Any]) -> None:
@@ -190,16 +199,16 @@ class BrokerRun:
                 "storePathCommitLog": str(path / "commitlog"),
             },
         )
-        self.broker = _JavaProcess(self._version, self._home, "broker", _BROKER_CLASS, "-c", str(file))
+        self.broker = _JavaProcess(self._java, "broker", _BROKER_CLASS, "-c", str(file))
         self._processes.append(self.broker)
-        self.client = Client(self._version, self._home, address)
+        self.client = Client(self._java, address)
         self._processes.append(self.client)
         self.broker.await_port(port)
 
     def _start_name_server(self) -> str:
         port = _free_port()
         file = _settings_file(self._home / "namesrv.properties", {"listenPort": str(port)})
-        server = _JavaProcess(self._version, self._home, "namesrv", _NAME_SERVER_CLASS, "-c", str(file))
+        server = _JavaProcess(self._java, "namesrv", _NAME_SERVER_CLASS, "-c", str(file))
         self._processes.append(server)
         server.await_port(port)
         return f"127.0.0.1:{port}"
@@ -225,10 +234,19 @@ def _settings_file(path: Path, settings: Mapping[str, Any]) -> Path:
 
 
 @contextmanager
-def running_broker(version: str, path: Path, settings: Mapping[str, Any], name: str) -> Iterator[BrokerRun]:
+def running_broker(
+    version: str,
+    path: Path,
+    settings: Mapping[str, Any],
+    name: str,
+    *,
+    java_options: Sequence[str] = (),
+    conf: Mapping[str, str] | None = None,
+) -> Iterator[BrokerRun]:
     """RocketMQ of a version at work on the directory `path`; its logs stay in build/, under `name`.
 
-    settings: the broker's, with a "listenPort" from `broker_port`.
+    settings: the broker's, with a "listenPort" from `broker_port`. conf: further files of its folder conf,
+    text by name.
     """
     home = BUILD / version / "brokers" / name
     shutil.rmtree(home, ignore_errors=True)
@@ -236,7 +254,9 @@ def running_broker(version: str, path: Path, settings: Mapping[str, Any], name: 
     for server in ("broker", "namesrv"):
         logback = _LOGBACK.format(file=home / f"{server}.log")
         (home / "conf" / f"logback_{server}.xml").write_text(logback)
-    run = BrokerRun(version, home)
+    for file, text in (conf or {}).items():
+        (home / "conf" / file).write_text(text)
+    run = BrokerRun(_Java(version, home, java_options))
     try:
         run.start(path, settings)
         yield run

@@ -1,14 +1,16 @@
 """A broker of Apache RocketMQ as our clients see it: they ask its name server."""
 
-from collections.abc import Iterator
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from mqstore.client import RemoteBroker
+from mqstore.client import Credentials, RemoteBroker
 from mqstore.store.errors import StoreError
 from support.interop.broker import BrokerRun, broker_port, eventually, running_broker
 
-__all__ = ["real_broker"]
+__all__ = ["Guards", "real_broker"]
 
 _DELAYS = "1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s"
 _SETTINGS = {
@@ -24,15 +26,31 @@ _SETTINGS = {
 }
 
 
+class Guards(NamedTuple):
+    """How a broker is told whom to let in, and how our clients come in."""
+
+    settings: Mapping[str, str]
+    conf: Mapping[str, str]
+    java_options: Sequence[str]
+    credentials: Credentials
+    tls: ssl.SSLContext
+
+
 @contextmanager
-def real_broker(version: str, path: Path, name: str) -> Iterator[tuple[BrokerRun, RemoteBroker]]:
+def real_broker(
+    version: str, path: Path, name: str, guards: Guards | None = None
+) -> Iterator[tuple[BrokerRun, RemoteBroker]]:
     """A broker of RocketMQ, and what our clients take for it."""
-    with running_broker(version, path, {"listenPort": broker_port(), **_SETTINGS}, name) as run:
+    settings = {"listenPort": broker_port(), **_SETTINGS, **(guards.settings if guards else {})}
+    java_options = guards.java_options if guards else ()
+    conf = guards.conf if guards else None
+    credentials, tls = (guards.credentials, guards.tls) if guards else (None, None)
+    with running_broker(version, path, settings, name, java_options=java_options, conf=conf) as run:
         found: list[RemoteBroker] = []
 
         def is_registered() -> bool:
             with suppress(StoreError):
-                found.append(RemoteBroker(run.name_server))
+                found.append(RemoteBroker(run.name_server, credentials=credentials, tls=tls))
             return bool(found)
 
         eventually(is_registered, "the broker is registered")

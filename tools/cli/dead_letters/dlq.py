@@ -27,9 +27,17 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, ServerOption, open_letters
+from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, open_letters
 from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
+from mqstore.tools.cli.dead_letters.server_place import (
+    AccessKeysOption,
+    ServerOption,
+    ServerPlace,
+    TlsCaOption,
+    TlsCertOption,
+    TlsOption,
+)
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
 from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, shell_path
 from mqstore.tools.cli.output import Column, Output, json_text
@@ -90,6 +98,10 @@ def list_letters(
     offset: Annotated[int, typer.Option("--offset", help="From this queue offset on.")] = 0,
     count: Annotated[int, typer.Option("--count", min=1, help="At most so many messages.")] = 100,
     server: ServerOption = None,
+    access_keys: AccessKeysOption = None,
+    tls: TlsOption = False,
+    tls_ca: TlsCaOption = None,
+    tls_cert: TlsCertOption = None,
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -100,7 +112,8 @@ def list_letters(
     """
     output = Output(is_json=json)
     chosen = wanted(from_topic, since, until, tag, key, begin_offset=offset)
-    with open_letters(store, server) as opened:
+    place = ServerPlace(server, access_keys, tls, tls_ca, tls_cert)
+    with open_letters(store, place) as opened:
         groups = DeadLetters.groups(opened) if group is None else [group]
         of_groups = (DeadLetters(opened, name) for name in groups)
         found = [(letters, message) for letters in of_groups for message in letters.find_messages(chosen)]
@@ -125,6 +138,10 @@ def show(
     offset: Annotated[int, typer.Argument(metavar="OFFSET", help="Its queue offset, as `list` shows it.")],
     queue: Annotated[int, typer.Option("--queue", help="Its queue; there is one by default.")] = 0,
     server: ServerOption = None,
+    access_keys: AccessKeysOption = None,
+    tls: TlsOption = False,
+    tls_ca: TlsCaOption = None,
+    tls_cert: TlsCertOption = None,
     raw: RawOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -134,7 +151,8 @@ def show(
     Example: mqstore dlq show data billing 0
     """
     output = Output(is_json=json)
-    with open_letters(store, server) as opened:
+    place = ServerPlace(server, access_keys, tls, tls_ca, tls_cert)
+    with open_letters(store, place) as opened:
         letters = DeadLetters(opened, group)
         output.facts(_row(letters, letters.get(offset, queue), None, output, is_raw=raw))
 
@@ -155,6 +173,10 @@ def export(
         ),
     ] = None,
     server: ServerOption = None,
+    access_keys: AccessKeysOption = None,
+    tls: TlsOption = False,
+    tls_ca: TlsCaOption = None,
+    tls_cert: TlsCertOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write dead letters as JSON, one object a line, nothing shortened.
@@ -162,7 +184,8 @@ def export(
     Exit code 1: the file exists. Example: mqstore dlq export data billing --to dead.jsonl
     """
     chosen = wanted(from_topic, since, until, tag, key)
-    with open_letters(store, server) as opened:
+    place = ServerPlace(server, access_keys, tls, tls_ca, tls_cert)
+    with open_letters(store, place) as opened:
         letters = DeadLetters(opened, group)
         if to is None:
             letters.export(_StandardOutput(), chosen)

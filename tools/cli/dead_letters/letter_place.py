@@ -7,7 +7,6 @@ A running `mqstore serve` is the one writer of its store, so a resend beside it 
 """
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from typer.core import TyperCommand
@@ -15,21 +14,13 @@ from typer.core import TyperCommand
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.message_store import MessageStore
 from mqstore.tools.cli.administration.applying import open_to_apply
+from mqstore.tools.cli.dead_letters.server_place import ServerPlace
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.output import Output
 
-__all__ = ["LetterCommand", "ServerOption", "open_letters"]
+__all__ = ["LetterCommand", "open_letters"]
 
 _SERVER = "--server"
-
-ServerOption = Annotated[
-    str | None,
-    typer.Option(
-        _SERVER,
-        metavar="HOST:PORT",
-        help="In place of STORE: a running `mqstore serve`, or a name server of RocketMQ.",
-    ),
-]
 
 
 class LetterCommand(TyperCommand):
@@ -42,12 +33,13 @@ class LetterCommand(TyperCommand):
 
 
 def open_letters(
-    store: Path, server: str | None, *, output: Output | None = None, apply: bool = False
+    store: Path, server: ServerPlace, *, output: Output | None = None, apply: bool = False
 ) -> MessageStore | RemoteBroker:
     """The store, for writing with `apply`, or the broker behind `server`. Raises as these do.
 
     output: where the recovery of a store that is opened for writing shows its progress.
     """
-    if server is not None:
-        return RemoteBroker(server)
+    server.check()
+    if server.address is not None:
+        return server.open()
     return open_for_reading(store) if output is None else open_to_apply(store, output, apply=apply)

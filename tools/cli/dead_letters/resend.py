@@ -27,7 +27,15 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import ServerOption, open_letters
+from mqstore.tools.cli.dead_letters.letter_place import open_letters
+from mqstore.tools.cli.dead_letters.server_place import (
+    AccessKeysOption,
+    ServerOption,
+    ServerPlace,
+    TlsCaOption,
+    TlsCertOption,
+    TlsOption,
+)
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row
 
@@ -81,6 +89,10 @@ def resend(
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Also those that were resent before.")] = False,
     server: ServerOption = None,
+    access_keys: AccessKeysOption = None,
+    tls: TlsOption = False,
+    tls_ca: TlsCaOption = None,
+    tls_cert: TlsCertOption = None,
     apply: ApplyOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -94,7 +106,8 @@ def resend(
     if bool(offsets) == every:
         raise typer.BadParameter("say which: OFFSET..., or --all")
     chosen = wanted(from_topic, since, until, tag, key)
-    with open_letters(store, server, output=output, apply=apply) as opened:
+    place = ServerPlace(server, access_keys, tls, tls_ca, tls_cert)
+    with open_letters(store, place, output=output, apply=apply) as opened:
         letters = DeadLetters(opened, group)
         found: Iterator[DeadLetter] = (
             (letters.get(offset, queue) for offset in offsets) if offsets else letters.find(chosen)

@@ -8,7 +8,6 @@ Pages are made one at a time, on threads of the ASGI server's pool: that bounds 
 """
 
 import gc
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from starlette.routing import Route
 
 from mqstore.message_store import MessageStore
 from mqstore.store.errors import StoreError
+from mqstore.store.threads.lock import Lock
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.ui.page_templates import address, page_templates
 from mqstore.tools.cli.ui.pages.asked import Asked, PageProblem
@@ -87,7 +87,7 @@ class _Pages:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._templates = page_templates()
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = Lock()
 
     def endpoint(self, template: str, page: Page) -> Callable[[Request], Response]:
         """What answers with a page."""
