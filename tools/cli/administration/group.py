@@ -5,7 +5,8 @@
     billing  orders      0       2           0           5    3
     $ mqstore group reset data billing orders --to-time 2026-07-18T12:30 --apply
 
-The work is done by the commands that go from a store: groups.py, group_settings.py, offsets.py.
+The work is done by the commands that go from a store: groups.py, group_settings.py, offsets.py; `clone` is in
+group_clone.py.
 """
 
 from typing import Annotated
@@ -15,6 +16,7 @@ import typer
 from mqstore.tools.cli.administration import groups as groups_command
 from mqstore.tools.cli.administration import offsets as offsets_command
 from mqstore.tools.cli.administration.applying import ApplyOption
+from mqstore.tools.cli.administration.group_clone import clone
 from mqstore.tools.cli.administration.group_settings import create_group, update_group
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 
@@ -96,3 +98,4 @@ def delete(
 
 group.command("create")(create_group)
 group.command("update")(update_group)
+group.command("clone")(clone)

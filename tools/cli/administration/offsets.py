@@ -22,7 +22,7 @@ from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import parse_time_ms
 
-__all__ = ["offsets"]
+__all__ = ["MOVED_COLUMNS", "MovedRow", "offsets"]
 
 
 class OffsetRow(Row):
@@ -57,7 +57,7 @@ _COLUMNS = (
     Column[OffsetRow]("max offset", lambda row: row.max_offset, "right"),
     Column[OffsetRow]("lag", lambda row: f"{row.lag:,}", "right"),
 )
-_MOVED_COLUMNS = (
+MOVED_COLUMNS = (
     Column[MovedRow]("group", lambda row: row.group),
     Column[MovedRow]("topic", lambda row: row.topic),
     Column[MovedRow]("queue", lambda row: row.queue_id, "right"),
@@ -101,7 +101,7 @@ def offsets(
         if delete
         else _move(store, output, group, topic or "", queue, to, to_time, apply=apply)
     )
-    output.listing(rows, _MOVED_COLUMNS)
+    output.listing(rows, MOVED_COLUMNS)
     end_of(output, apply=apply, is_needed=any(row.before != row.after for row in rows))
 
 

@@ -1,0 +1,47 @@
+"""mqstore group clone as typed: a group goes on from where another one is."""
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.message_store import MessageStore
+from mqstore.store.message.message import Message
+from support.command_line import ORDER_CONFIG, json_lines, run
+
+
+@pytest.fixture
+def consumed(tmp_path: Path) -> Path:
+    """Orders in two queues, of which billing has consumed two and one."""
+    path = tmp_path / "store"
+    with MessageStore.open(path, ORDER_CONFIG) as store:
+        for number in range(6):
+            store.put_message(Message("orders", b"%d" % number, queue_id=number % 2))
+        for queue_id, offset in ((0, 2), (1, 1)):
+            store.consumer_offsets.commit("billing", "orders", queue_id, offset)
+    return path
+
+
+def offsets_of(path: Path, group: str) -> dict[int, int]:
+    rows = json_lines(run("group", "progress", path, group, "--json"))
+    return {row["queueId"]: row["offset"] for row in rows}
+
+
+def test_it_takes_what_the_other_has(consumed: Path) -> None:
+    """Only with --apply; the other keeps its own; a second time there is nothing to do."""
+    shown = run("group", "clone", consumed, "billing", "reports", "orders")
+    assert (shown.exit_code, "--apply does it" in shown.stderr) == (1, True)
+    assert offsets_of(consumed, "reports") == {}
+    rows = json_lines(run("group", "clone", consumed, "billing", "reports", "orders", "--apply", "--json"))
+    assert [(row["queueId"], row["before"], row["after"]) for row in rows] == [(0, -1, 2), (1, -1, 1)]
+    assert offsets_of(consumed, "reports") == offsets_of(consumed, "billing") == {0: 2, 1: 1}
+    assert run("group", "clone", consumed, "billing", "reports", "orders").exit_code == 0
+    with MessageStore.open(consumed) as store:
+        assert "reports" in store.subscription_groups
+        assert store.consumer_offsets.query("reports", "orders", 0) == 2
+
+
+def test_there_must_be_something_to_take(consumed: Path) -> None:
+    for words in (("nobody", "reports", "orders"), ("billing", "reports", "bills")):
+        refused = run("group", "clone", consumed, *words, "--apply")
+        assert (refused.exit_code, refused.stderr.count("\n"), words[0] in refused.stderr) == (1, 1, True)
+    assert offsets_of(consumed, "reports") == {}

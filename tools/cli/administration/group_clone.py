@@ -1,0 +1,64 @@
+"""`mqstore group clone`: a group goes on from where another one is in a topic, as mqadmin's cloneGroupOffset.
+
+    $ mqstore group clone data billing reports orders --apply
+    group    topic   queue  before  after
+    reports  orders      0      -1      2
+
+The other group's offsets stay. Acts only with --apply.
+"""
+
+from typing import Annotated
+
+import typer
+
+from mqstore.message_store import MessageStore
+from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.offsets import MOVED_COLUMNS, MovedRow
+from mqstore.tools.cli.exit_codes import ToolProblem
+from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.output import Output
+
+__all__ = ["clone"]
+
+
+def clone(
+    store: StoreArgument,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The group whose offsets are taken.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The group that goes on from there.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="In this topic.")],
+    apply: ApplyOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Have a group go on from where another one is in a topic. A group that does not exist is created.
+
+    Exit code 1: not applied, or FROM has no offset in it.
+    Example: mqstore group clone data billing reports orders --apply
+    """
+    output = Output(is_json=json)
+    with open_to_apply(store, output, apply=apply) as opened:
+        rows = _rows(opened, source, target, topic, is_applied=apply)
+        if not rows:
+            raise ToolProblem(f"group {source} has no offset in topic {topic}")
+        if apply:
+            if target not in opened.subscription_groups:
+                opened.subscription_groups.create(target)
+            for row in rows:
+                opened.reset_offset(target, topic, row.queue_id, offset=row.after)
+    output.listing(rows, MOVED_COLUMNS)
+    end_of(output, apply=apply, is_needed=any(row.before != row.after for row in rows))
+
+
+def _rows(store: MessageStore, source: str, target: str, topic: str, *, is_applied: bool) -> list[MovedRow]:
+    """Queue by queue; an offset whose message has expired becomes that of the first one there is."""
+    return [
+        MovedRow(
+            group=target,
+            topic=topic,
+            queue_id=row.queue_id,
+            before=store.consumer_offsets.query(target, topic, row.queue_id),
+            after=max(row.offset, store.get_min_offset_in_queue(topic, row.queue_id)),
+            is_applied=is_applied,
+        )
+        for row in store.consumer_offsets
+        if (row.group, row.topic) == (source, topic)
+    ]
