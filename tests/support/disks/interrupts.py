@@ -2,7 +2,7 @@
 
 Python raises KeyboardInterrupt in the main thread, where a function begins and where a call has returned
 (and where a loop begins again). So does this, in the calling thread, for calls of Python and of C alike; not
-where a lock has just been taken, for what takes it has no such place (mqstore/store/threads/lock.py).
+where a lock has just been taken, for what takes it has no such place (store/threads/lock.py).
 """
 
 import gc
