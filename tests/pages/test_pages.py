@@ -21,10 +21,7 @@ WITH_BLOCKS = [
 PICTURES = ("ARCHITECTURE.md", "docs/format/", "docs/spec/")
 """Pages whose blocks without a language are pictures of bytes and files; tests of their own compare them."""
 
-NOT_RUN = {
-    "docs/archive.md": {"mqstore archive"},
-    "docs/guide.md": {"$ mqstore demo", "What happened at each hop"},
-}
+NOT_RUN: dict[str, set[str]] = {}
 """Blocks that are not run, by page and beginning; the page has the reason in a comment before each."""
 
 

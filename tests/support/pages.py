@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import yaml
 
 from support import command_line
@@ -68,6 +69,7 @@ VARIES = (
     (re.compile(r"\b[\d,]+ bytes"), "0 bytes"),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 )
+ASSIGNMENT = re.compile(r"(\w+)=(\S+)")
 FIGURE = re.compile(r"\d[\d,.]*(?: [KMGT]?i?B)?")
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"][
     "optional-dependencies"
@@ -217,7 +219,8 @@ class Page:
                         self.console(block)
                 elif block.kind in ("python", "sh"):
                     last = self.joined(block, blocks[number + 1 :])
-                    printed = [self.output_of(last)]
+                    with self.beside(block):
+                        printed = [self.output_of(last)]
                 else:
                     self.parse(block)
 
@@ -344,7 +347,10 @@ class Page:
 
     @contextlib.contextmanager
     def beside(self, block: Block) -> Iterator[None]:
-        """A program runs meanwhile, if the block says so; it has printed its first line before."""
+        """A program runs meanwhile, if the block says so; it has printed its first line before.
+
+        What that line assigns, as `NAME=VALUE`, is in the environment meanwhile.
+        """
         name = block.noted("beside ")
         if name is None:
             yield
@@ -355,8 +361,12 @@ class Page:
         ) as running:
             try:
                 assert running.stdout is not None
-                assert running.stdout.readline()
-                yield
+                told = running.stdout.readline().decode()
+                assert told
+                with pytest.MonkeyPatch.context() as patched:
+                    for known in ASSIGNMENT.finditer(told):
+                        patched.setenv(known[1], known[2])
+                    yield
             finally:
                 running.terminate()
 
