@@ -274,11 +274,12 @@ class MessageStore:
     def put_sent(self) -> SentPut | None:
         """For a broker in this process: puts a message as its producer sends it.
 
-        None where puts are interpreted. It is called with a message without properties, the queue to take
-        instead of its own, and a UNIQ_KEY for it. Otherwise as `put_message`, but for a message that cannot
-        be put so it answers None: nothing is changed then, and `put_message` is to be asked.
+        None where puts are interpreted, and for a class with a `put_message` of its own. It is called with a
+        message without properties, the queue to take instead of its own, and a UNIQ_KEY for it. Otherwise as
+        `put_message`, but for a message that cannot be put so it answers None: nothing is changed then, and
+        `put_message` is to be asked.
         """
-        return self._puts.put_sent
+        return self._puts.put_sent if type(self).put_message is MessageStore.put_message else None
 
     def put_messages(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages, of one queue or many, with one lock and one wait for the disk: all or none.

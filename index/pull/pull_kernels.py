@@ -71,9 +71,11 @@ def _guessed(entries, data, start_offset, end, timestamp_ms, is_upper, low, high
     if is_later != _EARLIER:
         return low, high
     is_later, last = _compare_stored(entries, data, start_offset, end, timestamp_ms, is_upper, high - 1)
-    if is_later != _LATER or first >= last:
+    # Two large times may differ, and be the same number here.
+    span = np.float64(last) - np.float64(first)
+    if is_later != _LATER or span <= 0:
         return low, high
-    share = (np.float64(timestamp_ms) - np.float64(first)) / (np.float64(last) - np.float64(first))
+    share = (np.float64(timestamp_ms) - np.float64(first)) / span
     index = min(low + np.int64(share * np.float64(high - 1 - low)), high - 1)
     is_later, _ = _compare_stored(entries, data, start_offset, end, timestamp_ms, is_upper, index)
     direction = is_later

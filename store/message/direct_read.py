@@ -188,11 +188,12 @@ class Fields:
         """A number of the header."""
         buffer = cython.declare(cython.Py_buffer)
         PyObject_GetBuffer(self.data, cython.address(buffer), PyBUF_SIMPLE)
-        at: cython.longlong = self.start + position
         number: cython.longlong = 0
-        is_there: cython.bint = self.start >= 0 and at + size_bytes <= buffer.len
+        # Whoever makes a message may give any start: a sum with it may overflow.
+        is_there: cython.bint = 0 <= self.start <= buffer.len - position - size_bytes
         if is_there:
-            found: cython.pointer[uint8_t] = cython.cast(cython.pointer[uint8_t], buffer.buf) + at
+            found: cython.pointer[uint8_t] = cython.cast(cython.pointer[uint8_t], buffer.buf)
+            found += self.start + position
             number = _long_at(found) if size_bytes == 8 else _int_at(found)
         PyBuffer_Release(cython.address(buffer))
         if not is_there:
@@ -353,7 +354,8 @@ class DirectReader:
             max_count = min(max_count, buffer.len // _ENTRY_BYTES)
             if max_count <= 0:
                 return messages, 0
-            view = self._view_at(_long_at(entry), cython.address(found))
+            offset: cython.longlong = _long_at(entry)
+            view = self._view_at(offset, cython.address(found))
             if view is None:
                 return messages, 0
             if max_count > 64:
@@ -369,7 +371,7 @@ class DirectReader:
                     max_bytes,
                     cython.cast(cython.pointer[uint8_t], segment.buf),
                     min(segment.len, found.stop),
-                    _long_at(entry) - found.start,
+                    offset - found.start,
                     places,
                 )
             PyBuffer_Release(cython.address(segment))
@@ -501,10 +503,14 @@ def _guess(
     stored: cython.longlong = 0
     if _compare(times, low[0], cython.address(first)) != _EARLIER:
         return
-    if _compare(times, high[0] - 1, cython.address(last)) != _LATER or first >= last:
+    if _compare(times, high[0] - 1, cython.address(last)) != _LATER:
+        return
+    # Two large times may differ, and be the same number here.
+    span: cython.double = cython.cast(cython.double, last) - cython.cast(cython.double, first)
+    if span <= 0:
         return
     share: cython.double = cython.cast(cython.double, times.timestamp_ms) - cython.cast(cython.double, first)
-    share /= cython.cast(cython.double, last) - cython.cast(cython.double, first)
+    share /= span
     index: cython.longlong = low[0] + cython.cast(
         cython.longlong, share * cython.cast(cython.double, high[0] - 1 - low[0])
     )
@@ -598,9 +604,13 @@ def _fetch(
     start_offset: cython.longlong,
 ) -> cython.void:
     """Start to fetch what is read of the record of an entry: its header, and its topic and properties."""
-    at: cython.longlong = _long_at(entry) - start_offset
+    offset: cython.longlong = _long_at(entry)
+    # An entry may contain any number, and a difference may overflow.
+    if offset < start_offset or offset - start_offset >= stop:
+        return
+    at: cython.longlong = offset - start_offset
     end: cython.longlong = at + _int_at(entry + 8)
-    if 0 <= at < stop and at < end <= stop:
+    if at < end <= stop:
         fetch(data + at)
         fetch(data + at + 64)
         fetch(data + end - 64)

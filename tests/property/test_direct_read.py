@@ -10,9 +10,10 @@ of keys is held to its twin: tests/unit/index/keys/test_run_table.py.
 
 import copy
 import gc
+import itertools
 import pickle
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,11 @@ from hypothesis import strategies as st
 
 from mqstore import Message, MessageStore
 from mqstore.index.keys.key_index import has_key
+from mqstore.index.keys.key_kernels import has_key as has_key_in
 from mqstore.index.pull.found_messages import make_messages
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY
 from mqstore.store.errors import RecordIllegal, StoreError
+from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.log.log_reader import LogReader
 from mqstore.store.message.compiled_read import READS
@@ -251,6 +254,101 @@ def test_a_pull_answers_as_the_interpreted_one(
             assert answers[0] == answers[1]
 
 
+# -- bytes that somebody has changed -------------------------------------------------------------------
+
+NUMBERS = st.sampled_from(
+    [0, 1, 3, 87, 88, 90, 91, 92, 127, 128, 255, 256, 1 << 16, 2**31 - 1, -1, -91, -(2**31)]
+) | st.integers(-(2**31), 2**31 - 1)
+CHANGES = st.lists(
+    # Of which record or entry, where in it, and what is written there.
+    st.tuples(
+        st.integers(0, 9),
+        st.sampled_from([0, 4, 8, 20, 28, 32, 36, 56, 60, 84, 88, 89]) | st.integers(0, 250),
+        NUMBERS.map(lambda number: number.to_bytes(4, "big", signed=True))
+        | st.binary(min_size=1, max_size=2),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def change(mapped_file: MappedFile, position: int, data: bytes) -> None:
+    """Overwrite bytes of a file, as far as they lie in it."""
+    if position < mapped_file.size_bytes:
+        mapped_file.region.write(position, data[: mapped_file.size_bytes - position])
+
+
+def outcome_of(ask: Callable[..., object], *arguments: Any) -> object:
+    """What it answers, or its error."""
+    try:
+        return ask(*arguments)
+    except (StoreError, RecordIllegal) as error:
+        return type(error), str(error)
+
+
+def pulled(store: MessageStore) -> list[Any]:
+    """The answers of pulls, with what is read of the messages."""
+
+    def answer(topic: str, queue_id: int, offset: int, max_msg_nums: int) -> object:
+        got = store.get_message("billing", topic, queue_id, offset, max_msg_nums)
+        places = got.status, got.next_begin_offset, got.min_offset, got.max_offset, got.buffer_total_size
+        return places, [outcome_of(fields_of, message) for message in got.messages]
+
+    asked = itertools.product(TOPICS[:2], (0, 1), (0, 2), (2, 32))
+    return [outcome_of(answer, *each) for each in asked]
+
+
+@CONFIGS
+@SETTINGS
+@given(
+    messages=st.lists(FOUND, min_size=1, max_size=10) | st.just([Message("orders", b"x", keys=("a",))] * 90),
+    records=CHANGES,
+    entries=CHANGES | st.just([]),
+    key=WORDS,
+)
+def test_hostile_bytes_are_read_alike(
+    messages: list[Message],
+    records: list[tuple[int, int, bytes]],
+    entries: list[tuple[int, int, bytes]],
+    key: str,
+    config: dict[str, Any],
+) -> None:
+    """Forged lengths, magics, flags, offsets and times, in records and in queues: the same answer or error.
+
+    Where times go back, a search may end elsewhere, but in the queue.
+    """
+    with store_with(messages, **config) as (store, offsets):
+        log, reader = store.commit_log, store._reader._collect.__self__  # type: ignore[attr-defined]
+        assert log.direct_reader is not None
+        store.get_message("billing", "orders", 0, 0)
+        queue = store._parts.consume_queues.find("orders", 0)
+        for number, position, data in records:
+            offset = offsets[number % len(offsets)]
+            segment = log.files.file_for(offset)
+            assert segment is not None
+            change(segment, offset - segment.start_offset + position, data)
+        if queue is not None and queue.files:
+            for number, position, data in entries:
+                change(queue.files[0], number % queue.max_offset * ENTRY.size + position % ENTRY.size, data)
+        text, any_time = f"orders#{key}".encode(), (-(2**63), 2**63 - 1)
+        for offset in offsets:
+            found, expected = log.look_message_by_offset(offset), interpreted(store, offset)
+            assert outcome_of(fields_of, found) == outcome_of(fields_of, expected)
+            keyed = log.direct_reader.message_with_key(offset, text, len("orders"), *any_time)
+            if keyed is not False:
+                assert expected is not None
+                where = np.frombuffer(expected.data, np.uint8), expected.start, expected.stop
+                is_wanted = has_key_in(*where, np.frombuffer(text, np.uint8), len("orders"), *any_time)
+                assert (keyed is not None) == is_wanted
+        direct = pulled(store)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reader, "_direct", None)
+            assert pulled(store) == direct
+        begin_ms, end = ManualClock().now_ms(), store.get_max_offset_in_queue("orders", 0)
+        for ms in (begin_ms, begin_ms + len(messages) // 2, begin_ms + 200, 0, 2**63 - 1):
+            assert 0 <= store.get_offset_in_queue_by_time("orders", 0, ms) <= end
+
+
 def test_places_become_messages() -> None:
     """As many as there are; rows need not lie one behind the other."""
     data = memoryview(bytes(100))
@@ -272,7 +370,15 @@ def test_places_become_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    "places", [(0, 0, 10**6, 2 * 10**6), (0, 5, -7, 3), (90, 5, 99, 400), (-(2**62),) * 4]
+    "places",
+    [
+        (0, 0, 10**6, 2 * 10**6),
+        (0, 5, -7, 3),
+        (90, 5, 99, 400),
+        (-(2**62),) * 4,
+        (2**63 - 1, 0, 5, 7),
+        (2**63 - 20, 0, 5, 7),
+    ],
 )
 def test_places_outside_the_bytes_are_harmless(places: tuple[int, int, int, int]) -> None:
     """A body ends where its bytes end; a field that is not there is an error."""

@@ -19,6 +19,7 @@ import msgspec
 
 from mqstore.broker.broker import Broker, MessageQueue, TopicRoute
 from mqstore.client.errors import TopicRouteNotFound
+from mqstore.client.producer.message.message_check import check_topic_to_send
 from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.store.errors import ConfigIllegal, StoreError
 
@@ -57,7 +58,11 @@ class PublishRoute(msgspec.Struct, frozen=True, gc=False):
 
 
 class PublishRoutes:
-    """The routes of one producer. `table` has what is known, by topic; `find` looks up what is not."""
+    """The routes of one producer. `table` has what is known, by topic; `find` looks up what is not.
+
+    A route to a topic of the brokers' own, or to one with an illegal name, is not kept: a plain send takes a
+    route from the table, and does not check the topic again.
+    """
 
     def __init__(
         self, brokers: Mapping[str, Broker], settings: ProducerSettings, choice: random.Random
@@ -97,7 +102,9 @@ class PublishRoutes:
             turns = known.turns
         else:
             turns = QueueTurns(queues, self._choice)
-        self.table[topic] = route = PublishRoute(topic, queues, now_s + self._kept_s, turns)
+        route = PublishRoute(topic, queues, now_s + self._kept_s, turns)
+        if _may_be_sent_to(topic):
+            self.table[topic] = route
         return route
 
     def forget(self, topic: str) -> None:
@@ -122,6 +129,15 @@ class PublishRoutes:
 
     def __repr__(self) -> str:
         return f"PublishRoutes({[broker.name for broker in self._brokers]}, {sorted(self.table)})"
+
+
+def _may_be_sent_to(topic: str) -> bool:
+    """Whether a message to the topic passes the checks of producers, whatever brokers have of it."""
+    try:
+        check_topic_to_send(topic)
+    except StoreError:
+        return False
+    return True
 
 
 def _parse_order(topic: str, conf: str) -> tuple[MessageQueue, ...]:

@@ -78,6 +78,16 @@ def test_it_is_what_a_linear_look_finds(
     assert found == linear(times, queue.min_offset, timestamp, boundary)
 
 
+@pytest.mark.parametrize("boundary", ["LOWER", "UPPER"])
+def test_times_that_are_one_number_as_floats(boundary: Boundary) -> None:
+    """Far beyond any clock, but a record may state them: a guess by an even rate has nothing to divide by."""
+    times = [2**62] * 50 + [2**62 + 1] * 49
+    filled, queue = stored_at(times)
+    for timestamp in (2**62 - 1, 2**62, 2**62 + 1, 2**62 + 2):
+        found = offset_in_queue_by_time(queue, filled.log, timestamp, boundary)
+        assert found == linear(times, 0, timestamp, boundary)
+
+
 def test_a_clock_that_was_set_back_gives_an_entry_of_the_queue() -> None:
     """Then the answer is one of several, but always inside the queue."""
     filled, queue = stored_at([50, 60, 10, 20, 70])

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from mqstore import Message, MessageStore
+from mqstore import Message, MessageStore, PutMessageResult
 from mqstore.client import EmbeddedBroker
 from mqstore.client.errors import ClientNotRunning
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.send_result import SendResult
 from mqstore.client.producer.sends.send_hooks import SendMessageContext
-from mqstore.store.errors import StoreError, StoreFull
+from mqstore.store.errors import NoPermission, StoreError, StoreFull, TopicIllegal
 from support.clients.answering_broker import AnsweringBroker
 from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
@@ -139,6 +139,56 @@ def test_a_class_may_have_a_send_of_its_own(producer_of: MakeProducer) -> None:
     broker = DirectBroker()
     warm(producer_of(broker, kind=Louder)).send(ORDER)
     assert [message.body for message, _, _ in broker.asked] == [b"body!"]
+
+
+def test_nothing_is_put_past_a_send_of_the_brokers_own(tmp_path: Path) -> None:
+    """A class that watches or refuses messages, as its store's class may, sees all of them."""
+    seen: list[tuple[str, bytes]] = []
+
+    class WatchingBroker(EmbeddedBroker):
+        def send(self, message: Message, *, timeout_ms: int) -> PutMessageResult:
+            seen.append(("broker", bytes(message.body)))
+            return super().send(message, timeout_ms=timeout_ms)
+
+    class WatchingStore(MessageStore):
+        def put_message(self, message: Message) -> PutMessageResult:
+            seen.append(("store", bytes(message.body)))
+            return super().put_message(message)
+
+    for store_kind, broker_kind, who in (
+        (MessageStore, WatchingBroker, "broker"),
+        (WatchingStore, EmbeddedBroker, "store"),
+    ):
+        with (
+            store_kind.open(tmp_path / who) as store,
+            broker_kind(store) as broker,
+            Producer(broker, "billing") as producer,
+        ):
+            for number in range(20):
+                producer.send(Message("orders", b"%d" % number))
+        assert seen == [(who, b"%d" % number) for number in range(20)]
+        seen.clear()
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind"), [("SCHEDULE_TOPIC_XXXX", NoPermission), ("%RETRY%" + "g" * 130, TopicIllegal)]
+)
+def test_a_topic_that_no_producer_may_send_to_is_refused(
+    tmp_path: Path, topic: str, kind: type[StoreError]
+) -> None:
+    """By the same error, whether somebody has asked for its queues or not."""
+    with (
+        MessageStore.open(tmp_path / "data") as store,
+        EmbeddedBroker(store) as broker,
+        Producer(broker, "billing") as producer,
+    ):
+        refusals = []
+        for _ in range(2):
+            with pytest.raises(kind) as refused:
+                producer.send(Message(topic, b"body"))
+            refusals.append(str(refused.value))
+            assert producer.fetch_publish_message_queues(topic)
+        assert refusals[0] == refusals[1]
 
 
 def test_nothing_is_put_past_a_broker_that_is_closed(tmp_path: Path) -> None:
