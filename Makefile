@@ -89,9 +89,11 @@ shutdowns: bench-installed ## ext4 is shut down amid synced writes of stores and
 storm: setup ## an exception at every place of every operation, and signals; nothing may be lost
 	@$(BIN)/python tests/crash/storm.py $(ARGS)
 
-# ARGS="--seconds 600 --keep": for longer, and its store and journal stay.
-soak: setup ## two minutes of producers and consumers, killed and started again; nothing may be lost
-	@$(BIN)/python tests/soak/run.py --seed $(SEED) $(ARGS)
+# ARGS="--seconds 600 --keep": for longer, and its store and journal stay. INSTALLED=1: over the installed wheel, whose puts, reads
+# and sends are compiled; not in the checkout, whose folder mqstore/ would be found before it.
+soak: $(if $(INSTALLED),bench-installed,setup) ## two minutes of producers and consumers, killed and started again; nothing may be lost
+	@cd $(if $(INSTALLED),build/bench,.) && $(CURDIR)/$(if $(INSTALLED),$(BENCHED),.venv)/bin/python $(CURDIR)/tests/soak/run.py \
+	    --seed $(SEED) $(ARGS)
 
 # Three minutes. ARGS="--flush SYNC_FLUSH": every send waits for the disk.
 soak-serve: setup ## two minutes of 500 connections to `mqstore serve`, clients killed and stopped, and rubbish; writes the figures

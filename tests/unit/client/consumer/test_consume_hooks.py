@@ -29,7 +29,7 @@ SUCCESS, LATER = ConsumeConcurrentlyStatus.CONSUME_SUCCESS, ConsumeConcurrentlyS
 def test_the_table(
     status: ConsumeConcurrentlyStatus | None, has_raised: bool, elapsed_ms: int, expected: ConsumeReturnType
 ) -> None:
-    """Rows 1 to 5 in their order; the time-out here is 900 ms."""
+    """Rows EXCEPTION, RETURNNULL, TIME_OUT, FAILED, SUCCESS, in this order; the time-out here is 900 ms."""
     assert return_type(status, has_raised=has_raised, elapsed_ms=elapsed_ms, timeout_ms=900) is expected
 
 

@@ -164,7 +164,7 @@ def test_the_span_of_a_queue() -> None:
 
 
 def test_a_dropped_queue_is_not_consumed() -> None:
-    """Run, first row: dropped queue, return without a commit."""
+    """Run, dropped queue: return without a commit."""
     consuming = Consuming()
     consuming.submit(0)
     consuming.pulled.drop()
@@ -173,7 +173,7 @@ def test_a_dropped_queue_is_not_consumed() -> None:
 
 
 def test_a_queue_dropped_meanwhile_counts_for_nothing() -> None:
-    """processConsumeResult, first row: neither a commit nor a send-back."""
+    """Row queue dropped meanwhile: neither a commit nor a send-back."""
     consuming = Consuming(LATER)
     consuming.listener.during = lambda context: consuming.pulled.drop()
     consuming.submit(0)
@@ -432,7 +432,7 @@ def test_what_hooks_are_told(
 
 
 def test_messages_that_expire_are_sent_back() -> None:
-    """cleanExpiredMsg: the first message, older than consumeTimeout, with level 3; no offset is committed."""
+    """Row 3, cleanExpiredMsg: the first message, older than consumeTimeout, with level 3; no commit."""
     consuming = Consuming()
     consuming.submit(0, 1)
     consuming.submit(2)

@@ -65,8 +65,7 @@ def send_together(producer: Producer, *messages: Message, **options: Any) -> lis
 
 
 def test_a_group_is_sent_when_it_is_full(producer_of: MakeProducer) -> None:
-    """Sends when over 32 KiB (here 100 bytes); each SYNC caller waits, and gets its own part of the
-    result."""
+    """Row accumulator: sends when over 32 KiB (here 100 bytes); each SYNC caller gets its part."""
     broker = AnsweringBroker()
     results = send_together(producer_of(broker, **LONG), *[order() for _ in range(4)])
     assert len(broker.timeouts) == 1

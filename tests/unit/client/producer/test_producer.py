@@ -4,7 +4,9 @@ Sends to one queue after the other are in test_send_retry.py; here the brokers a
 fail.
 """
 
+import os
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.store.errors import GroupIllegal, QueueIllegal, StoreError, StoreFull
 from mqstore.store.files.memory_file_system import MemoryFileSystem
-from support.clients.answering_broker import AnsweringBroker
+from support.clients.answering_broker import AnsweringBroker, as_broker
 from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
 from support.stores.small_store import SmallStore, messages_of
@@ -150,6 +152,17 @@ def test_a_bad_group_is_refused(group: str, words: str) -> None:
     """Row topic / group length; and the name that stands for none."""
     with pytest.raises(GroupIllegal, match=words):
         Producer(AnsweringBroker(), group)  # type: ignore[arg-type]
+
+
+def test_client_ids() -> None:
+    """Row client id: address@instance; an unset instance name becomes pid#number, a new one each time."""
+    named, first, second = (
+        Producer(as_broker(AnsweringBroker()), "billing", ProducerSettings(client_ip="10.0.0.7", **settings))
+        for settings in ({"instance_name": "one"}, {}, {})
+    )
+    assert named.client_id == "10.0.0.7@one"
+    assert re.fullmatch(rf"10\.0\.0\.7@{os.getpid()}#\d+", first.client_id)
+    assert first.client_id != second.client_id
 
 
 def test_no_broker_is_refused() -> None:

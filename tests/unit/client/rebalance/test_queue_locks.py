@@ -64,7 +64,7 @@ def locking() -> Locking:
 
 
 def test_start(locking: Locking) -> None:
-    """Row start: all queues 1 s after the start and then every 20 s, one call for each broker."""
+    """Rows start, Lock renewal, system-property knobs: after 1 s, every 20 s; one call a broker."""
     locking.locks.start()
     locking.timer.advance(999)
     assert not locking.broker.asked

@@ -69,7 +69,7 @@ def test_the_property_delay_asks_as_well_as_the_field() -> None:
 
 @pytest.mark.parametrize(("asked", "stored_level"), [(18, 18), (19, 18), (99, 18), (2**31 - 1, 18)])
 def test_a_level_above_the_table_becomes_the_highest(asked: int, stored_level: int) -> None:
-    """DELAY=99 is stored with DELAY=18 in queue 17."""
+    """Row 1 of the checklist: DELAY=99 is stored with DELAY=18 in queue 17."""
     for message in (
         Message("T", b"", delay_level=asked),
         Message("T", b"", properties={"DELAY": str(asked)}),
@@ -91,7 +91,7 @@ def test_a_level_above_the_table_becomes_the_highest(asked: int, stored_level: i
     ],
 )
 def test_who_asks_for_nothing_or_may_not_is_left_alone(message: Message) -> None:
-    """No level, level 0 and below, half messages and rollbacks come back as they are."""
+    """Row 2 of the checklist: no level, level 0 and below. Half messages and rollbacks stay, too."""
     assert rewrite(message, LEVELS) is message
 
 

@@ -38,7 +38,7 @@ def test_a_message_is_delivered_when_due_and_not_a_millisecond_before() -> None:
 
 
 def test_the_delivered_record_keeps_its_properties_string() -> None:
-    """The waiting and the delivered record differ in topic, queue, offsets and store time alone."""
+    """Row 4 of the checklist: only topic, queue, offsets and store time differ from the waiting one."""
     store = DelayedStore()
     store.put(Message("orders", b"body", tags="TagA", keys=("k1",), queue_id=2, delay_level=3, flag=5))
     store.deliver_after(10_000)
@@ -63,7 +63,7 @@ def test_levels_do_not_wait_for_each_other() -> None:
 
 
 def test_a_shorter_level_table_delivers_old_messages_at_once() -> None:
-    """What was stored for 10 s is due when its level now means 1 s (checklist 11)."""
+    """Row 11 of the checklist: what was stored for 10 s is due when its level now means 1 s."""
     old = DelayedStore(levels="10s")
     old.delay(1, b"body")
     store = DelayedStore(levels="1s", clock=old.clock, log_bytes=old.log_bytes)
@@ -73,14 +73,14 @@ def test_a_shorter_level_table_delivers_old_messages_at_once() -> None:
 
 
 def test_a_level_that_left_the_table_is_still_delivered() -> None:
-    """Its messages keep their time; RocketMQ would leave them lying."""
+    """Its messages keep their time; RocketMQ would leave them lying. Row 12 of the checklist."""
     old = DelayedStore(levels="1s 5s 10s")
     old.delay(3, b"body")
     old.flush()
     store = DelayedStore(levels="1s", clock=old.clock, log_bytes=old.log_bytes)
     levels = [(status.level, status.delay_ms) for status in store.delivery.status()]
     assert levels == [(1, 1_000), (3, None)]
-    # Rebuilt queues use the current table (checklist 12): a missing level waits 1 s.
+    # Rebuilt queues use the current table: a missing level waits 1 s.
     assert store.deliver_after(999) == 0
     assert store.deliver_after(1) == 1
     assert store.bodies() == [b"body"]
@@ -325,7 +325,7 @@ def test_loading_for_reading_only_changes_nothing() -> None:
 
 
 def test_a_missing_level_starts_at_its_queues_first_entry() -> None:
-    """Old entries that are still there are delivered again (checklist 10)."""
+    """Row 10 of the checklist: old entries that are still there are delivered again."""
     old = DelayedStore()
     old.delay(1, b"a")
     old.delay(2, b"b")

@@ -46,7 +46,7 @@ def test_an_exhausted_retry_is_diverted(
 
 
 def test_an_ordered_consumers_retry_is_always_diverted() -> None:
-    """It retries in place, so what it sends is what it gave up on."""
+    """Row put to %RETRY% while any lock of the group has not expired: what it sends is what it gave up on."""
     assert divert_exhausted_retry(fallback("1"), 16, holds_queue_lock=True).topic == DEAD_LETTER_TOPIC
 
 

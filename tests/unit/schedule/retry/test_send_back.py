@@ -131,7 +131,7 @@ def test_a_blank_origin_id_is_none(blank: str) -> None:
 
 @pytest.mark.parametrize("retry_queue_nums", [0, -1])
 def test_row_4_without_retry_queues_the_message_is_discarded_and_said_so(retry_queue_nums: int) -> None:
-    """SUCCESS as in RocketMQ, but the disposition tells; it does not even look for the record."""
+    """Row 8 of the checklist: SUCCESS, but the disposition tells; it does not even look for the record."""
     retrying = Retrying()
     retrying.groups.create("billing", retry_queue_nums=retry_queue_nums)
     for physical_offset in (retrying.original.physical_offset, 999_999):
@@ -219,7 +219,7 @@ def test_row_8_wait_is_false_in_the_record_but_the_put_waits() -> None:
 def test_row_9_the_request_overrides_the_groups_limit(
     of_group: int, of_request: int | None, expected: Disposition
 ) -> None:
-    """Also with 0, which makes the first failure the last."""
+    """Row 9 of the checklist, with 0: it makes the first failure the last."""
     retrying = Retrying()
     retrying.groups.create("billing", retry_max_times=of_group)
     result, _ = retrying.fail(retrying.original, max_reconsume_times=of_request)
@@ -227,7 +227,7 @@ def test_row_9_the_request_overrides_the_groups_limit(
 
 
 def test_row_10_a_negative_level_is_a_dead_letter_at_once() -> None:
-    """Directly in queue 0 of the dead letters, reconsume times 1, DELAY=0, no hop through the schedule."""
+    """Row 7 of the checklist: directly in queue 0 of the dead letters, reconsume times 1, DELAY=0, no hop."""
     retrying = Retrying()
     result, copy = retrying.fail(retrying.original, -1)
     assert result.disposition is DEAD_LETTER
@@ -342,7 +342,7 @@ def test_row_14_a_put_that_raises() -> None:
 
 
 def test_two_records_for_each_attempt_with_the_same_properties() -> None:
-    """The waiting and the delivered one, both with reconsume times r + 1 (checklist 5 and 6)."""
+    """Row 5 of the checklist: the waiting and the delivered one, both with reconsume times r + 1."""
     retrying = Retrying()
     failing = retrying.original
     for times in range(1, 4):
@@ -394,7 +394,7 @@ def test_a_delayed_message_that_fails_is_retried_under_its_own_topic() -> None:
 
 
 def test_the_first_ids_are_kept() -> None:
-    """A message that comes with RETRY_TOPIC and ORIGIN_MESSAGE_ID, from another broker say, keeps them."""
+    """Row 6 of the checklist: RETRY_TOPIC and ORIGIN_MESSAGE_ID stay, another broker's, too."""
     retrying = Retrying()
     foreign = retrying.put(
         Message("orders", b"", properties={"RETRY_TOPIC": "first", "ORIGIN_MESSAGE_ID": "ID"})

@@ -186,7 +186,7 @@ def test_the_limit_of_the_span(last: int, pause_ms: int) -> None:
 
 
 def test_a_paused_queue(subject: Cache, pulled: PulledQueue) -> None:
-    """Row 'paused 1 s'."""
+    """Row pull task: paused 1 s."""
     subject.cache.paused = frozenset([QUEUE])
     assert (subject.cache.pause_ms(pulled), subject.cache.pause_ms(PulledQueue(OTHER, "*", 0))) == (1_000, 0)
 

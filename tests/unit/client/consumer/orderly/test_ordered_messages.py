@@ -74,7 +74,7 @@ def test_rollback() -> None:
 
 
 def test_put_back() -> None:
-    """Row makeMessageToConsumeAgain: the last batch comes again, those before it stay with the listener."""
+    """Row rollback / makeMessageToConsumeAgain: the last batch comes again, those before it stay."""
     queue = Queue((10, 11, 12))
     queue.ordered.take(1)
     taken = queue.ordered.take(1)

@@ -147,7 +147,7 @@ def test_batches_come_in_order_one_at_a_time() -> None:
 
 
 def test_needs_the_lock() -> None:
-    """Row Needs, not locked at the start of the run: locked after 100 ms, consumed 10 ms later."""
+    """Rows Needs and relock, not locked at the start: locked after 100 ms, consumed 10 ms later."""
     consuming = Consuming(is_locked=False)
     consuming.consume(0)
     assert (consuming.seen, consuming.timer.delays_ms) == ([], [100])
@@ -206,7 +206,7 @@ def test_broadcasting_needs_no_lock() -> None:
 
 
 def test_pull() -> None:
-    """Row pull: not locked, again in 3 s; the first with the lock begins at the offset of the store."""
+    """Rows pull and 6, first offset: not locked, again in 3 s; the first with the lock asks the store."""
     consuming = Consuming(is_locked=False)
     consuming.broker.offsets[GROUP, "orders", 0] = 7
     assert consuming.service.pause_ms(consuming.pulled) == 3_000

@@ -30,7 +30,7 @@ def test_a_compressed_body_comes_back(compress_type: str, number: int, level: in
 
 @pytest.mark.parametrize(("length", "is_compressed"), [(4_095, False), (4_096, True)])
 def test_from_so_many_bytes_on(length: int, is_compressed: bool) -> None:
-    """From 4,096 on (>=)."""
+    """Row compression: from 4,096 on (>=)."""
     body, sys_flag = BodyCompression("ZLIB", 5, 4_096).compress(bytes(length), 0)
     assert (len(body) < length) is is_compressed
     assert bool(sys_flag) is is_compressed

@@ -45,7 +45,7 @@ IDS = UniqueIds(ManualClock(), ManualSeconds())
     ],
 )
 def test_what_cannot_be_one_batch(messages: list[Message], words: str) -> None:
-    """One topic, one wait flag, no delay level, no retry topic; else UnsupportedOperationException."""
+    """Row MessageBatch: one topic, one wait flag, no delay level, no retry topic; row 3 of the checklist."""
     with pytest.raises(BatchIllegal, match=words):
         make_batch(messages, 1_000, IDS)
 

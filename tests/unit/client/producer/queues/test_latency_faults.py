@@ -47,7 +47,7 @@ def told(kept: LatencyFaults, latency_ms: int = 0, *, isolated: bool = False, re
 def test_for_how_long_a_slow_broker_is_avoided(
     seconds: ManualSeconds, latency_ms: int, avoided_ms: int
 ) -> None:
-    """Row duration, and row available: now >= until."""
+    """Rows duration, 7: latency table, and available: now >= until."""
     kept = faults(seconds)
     told(kept, latency_ms)
     seconds.advance((avoided_ms - 1) / 1000)
@@ -132,7 +132,7 @@ def test_the_detector_forgets_brokers_that_are_gone(seconds: ManualSeconds) -> N
 
 
 def test_pick_one_at_least(seconds: ManualSeconds) -> None:
-    """Row pick one at least: a random one among the reachable items, else none."""
+    """Row pickOneAtLeast: a random one among the reachable items, else none."""
     kept = faults(seconds)
     assert kept.pick_one_at_least() is None
     for name, reachable in (("a", False), ("b", True), ("c", True)):

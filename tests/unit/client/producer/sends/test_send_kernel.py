@@ -50,7 +50,7 @@ def test_a_named_queue_is_used(producer_of: MakeProducer) -> None:
 
 @pytest.mark.parametrize("way", [{"queue": QUEUE}, {"selector": select_last}], ids=["queue", "selector"])
 def test_no_retry_at_a_chosen_queue(producer_of: MakeProducer, way: dict[str, Any]) -> None:
-    """Row "explicit queue or selector does not retry" (SYNC): the broker's own error, after one attempt."""
+    """Row explicit queue or selector: no retry (SYNC); the broker's own error, after one attempt."""
     a, b = AnsweringBroker("broker-a", FULL), AnsweringBroker("broker-b", FULL)
     with pytest.raises(StoreFull):
         producer_of(a, b).send(ORDER, **way)
@@ -127,7 +127,7 @@ def test_a_selector_needs_a_route(producer_of: MakeProducer) -> None:
 
 
 def test_a_broker_that_is_not_there(producer_of: MakeProducer) -> None:
-    """Row within it: route fetched once more, then "broker not exist"."""
+    """Row during an attempt: route fetched once more, then "broker not exist"."""
     broker = AnsweringBroker()
     with pytest.raises(BrokerNotExist, match="no broker 'x': this client knows 'broker-a'") as caught:
         producer_of(broker).send(ORDER, queue=MessageQueue("orders", "x", 0))
@@ -137,7 +137,7 @@ def test_a_broker_that_is_not_there(producer_of: MakeProducer) -> None:
 
 @pytest.mark.parametrize("message", [ORDER, Message("orders", b"plain")], ids=["with properties", "plain"])
 def test_a_broker_that_is_not_there_is_another_attempt(producer_of: MakeProducer, message: Message) -> None:
-    """Row within it: an MQClientException, so the next attempt; none is there: 10003."""
+    """Row during an attempt: an MQClientException, so the next attempt; none is there: 10003."""
     broker = AnsweringBroker()
     producer = producer_of(broker, order_topic_conf={"orders": "x:1;broker-a:1"})
     assert {producer.send(message).message_queue.broker_name for _ in range(4)} == {"broker-a"}

@@ -249,7 +249,7 @@ def test_what_is_no_error_of_ours_is_raised_at_once(
 
 @both_ways
 def test_the_budget_is_shared(producer_of: MakeProducer, seconds: ManualSeconds, message: Message) -> None:
-    """Row time for it: timeout - cost, so each attempt has what the ones before have left."""
+    """Row time for an attempt: timeout - cost, so each attempt has what the ones before have left."""
     broker = AnsweringBroker("broker-a", Took(1_000, FULL), Took(500, FULL), seconds=seconds)
     warm(producer_of(broker)).send(message)
     assert broker.timeouts == [3_000, 2_000, 1_500]
@@ -259,7 +259,7 @@ def test_the_budget_is_shared(producer_of: MakeProducer, seconds: ManualSeconds,
 def test_one_attempt_that_times_out_leaves_none(
     producer_of: MakeProducer, seconds: ManualSeconds, message: Message
 ) -> None:
-    """Row cost > timeout: stop, time-out error; it beats the earlier exception, which is its cause."""
+    """Rows before each, and time-out beats an earlier exception: that is its cause."""
     error = BrokerTimedOut("broker-a", 3_000)
     broker = AnsweringBroker("broker-a", Took(3_001, error), seconds=seconds)
     with pytest.raises(SendTimedOut, match="had 3000 ms, and after 3001 ms") as caught:
@@ -272,7 +272,7 @@ def test_one_attempt_that_times_out_leaves_none(
 def test_the_budget_is_over_only_when_it_is_exceeded(
     producer_of: MakeProducer, seconds: ManualSeconds
 ) -> None:
-    """Row cost > timeout: at equality there is one more attempt, with no time."""
+    """Row before each: at equality there is one more attempt, with no time."""
     broker = AnsweringBroker("broker-a", Took(3_000, FULL), seconds=seconds)
     producer_of(broker).send(ORDER)
     assert broker.timeouts == [3_000, 0]
@@ -322,7 +322,7 @@ def test_the_look_up_of_the_route_counts(producer_of: MakeProducer, seconds: Man
 def test_the_time_of_preparing_counts(
     producer_of: MakeProducer, seconds: ManualSeconds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row within it: over the time already is a time-out, and no broker is asked."""
+    """Rows during an attempt, and errors that end the loop: over the time already, no broker is asked."""
     broker = AnsweringBroker("broker-a", seconds=seconds)
     producer = producer_of(broker)
     compress = producer._parts.compression._compress
