@@ -17,7 +17,7 @@ import msgspec
 
 from mqstore.store.errors import StoreClosed, StoreError
 from mqstore.store.message.message import Message
-from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.put_result import PutMessageResult, SentPut
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.status import GetMessageStatus
 
@@ -56,7 +56,7 @@ class TopicRoute(NamedTuple):
     is_writable: bool
 
 
-class PullRequest(NamedTuple):
+class PullRequest(msgspec.Struct, frozen=True, gc=False):
     """A pull. subscription: `*`, or tags as `TagA || TagB`.
 
     suspend_ms: how long the broker may wait for a message where there is none; 0: not at all.
@@ -71,7 +71,7 @@ class PullRequest(NamedTuple):
     suspend_ms: int = 0
 
 
-class PullAnswer(NamedTuple):
+class PullAnswer(msgspec.Struct, frozen=True):
     """What a pull found. messages: of FOUND, as stored. next_begin_offset: where to pull next.
 
     is_illegal: the offset of the request is not in the queue (OFFSET_ILLEGAL of a client). size_bytes: of the
@@ -160,6 +160,15 @@ class Broker(Protocol):
 
         One to `%RETRY%group` goes to the dead letters if it was tried too often, or if the group consumes in
         order (SendMessageProcessor#handleRetryAndDLQ).
+        """
+        ...
+
+    @property
+    def put_sent(self) -> SentPut | None:
+        """Puts the usual message of a producer directly: to a queue, with a UNIQ_KEY.
+
+        It answers None for a message that is to be sent by `send`, with nothing changed, and for all once the
+        broker is closed. None itself where a broker has no such way. Producers keep it.
         """
         ...
 

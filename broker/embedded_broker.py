@@ -48,7 +48,7 @@ from mqstore.metadata.topics import MAX_QUEUE_NUMS
 from mqstore.store.bulk.sent.sent_batch import SentBatch
 from mqstore.store.errors import MessageIllegal, StoreError, StoreReadOnly
 from mqstore.store.message.message import Message
-from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.put_result import PutMessageResult, SentPut
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import (
     RETRY_GROUP_TOPIC_PREFIX,
@@ -100,9 +100,8 @@ class EmbeddedBroker:
         self._cluster_name = cluster_name
         self._memory_bytes = physical_memory_bytes() if memory_bytes is None else memory_bytes
         self._is_closed = False
-        # Puts messages as producers send most of them: see MessageStore.put_sent. None in a closed broker,
-        # and in one of a class with a `send` of its own: no message may go past that.
-        self.put_sent = store.put_sent if type(self).send is EmbeddedBroker.send else None
+        # No message may go past a `send` of a class of one's own.
+        self._sent_puts = store.sent_puts() if type(self).send is EmbeddedBroker.send else None
         self._process_id = os.getpid()
         self._groups = ConsumerGroups()
         self._queue_locks = QueueLocks(now_s)
@@ -157,6 +156,10 @@ class EmbeddedBroker:
         self._check_open()
         group = message.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         return self._store.put_retry(message, is_in_order=self._queue_locks.are_held(group))
+
+    @property
+    def put_sent(self) -> SentPut | None:
+        return None if self._sent_puts is None else self._sent_puts.put
 
     def send_all(self, messages: Sequence[Message], *, timeout_ms: int) -> Sequence[PutMessageResult]:
         self._check_open()
@@ -261,8 +264,16 @@ class EmbeddedBroker:
     def pull(self, request: PullRequest) -> PullAnswer:
         if self._is_closed:
             self._check_open()
-        group, topic, queue_id, offset, max_nums, subscription, _ = request
-        found = self._store.get_message(group, topic, queue_id, offset, max_nums, subscription, lazily=True)
+        offset = request.offset
+        found = self._store.get_message(
+            request.group,
+            request.topic,
+            request.queue_id,
+            offset,
+            request.max_nums,
+            request.subscription,
+            lazily=True,
+        )
         status = found.status
         return PullAnswer(
             status,
@@ -348,7 +359,8 @@ class EmbeddedBroker:
         raises BrokerClosed, but for those by which clients leave.
         """
         self._is_closed = True
-        self.put_sent = None
+        if self._sent_puts is not None:
+            self._sent_puts.close()
         if self._has_forked():
             return
         threads = (self._pull_thread, self._check_thread)

@@ -35,7 +35,7 @@ from mqstore.opening import open_parts
 from mqstore.persistence import Persistence
 from mqstore.put.arrivals import ArrivalListener, Arrivals
 from mqstore.put.put_parts import PutParts
-from mqstore.put.put_path import PutPath, SentPut
+from mqstore.put.put_path import PutPath
 from mqstore.put.short_put import NO_JSON, message_of
 from mqstore.schedule.delay.delay_levels import DelayLevels
 from mqstore.schedule.delay.delay_offsets import DelayOffsets
@@ -56,7 +56,7 @@ from mqstore.store.forked_child import disarm, leave_to_parent
 from mqstore.store.log.flusher import Flusher
 from mqstore.store.log.recovery import RecoveryReport
 from mqstore.store.message.message import Message, MessageFields
-from mqstore.store.message.put_result import PutColumnsResult, PutMessageResult
+from mqstore.store.message.put_result import PutColumnsResult, PutMessageResult, SentPuts
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.progress import Progress
 from mqstore.store.status import GetMessageStatus
@@ -270,16 +270,15 @@ class MessageStore:
         """
         return self._puts.put(message)
 
-    @property
-    def put_sent(self) -> SentPut | None:
-        """For a broker in this process: puts a message as its producer sends it.
+    def sent_puts(self) -> SentPuts | None:
+        """For a broker in this process: puts messages as its producers send them, until the broker closes it.
 
-        None where puts are interpreted, and for a class with a `put_message` of its own. It is called with a
-        message without properties, the queue to take instead of its own, and a UNIQ_KEY for it. Otherwise as
-        `put_message`, but for a message that cannot be put so it answers None: nothing is changed then, and
-        `put_message` is to be asked.
+        None where puts are interpreted, and for a class with a `put_message` of its own. Its `put` is called
+        with a message that has no properties, its topic and body, the queue to take instead of its own, and a
+        UNIQ_KEY for it. Otherwise as `put_message`, but for a message that cannot be put so it answers None:
+        nothing is changed then, and `put_message` is to be asked.
         """
-        return self._puts.put_sent if type(self).put_message is MessageStore.put_message else None
+        return self._puts.sent_puts() if type(self).put_message is MessageStore.put_message else None
 
     def put_messages(self, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
         """Store messages, of one queue or many, with one lock and one wait for the disk: all or none.

@@ -114,6 +114,8 @@ class RemoteBroker:
         self._clock = clock or SystemClock()
         self._names = NameServers(name_servers, self._security)
         self._is_closed = False
+        # Nothing is put past the broker.
+        self.put_sent = None
         self._process_id = os.getpid()
         try:
             self._name = broker_name if broker_name is not None else self._only_name()
@@ -354,7 +356,7 @@ class RemoteBroker:
     # -- pulling ----------------------------------------------------------------------------------
 
     def pull(self, request: PullRequest) -> PullAnswer:
-        request = request._replace(suspend_ms=0)
+        request = msgspec.structs.replace(request, suspend_ms=0)
         answer = self._ask(RequestCode.PULL_MESSAGE, pull_fields_of(request))
         return pull_answer_of(answer, request, self._name)
 

@@ -58,6 +58,9 @@ class FoundMessages(Sequence[StoredMessage]):
     def has_byte(self, position: int, value: int) -> bool:
         """Whether one of the records has this byte there; no message is made for it."""
         data = self._data
+        if READS is not None:
+            is_there: bool = READS.has_byte(data, self._places, position, value)
+            return is_there
         return value in [data[start + position] for start in self._places[0].tolist()]
 
     def _made(self) -> tuple[StoredMessage, ...]:

@@ -80,8 +80,9 @@ class MessageCollector:
         collected = Collected()
         room = min(max_count, len(entries) // ENTRY_BYTES)
         if tag_filter is None:
-            if self._direct is not None and not lazily:
-                self._collect_directly(collected, entries, room)
+            if self._direct is not None:
+                collect = self._find_directly if lazily else self._collect_directly
+                collect(collected, entries, room)
             if room - collected.examined >= _FEW:
                 self._collect_ordinary(collected, entries, room, lazily)
         elif room >= _FEW:
@@ -97,6 +98,16 @@ class MessageCollector:
         messages, collected.total_bytes = self._direct.messages_of(entries, max_count, self._max_bytes)
         collected.messages, collected.examined = messages, len(messages)
         if messages and len(messages) == max_count and not _begins_with_blank(entries, max_count):
+            collected.status = GetMessageStatus.FOUND
+
+    def _find_directly(self, collected: Collected, entries: memoryview, max_count: int) -> None:
+        """As `_collect_directly`, all of them or none, to be made later."""
+        assert self._direct is not None
+        places = np.empty((4, max_count), np.int64)
+        view, count, total_bytes = self._direct.places_of(entries, places, self._max_bytes)
+        if count and count == max_count and not _begins_with_blank(entries, count):
+            collected.found = FoundMessages(view, places)
+            collected.examined, collected.total_bytes = count, total_bytes
             collected.status = GetMessageStatus.FOUND
 
     def _collect_ordinary(

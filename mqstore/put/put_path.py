@@ -12,9 +12,8 @@ Threads: any. Durability: in SYNC_FLUSH a result with PUT_OK means fdatasync has
 `flushed_offset` says how far the log was durable.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TypeAlias
 
 import msgspec
 
@@ -32,15 +31,12 @@ from mqstore.store.errors import MessageIllegal, NoPermission, TopicNotSupported
 from mqstore.store.log.durable_future import DurableFuture
 from mqstore.store.message.message import NO_PROPERTIES, Message
 from mqstore.store.message.message_encoder import EncodedMessage, MessageEncoder, refuse_mistyped
-from mqstore.store.message.put_result import PutMessageResult, PutMessageResults
+from mqstore.store.message.put_result import PutMessageResult, PutMessageResults, SentPuts
 from mqstore.store.message.topic_names import RETRY_GROUP_TOPIC_PREFIX, is_dead_letter_topic, is_retry_topic
 from mqstore.store.record.properties_format import DELAY, RECONSUME_TIME, TIMER_REQUESTS, UNIQ_KEY
 from mqstore.store.status import PutMessageStatus
 
-__all__ = ["PutPath", "SentPut"]
-
-SentPut: TypeAlias = Callable[[Message, int, str], PutMessageResult | None]
-"""Puts a message to a queue with a UNIQ_KEY; None, and nothing is changed, if it is to be put otherwise."""
+__all__ = ["PutPath"]
 
 _DELAY_MS, _DELAY_SEC, _DELIVER_MS = TIMER_REQUESTS
 _PUT_OK = PutMessageStatus.PUT_OK
@@ -83,11 +79,8 @@ class PutPath:
             slowly=self._put_in_steps,
             finish=self._finish,
         )
-        # As MessageStore.put_sent.
-        self.put_sent: SentPut | None = None
         if self._direct is not None:
             self.put = self._direct.put  # type: ignore[method-assign]
-            self.put_sent = self._direct.put_sent
 
     def put(self, message: Message) -> PutMessageResult:
         """Store one message of a producer."""
@@ -98,6 +91,10 @@ class PutPath:
         return appended
 
     _put_in_steps = put
+
+    def sent_puts(self) -> SentPuts | None:
+        """As `MessageStore.sent_puts`."""
+        return None if self._direct is None else self._direct.sent_puts()
 
     @property
     def is_compiled(self) -> bool:

@@ -77,6 +77,7 @@ _HELD_BYTES = cython.declare(cython.Py_ssize_t, HELD_BYTES)
 _BLANK_BYTES = cython.declare(cython.longlong, BLANK_MIN_BYTES)
 _CRC_BYTES = cython.declare(cython.Py_ssize_t, CRC_PROPERTY_BYTES)
 _CRC_NAME = cython.declare(bytes, CRC_NAME)
+_UNIQ_KEY_NAME = cython.declare(bytes, UNIQ_KEY.encode() + b"\x01")
 _BORN_HOST_AT = cython.declare(cython.Py_ssize_t, BORN_HOST_POSITION)
 _RECONSUME_TIMES_BEFORE_BODY = cython.declare(cython.Py_ssize_t, STORE_HOST_END_BEFORE_BODY)
 _BORN_HOST_BIT = cython.declare(cython.longlong, BORN_HOST_V6)
@@ -233,12 +234,25 @@ class DirectPut:
             return self._finish(result)
         return result
 
-    def put_sent(self, message, queue_id, unique_key):
-        """Store one message as its producer sends it; None, and nothing is changed, if it is not ordinary.
+    def sent_puts(self):
+        """Puts for the producers of a broker, until it is closed."""
+        return SentPuts(self)
 
-        It goes to `queue_id` instead of its own queue, and `unique_key`, a str, is its only property.
-        """
-        result = self._append_one(message, False, queue_id, unique_key)
+    @cython.cfunc
+    def _put_sent(
+        self, message: object, topic: object, body: object, queue_id: object, unique_key: object
+    ) -> object:
+        """See SentPuts.put."""
+        room = cython.declare(uint8_t[2160])
+        record = cython.declare(_Record)
+        if type(unique_key) is not str:
+            return None
+        owner: tuple = self._prepare(
+            message, False, topic, body, queue_id, unique_key, room, cython.address(record)
+        )
+        if owner is None:
+            return None
+        result = self._append_under_lock(owner, None, cython.address(record))
         if result is not None and (self._waits or self._watched.wanted):
             return self._finish(result)
         return result
@@ -246,20 +260,18 @@ class DirectPut:
     @cython.ccall
     def append(self, message):
         """Append one message of a producer; None, and nothing is changed, if it is not ordinary."""
-        return self._append_one(message, False, None, None)
+        return self._append_one(message, False)
 
     @cython.ccall
     def append_own(self, message):
         """As `append`, one of the store's own: any topic takes it that is there and kept here."""
-        return self._append_one(message, True, None, None)
+        return self._append_one(message, True)
 
     @cython.cfunc
-    def _append_one(
-        self, message: object, is_own: cython.bint, sent_queue_id: object, unique_key: object
-    ) -> object:
+    def _append_one(self, message: object, is_own: cython.bint) -> object:
         room = cython.declare(uint8_t[2160])
         record = cython.declare(_Record)
-        owner: tuple = self._prepare(message, is_own, sent_queue_id, unique_key, room, cython.address(record))
+        owner: tuple = self._prepare(message, is_own, None, None, None, None, room, cython.address(record))
         if owner is None:
             return None
         return self._append_under_lock(owner, None, cython.address(record))
@@ -281,7 +293,7 @@ class DirectPut:
         owners: list = []
         for index in range(count):
             owner: tuple = self._prepare(
-                messages[index], False, None, None, room, cython.address(records[index])
+                messages[index], False, None, None, None, None, room, cython.address(records[index])
             )
             if owner is None:
                 return None
@@ -302,14 +314,17 @@ class DirectPut:
         self,
         message: object,
         is_own: cython.bint,
-        sent_queue_id: object,
-        unique_key: object,
+        topic: object,
+        given_body: object,
+        queue_id: object,
+        unique_key: str | None,
         room: cython.pointer[uint8_t],
         record: cython.pointer[_Record],
     ) -> tuple:
         """Fill `record`; None if the message is not ordinary. room: _ROOM_BYTES that outlive the record.
 
-        sent_queue_id, unique_key: instead of the message's own queue and properties; None: those.
+        topic, given_body, queue_id: if there is a `unique_key`, which is then the only property; else the
+        message's own are taken.
 
         Returns (queue, body, entry of the topic): the queue's topic and number, and what `record` points to.
         """
@@ -320,8 +335,10 @@ class DirectPut:
             or message.wait_store_msg_ok is not True
         ):
             return None
-        topic = message.topic
-        queue_id = message.queue_id if unique_key is None else sent_queue_id
+        properties = NO_PROPERTIES
+        if unique_key is None:
+            topic, given_body, queue_id = message.topic, message.body, message.queue_id
+            properties = message.properties
         if type(topic) is not str or type(queue_id) is not int:
             return None
         queue: cython.longlong = _int_of(queue_id)
@@ -331,7 +348,7 @@ class DirectPut:
             queue_nums = self._queues_to_put_to(topic)
             if queue_nums is None or queue >= cython.cast(cython.longlong, queue_nums):
                 return None
-        body: bytes = self._body_of(message.body)
+        body: bytes = self._body_of(given_body)
         if body is None:
             return None
         record.born_timestamp = _born_timestamp_of(message.born_timestamp)
@@ -345,9 +362,7 @@ class DirectPut:
                 return None
         if cython.cast(tuple, known)[0] is not self._template:
             return None
-        properties, keys, tags = message.properties, message.keys, message.tags
-        if unique_key is not None and (properties is not NO_PROPERTIES or type(unique_key) is not str):
-            return None
+        keys, tags = message.keys, message.tags
         if type(keys) is not tuple and type(keys) is not str and type(keys) is not list:
             return None
         if tags is not None and type(tags) is not str:
@@ -640,6 +655,33 @@ class DirectPut:
         return cython.cast(cython.longlong, now.tv_sec) * 1000 + now.tv_nsec // 1_000_000
 
 
+@cython.final
+@cython.cclass
+class SentPuts:
+    """Puts messages as producers send them, until it is closed."""
+
+    _direct: DirectPut
+    _is_open: cython.bint
+
+    def __init__(self, direct: DirectPut) -> None:
+        self._direct = direct
+        self._is_open = True
+
+    def put(self, message, topic, body, queue_id, unique_key):
+        """Store one message as its producer sends it; None, and nothing is changed, if it is not ordinary.
+
+        The producer has looked at `topic` and `body` of the message, and that it has no properties. It goes
+        to `queue_id` instead of its own queue, and `unique_key`, a str, is its only property.
+        """
+        if not self._is_open:
+            return None
+        return self._direct._put_sent(message, topic, body, queue_id, unique_key)
+
+    def close(self) -> None:
+        """Answer None from now on."""
+        self._is_open = False
+
+
 def _first_offsets(results):
     """The queue offset that each queue had before `results` were given."""
     return {(result.topic, result.queue_id): result.queue_offset for result in reversed(results)}
@@ -775,9 +817,11 @@ def _encode_ending(
         replaced |= _KEYS_MARK
     if tags:
         replaced |= _TAGS_MARK
-    if unique_key is not None:
-        at = _put_text(target, at, UNIQ_KEY, 1)
-        at = _put_text(target, at, unique_key, 2)
+    if unique_key is not None and at + len(_UNIQ_KEY_NAME) < _ENDING_ROOM_BYTES:
+        memcpy(target + at, _data_of(_UNIQ_KEY_NAME), len(_UNIQ_KEY_NAME))
+        at = _put_text(target, at + len(_UNIQ_KEY_NAME), unique_key, 2)
+    elif unique_key is not None:
+        return _NOT_ORDINARY
     if properties is not NO_PROPERTIES:
         if type(properties) is not dict:
             return _NOT_ORDINARY

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from mqstore.store.loops.extension_module import find_extension
 from mqstore.store.message.message import Message
-from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.put_result import PutMessageResult, SentPuts
 
 __all__ = ["MACHINE_CODE", "DirectPut", "MachineCode", "Watched", "find"]
 
@@ -37,8 +37,8 @@ class DirectPut(Protocol):
         """Append messages of producers, all or none: None, and nothing is changed, if one is not ordinary."""
         ...
 
-    def put_sent(self, message: Message, queue_id: int, unique_key: str) -> PutMessageResult | None:
-        """Store one message as its producer sends it; None, and nothing is changed, if it is not ordinary."""
+    def sent_puts(self) -> SentPuts:
+        """Puts for the producers of a broker, until it is closed."""
         ...
 
 

@@ -30,6 +30,10 @@ class DirectReader(Protocol):
         """The messages of queue entries, up to one that is not ordinary, and the bytes of their records."""
         ...
 
+    def places_of(self, entries: memoryview, places: Any, max_bytes: int) -> tuple[Any, int, int]:
+        """The same without making them: the segment's bytes, how many, and the bytes of their records."""
+        ...
+
     def message_with_key(
         self, physical_offset: int, text: bytes, topic_length: int, begin_ms: int, end_ms: int
     ) -> Any:

@@ -5,7 +5,7 @@ as it is. The annotations say which values are machine integers and pointers, so
 Python objects.
 
     MessageView     the fields of a StoredMessage, and those of its properties that are read most
-    messages_at     the messages of a pull, from the places that compiled loops have found
+    messages_at     the messages of a pull, from their places; has_byte asks their records something before
     DirectReader    the message at a physical offset, and whether it has a key
 
 A record is ordinary if it is one of V1 with IPv4 hosts, its body is not compressed, and its lengths add up.
@@ -20,6 +20,7 @@ could take away. Threads: any; no lock. No other thread of the interpreter runs 
 import cython
 from cython.cimports.cpython.buffer import (
     PyBUF_SIMPLE,
+    PyBUF_STRIDED,
     PyBUF_STRIDED_RO,
     PyBuffer_Release,
     PyObject_GetBuffer,
@@ -45,7 +46,7 @@ from mqstore.store.record.record_format import (
 )
 from mqstore.store.record.sys_flag import BORN_HOST_V6, COMPRESSED, INNER_BATCH, STORE_HOST_V6
 
-__all__ = ["DirectReader", "MessageView", "messages_at"]
+__all__ = ["DirectReader", "MessageView", "has_byte", "messages_at"]
 
 _FIXED_BYTES = cython.declare(cython.longlong, FIXED_BYTES)
 _HEADER_BYTES = cython.declare(cython.longlong, HEADER_BYTES)
@@ -70,6 +71,8 @@ _LATER = cython.declare(cython.int, 1)
 # Below so many entries a bisection is as quick as a guess.
 _GUESSED_FROM = cython.declare(cython.longlong, 64)
 _FIRST_STEP = cython.declare(cython.longlong, 16)
+# Messages of a pull for whose places there is room without asking for memory.
+_FEW_PLACES = cython.declare(cython.Py_ssize_t, 64)
 # So many records are fetched from memory at the same time.
 _RECORDS_AHEAD = cython.declare(cython.Py_ssize_t, 8)
 _KEYS_NAME = cython.declare(bytes, KEYS.encode() + b"\x01")
@@ -261,6 +264,37 @@ def messages_at(kind: object, data: object, places: object, count: cython.Py_ssi
     return messages
 
 
+def has_byte(data: object, places: object, position: cython.Py_ssize_t, value: cython.int) -> bool:
+    """Whether a record has this byte at a position. data, places: as `messages_at` takes them."""
+    buffer = cython.declare(cython.Py_buffer)
+    segment = cython.declare(cython.Py_buffer)
+    _: cython.Py_ssize_t
+    at: cython.longlong
+    row: cython.pointer[cython.char]
+    is_there: cython.bint = False
+    PyObject_GetBuffer(places, cython.address(buffer), PyBUF_STRIDED_RO)
+    try:
+        if buffer.ndim != 2 or buffer.itemsize != 8 or buffer.shape[0] != 4:
+            raise ValueError(f"places of {buffer.ndim} dimensions")
+        PyObject_GetBuffer(data, cython.address(segment), PyBUF_SIMPLE)
+        row = cython.cast(cython.pointer[cython.char], buffer.buf)
+        for _ in range(buffer.shape[1]):
+            at = cython.cast(cython.pointer[cython.longlong], row)[0]
+            # Within the bytes, whatever the places say.
+            if (
+                0 <= at < segment.len
+                and 0 <= position < segment.len - at
+                and cython.cast(cython.pointer[uint8_t], segment.buf)[at + position] == value
+            ):
+                is_there = True
+                break
+            row += buffer.strides[1]
+        PyBuffer_Release(cython.address(segment))
+    finally:
+        PyBuffer_Release(cython.address(buffer))
+    return is_there
+
+
 @cython.final
 @cython.cclass
 class DirectReader:
@@ -339,33 +373,87 @@ class DirectReader:
         segment, whose records have `max_bytes` together; the first is taken whatever its size. As
         `locate_records` of index/pull/pull_kernels.py.
         """
-        buffer = cython.declare(cython.Py_buffer)
-        segment = cython.declare(cython.Py_buffer)
-        found = cython.declare(_Found)
         few = cython.declare(_Found[64])
         places: cython.pointer[_Found] = few
         index: cython.Py_ssize_t
         count: cython.Py_ssize_t = 0
         taken_bytes: cython.longlong = 0
         messages: list = []
+        if max_count > _FEW_PLACES:
+            places = cython.cast(cython.pointer[_Found], malloc(max_count * cython.sizeof(_Found)))
+            if places == cython.NULL:
+                raise MemoryError(f"places of {max_count:,} messages")
+        try:
+            view = self._find_places(entries, max_count, max_bytes, places, cython.address(count))
+            for index in range(count):
+                taken_bytes += places[index].stop - places[index].start
+                messages.append(self._message(view, places + index))
+        finally:
+            if places != few:
+                free(places)
+        return messages, taken_bytes
+
+    def places_of(self, entries: object, places: object, max_bytes: cython.longlong) -> tuple:
+        """As `messages_of`, without making them: (bytes of their segment, how many, bytes of their records).
+
+        places: int64[4, n], filled for at most n messages, and at most 64, as `messages_at` takes it.
+        """
+        buffer = cython.declare(cython.Py_buffer)
+        few = cython.declare(_Found[64])
+        row: cython.pointer[cython.char]
+        index: cython.Py_ssize_t
+        count: cython.Py_ssize_t = 0
+        taken_bytes: cython.longlong = 0
+        PyObject_GetBuffer(places, cython.address(buffer), PyBUF_STRIDED)
+        try:
+            if buffer.ndim != 2 or buffer.itemsize != 8 or buffer.shape[0] != 4:
+                raise ValueError(f"places of {buffer.ndim} dimensions")
+            view = self._find_places(
+                entries, min(buffer.shape[1], _FEW_PLACES), max_bytes, few, cython.address(count)
+            )
+            row = cython.cast(cython.pointer[cython.char], buffer.buf)
+            for index in range(count):
+                taken_bytes += few[index].stop - few[index].start
+                _set_long(row, few[index].start)
+                _set_long(row + buffer.strides[0], few[index].stop)
+                _set_long(row + 2 * buffer.strides[0], few[index].start + _HEADER_BYTES)
+                _set_long(row + 3 * buffer.strides[0], few[index].body_stop)
+                row += buffer.strides[1]
+        finally:
+            PyBuffer_Release(cython.address(buffer))
+        return view, count, taken_bytes
+
+    @cython.cfunc
+    def _find_places(
+        self,
+        entries: object,
+        max_count: cython.Py_ssize_t,
+        max_bytes: cython.longlong,
+        places: cython.pointer[_Found],
+        count: cython.pointer[cython.Py_ssize_t],
+    ) -> object:
+        """Fill `places`, of which there are `max_count`, for `count` messages of one segment; its bytes.
+
+        The bytes are None if it is not there.
+        """
+        buffer = cython.declare(cython.Py_buffer)
+        segment = cython.declare(cython.Py_buffer)
+        found = cython.declare(_Found)
+        view: object = None
         PyObject_GetBuffer(entries, cython.address(buffer), PyBUF_SIMPLE)
         try:
             entry: cython.pointer[uint8_t] = cython.cast(cython.pointer[uint8_t], buffer.buf)
             max_count = min(max_count, buffer.len // _ENTRY_BYTES)
             if max_count <= 0:
-                return messages, 0
+                return None
             offset: cython.longlong = _long_at(entry)
             view = self._view_at(offset, cython.address(found))
             if view is None:
-                return messages, 0
-            if max_count > 64:
-                places = cython.cast(cython.pointer[_Found], malloc(max_count * cython.sizeof(_Found)))
-                if places == cython.NULL:
-                    raise MemoryError(f"places of {max_count:,} messages")
+                return None
             PyObject_GetBuffer(view, cython.address(segment), PyBUF_SIMPLE)
             with cython.nogil:
                 # A record may have to come from the disk.
-                count = _find_all(
+                count[0] = _find_all(
                     entry,
                     max_count,
                     max_bytes,
@@ -375,14 +463,9 @@ class DirectReader:
                     places,
                 )
             PyBuffer_Release(cython.address(segment))
-            for index in range(count):
-                taken_bytes += places[index].stop - places[index].start
-                messages.append(self._message(view, places + index))
         finally:
-            if places != few:
-                free(places)
             PyBuffer_Release(cython.address(buffer))
-        return messages, taken_bytes
+        return view
 
     def narrowed(
         self,
@@ -712,6 +795,14 @@ def _is_named(
     """Whether the property from `at` to `stop` has this name, and a value that is not empty."""
     length: cython.Py_ssize_t = len(name)
     return stop - at > length and memcmp(data + at, cython.cast(cython.p_char, name), length) == 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _set_long(target: cython.pointer[cython.char], value: cython.longlong) -> cython.void:
+    """A number of an array, as this machine has it."""
+    cython.cast(cython.pointer[cython.longlong], target)[0] = value
 
 
 @cython.cfunc

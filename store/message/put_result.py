@@ -4,19 +4,21 @@ For one message, for a list of messages, and for columns. They do not change: an
 Source: PutMessageResult and AppendMessageResult of RocketMQ, in one value.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Protocol, TypeAlias, overload
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from mqstore.store.files.file_system import BytesLike
+from mqstore.store.message.message import Message
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC
 from mqstore.store.record.message_id import encode_message_id
 from mqstore.store.status import PutMessageStatus
 
-__all__ = ["PutColumnsResult", "PutMessageResult", "PutMessageResults"]
+__all__ = ["PutColumnsResult", "PutMessageResult", "PutMessageResults", "SentPut", "SentPuts"]
 
 
 class PutMessageResult(msgspec.Struct, frozen=True, gc=False):
@@ -62,6 +64,25 @@ class PutMessageResult(msgspec.Struct, frozen=True, gc=False):
     def msg_id(self) -> str:
         """The offset message id."""
         return encode_message_id(self.store_host, self.physical_offset)
+
+
+SentPut: TypeAlias = Callable[[Message, str, BytesLike, int, str], PutMessageResult | None]
+"""Puts a message without properties, of which it is told topic and body, to a queue, with a UNIQ_KEY. None,
+and nothing is changed, if it is to be put otherwise."""
+
+
+class SentPuts(Protocol):
+    """Puts what producers of this process send, until it is closed. Any thread may call it."""
+
+    def put(
+        self, message: Message, topic: str, body: BytesLike, queue_id: int, unique_key: str
+    ) -> PutMessageResult | None:
+        """As `SentPut`."""
+        ...
+
+    def close(self) -> None:
+        """Have `put` answer None from now on."""
+        ...
 
 
 class PutMessageResults(Sequence[PutMessageResult]):

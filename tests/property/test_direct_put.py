@@ -118,7 +118,7 @@ def store_of(disk: FileSystem, *, is_direct: bool, **config: Any) -> Iterator[Me
 def make_interpreted(store: MessageStore) -> None:
     """Undo what PutPath does when the direct put was built."""
     del vars(store._puts)["put"]
-    store._puts._direct = store._puts.put_sent = None
+    store._puts._direct = None
 
 
 def outcome_of(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -186,14 +186,14 @@ def test_puts_that_do_not_wait_are_the_interpreted_ones(
 @CONFIGS
 @settings(max_examples=60, deadline=None)
 @given(
-    messages=st.lists(st.tuples(MESSAGES | ORDINARY | PLAIN, st.booleans()), min_size=1, max_size=6),
+    messages=st.lists(MESSAGES | ORDINARY | PLAIN, min_size=1, max_size=6),
     queue_id=st.integers(-1, 2) | st.sampled_from([True, 1 << 70]),
     unique_key=st.just("7F00000104D2018B4AAC2E6F0A3C0001")
     | TEXTS
     | st.sampled_from(["", "\x01", "v" * 2_048]),
 )
 def test_a_sent_message_is_put_as_one_with_its_key_and_queue(
-    messages: list[tuple[Message, bool]],
+    messages: list[Message],
     queue_id: int,
     unique_key: str,
     config: dict[str, Any],
@@ -204,11 +204,12 @@ def test_a_sent_message_is_put_as_one_with_its_key_and_queue(
         store_of(disk(), is_direct=True, **config) as direct,
         store_of(disk(), is_direct=False, **config) as interpreted,
     ):
-        assert direct.put_sent is not None
-        for message, has_properties in messages * 2:
-            given_ = message if has_properties else msgspec.structs.replace(message, properties=NO_PROPERTIES)
+        sent_puts = direct.sent_puts()
+        assert sent_puts is not None
+        for message in messages * 2:
+            given_ = msgspec.structs.replace(message, properties=NO_PROPERTIES)
             before = log_of(direct), direct.commit_log.max_offset
-            put = outcome_of(direct.put_sent, given_, queue_id, unique_key)
+            put = outcome_of(sent_puts.put, given_, given_.topic, given_.body, queue_id, unique_key)
             if put is None:
                 assert (log_of(direct), direct.commit_log.max_offset) == before
                 # So that the stores stay equal.
@@ -223,12 +224,20 @@ def test_a_sent_message_is_put_as_one_with_its_key_and_queue(
 def test_sent_messages_go_the_direct_way() -> None:
     """With all that producers usually set, but for properties."""
     with store_of(MemoryFileSystem(), is_direct=True) as store:
-        assert store.put_sent is not None
+        sent_puts = store.sent_puts()
+        assert sent_puts is not None
         for change in ({}, {"tags": "created", "keys": "order-1"}, {"queue_id": 77}, {"queue_id": -1}):
             message = msgspec.structs.replace(Message("orders", b"body"), **change)
-            assert store.put_sent(message, 0, "7F00") is not None, change
-        assert store.put_sent(msgspec.structs.replace(message, properties={"a": "b"}), 0, "7F00") is None
-        assert store.put_sent(message, 0, 7) is None  # type: ignore[arg-type]
+            assert sent_puts.put(message, "orders", b"body", 0, "7F00") is not None, change
+        wrong: list[tuple[Any, ...]] = [
+            *((None, "orders", b"body", 0, "7F00"), (message, None, b"body", 0, "7F00")),
+            *((message, "orders", None, 0, "7F00"), (message, "orders", b"body", None, "7F00")),
+            *((message, "orders", b"body", 0, None), (message, "orders", b"body", 0, 7)),
+        ]
+        for arguments in wrong:
+            assert sent_puts.put(*arguments) is None, arguments
+        sent_puts.close()
+        assert sent_puts.put(message, "orders", b"body", 0, "7F00") is None
 
 
 @DISKS

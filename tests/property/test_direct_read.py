@@ -237,13 +237,19 @@ def test_entries_lead_to_the_messages_of_the_interpreted_way(
 def test_a_pull_answers_as_the_interpreted_one(
     messages: list[Message], max_msg_nums: int, offset: int
 ) -> None:
-    """Status, next offset, bytes and messages; across segments, too."""
+    """Status, next offset, bytes and messages; across segments, too, and if messages are made later."""
     with store_with(messages) as (store, _):
+        direct_reader = store.commit_log.direct_reader
         for topic in TOPICS[:2]:
             answers = []
-            for direct in (store.commit_log.direct_reader, None):
+            for direct, lazily in (
+                (direct_reader, False),
+                (direct_reader, True),
+                (None, False),
+                (None, True),
+            ):
                 store._reader._collect.__self__._direct = direct  # type: ignore[attr-defined]
-                got = store.get_message("billing", topic, 0, offset, max_msg_nums)
+                got = store.get_message("billing", topic, 0, offset, max_msg_nums, lazily=lazily)
                 answers.append(
                     (
                         *(got.status, got.next_begin_offset, got.min_offset, got.max_offset),
@@ -251,7 +257,7 @@ def test_a_pull_answers_as_the_interpreted_one(
                         list(map(fields_of, got.messages)),
                     )
                 )
-            assert answers[0] == answers[1]
+            assert answers == [answers[2]] * 4
 
 
 # -- bytes that somebody has changed -------------------------------------------------------------------
@@ -364,6 +370,44 @@ def test_places_become_messages() -> None:
             READS.messages_at(StoredMessage, data, wrong, 1)  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="11 messages"):
         READS.messages_at(StoredMessage, data, places, 11)  # type: ignore[union-attr]
+
+
+@SETTINGS
+@given(data=st.binary(max_size=60), starts=st.lists(st.integers(0, 59), max_size=9), value=st.integers(0, 3))
+def test_a_byte_of_each_record(data: bytes, starts: list[int], value: int) -> None:
+    """Found at a position of any record; what lies behind the bytes is not there."""
+    places = np.zeros((4, len(starts)), np.int64)
+    places[0] = starts
+    there = [data[start + 2] for start in starts if start + 2 < len(data)]
+    assert READS.has_byte(memoryview(data), places, 2, value) == (value in there)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("start", [-1, 100, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("position", [-1, 0, 2**62])
+def test_a_byte_outside_is_not_there(start: int, position: int) -> None:
+    """Wherever a place points to."""
+    places = np.full((4, 3), start, np.int64)
+    assert not READS.has_byte(memoryview(bytes(100)), places, position, 0)  # type: ignore[union-attr]
+
+
+def test_a_pull_has_no_more_places_than_were_given() -> None:
+    """At most 64, at most as many as there is room for, and only in an array that fits."""
+    with store_with([Message("orders", b"x", queue_id=0)] * 70) as (store, offsets):
+        reader = store.commit_log.direct_reader
+        assert reader is not None
+        records = [store.look_message_by_offset(offset) for offset in offsets]
+        entries = b"".join(ENTRY.pack(one.physical_offset, one.store_size, 0) for one in records if one)
+        for room, expected in ((0, 0), (3, 3), (64, 64), (70, 64)):
+            places = np.full((4, room + 1), -1, np.int64)
+            view, count, total_bytes = reader.places_of(memoryview(entries), places[:, :room], 1 << 20)
+            assert count <= expected
+            assert places[:, count:].tolist() == [[-1] * (room + 1 - count)] * 4
+            made = make_messages(view, places[:, :count]) if count else []
+            assert list(map(fields_of, made)) == list(map(fields_of, records[:count]))
+            assert total_bytes == sum(message.store_size for message in made)
+        for wrong in (places[0], places.astype(np.int32), places[:3], memoryview(bytes(96))):
+            with pytest.raises((ValueError, BufferError, TypeError)):
+                reader.places_of(memoryview(entries), wrong, 1 << 20)
 
 
 # -- what keeps the interpreter alive -------------------------------------------------------------------

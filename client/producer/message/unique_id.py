@@ -27,6 +27,7 @@ __all__ = ["UniqueIds", "local_address"]
 
 _HEX = [f"{number:02X}" for number in range(256)]
 _BLOCK_S = 0.001
+_NO_BLOCK: tuple[float, str, Iterator[str]] = -math.inf, "", iter(())
 # A clock that was set back a little counts as the beginning of the month.
 _SET_BACK_MS = 1_000_000
 # For documentation only (RFC 5737): nobody has this address, and nothing is sent to it.
@@ -78,32 +79,29 @@ class UniqueIds:
     def __init__(self, clock: Clock, timer: Callable[[], float]) -> None:
         self._now_ms = clock.now_ms
         self._timer = timer
-        # Until when the block is good, by the timer. Written by `renew`, and after a fork.
-        self.renew_s = -math.inf
-        # What ids begin with, and the digits that are left for their ends. A thread that takes from an old
-        # block does no harm: no other has its numbers.
-        self.block: tuple[str, Iterator[str]] = ("", iter(()))
+        # Until when the block is good, by the timer; what its ids begin with; the digits that are left for
+        # their ends. Replaced by `renew`, and after a fork. A thread that takes from an old block does no
+        # harm: no other has its numbers. In a list, which those who are in a hurry keep.
+        self.current: list[tuple[float, str, Iterator[str]]] = [_NO_BLOCK]
         _all_ids.add(self)
 
     def create(self, now_s: float | None = None) -> str:
         """A new id. now_s: what the timer says, if the caller has just asked it."""
         if now_s is None:
             now_s = self._timer()
-        if now_s >= self.renew_s:
-            self.renew(now_s)
-        while True:
-            prefix, digits = self.block
+        renew_s, prefix, digits = self.current[0]
+        last = next(digits, None) if now_s < renew_s else None
+        while last is None:
+            _, prefix, digits = self.renew(now_s)
             last = next(digits, None)
-            if last is not None:
-                return prefix + last
-            self.renew(now_s)
+        return prefix + last
 
-    def renew(self, now_s: float) -> None:
-        """Begin a new block."""
+    def renew(self, now_s: float) -> tuple[float, str, Iterator[str]]:
+        """Begin a new block, and return it."""
         process = _this_process()
-        self.block = process.prefix(self._now_ms()) + _HEX[process.next_block() & 0xFF], iter(_HEX)
-        # Last: who finds this finds the block.
-        self.renew_s = now_s + _BLOCK_S
+        prefix = process.prefix(self._now_ms()) + _HEX[process.next_block() & 0xFF]
+        self.current[0] = block = now_s + _BLOCK_S, prefix, iter(_HEX)
+        return block
 
 
 _all_ids: "weakref.WeakSet[UniqueIds]" = weakref.WeakSet()
@@ -121,7 +119,7 @@ def _begin_anew_in_child() -> None:
     global _process  # noqa: PLW0603 - as above
     _process = None
     for ids in _all_ids:
-        ids.renew_s = -math.inf
+        ids.current[0] = _NO_BLOCK
 
 
 os.register_at_fork(after_in_child=_begin_anew_in_child)

@@ -13,7 +13,8 @@ MQClientInstance#topicRouteData2TopicPublishInfo, DefaultMQProducerImpl#tryToFin
 import itertools
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
@@ -22,27 +23,37 @@ from mqstore.client.errors import TopicRouteNotFound
 from mqstore.client.producer.message.message_check import check_topic_to_send
 from mqstore.client.producer.producer_settings import ProducerSettings
 from mqstore.store.errors import ConfigIllegal, StoreError
+from mqstore.store.message.put_result import SentPut
 
-__all__ = ["PublishRoute", "PublishRoutes", "QueueTurns"]
+__all__ = ["PublishRoute", "PublishRoutes", "QueueTurns", "Target"]
+
+
+Target: TypeAlias = tuple[MessageQueue, int, Broker | None, SentPut | None]
+"""What a send needs of a queue, taken apart in one step: the queue, its id, its broker (None: not given), and
+how that puts usual messages directly."""
 
 
 class QueueTurns(threading.local):
     """Hands out the queues of a topic in turn, to each thread by itself, from a random one on.
 
-    That is RocketMQ's index of a thread, without the number: `next` is as quick as can be.
+    That is RocketMQ's index of a thread, without the number. targets: an endless iterator, for who is in a
+    hurry.
     """
 
-    def __init__(self, queues: Sequence[MessageQueue], choice: random.Random) -> None:
+    def __init__(self, targets: Sequence[Target], choice: random.Random) -> None:
         # Called for each thread.
-        self._queues = queues
+        self._targets = targets
         self._choice = choice
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """Go on from a random queue."""
-        first = self._choice.getrandbits(31) % len(self._queues)
-        turns = itertools.cycle((*self._queues[first:], *self._queues[:first]))
-        self.next: Callable[[], MessageQueue] = turns.__next__
+        first = self._choice.getrandbits(31) % len(self._targets)
+        self.targets = itertools.cycle((*self._targets[first:], *self._targets[:first]))
+
+    def next(self) -> MessageQueue:
+        """The next queue."""
+        return next(self.targets)[0]
 
 
 class PublishRoute(msgspec.Struct, frozen=True, gc=False):
@@ -62,6 +73,7 @@ class PublishRoutes:
 
     A route to a topic of the brokers' own, or to one with an illegal name, is not kept: a plain send takes a
     route from the table, and does not check the topic again.
+    plain: the same, taken apart in one step: until when a route is believed, its turns, and itself.
     """
 
     def __init__(
@@ -72,6 +84,8 @@ class PublishRoutes:
         Raises ConfigIllegal when an order configuration cannot be read.
         """
         self.table: dict[str, PublishRoute] = {}
+        self.plain: dict[str, tuple[float, QueueTurns, PublishRoute]] = {}
+        self._by_name = brokers
         self._brokers = [brokers[name] for name in sorted(brokers)]
         self._choice = choice
         self._kept_s = settings.poll_name_server_interval / 1000
@@ -93,7 +107,7 @@ class PublishRoutes:
         if not queues:
             queues = self._queues(self._default_topic, topic, errors, self._default_queue_nums)
         if not queues:
-            self.table.pop(topic, None)
+            self.forget(topic)
             raise TopicRouteNotFound(topic, [broker.name for broker in self._brokers]) from next(
                 iter(errors), None
             )
@@ -101,14 +115,20 @@ class PublishRoutes:
         if known is not None and known.queues == queues:
             turns = known.turns
         else:
-            turns = QueueTurns(queues, self._choice)
+            turns = QueueTurns([self._target_of(queue) for queue in queues], self._choice)
         route = PublishRoute(topic, queues, now_s + self._kept_s, turns)
         if _may_be_sent_to(topic):
             self.table[topic] = route
+            self.plain[topic] = route.expires_s, turns, route
         return route
+
+    def _target_of(self, queue: MessageQueue) -> Target:
+        broker = self._by_name.get(queue.broker_name)
+        return queue, queue.queue_id, broker, None if broker is None else broker.put_sent
 
     def forget(self, topic: str) -> None:
         """Look the topic up again before the next send to it."""
+        self.plain.pop(topic, None)
         self.table.pop(topic, None)
 
     def _queues(

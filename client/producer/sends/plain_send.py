@@ -61,7 +61,7 @@ def plain_send(
     plain_below = min(settings.compress_msg_body_over_howmuch, settings.max_message_size + 1)
     budget_ms = settings.send_msg_timeout
     wants_all_ok = settings.retry_another_broker_when_not_store_ok
-    routes, timer, broker_of = parts.routes.table, parts.timer, parts.brokers.get
+    routes, timer, block_of_ids = parts.routes.plain, parts.timer, ids.current
     put_ok, replace = PutMessageStatus.PUT_OK, msgspec.structs.replace
     is_allowed = False
 
@@ -82,30 +82,27 @@ def plain_send(
             return send_otherwise(message, queue, selector, arg, timeout_ms)
         begin_s = timer()
         try:
-            route = routes[message.topic]
-            body, properties = message.body, message.properties
+            topic, body = message.topic, message.body
+            expires_s, turns, route = routes[topic]
+            is_plain = (
+                type(body) is bytes
+                and 0 < len(body) < plain_below
+                and message.properties is NO_PROPERTIES
+                and begin_s < expires_s
+            )
         except (AttributeError, TypeError, KeyError):
             # An unknown topic, or something that is no message.
             return send_otherwise(message, None, None, None, None)
-        if (
-            type(body) is not bytes
-            or not 0 < len(body) < plain_below
-            or properties is not NO_PROPERTIES
-            or begin_s >= route.expires_s
-        ):
+        if not is_plain:
             return send_otherwise(message, None, None, None, None)
-        queue = route.turns.next()
-        broker, queue_id = broker_of(queue.broker_name), queue.queue_id
+        queue, queue_id, broker, put_sent = next(turns.targets)
         if broker is None:
             return send_otherwise(message, None, None, None, None)
-        if begin_s >= ids.renew_s:
-            ids.renew(begin_s)
-        prefix, digits = ids.block
-        last = next(digits, None)
+        renew_s, prefix, digits = block_of_ids[0]
+        last = next(digits, None) if begin_s < renew_s else None
         unique_key = ids.create(begin_s) if last is None else prefix + last
-        put_sent = getattr(broker, "put_sent", None)
         try:
-            put = None if put_sent is None else put_sent(message, queue_id, unique_key)
+            put = None if put_sent is None else put_sent(message, topic, body, queue_id, unique_key)
             if put is None:
                 sent = replace(message, queue_id=queue_id, properties={UNIQ_KEY: unique_key})
                 put = broker.send(sent, timeout_ms=budget_ms)

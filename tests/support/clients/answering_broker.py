@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from mqstore.broker.broker import Broker, TopicRoute
 from mqstore.store.errors import StoreError
 from mqstore.store.message.message import Message
-from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.message.put_result import PutMessageResult, SentPut
 from mqstore.store.status import PutMessageStatus
 from support.manual_seconds import ManualSeconds
 
@@ -57,6 +57,8 @@ class Gate:
 class AnsweringBroker:
     """sent: the messages it was asked to store, in order. timeouts: the milliseconds it was given for
     each."""
+
+    put_sent: SentPut | None = None
 
     def __init__(
         self,

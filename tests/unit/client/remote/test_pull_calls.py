@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mqstore import Message, MessageStore
 from mqstore.broker.broker import PullRequest
@@ -36,11 +37,11 @@ def answer(
 
 def test_the_subscription_goes_with_the_pull() -> None:
     """sysFlag 6: it may be held, and what the heartbeat said does not count."""
-    fields = pull_fields_of(REQUEST._replace(subscription="A || B"))
+    fields = pull_fields_of(replace(REQUEST, subscription="A || B"))
     assert fields["sysFlag"] == "6"
     assert fields["subscription"] == "A || B"
     assert (fields["queueId"], fields["queueOffset"], fields["maxMsgNums"]) == ("1", "7", "32")
-    assert pull_fields_of(REQUEST._replace(suspend_ms=0))["sysFlag"] == "4"
+    assert pull_fields_of(replace(REQUEST, suspend_ms=0))["sysFlag"] == "4"
 
 
 def test_messages_are_views_of_what_came(records: bytes) -> None:
@@ -59,9 +60,9 @@ def test_what_was_found(records: bytes) -> None:
 
 def test_messages_with_other_tags_are_dropped(records: bytes) -> None:
     """A broker compares hashes; if none is left, the pull has matched nothing."""
-    only_b = pull_answer_of(answer(0, records), REQUEST._replace(subscription="B"), "broker-a")
+    only_b = pull_answer_of(answer(0, records), replace(REQUEST, subscription="B"), "broker-a")
     assert [message.body for message in only_b.messages] == [b"1", b"3"]
-    none = pull_answer_of(answer(0, records), REQUEST._replace(subscription="C"), "broker-a")
+    none = pull_answer_of(answer(0, records), replace(REQUEST, subscription="C"), "broker-a")
     assert (none.status, none.messages) == (GetMessageStatus.NO_MATCHED_MESSAGE, [])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mqstore.broker.broker import MessageModel, MessageQueue, PullAnswer
+from mqstore.broker.broker import MessageModel, MessageQueue, PullAnswer, PullRequest
 from mqstore.client.consumer.consumer_settings import ConsumerSettings
 from mqstore.client.consumer.pulls.process_queue import PulledBatch
 from mqstore.client.consumer.pulls.pull_service import PullService
@@ -109,7 +109,7 @@ def test_what_a_pull_asks(pulling: Pulling) -> None:
     pulling.begin(offset=7)
     pulling.run()
     (request,) = pulling.broker.pulls
-    assert request == (GROUP, "orders", 0, 7, 32, "*", 15_000)
+    assert request == PullRequest(GROUP, "orders", 0, 7, 32, "*", 15_000)
     assert pulling.timer.delays_ms == [], "nothing is polled"
 
 

@@ -30,6 +30,10 @@ def queues(*of_brokers: tuple[str, int], topic: str = "orders") -> tuple[Message
     )
 
 
+def turns_of(queues: tuple[MessageQueue, ...]) -> QueueTurns:
+    return QueueTurns([(queue, queue.queue_id, None, None) for queue in queues], random.Random(7))
+
+
 def test_queues_come_by_broker_and_id() -> None:
     """Row "Queues of a topic for sending": by the names of brokers, ids from 0 to writeQueueNums - 1."""
     b, a = AnsweringBroker("b", topics={"orders": 1}), AnsweringBroker("a", topics={"orders": 2})
@@ -122,7 +126,7 @@ def test_turns_go_on_when_the_queues_are_the_same() -> None:
 def test_each_thread_takes_the_queues_in_turn_from_a_random_one() -> None:
     """Row Index: one per thread and topic, begins at a random number, + 1 for each look."""
     four = queues(("a", 4))
-    turns = QueueTurns(four, random.Random(7))
+    turns = turns_of(four)
     firsts: list[MessageQueue] = []
 
     def look() -> None:
@@ -138,9 +142,26 @@ def test_each_thread_takes_the_queues_in_turn_from_a_random_one() -> None:
     assert len(Counter(firsts)) == 4
 
 
+def test_what_plain_sends_look_at_is_the_table() -> None:
+    """The same routes, taken apart: until when, whose turn it is, and for each queue its id and broker."""
+    a = AnsweringBroker("a")
+    a.put_sent = lambda *arguments: None
+    routes = routes_of(a, order_topic_conf={"orders": "a:1;missing:1"})
+    route = routes.find("orders", 5.0)
+    expires_s, turns, itself = routes.plain["orders"]
+    assert (expires_s, itself) == (route.expires_s, route)
+    targets = [next(turns.targets) for _ in range(2)]
+    assert sorted(targets, key=str) == [
+        (MessageQueue("orders", "a", 0), 0, a, a.put_sent),
+        (MessageQueue("orders", "missing", 0), 0, None, None),
+    ]
+    routes.forget("orders")
+    assert routes.plain == routes.table == {}
+
+
 def test_turns_can_begin_anew() -> None:
     """They then go on from a random queue, which is any of them."""
-    turns = QueueTurns(queues(("a", 4)), random.Random(7))
+    turns = turns_of(queues(("a", 4)))
     seen = set()
     for _ in range(50):
         turns.begin_anew()

@@ -28,7 +28,7 @@ MESSAGE = Message("orders", b"x")
 def route_of(*brokers: str) -> PublishRoute:
     """Two queues of each broker; the turns begin at the first."""
     queues = tuple(MessageQueue("orders", name, queue_id) for name in brokers for queue_id in (0, 1))
-    turns = QueueTurns(queues, random.Random(1))
+    turns = QueueTurns([(queue, queue.queue_id, None, None) for queue in queues], random.Random(1))
     while turns.next() != queues[-1]:
         pass
     return PublishRoute("orders", queues, 0.0, turns)

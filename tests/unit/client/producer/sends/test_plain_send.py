@@ -34,7 +34,10 @@ class DirectBroker(AnsweringBroker):
         self.asked: list[tuple[Message, int, str]] = []
         self.error = error
 
-    def put_sent(self, message: Message, queue_id: int, unique_key: str) -> None:
+    def put_sent(  # type: ignore[override]
+        self, message: Message, topic: str, body: bytes, queue_id: int, unique_key: str
+    ) -> None:
+        assert (topic, body) == (message.topic, message.body)
         self.asked.append((message, queue_id, unique_key))
         if self.error is not None:
             raise self.error
