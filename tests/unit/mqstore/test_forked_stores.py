@@ -127,7 +127,7 @@ def test_all_that_a_child_asks_is_refused(tmp_path: Path, *, read_only: bool) ->
         )
         batches = store.to_arrow_batches("a", 0)
         create, get, append, chunk = topics.create, store.get_message, log.append, log.chunk
-        look, put_sent = log.look_message_by_offset, store.put_sent
+        look, sent_puts = log.look_message_by_offset, store.sent_puts()
         encoded = MessageEncoder(SMALL).encode(Message("a", b"x"))
         pending = None if read_only else store.put_message_async(Message("a", b"pending"))
         asked: dict[str, Callable[[], object]] = {
@@ -154,7 +154,9 @@ def test_all_that_a_child_asks_is_refused(tmp_path: Path, *, read_only: bool) ->
             "look at the log": lambda: look(put.physical_offset),
             # Where puts are compiled.
             "put as a producer": lambda: (
-                put_sent(Message("a", b"x"), 0, "7F00") if put_sent is not None else store.max_offset
+                store.max_offset
+                if sent_puts is None
+                else sent_puts.put(Message("a", b"x"), "a", b"x", 0, "7F00")
             ),
             "status": delivery.status,
             "future": lambda: pending.result() if pending is not None else store.max_offset,
