@@ -59,7 +59,8 @@ class ConsumerGroups:
             members = self._groups.setdefault(group, {})
             before = members.get(client_id)
             members[client_id] = new
-            others = {known: member for known, member in members.items() if known != client_id}
+            others = dict(members)
+            del others[client_id]
         if before is None or before.data != data:
             _warn_of_differences(group, client_id, new, others)
         has_changed = before is None or before.data.subscriptions.keys() != data.subscriptions.keys()

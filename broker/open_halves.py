@@ -158,9 +158,12 @@ class OpenHalves:
         with self._lock:
             # Never back: a half that is arriving since the last call may have a floor below the end of then.
             self._first = max(self._first, min((end, *self._open, *self._arriving.values())))
-            self._ops = {op: highest for op, highest in self._ops.items() if highest >= self._first}
+            self._ops = self._ops_from(self._first)
             held = (*self._ending.values(), *self._checking.values())
             return self._first, min((self._op_end, *self._ops, *(each.op_floor for each in held)))
+
+    def _ops_from(self, first: int) -> dict[int, int]:
+        return {op: highest for op, highest in self._ops.items() if highest >= first}
 
     def _add(self, queue_offset: int, half: OpenHalf) -> None:
         self._open[queue_offset] = half

@@ -39,17 +39,20 @@ class QueueLocks:
     def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Lock or renew; returns those of `queues` that the client holds now."""
         wanted = list(queues)
-        held: set[MessageQueue] = set()
         with self._lock:
-            now_s = self._now_s()
-            leases = self._leases.setdefault(group, {})
-            for queue in wanted:
-                lease = leases.get(queue)
-                if lease is None or lease.client_id == client_id or _has_expired(lease, now_s):
-                    leases[queue] = _Lease(client_id, now_s)
-                    held.add(queue)
-            if not leases:
-                del self._leases[group]
+            return self._take(group, client_id, wanted)
+
+    def _take(self, group: str, client_id: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        held: set[MessageQueue] = set()
+        now_s = self._now_s()
+        leases = self._leases.setdefault(group, {})
+        for queue in queues:
+            lease = leases.get(queue)
+            if lease is None or lease.client_id == client_id or _has_expired(lease, now_s):
+                leases[queue] = _Lease(client_id, now_s)
+                held.add(queue)
+        if not leases:
+            del self._leases[group]
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
@@ -75,8 +78,11 @@ class QueueLocks:
     def are_held(self, group: str) -> bool:
         """Whether any client holds a lock for the group: it consumes in order."""
         with self._lock:
-            now_s = self._now_s()
-            return any(not _has_expired(lease, now_s) for lease in self._leases.get(group, {}).values())
+            return self._are_held(group)
+
+    def _are_held(self, group: str) -> bool:
+        now_s = self._now_s()
+        return any(not _has_expired(lease, now_s) for lease in self._leases.get(group, {}).values())
 
     def __repr__(self) -> str:
         with self._lock:

@@ -68,8 +68,11 @@ class Dispatcher:
         if self.dispatched_offset >= to_offset:
             return
         with self._lock:
-            while self.dispatched_offset < to_offset and self._step(DEFAULT_LIMIT_BYTES):
-                pass
+            self._step_to(to_offset)
+
+    def _step_to(self, to_offset: int) -> None:
+        while self.dispatched_offset < to_offset and self._step(DEFAULT_LIMIT_BYTES):
+            pass
 
     def _step(self, limit_bytes: int) -> int:
         try:

@@ -72,11 +72,13 @@ class StoreCounters:
         """Count the entries that have come since the last time."""
         with self._lock:
             queues = self._consume_queues.loaded()
-            # A topic that was deleted and created again is counted from its start.
-            names = {(queue.topic, queue.queue_id) for queue in queues}
-            self._counted = {name: end for name, end in self._counted.items() if name in names}
+            self._forget_deleted({(queue.topic, queue.queue_id) for queue in queues})
             for queue in queues:
                 self._count_entries(queue)
+
+    def _forget_deleted(self, names: set[tuple[str, int]]) -> None:
+        """A topic that was deleted and created again is counted from its start."""
+        self._counted = {name: end for name, end in self._counted.items() if name in names}
 
     def tables(self) -> CounterTables:
         """Copies of all tables as they are now."""

@@ -291,7 +291,7 @@ class Channel:
     def _connections_left(self) -> list[Connection]:
         """Those to brokers that stop, as long as they are open."""
         with self._resending:
-            self._left = [connection for connection in self._left if not connection.is_closed]
+            self._left = _open_ones(self._left)
             return self._left.copy()
 
     def close(self) -> None:
@@ -305,3 +305,7 @@ class Channel:
 
     def __repr__(self) -> str:
         return f"Channel({self._peer!r}, {self._connection!r})"
+
+
+def _open_ones(connections: list[Connection]) -> list[Connection]:
+    return [connection for connection in connections if not connection.is_closed]

@@ -146,30 +146,33 @@ class IndexFileKeyIndex:
             return sum(file.index_count - 1 for file in self._row.files) + sum(map(len, self._tail))
 
     def absorb(self, chunk: LogChunk) -> int:
-        from mqstore.index.keys import key_kernels
-
         with self._lock, self._typed_errors():
             self._check_open()
-            consumed, ending = 0, key_kernels.ENDING_NO_ROOM
-            while ending == key_kernels.ENDING_NO_ROOM:
-                offset = chunk.base_offset + consumed
-                used, count, last_at, last_timestamp, ending = key_kernels.java_key_entries(
-                    chunk.data[consumed:], offset, self._rows, 0, self._with_tags
-                )
-                try:
-                    self._take(self._rows[:count])
-                    if used and offset + used > self._reached.offset:
-                        self._reached = Reached(offset + used, 0, offset + last_at, last_timestamp)
-                except BaseException:
-                    # A full disk at the roll, or Ctrl-C: some rows may have been inserted.
-                    self._reached = self._recovery.reached_from(self._reached)
-                    raise
-                consumed += used
-            if ending == key_kernels.ENDING_BLANK:
-                consumed = chunk.segment_end - chunk.base_offset
-                if chunk.segment_end > self._reached.offset:
-                    self._reached = self._reached._replace(offset=chunk.segment_end, rows_done=0)
-            return consumed
+            return self._absorb(chunk)
+
+    def _absorb(self, chunk: LogChunk) -> int:
+        from mqstore.index.keys import key_kernels
+
+        consumed, ending = 0, key_kernels.ENDING_NO_ROOM
+        while ending == key_kernels.ENDING_NO_ROOM:
+            offset = chunk.base_offset + consumed
+            used, count, last_at, last_timestamp, ending = key_kernels.java_key_entries(
+                chunk.data[consumed:], offset, self._rows, 0, self._with_tags
+            )
+            try:
+                self._take(self._rows[:count])
+                if used and offset + used > self._reached.offset:
+                    self._reached = Reached(offset + used, 0, offset + last_at, last_timestamp)
+            except BaseException:
+                # A full disk at the roll, or Ctrl-C: some rows may have been inserted.
+                self._reached = self._recovery.reached_from(self._reached)
+                raise
+            consumed += used
+        if ending == key_kernels.ENDING_BLANK:
+            consumed = chunk.segment_end - chunk.base_offset
+            if chunk.segment_end > self._reached.offset:
+                self._reached = self._reached._replace(offset=chunk.segment_end, rows_done=0)
+        return consumed
 
     def _take(self, rows: Rows) -> None:
         """Insert the rows that are new. Raises StoreFull; then some of them may have been inserted."""
@@ -291,9 +294,12 @@ class IndexFileKeyIndex:
         """Delete the leading files whose records all lie below `min_physical_offset`; never the last."""
         with self._lock, self._typed_errors():
             self._check_writable()
-            files = self._row.files
-            while len(files) > 1 and files[0].header.end_physical_offset < min_physical_offset:
-                self._row.delete_first()
+            self._delete_below(min_physical_offset)
+
+    def _delete_below(self, min_physical_offset: int) -> None:
+        files = self._row.files
+        while len(files) > 1 and files[0].header.end_physical_offset < min_physical_offset:
+            self._row.delete_first()
 
     def copy_to(self, directory: Path) -> None:
         """A backup copies the files as they are."""

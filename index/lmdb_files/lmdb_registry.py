@@ -175,9 +175,13 @@ def release(environment: LmdbEnvironment, holder: object, *, read_only: bool) ->
 def release_if_held(holder: object, *, read_only: bool) -> None:
     """As `release`, for a holder that may have acquired nothing."""
     with _Registry.guard:
-        held = [each for each in _Registry.opened if holder in each.holders]
+        held = _held_by(holder)
     for environment in held:
         release(environment, holder, read_only=read_only)
+
+
+def _held_by(holder: object) -> list[LmdbEnvironment]:
+    return [each for each in _Registry.opened if holder in each.holders]
 
 
 def delete_files(file_system: FileSystem, directory: Path) -> None:

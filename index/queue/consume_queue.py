@@ -188,26 +188,29 @@ class ConsumeQueue:
         is kept if it does not begin at 0, because its name carries the numbering.
         """
         with self._lock:
-            self.end.close_room()
-            files = self._files
-            while len(files.files) > 1 and not _begins_below(files.files[-1], physical_offset):
-                files.delete_from(files.files[-1].start_offset)
-            end = files.min_offset // ENTRY_BYTES
-            for mapped_file in files.files[-_SUSPECT_FILES:]:
-                count = _count_below(mapped_file, physical_offset)
-                end = mapped_file.start_offset // ENTRY_BYTES + count
-                if count and is_entry is not None and _is_across_sectors(count - 1):
-                    last_offset, last_size, _ = ENTRY.unpack_from(mapped_file.view, (count - 1) * ENTRY_BYTES)
-                    if last_size != BLANK_SIZE and not is_entry(end - 1, last_offset, last_size):
-                        count, end = count - 1, end - 1
-                if count < mapped_file.size_bytes // ENTRY_BYTES:
-                    files.delete_from(mapped_file.end_offset)
-                    mapped_file.erase_from(count * ENTRY_BYTES)
-                    break
-            if end == 0:
-                self._clear()
-            self._end_at(end)
-            self.min_offset = min(self.min_offset, end)
+            self._truncate(physical_offset, is_entry)
+
+    def _truncate(self, physical_offset: int, is_entry: Callable[[int, int, int], bool] | None) -> None:
+        self.end.close_room()
+        files = self._files
+        while len(files.files) > 1 and not _begins_below(files.files[-1], physical_offset):
+            files.delete_from(files.files[-1].start_offset)
+        end = files.min_offset // ENTRY_BYTES
+        for mapped_file in files.files[-_SUSPECT_FILES:]:
+            count = _count_below(mapped_file, physical_offset)
+            end = mapped_file.start_offset // ENTRY_BYTES + count
+            if count and is_entry is not None and _is_across_sectors(count - 1):
+                last_offset, last_size, _ = ENTRY.unpack_from(mapped_file.view, (count - 1) * ENTRY_BYTES)
+                if last_size != BLANK_SIZE and not is_entry(end - 1, last_offset, last_size):
+                    count, end = count - 1, end - 1
+            if count < mapped_file.size_bytes // ENTRY_BYTES:
+                files.delete_from(mapped_file.end_offset)
+                mapped_file.erase_from(count * ENTRY_BYTES)
+                break
+        if end == 0:
+            self._clear()
+        self._end_at(end)
+        self.min_offset = min(self.min_offset, end)
 
     # -- appending ------------------------------------------------------------------------------------
 
@@ -418,14 +421,14 @@ class ConsumeQueue:
     def delete_expired(self, commit_log_min_offset: int) -> int:
         """Delete files whose messages are all gone from the log, never the last; returns how many."""
         self.correct_min_offset(commit_log_min_offset)
-        deleted = 0
         with self._lock:
-            while (
-                len(self._files.files) > 1
-                and self._files.files[0].end_offset <= self.min_offset * ENTRY_BYTES
-            ):
-                self._files.delete_first()
-                deleted += 1
+            return self._delete_files_before(self.min_offset * ENTRY_BYTES)
+
+    def _delete_files_before(self, position: int) -> int:
+        deleted = 0
+        while len(self._files.files) > 1 and self._files.files[0].end_offset <= position:
+            self._files.delete_first()
+            deleted += 1
         return deleted
 
     def restart_if_empty(self) -> None:

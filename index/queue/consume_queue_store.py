@@ -13,7 +13,7 @@ queue_recovery.py.
 """
 
 import functools
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ from types import ModuleType
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue import ConsumeQueue, PendingEntries
 from mqstore.index.queue.consume_queue_format import END_OF_QUEUE, ENTRY_BYTES
 from mqstore.index.queue.deleted_topics import DeletedTopics
 from mqstore.index.queue.queue_ends import QueueEnds
@@ -113,15 +113,10 @@ class ConsumeQueueStore:
         """
         self._commit_log_min_offset = commit_log_min_offset
         with self._guard:
-            for topic in filter(is_text, self._directories(self.directory)):
-                for queue_id in self._directories(self.directory / topic):
-                    if queue_id.isascii() and queue_id.isdigit():
-                        self._unloaded.add((topic, int(queue_id)))
-            self._unloaded -= self._queues.keys()
+            self._find_names()
             loaded = tuple(self._queues.values())
             if not self._file_settings.read_only:
-                found = {queue: files for queue in self._unloaded if (files := self._files_of(queue))}
-                self.durable_manifest = QueueManifest(commit_log_min_offset, found)
+                self.durable_manifest = QueueManifest(commit_log_min_offset, self._files_of_unloaded())
         for queue in loaded:
             if not self._file_settings.read_only or queue.is_same_on_disk():
                 queue.load(commit_log_min_offset)
@@ -135,6 +130,16 @@ class ConsumeQueueStore:
             self._queues.pop(name, None)
             if self._file_system.exists(queue.directory):
                 self._unloaded.add(name)
+
+    def _find_names(self) -> None:
+        for topic in filter(is_text, self._directories(self.directory)):
+            for queue_id in self._directories(self.directory / topic):
+                if queue_id.isascii() and queue_id.isdigit():
+                    self._unloaded.add((topic, int(queue_id)))
+        self._unloaded -= self._queues.keys()
+
+    def _files_of_unloaded(self) -> dict[tuple[str, int], QueueFiles]:
+        return {queue: files for queue in self._unloaded if (files := self._files_of(queue))}
 
     def _directories(self, path: Path) -> list[str]:
         return [entry.name for entry in self._file_system.list(path) if entry.is_directory]
@@ -308,12 +313,15 @@ class ConsumeQueueStore:
                 self._sync_error = None
             raise
         with self._moving:
-            # First: a queue that is marked is not looked at again, so an interrupt must come after this.
-            self._note_durable(
-                {queue: part.files[-1] for queue, part in zip(dirty, pending, strict=True) if part.files}
-            )
-            for queue, part in zip(dirty, pending, strict=True):
-                queue.mark_flushed(part)
+            self._note_flushed(dirty, pending)
+
+    def _note_flushed(self, dirty: Sequence[ConsumeQueue], pending: Sequence[PendingEntries]) -> None:
+        # First: a queue that is marked is not looked at again, so an interrupt must come after this.
+        self._note_durable(
+            {queue: part.files[-1] for queue, part in zip(dirty, pending, strict=True) if part.files}
+        )
+        for queue, part in zip(dirty, pending, strict=True):
+            queue.mark_flushed(part)
 
     def _note_durable(self, last_files: dict[ConsumeQueue, MappedFile]) -> None:
         """Note that these files, and those before them, are durable. Under _moving, so none is deleted."""
@@ -330,16 +338,19 @@ class ConsumeQueueStore:
     def truncate(self, physical_offset: int, commit_log: CommitLog) -> None:
         """Drop the entries of messages at or behind `physical_offset` from every queue, durably."""
         with self._moving:
-            for queue in self._all():
-                queue.truncate(physical_offset, partial(_is_entry, commit_log, queue.topic, queue.queue_id))
-                if commit_log.min_offset == 0:
-                    queue.restart_if_empty()
+            self._truncate_all(physical_offset, commit_log)
         files = {
             name: QueueFiles(queue.files[0].start_offset, queue.files[-1].start_offset)
             for name, queue in self._queues.items()
             if queue.max_offset and queue.files
         }
         self.durable_manifest = QueueManifest(self._commit_log_min_offset, files)
+
+    def _truncate_all(self, physical_offset: int, commit_log: CommitLog) -> None:
+        for queue in self._all():
+            queue.truncate(physical_offset, partial(_is_entry, commit_log, queue.topic, queue.queue_id))
+            if commit_log.min_offset == 0:
+                queue.restart_if_empty()
 
     def correct_min_offset(self, commit_log_min_offset: int) -> None:
         """Set where the log begins now, for all queues; the others take it when they are loaded."""

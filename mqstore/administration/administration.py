@@ -116,9 +116,11 @@ class Administration:
     def delete_unused_topics(self) -> list[DeletedTopic]:
         """Delete the queues of topics that have no settings, system topics excepted."""
         with self._lock:
-            topics = sorted({topic for topic, _ in self._known_queues()})
-            unused = [each for each in topics if each not in self._parts.topics and not is_system_topic(each)]
-            return [self._delete_topic(topic) for topic in unused]
+            return [self._delete_topic(topic) for topic in self._unused_topics()]
+
+    def _unused_topics(self) -> list[str]:
+        topics = sorted({topic for topic, _ in self._known_queues()})
+        return [each for each in topics if each not in self._parts.topics and not is_system_topic(each)]
 
     # -- queues ---------------------------------------------------------------------------------------
 
@@ -129,17 +131,23 @@ class Administration:
         leaves them, and the groups miss what comes. Queues of system topics stay.
         """
         with self._lock:
-            candidates = [queue for queue in self._known_queues() if not is_system_topic(queue[0])]
-            expired = [queue for queue in candidates if self._is_expired(*queue)]
+            expired = self._expired_queues()
             if expired:
                 # First: at 0 a group misses nothing, in the old queue or in the new one.
-                for row in list(self._parts.consumer_offsets):
-                    if (row.topic, row.queue_id) in expired:
-                        self._parts.consumer_offsets.move(row._replace(offset=0))
+                self._move_to_start(expired)
                 self._persistence.persist_state()
                 run_in_thread(lambda: self._delete_if_expired(expired)).result()
                 self._persistence.flush_derived()
             return expired
+
+    def _expired_queues(self) -> list[tuple[str, int]]:
+        candidates = [queue for queue in self._known_queues() if not is_system_topic(queue[0])]
+        return [queue for queue in candidates if self._is_expired(*queue)]
+
+    def _move_to_start(self, queues: list[tuple[str, int]]) -> None:
+        for row in list(self._parts.consumer_offsets):
+            if (row.topic, row.queue_id) in queues:
+                self._parts.consumer_offsets.move(row._replace(offset=0))
 
     def _is_expired(self, topic: str, queue_id: int) -> bool:
         """Whether every message that the queue ever had is gone from the log."""

@@ -112,11 +112,10 @@ class ConsumerOffsets:
         """The message that `group` consumes next: a pending reset, else what was committed, else -1."""
         key = topic + _SEPARATOR + group
         with self._lock:
-            for table in (self._resets, self._table):
-                offset = table.get(key, {}).get(queue_id)
-                if offset is not None:
-                    return offset
-        return NO_OFFSET
+            offset = self._resets.get(key, {}).get(queue_id)
+            if offset is None:
+                offset = self._table.get(key, {}).get(queue_id)
+        return NO_OFFSET if offset is None else offset
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Move `group` to `offset`, whatever its consumers commit until one of them has seen it.
@@ -155,17 +154,20 @@ class ConsumerOffsets:
             if group in (None, row.group) and topic in (None, row.topic) and queue_id in (None, row.queue_id)
         ]
         with self._lock:
-            for row in gone:
-                key = row.topic + _SEPARATOR + row.group
-                for table in (self._table, self._resets):
-                    queues = table.get(key, {})
-                    queues.pop(row.queue_id, None)
-                    if not queues:
-                        table.pop(key, None)
+            self._drop(gone)
             if gone:
                 self._changes += 1
                 self._data_version = self._data_version.next(self._clock.now_ms())
         return gone
+
+    def _drop(self, gone: list[ConsumerOffset]) -> None:
+        for row in gone:
+            key = row.topic + _SEPARATOR + row.group
+            for table in (self._table, self._resets):
+                queues = table.get(key, {})
+                queues.pop(row.queue_id, None)
+                if not queues:
+                    table.pop(key, None)
 
     def move(self, row: ConsumerOffset) -> None:
         """`reset` of a group and topic that may have no settings any more."""

@@ -129,7 +129,7 @@ class Arrivals:
     def remove_listener(self, listener: ArrivalListener) -> None:
         """Call `listener` no more; a call that has begun in another thread goes on."""
         with self._lock:
-            self._listening = tuple([known for known in self._listening if known.listener != listener])
+            self._listening = self._without(listener)
             self.wanted = bool(self._events or self._listening)
 
     def wants(self, topic: str, queue_id: int) -> bool:
@@ -207,5 +207,12 @@ class Arrivals:
     def _forget(self, event: AutoResetEvent | None) -> None:
         """Remove the event of a thread that no longer waits, and those of threads that are gone."""
         with self._lock:
-            self._events = tuple([known for known in self._events if known() not in (None, event)])
+            self._events = self._waiting_beside(event)
             self.wanted = bool(self._events or self._listening)
+
+    # A loop of their own: see store/threads/lock.py.
+    def _without(self, listener: ArrivalListener) -> tuple[_Listening, ...]:
+        return tuple([known for known in self._listening if known.listener != listener])
+
+    def _waiting_beside(self, event: AutoResetEvent | None) -> tuple[weakref.ref[AutoResetEvent], ...]:
+        return tuple([known for known in self._events if known() not in (None, event)])

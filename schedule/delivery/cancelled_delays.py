@@ -18,6 +18,7 @@ Threads: any; one lock, held for moments. Durability: the caller puts the record
 import re
 from typing import Final, NamedTuple
 
+from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE
 from mqstore.index.queue.consume_queue_store import ConsumeQueueStore
 from mqstore.store.log.commit_log import CommitLog
@@ -63,12 +64,15 @@ class CancelledDelays:
         if queue is None:
             return
         with self._lock:
-            self._read_to = max(self._read_to, queue.min_offset)
-            while len(entries := queue.entries_from(self._read_to, _AT_ONCE)):
-                for physical_offset, size, _ in entries.tolist():
-                    if size != BLANK_SIZE:
-                        self._read(physical_offset)
-                self._read_to += len(entries)
+            self._catch_up(queue)
+
+    def _catch_up(self, queue: ConsumeQueue) -> None:
+        self._read_to = max(self._read_to, queue.min_offset)
+        while len(entries := queue.entries_from(self._read_to, _AT_ONCE)):
+            for physical_offset, size, _ in entries.tolist():
+                if size != BLANK_SIZE:
+                    self._read(physical_offset)
+            self._read_to += len(entries)
 
     def _read(self, physical_offset: int) -> None:
         stored = self._commit_log.look_message_by_offset(physical_offset)
@@ -96,9 +100,11 @@ class CancelledDelays:
     def forget_below(self, level: int, queue_offset: int) -> None:
         """Drop what a level has passed for good."""
         with self._lock:
-            table = self._table.get(level, {})
-            for passed in [each for each in table if each < queue_offset]:
-                del table[passed]
+            self._forget_below(self._table.get(level, {}), queue_offset)
+
+    def _forget_below(self, table: dict[int, int], queue_offset: int) -> None:
+        for passed in [each for each in table if each < queue_offset]:
+            del table[passed]
 
     def has_any(self, level: int) -> bool:
         """Whether any of the level's messages is; asked before each batch."""

@@ -142,12 +142,14 @@ class DeliveryService:
         Levels take turns, a batch each, so that a backlog in one does not hold up the others.
         """
         with self._delivering:
-            now_ms = self._clock.now_ms()
             before = sum(level.delivered for level in self._levels)
-            busy = self._levels
-            while busy and not self._is_stopping:
-                busy = tuple(level for level in busy if level.take_turn(now_ms))
+            self._take_turns(self._clock.now_ms())
             return sum(level.delivered for level in self._levels) - before
+
+    def _take_turns(self, now_ms: int) -> None:
+        busy = self._levels
+        while busy and not self._is_stopping:
+            busy = tuple(level for level in busy if level.take_turn(now_ms))
 
     def skip(self, level: int) -> int:
         """Give up the entry that blocks `level`; returns its physical offset.

@@ -185,13 +185,16 @@ class MappedFileQueue:
         # Before the syncs: a file that is added meanwhile sets it again.
         self._has_new_names = False
         try:
-            for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
-                if directory not in already:
-                    self._file_system.sync_directory(directory)
-                    already.add(directory)
+            self._sync_directories(already)
         except BaseException:
             self._has_new_names = True
             raise
+
+    def _sync_directories(self, already: set[Path]) -> None:
+        for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
+            if directory not in already:
+                self._file_system.sync_directory(directory)
+                already.add(directory)
 
     def make_durable(self, from_offset: int, end_offset: int, *, again: bool, is_end: bool) -> None:
         """Sync what an earlier process may not have synced: bytes from `from_offset` on, and names.
@@ -226,14 +229,15 @@ class MappedFileQueue:
                 self._file_system.delete(self.directory / file_name(self.end_offset))
                 self._is_file_behind, self._prepared = False, None
             with self._files_lock:
-                doomed = [
-                    mapped_file for mapped_file in self.files if mapped_file.start_offset >= start_offset
-                ]
+                doomed = self._files_from(start_offset)
                 self.files = self.files[: len(self.files) - len(doomed)]
             for mapped_file in reversed(doomed):
                 self._file_system.delete(mapped_file.path)
             if doomed or was_file_behind:
                 self._file_system.sync_directory(self.directory)
+
+    def _files_from(self, start_offset: int) -> list[MappedFile]:
+        return [mapped_file for mapped_file in self.files if mapped_file.start_offset >= start_offset]
 
     def release_descriptors(self) -> None:
         """Close the descriptors of all files until they are needed again."""

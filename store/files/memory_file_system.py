@@ -181,17 +181,20 @@ class MemoryFileSystem:
 
     def list(self, path: Path) -> list[FileEntry]:
         with self._guard:
-            files = [
-                FileEntry(name.name, len(content), False)
-                for name, content in self._files.items()
-                if name.parent == path
-            ]
-            directories = [
-                FileEntry(name.name, 0, True)
-                for name in self._directories
-                if name.parent == path and name != path
-            ]
-            return sorted(files + directories)
+            return sorted(self._entries(path))
+
+    def _entries(self, path: Path) -> Sequence[FileEntry]:
+        files = [
+            FileEntry(name.name, len(content), False)
+            for name, content in self._files.items()
+            if name.parent == path
+        ]
+        directories = [
+            FileEntry(name.name, 0, True)
+            for name in self._directories
+            if name.parent == path and name != path
+        ]
+        return files + directories
 
     def exists(self, path: Path) -> bool:
         with self._guard:

@@ -269,11 +269,14 @@ class Flusher:
 
     def _take_pending(self, taken: deque[Completion]) -> int:
         with self._pending_lock:
-            while self._pending:
-                # At every moment it is in one of the two: Ctrl-C loses none.
-                taken.append(self._pending[0])
-                self._pending.popleft()
+            self._move_pending(taken)
         return len(taken)
+
+    def _move_pending(self, taken: deque[Completion]) -> None:
+        while self._pending:
+            # At every moment it is in one of the two: Ctrl-C loses none.
+            taken.append(self._pending[0])
+            self._pending.popleft()
 
     def _flush_failure(self) -> StoreError | None:
         try:

@@ -53,8 +53,9 @@ class CheckpointFile:
             "index_msg_timestamp": index_msg_timestamp,
             "logics_physical_offset": logics_physical_offset,
         }
+        given = {name: value for name, value in ours.items() if value}
         with self._lock:
-            self._save(self.checkpoint._replace(**{name: value for name, value in ours.items() if value}))
+            self._save(self.checkpoint._replace(**given))
 
     def _save(self, checkpoint: Checkpoint) -> None:
         if checkpoint == self.checkpoint and self._region is not None:

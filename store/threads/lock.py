@@ -16,6 +16,10 @@ What makes these safe, where `with` enters by a call:
     __exit__     is the C method of the lock itself, found through a slot of that name: a function of Python
                  could be interrupted where it begins, before it releases
 
+From 3.12 on there is another such place: the jump to the next turn of a loop, if it depends on a condition
+(github.com/python/cpython/issues/130279). So a loop under a lock is in a function that is called there:
+tests/architecture/test_locked_loops.py.
+
 The sources take all their locks from here; tests/architecture/test_seams.py sees to it. `acquire` alone,
 without `with`, may be interrupted once it has acquired, on every Python: who calls it must allow for that.
 Threads: any.

@@ -125,8 +125,11 @@ class ConsumeRequestCache:
                 self._progress[pulled] = _Progress(offset)
             elif offset > progress.taken:
                 progress.taken = offset
-                if all(request.pulled is not pulled for request in self._in_hand):
+                if not self._is_in_hand(pulled):
                     progress.done = offset
+
+    def _is_in_hand(self, pulled: PulledQueue) -> bool:
+        return any(request.pulled is pulled for request in self._in_hand)
 
     def end(self, broker_name: str, error: StoreClosed) -> None:
         """A broker is closed. When all are closed, `take` raises, once no batch is left."""
@@ -268,9 +271,12 @@ class ConsumeRequestCache:
         """The offset of the message to hand out next, if that is known."""
         with self._lock:
             self._forget_dropped()
-            for pulled in self._progress:
-                if pulled.queue == queue:
-                    return self._position(pulled)
+            return self._position_of(queue)
+
+    def _position_of(self, queue: MessageQueue) -> int | None:
+        for pulled in self._progress:
+            if pulled.queue == queue:
+                return self._position(pulled)
         return None
 
     def _forget_dropped(self) -> None:
