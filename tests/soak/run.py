@@ -13,7 +13,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from mqstore.client.producer.sends import plain_send
+from mqstore.client.producer.sends.compiled_send import PLAIN_SEND
+from mqstore.store.direct.machine_code import MACHINE_CODE
 from support.soak.campaign import run_soak
+
+
+def version_text() -> str:
+    """What is soaked."""
+    sends = "interpreted" if PLAIN_SEND is plain_send.plain_send else "compiled"
+    puts = "interpreted" if MACHINE_CODE is None else "compiled"
+    return f"{Path(plain_send.__file__).parents[3]}: puts {puts}, sends {sends}"
 
 
 def main() -> int:
@@ -23,6 +33,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the store and the journal")
     arguments = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="mqstore-soak-"))
+    print(version_text())
     figures = run_soak(directory, arguments.seed, arguments.seconds)
     print(
         f"{figures.seconds:,.0f} s: {figures.runs} runs, {figures.kills} kills, "

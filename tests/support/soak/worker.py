@@ -96,15 +96,19 @@ class Soak:
         wait_until(self._is_shared, "the groups share their queues")
 
     def _is_shared(self) -> bool:
+        """Whether each member has its share, and no queue has two owners.
+
+        Queues that all have an owner are not enough: one that has too many gives them to a member that has
+        not looked yet, and what is under way is then delivered again.
+        """
         for group in GROUPS:
-            taken = [
-                queue
+            shares = [
+                [queue for queue in consumer.queues if queue.topic == TOPIC]
                 for (name, _), consumer in self.members.items()
                 if name == group
-                for queue in consumer.queues
-                if queue.topic == TOPIC
             ]
-            if len(taken) != QUEUES or len(set(taken)) != QUEUES:
+            owned = {queue for share in shares for queue in share}
+            if any(len(share) != QUEUES // MEMBERS for share in shares) or len(owned) != QUEUES:
                 return False
         return True
 
