@@ -32,12 +32,15 @@ INITS = [source for source in package_sources() if source.path.endswith("__init_
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md")] + sorted(ROOT.glob("docs/**/*.md"))
 
 
-@pytest.mark.parametrize("source", INITS, ids=lambda source: source.path)
-def test_a_folder_says_what_it_holds(source: Source) -> None:
-    """The docstring of an `__init__.py` begins with one sentence."""
+def says_what_it_holds(source: Source) -> bool:
     sentence = first_sentence(source)
-    assert sentence.endswith("."), f"{source.path}: say in one sentence what the folder holds"
-    assert len(sentence) > len("What is in it."), sentence
+    return sentence.endswith(".") and len(sentence) > len("What is in it.")
+
+
+def test_a_folder_says_what_it_holds() -> None:
+    """The docstring of an `__init__.py` begins with one sentence."""
+    silent = [source.path for source in INITS if not says_what_it_holds(source)]
+    assert not silent, "say in one sentence what the folder holds:\n" + "\n".join(silent)
 
 
 def test_the_map_shows_the_rooms() -> None:
@@ -66,12 +69,14 @@ def source_of(test: str) -> str:
     return path.with_name(path.name.removeprefix("test_")).as_posix()
 
 
-@pytest.mark.parametrize("test", list(unit_tests()))
-def test_unit_tests_mirror_the_sources(test: str) -> None:
+def test_unit_tests_mirror_the_sources() -> None:
     """Tests of one source lie in its folder under tests/unit, and carry its name."""
-    assert test in OF_SEVERAL or (ROOT / source_of(test)).is_file(), (
+    lost = [
         f"{test}: there is no {source_of(test)}. What tests no single source lies in its question's folder"
-    )
+        for test in unit_tests()
+        if test not in OF_SEVERAL and not (ROOT / source_of(test)).is_file()
+    ]
+    assert not lost, "\n".join(lost)
 
 
 def test_no_exception_outlives_its_test() -> None:
@@ -104,19 +109,27 @@ def missing_in(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_names_files_that_exist(page: Path) -> None:
-    """Each `*.py` that a page names is there; what is no longer there is told by git."""
+def missing_in_page(page: Path) -> set[str]:
     text = page.read_text("utf-8")
     # What the reader of a page writes himself (tests/support/pages.py).
     own = set(re.findall(r"<!-- saved as (\S+) -->", text))
-    assert not (names := set(missing_in(text)) - own), f"{page.name} names {names}"
+    return set(missing_in(text)) - own
 
 
-@pytest.mark.parametrize("source", [*package_sources(), *sources_of_tests()], ids=lambda source: source.path)
-def test_prose_names_files_that_exist(source: Source) -> None:
+def test_pages_name_files_that_exist() -> None:
+    """Each `*.py` that a page names is there; what is no longer there is told by git."""
+    wrong = [f"{page.name} names {name}" for page in PAGES for name in sorted(missing_in_page(page))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_prose_names_files_that_exist() -> None:
     """Each `*.py` that a docstring or a comment names is there."""
-    assert not (names := missing_in("\n".join(source.prose))), f"{source.path} names {names}"
+    wrong = [
+        f"{source.path} names {name}"
+        for source in (*package_sources(), *sources_of_tests())
+        for name in missing_in("\n".join(source.prose))
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(
