@@ -23,6 +23,7 @@ _MODULES = {
         "store/clock.py",
         "store/direct/crc32.h",
         "store/direct/crc32.pxd",
+        "store/direct/members.pxd",
         "store/files/mapped_file.py",
         "store/log/append_gate.py",
         "store/log/log_appender.py",

@@ -20,6 +20,7 @@ cannot strike between two lines. Durability: none when a method returns; see flu
 """
 
 from threading import get_ident
+from types import MemberDescriptorType
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
@@ -28,6 +29,7 @@ from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.stdint import int32_t, uint8_t, uint32_t, uintptr_t
 from cython.cimports.libc.string import memchr, memcpy
 from cython.cimports.mqstore.store.direct.crc32 import crc32_of, crc32_prepare, publish_first_bytes
+from cython.cimports.mqstore.store.direct.members import T_OBJECT_EX, PyMemberDescrObject
 from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
 
 from mqstore.store.checksum.crc32 import HELD_BYTES
@@ -72,6 +74,33 @@ crc32_prepare()
 
 _PUT_OK = PutMessageStatus.PUT_OK
 _ZERO = 0
+_UNSET = object()
+
+
+def _place_of(member):
+    """Where a Message keeps a field: bytes behind its beginning. member: the field's descriptor."""
+    if type(member) is MemberDescriptorType and member.__objclass__ is Message:
+        described = cython.cast(cython.pointer[PyMemberDescrObject], cython.cast(cython.p_void, member))
+        if described.d_member.type == T_OBJECT_EX:
+            return described.d_member.offset
+    raise ImportError(f"this msgspec keeps the fields of a message in another way: {member!r}")
+
+
+# To read a field by its name would take five times as long, and a put reads fourteen.
+_TOPIC = cython.declare(cython.Py_ssize_t, _place_of(Message.topic))
+_BODY = cython.declare(cython.Py_ssize_t, _place_of(Message.body))
+_TAGS = cython.declare(cython.Py_ssize_t, _place_of(Message.tags))
+_KEYS = cython.declare(cython.Py_ssize_t, _place_of(Message.keys))
+_QUEUE_ID = cython.declare(cython.Py_ssize_t, _place_of(Message.queue_id))
+_DELAY_LEVEL = cython.declare(cython.Py_ssize_t, _place_of(Message.delay_level))
+_PROPERTIES = cython.declare(cython.Py_ssize_t, _place_of(Message.properties))
+_FLAG = cython.declare(cython.Py_ssize_t, _place_of(Message.flag))
+_SYS_FLAG = cython.declare(cython.Py_ssize_t, _place_of(Message.sys_flag))
+_BORN_TIMESTAMP = cython.declare(cython.Py_ssize_t, _place_of(Message.born_timestamp))
+_BORN_HOST = cython.declare(cython.Py_ssize_t, _place_of(Message.born_host))
+_RECONSUME_TIMES = cython.declare(cython.Py_ssize_t, _place_of(Message.reconsume_times))
+_PREPARED_OFFSET = cython.declare(cython.Py_ssize_t, _place_of(Message.prepared_transaction_offset))
+_WAIT_STORE_MSG_OK = cython.declare(cython.Py_ssize_t, _place_of(Message.wait_store_msg_ok))
 
 _HELD_BYTES = cython.declare(cython.Py_ssize_t, HELD_BYTES)
 _BLANK_BYTES = cython.declare(cython.longlong, BLANK_MIN_BYTES)
@@ -140,6 +169,7 @@ class DirectPut:
     _appender: object
     _offsets: object
     _gate: object
+    _lock: object
     _queue_offsets: dict
     _now_ms: object
     _asks_system: cython.bint
@@ -187,6 +217,7 @@ class DirectPut:
         self._appender = appender
         self._offsets = appender._offsets
         self._gate = appender._gate
+        self._lock = appender._gate._lock
         self._queue_offsets = appender._queue_offsets
         self._now_ms = clock.now_ms
         self._asks_system = type(clock) is SystemClock
@@ -331,14 +362,16 @@ class DirectPut:
         if (
             type(message) is not Message
             # Compared by identity: False and 0.0 equal 0, but the thorough checks must decide about them.
-            or message.prepared_transaction_offset is not _ZERO
-            or message.wait_store_msg_ok is not True
+            or _field(message, _PREPARED_OFFSET) is not _ZERO
+            or _field(message, _WAIT_STORE_MSG_OK) is not True
         ):
             return None
         properties = NO_PROPERTIES
         if unique_key is None:
-            topic, given_body, queue_id = message.topic, message.body, message.queue_id
-            properties = message.properties
+            topic = _field(message, _TOPIC)
+            given_body = _field(message, _BODY)
+            queue_id = _field(message, _QUEUE_ID)
+            properties = _field(message, _PROPERTIES)
         if type(topic) is not str or type(queue_id) is not int:
             return None
         queue: cython.longlong = _int_of(queue_id)
@@ -351,7 +384,7 @@ class DirectPut:
         body: bytes = self._body_of(given_body)
         if body is None:
             return None
-        record.born_timestamp = _born_timestamp_of(message.born_timestamp)
+        record.born_timestamp = _born_timestamp_of(_field(message, _BORN_TIMESTAMP))
         if record.born_timestamp == _NO_NUMBER:
             return None
         known = self._known_topic(topic)
@@ -362,12 +395,13 @@ class DirectPut:
                 return None
         if cython.cast(tuple, known)[0] is not self._template:
             return None
-        keys, tags = message.keys, message.tags
+        keys = _field(message, _KEYS)
+        tags = _field(message, _TAGS)
         if type(keys) is not tuple and type(keys) is not str and type(keys) is not list:
             return None
         if tags is not None and type(tags) is not str:
             return None
-        level: cython.longlong = _level_of(message.delay_level, properties)
+        level: cython.longlong = _level_of(_field(message, _DELAY_LEVEL), properties)
         if level < 0:
             return None
         waiting: tuple = None
@@ -441,7 +475,7 @@ class DirectPut:
         """Write a header with hosts, flags and reconsume times; its length, or _NOT_ORDINARY."""
         whole: bytes = self._header
         host_bits: cython.longlong = self._own_host_bits
-        born_host = message.born_host
+        born_host = _field(message, _BORN_HOST)
         address: bytes = None
         port: cython.longlong = 0
         if born_host is not None:
@@ -466,14 +500,17 @@ class DirectPut:
         if address is not None:
             memcpy(header + _BORN_HOST_AT, _data_of(address), len(address))
             _put_int(header + _BORN_HOST_AT + len(address), port)
-        if message.flag is not _ZERO and not _put_number(header + 16, _int_of(message.flag)):
+        number = _field(message, _FLAG)
+        if number is not _ZERO and not _put_number(header + 16, _int_of(number)):
             return _NOT_ORDINARY
-        if message.reconsume_times is not _ZERO and not _put_number(
-            header + header_bytes - _RECONSUME_TIMES_BEFORE_BODY, _int_of(message.reconsume_times)
+        number = _field(message, _RECONSUME_TIMES)
+        if number is not _ZERO and not _put_number(
+            header + header_bytes - _RECONSUME_TIMES_BEFORE_BODY, _int_of(number)
         ):
             return _NOT_ORDINARY
-        if message.sys_flag is not _ZERO:
-            sys_flag: cython.longlong = _int_of(message.sys_flag)
+        number = _field(message, _SYS_FLAG)
+        if number is not _ZERO:
+            sys_flag: cython.longlong = _int_of(number)
             if sys_flag == _NO_NUMBER or sys_flag & _RARE_BITS:
                 return _NOT_ORDINARY
             _put_int(header + 36, (sys_flag & ~_HOST_BITS) | host_bits)
@@ -491,7 +528,7 @@ class DirectPut:
         put.
         """
         gate = self._gate
-        lock = gate._lock
+        lock = self._lock
         # Made here: a new list may set off the garbage collection, which may run whatever Python code.
         results: list = None if owners is None else []
         if not lock.acquire(False):
@@ -693,6 +730,15 @@ def _header_of(template):
         0, template.magic, 0, 0, template.flag, 0, 0, template.sys_flag, 0, template.born_host, 0,
         template.behind_store_time, 0,
     )  # fmt: skip
+
+
+@cython.cfunc
+@cython.inline
+def _field(message: object, place: cython.Py_ssize_t) -> object:
+    """A field of a Message, whose class is just that; _UNSET, of no ordinary type, if it was never set."""
+    begin: cython.p_char = cython.cast(cython.p_char, cython.cast(cython.p_void, message))
+    value: cython.p_void = cython.cast(cython.pointer[cython.p_void], begin + place)[0]
+    return _UNSET if value == cython.NULL else cython.cast(object, value)
 
 
 @cython.cfunc
