@@ -194,6 +194,7 @@ def test_an_asynchronous_send(broker: Broker) -> None:
     assert sorted(put.queue_offset for put in puts) == list(range(50))
 
 
+@pytest.mark.slow
 def test_a_delayed_message_comes_later(broker: Broker) -> None:
     send(broker, b"soon", delay_level=1)
     calls = Calls()
@@ -223,6 +224,7 @@ def test_what_is_refused(broker: Broker, message: Message, code: ResponseCode | 
     assert bodies(pull(broker)) == [b"before"]
 
 
+@pytest.mark.slow
 def test_a_message_that_is_sent_back_comes_again(broker: Broker) -> None:
     """In the retry topic of the group, which a member has created."""
     broker.register_consumer(GROUP, ME, DATA, lambda: None)

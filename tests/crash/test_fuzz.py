@@ -129,6 +129,7 @@ def test_a_state_file_of_any_bytes(
     opens_or_refuses(image)
 
 
+@pytest.mark.slow
 @quickly
 @given(
     st.sampled_from(["checkpoint", "mqstore/recovery-point", "mqstore/queue-names", "abort"]),

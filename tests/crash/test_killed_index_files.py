@@ -80,6 +80,7 @@ def _keys_in(file: memoryview, index_count: int) -> set[Key]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_broker_misses_no_key_after_a_kill(seed: int) -> None:
     """Whatever was flushed by then, and wherever a file was full."""

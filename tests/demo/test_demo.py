@@ -77,6 +77,7 @@ def test_the_flights_are_those_that_the_numbers_are_about() -> None:
     assert (in_file.rows, len(in_file.missing_rows)) == (336_776, 9_430)
 
 
+@pytest.mark.slow
 def test_every_flight_is_where_it_should_be(tmp_path: Path) -> None:
     """Published once, arrived at the first attempt or retried three times and given up."""
     found = demo(tmp_path / "demo")

@@ -294,6 +294,7 @@ def test_a_level_is_a_queue_and_not_a_number(store: Path) -> None:
     nothing_fails(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_offset", [2**40, 2**62])
 def test_a_recovery_point_that_claims_too_much(store: Path, log_offset: int) -> None:
     """No list of millions of missing segments is made, nor are they."""

@@ -38,6 +38,7 @@ def opened(
     store.close()
 
 
+@pytest.mark.slow
 def test_the_log_begins_and_ends_where_theirs_does(opened: Operations, name: str) -> None:
     assert (opened.range(),) == manifest(name, "log")
 
@@ -73,6 +74,7 @@ def test_consumer_positions(opened: Operations, name: str) -> None:
     assert opened.state()["consumerOffset"] == expected["consumerOffset"]
 
 
+@pytest.mark.slow
 def test_every_message_is_pulled(opened: Operations, name: str) -> None:
     """Following next_begin_offset from 0 gives every entry of a queue once, in order."""
     for queue in manifest(name, "queue"):

@@ -297,6 +297,7 @@ def test_a_fork_pool_works_beside_an_open_store(tmp_path: Path) -> None:
     assert verify(tmp_path, SMALL).records == 2
 
 
+@pytest.mark.slow
 def test_a_consumer_in_a_child_ends(tmp_path: Path) -> None:
     """Its threads are not there: `close` does not wait for them, and all else is refused."""
     with (

@@ -150,6 +150,7 @@ def test_a_garbage_state_file_is_replaced_by_its_backup(small: SmallStore, name:
     assert small.file_system.read(path) != garbage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATE_FILES)
 def test_a_garbage_state_file_with_a_bad_backup_is_refused(small: SmallStore, name: str) -> None:
     """Never an empty start: the error names file and backup; nothing is changed, and the lock is free."""

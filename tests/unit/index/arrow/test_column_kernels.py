@@ -153,6 +153,7 @@ def test_what_a_character_begins_with_says_what_may_follow() -> None:
 hosts = st.one_of(st.binary(min_size=8, max_size=8), st.sampled_from([b"10.0.0.1", b"10.0.0.2", bytes(20)]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(hosts, st.binary(max_size=3))))
 def test_distinct_pieces_are_numbered_as_they_come(pieces: list[bytes]) -> None:
     """Runs of equal ones, and any mixture."""

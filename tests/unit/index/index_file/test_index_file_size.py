@@ -43,6 +43,7 @@ def test_files_of_every_version(name: str, golden_directory: Callable[[str], Pat
         assert slot_count == (500 if name in GOLDEN_NAMES else 5_000)
 
 
+@pytest.mark.slow
 @given(
     slot_count=st.integers(1, 60),
     spare=st.integers(1, 60),

@@ -67,6 +67,7 @@ def test_merging_is_sorting_all_at_once(first: list[Row], second: list[Row], thi
     assert listed(SortedRun.merged(runs[:1])) == listed(runs[0])
 
 
+@pytest.mark.slow
 @given(rows_from(0), st.integers(0, 900), st.integers(0, 900))
 def test_between_keeps_the_rows_of_a_range(rows: list[Row], least_offset: int, below_offset: int) -> None:
     """In their order."""

@@ -334,6 +334,7 @@ def transcribed(
     return status, next_offset, got
 
 
+@pytest.mark.slow
 @given(
     kinds,
     st.integers(0, 59),

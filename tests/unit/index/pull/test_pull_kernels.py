@@ -132,6 +132,7 @@ def whole(segment: Segment, physical_offset: int, size: int) -> StoredMessage | 
     return StoredMessage.of(memoryview(segment.data)[at : at + size])
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(records, spoiled, st.integers(-1, 10), st.booleans(), st.integers(0, 3))
 def test_narrowing_by_time(

@@ -296,6 +296,7 @@ def test_an_interrupt_between_any_two_lines_loses_no_entry(follow_log: bool) -> 
     assert at_line > 100
 
 
+@pytest.mark.slow
 def test_an_interrupted_deletion_can_be_done_again() -> None:
     """No row of a queue that is half deleted leads new entries to files that nobody reads."""
     rows = [(queue, index) for queue in QUEUES[:3] for index in range(12)]

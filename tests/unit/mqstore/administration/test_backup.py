@@ -64,6 +64,7 @@ def bodies(store: MessageStore, topic: str = "a") -> set[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_a_copy_holds_what_the_store_holds(tmp_path: Path) -> None:
     """Messages, keys, offsets, topics and what waits; the store goes on, and the copy is another store."""
     root, copy = tmp_path / "store", tmp_path / "copies" / "first"

@@ -508,6 +508,7 @@ def test_a_writer_in_this_process_shuts_verify_out(tmp_path: Path) -> None:
         assert report.records == 301
 
 
+@pytest.mark.slow
 def test_a_writer_in_another_process_is_named(tmp_path: Path) -> None:
     """By its pid."""
     config = store_with_keys(tmp_path)

@@ -86,6 +86,7 @@ def test_a_level_that_left_the_table_is_still_delivered() -> None:
     assert store.bodies() == [b"body"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-400, 4_000)), max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_every_message_is_delivered_once_in_order_and_not_early(steps: list[tuple[int, int]]) -> None:

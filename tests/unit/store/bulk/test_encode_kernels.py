@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def test_values_are_found_as_in_plain_python(rows: list[bytes], name: bytes) -> 
     assert found == sum(map(bool, values))
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(PAIRS, max_size=3), max_size=5))
 def test_pairs_are_joined_as_in_plain_python(rows: list[list[tuple[bytes, bytes]]]) -> None:
     """Or the same row is named for its illegal pair."""

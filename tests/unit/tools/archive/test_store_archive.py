@@ -255,6 +255,7 @@ def test_an_object_of_a_slower_archiver_does_not_replace_a_confirmed_one(
     assert check(str(tmp_path / "archive"), store) == 3
 
 
+@pytest.mark.slow
 def test_another_store_is_refused(url: str, store: MessageStore, tmp_path: Path) -> None:
     """Nothing of it gets into the archive."""
     archive(store, url)

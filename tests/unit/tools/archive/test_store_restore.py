@@ -21,6 +21,7 @@ from support.stores.small_log import small_config
 from support.stores.small_store import bodies_of
 
 
+@pytest.mark.slow
 def test_a_restored_store_has_every_message_of_the_archive(
     url: str, store: MessageStore, tmp_path: Path
 ) -> None:
@@ -43,6 +44,7 @@ def test_a_restored_store_has_every_message_of_the_archive(
         assert not (tmp_path / "restored" / name).exists()
 
 
+@pytest.mark.slow
 def test_a_restored_store_goes_on_and_so_does_its_archive(tmp_path: Path, store: MessageStore) -> None:
     """What is put to it lies behind what is archived, and nothing archived is written again."""
     archive(store, tmp_path / "archive")

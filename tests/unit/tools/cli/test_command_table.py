@@ -120,6 +120,7 @@ def test_segments_of_different_sizes_answer_4(orders: Path) -> None:
     assert "1000" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

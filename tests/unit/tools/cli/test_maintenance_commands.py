@@ -35,6 +35,7 @@ def content(path: Path) -> dict[Path, bytes]:
     return {each: each.read_bytes() for each in path.rglob("*") if each.is_file() and each.name != "lock.mdb"}
 
 
+@pytest.mark.slow
 def test_a_sound_store(orders: Path) -> None:
     """Exit code 0, one line; with --json one object."""
     before = content(orders)

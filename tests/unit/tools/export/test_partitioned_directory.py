@@ -99,6 +99,7 @@ def test_few_bytes_wait_in_all_files_together(tmp_path: Path, monkeypatch: pytes
     assert all(numbers == [0, 1] for numbers in content(tmp_path).values())
 
 
+@pytest.mark.slow
 @given(days=st.lists(st.lists(st.integers(-5, 5), min_size=1, max_size=9), max_size=9))
 def test_no_row_is_lost(tmp_path_factory: pytest.TempPathFactory, days: list[list[int]]) -> None:
     """And each is in the file of its date, in order."""

@@ -16,6 +16,7 @@ from support.command_line import ORDER_CONFIG, json_lines, run
 COMMAND = "from mqstore.tools.cli.app import main; main()"
 
 
+@pytest.mark.slow
 def test_a_store_is_copied(orders: Path, tmp_path: Path) -> None:
     """One line for people, one object for machines, and a store that is sound."""
     result = run("backup", orders, tmp_path / "copy")

@@ -46,6 +46,7 @@ def test_what_waits_is_listed(waiting: Path) -> None:
     assert "more than 1" in run("delay", "list", waiting, "--count", 1).stderr
 
 
+@pytest.mark.slow
 def test_one_is_cancelled(waiting: Path) -> None:
     """Shown, then done; it is still listed, as cancelled, and when due it does not come."""
     offset = physical_offset(waiting, "o-0")
@@ -63,6 +64,7 @@ def test_one_is_cancelled(waiting: Path) -> None:
         assert sorted(message.body for message in delivered) == [b"1", b"2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apply", [(), ("--apply",)])
 def test_what_does_not_wait_is_a_problem(waiting: Path, apply: tuple[str, ...]) -> None:
     """One that was cancelled, one that never waited, and no message at all."""

@@ -25,6 +25,7 @@ def offset_of(path: Path) -> list[int]:
     return [row["offset"] for row in json_lines(run("group", "progress", path, "billing", "--json"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "as_before"),
     [
@@ -45,6 +46,7 @@ def test_reading(
     assert shown.stdout == run(as_before[0], consumed, *as_before[1:], *form).stdout
 
 
+@pytest.mark.slow
 def test_reset(consumed: Path) -> None:
     """To an offset, to the end, to a time; nothing without --apply, and never without a place."""
     shown = run("group", "reset", consumed, "billing", "orders", "--to", 4)

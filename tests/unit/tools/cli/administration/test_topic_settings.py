@@ -97,6 +97,7 @@ def test_what_is_there_is_not_created_and_what_is_not_there_not_changed(
     assert (settings(orders, "orders"), settings(orders, "bills")) == (before, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -64,6 +64,7 @@ def test_what_is_left_out_is_said(dead: Path) -> None:
     assert run("dlq", "resend", dead, "audit", "--all").stderr == "group audit has no such dead letter\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "keys"), [(("1",), ["o-1"]), (("--all", "--tag", "created"), ["o-0"])])
 def test_some_are_sent(dead: Path, options: tuple[str, ...], keys: list[str]) -> None:
     """By offset, or by what the options accept; then the rest by --all."""

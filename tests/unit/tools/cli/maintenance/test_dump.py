@@ -126,6 +126,7 @@ def test_reading_commands_work_on_rocketmqs_directory(golden_directory: Golden) 
     assert not (directory / "mqstore").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

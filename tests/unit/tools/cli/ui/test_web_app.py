@@ -56,6 +56,7 @@ def parsed(client: TestClient, url: str, status: int = 200) -> _Parsed:
     return _Parsed(answer.text)
 
 
+@pytest.mark.slow
 def test_every_link_of_every_page_leads_somewhere(billing: Path, browser: Browser) -> None:
     """From the first page on, whatever is linked is there, and nothing else than the pages is linked."""
     client = browser(billing)

@@ -296,6 +296,7 @@ def test_a_batch_has_as_many_wanted_messages_as_the_limit(filled: Path) -> None:
     assert {len(batch) for batch in batches[:-1]} == {7}
 
 
+@pytest.mark.slow
 def test_of_two_limits_the_nearer_one_counts(filled: Path) -> None:
     """Spark hands over one; the options say both."""
     query = Query(filled, maxOffsetsPerTrigger="9", maxBytesPerTrigger="10k", **EARLIEST)
@@ -398,6 +399,7 @@ def test_a_beginning_that_expired_is_refused(filled: Path, tmp_path: Path) -> No
         Query(path, startingOffsets=begins)
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_another_store_is_refused(filled: Path, tmp_path: Path) -> None:
     """And that of a directory that was made anew under the same path."""
     path = tmp_path / "store"
