@@ -182,7 +182,7 @@ sink-kills: setup ## commits of the Spark sink, killed at random moments; no row
 # Two minutes. Needs Chromium, and says how to get it; CI has none, so it is not part of `make test`.
 ui-check: setup ## the pages of `mqstore ui` in a headless Chromium: safe, whole, readable
 	@$(BIN)/python -c 'import playwright, axe_playwright_python' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[browser]'
-	@$(BIN)/python -m pytest tests/browser -o norecursedirs= -p no:benchmark -q $(ARGS)
+	@$(BIN)/python -m pytest tests/browser -o 'norecursedirs=.* build dist' -p no:benchmark -q $(ARGS)
 
 # Three minutes, most of them for the wheel, whose loops need no numba. ARGS="--messages 100000" for fewer.
 bench-ui: setup ## how long pages of `mqstore ui` take over 1,000,000 messages, and the memory; writes benchmarks/results/ui_pages.json
