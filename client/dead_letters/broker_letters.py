@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mqstore.broker.broker import PullRequest
+from mqstore.client.errors import BrokerRefused
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.store.status import ResponseCode
 
 __all__ = ["BrokerLetters"]
 
@@ -77,8 +79,16 @@ class BrokerLetters:
         return self._broker.query_consumer_offset(group, topic, queue_id)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """As `LetterSource`; the broker ignores it while a reset is pending."""
-        self._broker.update_consumer_offset(group, topic, queue_id, offset)
+        """As `LetterSource`; the broker ignores it while a reset is pending.
+
+        RocketMQ 5.x keeps no offsets of a group that it does not know. Then copies are found by their keys
+        alone.
+        """
+        try:
+            self._broker.update_consumer_offset(group, topic, queue_id, offset)
+        except BrokerRefused as refused:
+            if refused.response_code is not ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
 
     def delete_topic(self, topic: str) -> None:
         """At the broker and its name servers."""
