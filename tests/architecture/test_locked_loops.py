@@ -9,9 +9,7 @@ for the call belongs to the block.
 import ast
 from collections.abc import Iterator
 
-import pytest
-
-from support.sources import Source, package_sources
+from support.sources import package_sources
 
 LOCKS = ("lock", "guard", "gate", "moving", "delivering", "resending", "writing", "connecting", "sending")
 """How names of locks end."""
@@ -53,10 +51,11 @@ def _ends_with_if(loop: ast.While | ast.For) -> bool:
     return isinstance(last, ast.If) and not last.orelse
 
 
-@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.path)
-def test_no_loop_under_a_lock_jumps_back_on_a_condition(source: Source) -> None:
+def test_no_loop_under_a_lock_jumps_back_on_a_condition() -> None:
+    """In no source."""
     found = {
         source.at(node.lineno)
+        for source in package_sources()
         for block in ast.walk(source.tree)
         if isinstance(block, ast.With) and any(is_lock(item.context_expr) for item in block.items)
         for node in of_function(block.body)
