@@ -101,9 +101,13 @@ _Times = cython.struct(
 
 
 class _WithoutDict(type):
-    """Of a class whose subclass has no fields of its own: the arguments of a Struct's class are left out."""
+    """Of a class whose subclasses have no fields but those of `Fields`.
+
+    The arguments of a Struct's class are left out, and the default of the field that one of them has.
+    """
 
     def __new__(cls, name, bases, members, **_):
+        members = {key: value for key, value in members.items() if key != "local_reconsume_times"}
         return type.__new__(cls, name, bases, {"__slots__": (), **members})
 
     def __init__(cls, name, bases, members, **_):
@@ -124,6 +128,8 @@ class Fields:
     _layout = cython.declare(object, visibility="public")
     _topic = cython.declare(object, visibility="public")
     _properties = cython.declare(object, visibility="public")
+    # Of a ReceivedMessage; a class that Python makes has no room for it.
+    local_reconsume_times = cython.declare(cython.Py_ssize_t, visibility="public")
 
     def __cinit__(self):
         # Objects of a class that Python makes are tracked; these lead to nothing that could be a cycle.
@@ -150,6 +156,7 @@ class Fields:
         copied.body_start, copied.body_stop = self.body_start, self.body_stop
         copied._header, copied._layout = self._header, self._layout
         copied._topic, copied._properties = self._topic, self._properties
+        copied.local_reconsume_times = self.local_reconsume_times
         return copied
 
     @property

@@ -25,6 +25,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mqstore import Message, MessageStore
+from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.index.keys.key_index import has_key
 from mqstore.index.keys.key_kernels import has_key as has_key_in
 from mqstore.index.pull.found_messages import make_messages
@@ -471,6 +472,15 @@ def test_messages_in_cycles_are_collected() -> None:
     del marked
     gc.collect()
     assert gone() is None
+
+
+def test_a_received_message_counts_how_often_it_came_from_memory() -> None:
+    """Compiled, too: its class has a field more. A copy has the same count."""
+    received = ReceivedMessage.of(memoryview(bytes(200)))
+    assert received.local_reconsume_times == 0
+    twice = ReceivedMessage.again(ReceivedMessage.again(received))
+    assert (twice.local_reconsume_times, copy.copy(twice).local_reconsume_times) == (2, 2)
+    assert (received.local_reconsume_times, twice.detached().local_reconsume_times) == (0, 2)
 
 
 def test_a_message_has_no_room_for_more() -> None:
