@@ -327,8 +327,10 @@ def body_too_large(name: str, size: int, limit: int, row: int | None = None) -> 
 def _as_bytes(body: object) -> bytes:
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
+    is_text = isinstance(body, str)
+    hint = "encode text with str.encode()" if is_text else "put(..., json=...) and Message.of_json write JSON"
     raise MessageIllegal(
-        f"the body is a {type(body).__name__}, but must be bytes: encode text with str.encode()",
+        f"the body is a {type(body).__name__}, but must be bytes: {hint}",
         value=body,
         limit="bytes, bytearray or memoryview",
     )
