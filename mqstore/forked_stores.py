@@ -10,6 +10,7 @@ opens it itself: read only beside its parent, or for writing once the parent has
 A fork calls what is registered here, so puts and gets pay nothing for it. Threads: any; a child has one.
 """
 
+import contextlib
 import os
 import weakref
 from typing import ClassVar, Protocol
@@ -41,10 +42,12 @@ class ForkedStores:
     @classmethod
     def forget_all(cls) -> None:
         """In a child: forget what the parent has open."""
-        for store in list(cls._open):
-            store._forget(cls._process_id)
-        cls._open = weakref.WeakSet()
-        cls._process_id = os.getpid()
+        opened, opener_pid = list(cls._open), cls._process_id
+        cls._open, cls._process_id = weakref.WeakSet(), os.getpid()
+        with contextlib.ExitStack() as all_of_them:
+            # One that fails keeps no other from being forgotten.
+            for store in opened:
+                all_of_them.callback(store._forget, opener_pid)
 
 
 os.register_at_fork(after_in_child=ForkedStores.forget_all)

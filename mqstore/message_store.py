@@ -61,7 +61,7 @@ from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.progress import Progress
 from mqstore.store.status import GetMessageStatus
 from mqstore.store.threads.auto_reset_event import AutoResetEvent
-from mqstore.store.threads.lock import Lock
+from mqstore.store.threads.lock import Lock, SafeLock, SafeRLock
 from mqstore.store_counters import StoreCounters
 from mqstore.store_layout import StoreLayout, user_path
 from mqstore.store_parts import StoreParts
@@ -80,7 +80,11 @@ __all__ = ["MessageStore"]
 _logger = logging.getLogger(__name__)
 
 # Parts of a store that stay good in a forked child: values, and an event that nobody waits for there.
-_HARMLESS = (StoreParts, StoreConfig, StoreLayout, DelayLevels, RecoveryReport, AutoResetEvent)
+_HARMLESS = (
+    *(StoreParts, StoreConfig, StoreLayout, DelayLevels, RecoveryReport, AutoResetEvent),
+    # Those of Python 3.14 and later.
+    *(SafeLock, SafeRLock),
+)
 
 
 class MessageStore:

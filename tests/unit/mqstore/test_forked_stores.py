@@ -27,6 +27,7 @@ from mqstore.broker.embedded_broker import EmbeddedBroker
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.store.errors import StoreClosed, StoreForked, StoreLocked
 from mqstore.store.message.message_encoder import MessageEncoder
+from mqstore.store.threads.lock import SafeLock
 from mqstore.verify.verification import verify
 
 SMALL = StoreConfig(
@@ -111,6 +112,28 @@ def test_a_child_that_leaves_the_block_changes_no_file(tmp_path: Path) -> None:
         assert len(store.query_message("a", "k")) == 30
         store.put_message(Message("a", b"more"))
     assert verify(tmp_path, SMALL).is_sound
+
+
+def test_the_locks_of_later_pythons_stop_no_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 3.14 on locks are objects of ours, without a `__dict__`; each store of the process is refused."""
+    monkeypatch.setattr("mqstore.message_store.Lock", SafeLock)
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    with contextlib.ExitStack() as open_stores:
+        stores = [
+            open_stores.enter_context(MessageStore.open(tmp_path / name, SMALL, start=False))
+            for name in "abc"
+        ]
+
+        def ask() -> list[str]:
+            said = [
+                error_of(lambda store=store: store.put_message(Message("a", b"child"))) for store in stores
+            ]
+            return [*said, *map(repr, unraisable)]
+
+        answers = in_child(ask)
+        assert [answer.partition(":")[0] for answer in answers] == ["StoreForked"] * 3
+        assert [store.commit_log.max_offset for store in stores] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("read_only", [False, True])
