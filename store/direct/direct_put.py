@@ -169,7 +169,6 @@ class DirectPut:
     _appender: object
     _offsets: object
     _gate: object
-    _lock: object
     _queue_offsets: dict
     _now_ms: object
     _asks_system: cython.bint
@@ -217,7 +216,6 @@ class DirectPut:
         self._appender = appender
         self._offsets = appender._offsets
         self._gate = appender._gate
-        self._lock = appender._gate._lock
         self._queue_offsets = appender._queue_offsets
         self._now_ms = clock.now_ms
         self._asks_system = type(clock) is SystemClock
@@ -528,7 +526,7 @@ class DirectPut:
         put.
         """
         gate = self._gate
-        lock = self._lock
+        lock = gate._lock
         # Made here: a new list may set off the garbage collection, which may run whatever Python code.
         results: list = None if owners is None else []
         if not lock.acquire(False):
