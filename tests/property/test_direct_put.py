@@ -9,6 +9,7 @@ These run where the direct put was built: .ci/wheel runs them on an installed wh
 """
 
 import contextlib
+import importlib
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -495,3 +496,15 @@ def test_odd_messages_change_nothing(change: dict[str, Any]) -> None:
         assert (log_of(store), store.commit_log.max_offset) == before
         assert store.commit_log.next_queue_offset("orders", 0) == 1
         assert not store.commit_log._gate._lock.locked()  # type: ignore[attr-defined]
+
+
+@needs_machine_code
+@pytest.mark.parametrize(
+    "member", [PutMessageResult.__dict__["topic"], int.__dict__["real"], Message.of_json]
+)
+def test_fields_that_are_kept_in_another_way_are_refused(member: object) -> None:
+    """Of another class, without a place in the object, no field: the module cannot be imported then."""
+    module = importlib.import_module("mqstore.store.direct.put_machine_code")
+    assert module._place_of(Message.__dict__["body"]) > 0
+    with pytest.raises(ImportError, match="keeps the fields of a message in another way"):
+        module._place_of(member)
