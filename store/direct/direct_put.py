@@ -86,7 +86,7 @@ def _place_of(member):
     raise ImportError(f"this msgspec keeps the fields of a message in another way: {member!r}")
 
 
-# To read a field by its name would take five times as long, and a put reads fourteen.
+# A put reads fourteen fields. By its name each would cost a search through the class and a call.
 _TOPIC = cython.declare(cython.Py_ssize_t, _place_of(Message.topic))
 _BODY = cython.declare(cython.Py_ssize_t, _place_of(Message.body))
 _TAGS = cython.declare(cython.Py_ssize_t, _place_of(Message.tags))
