@@ -58,11 +58,11 @@ for _ in sys.stdin:
 """
 RICH = ', tags="created", keys=("order-17",), properties={"region": "eu", "kind": "new"}'
 PUT = 'store.put_message(Message("orders", body{fields}))'
-LIST = 'store.put_messages([Message("orders", body{fields}) for _ in range(10)])'
+LIST = 'store.put_messages([Message("orders", body{fields}) for _ in range({count})])'
 ROCKSDICT_PUT = 'database.put(next(numbers).to_bytes(8, "big"), body)'
 ROCKSDICT_LIST = (
     "batch = rocksdict.WriteBatch(raw_mode=True); "
-    'any(batch.put(next(numbers).to_bytes(8, "big"), body) for _ in range(10)); database.write(batch)'
+    'any(batch.put(next(numbers).to_bytes(8, "big"), body) for _ in range({count})); database.write(batch)'
 )
 
 
@@ -76,6 +76,12 @@ class Case(NamedTuple):
     sync: bool = False
 
 
+def listed(size: int, count: int, fields: str = "") -> Case:
+    """Lists of so many messages; rocksdict's batches have no fields."""
+    rival = "" if fields else ROCKSDICT_LIST.format(count=count)
+    return Case(size, LIST.format(fields=fields, count=count), rival, messages=count)
+
+
 CASES = {
     "128 B": Case(128, PUT.format(fields=""), ROCKSDICT_PUT),
     "1 KiB": Case(1024, PUT.format(fields=""), ROCKSDICT_PUT),
@@ -84,9 +90,12 @@ CASES = {
     "1 KiB, the same and a born host": Case(1024, PUT.format(fields=RICH + ", born_host=host")),
     "128 B, delay level": Case(128, PUT.format(fields=", delay_level=3")),
     "1 KiB, key, tag, 2 properties, delay level": Case(1024, PUT.format(fields=RICH + ", delay_level=3")),
-    "128 B, put_messages of 10": Case(128, LIST.format(fields=""), ROCKSDICT_LIST, messages=10),
-    "1 KiB, put_messages of 10": Case(1024, LIST.format(fields=""), ROCKSDICT_LIST, messages=10),
-    "1 KiB, put_messages of 10, key, tag, 2 properties": Case(1024, LIST.format(fields=RICH), messages=10),
+    "128 B, put_messages of 10": listed(128, 10),
+    "1 KiB, put_messages of 10": listed(1024, 10),
+    "1 KiB, put_messages of 10, key, tag, 2 properties": listed(1024, 10, RICH),
+    "128 B, put_messages of 100": listed(128, 100),
+    "1 KiB, put_messages of 100": listed(1024, 100),
+    "128 B, put_messages of 100, key, tag, 2 properties": listed(128, 100, RICH),
     "1 KiB, put_message_async, SYNC_FLUSH": Case(
         1024, PUT.format(fields="").replace("put_message", "put_message_async"), sync=True
     ),

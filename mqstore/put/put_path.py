@@ -44,7 +44,7 @@ _FLUSH_DISK_TIMEOUT = PutMessageStatus.FLUSH_DISK_TIMEOUT
 # Lists of at least this length take the compiled path: one call costs as much as so many single puts.
 _BULK_FROM = 8
 # Up to this length, a list that is ordinary is put directly instead, where the direct put was built.
-_DIRECT_UP_TO = 23
+_DIRECT_UP_TO = 256
 
 
 class PutPath:

@@ -118,8 +118,9 @@ _ENDING_ROOM_BYTES = cython.declare(cython.Py_ssize_t, 2048)
 _HEADER_ROOM_BYTES = cython.declare(cython.Py_ssize_t, 112)
 _ROOM_BYTES = cython.declare(cython.Py_ssize_t, 2160)
 # Of one list. All its bytes are copied while no other thread of the interpreter runs.
-_MOST_MESSAGES = cython.declare(cython.Py_ssize_t, 48)
-_MOST_BYTES = cython.declare(cython.Py_ssize_t, 65_536)
+_MOST_MESSAGES = cython.declare(cython.Py_ssize_t, 256)
+_MOST_BYTES = cython.declare(cython.Py_ssize_t, 524_288)
+_MOST_ROOM_BYTES = cython.declare(cython.Py_ssize_t, 262_144)
 _NOT_ORDINARY = cython.declare(cython.Py_ssize_t, -1)
 _NO_NUMBER = cython.declare(cython.longlong, -(2**62))
 
@@ -314,27 +315,34 @@ class DirectPut:
         count: cython.Py_ssize_t = len(messages)
         if not 0 < count <= _MOST_MESSAGES:
             return None
-        records = cython.declare(_Record[48])
-        rooms: bytes = PyBytes_FromStringAndSize(cython.NULL, count * _ROOM_BYTES)
+        table: bytes = PyBytes_FromStringAndSize(cython.NULL, count * cython.sizeof(_Record))
+        records: cython.pointer[_Record] = cython.cast(cython.pointer[_Record], _data_of(table))
+        room_bytes: cython.Py_ssize_t = min(count * _ROOM_BYTES, _MOST_ROOM_BYTES)
+        rooms: bytes = PyBytes_FromStringAndSize(cython.NULL, room_bytes)
         room: cython.pointer[uint8_t] = _data_of(rooms)
         size_bytes: cython.Py_ssize_t = 0
         index: cython.Py_ssize_t
+        owner: tuple = None
         owners: list = []
         for index in range(count):
-            owner: tuple = self._prepare(
-                messages[index], False, None, None, None, None, room, cython.address(records[index])
-            )
+            message = messages[index]
+            if room - _data_of(rooms) > room_bytes - _ROOM_BYTES:
+                return None
+            if index and _differs_in_its_body_only(message, messages[index - 1]):
+                owner = self._prepare_again(owner, message, room, records + index)
+            else:
+                owner = self._prepare(message, False, None, None, None, None, room, records + index)
             if owner is None:
                 return None
             owners.append(owner)
             size_bytes += records[index].size_bytes
             if size_bytes > _MOST_BYTES:
                 return None
-            # Endings are often short: so all of them lie close together.
+            # Endings are often short, or those of the message before: so all of them lie close together.
             if records[index].ending == room + _HEADER_ROOM_BYTES:
                 room += records[index].ending_bytes
             room += _HEADER_ROOM_BYTES
-        return self._append_under_lock(None, owners, cython.address(records[0]))
+        return self._append_under_lock(None, owners, records)
 
     # -- before the lock ------------------------------------------------------------------------------
 
@@ -439,18 +447,46 @@ class DirectPut:
             )
             if record.ending_bytes == _NOT_ORDINARY:
                 return None
-        record.body = _data_of(body)
-        record.body_bytes = len(body)
         record.header = room
         record.header_bytes = self._encode_header(room, message)
         if record.header_bytes == _NOT_ORDINARY:
             return None
-        record.size_bytes = record.header_bytes + record.body_bytes + record.ending_bytes + self._crc_bytes
-        _put_int(room, record.size_bytes)
-        _put_int(room + 8, crc32_of(record.body, record.body_bytes, 0) & 0x7FFF_FFFF)
         _put_int(room + 12, queue)
-        _put_int(room + record.header_bytes - 4, record.body_bytes)
+        self._set_body(record, body)
         return (name, body, known)
+
+    @cython.cfunc
+    def _prepare_again(
+        self,
+        owner: tuple,
+        message: object,
+        room: cython.pointer[uint8_t],
+        record: cython.pointer[_Record],
+    ) -> tuple:
+        """As `_prepare`, of a message that differs in its body only from that of the record before.
+
+        owner: what was returned for that one.
+        """
+        body: bytes = self._body_of(_field(message, _BODY))
+        if body is None:
+            return None
+        record[0] = (record - 1)[0]
+        memcpy(room, record.header, record.header_bytes)
+        record.header = room
+        self._set_body(record, body)
+        return (owner[0], body, owner[2])
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _set_body(self, record: cython.pointer[_Record], body: bytes) -> cython.void:
+        """Complete a record whose header and ending are there."""
+        header: cython.pointer[uint8_t] = record.header
+        record.body = _data_of(body)
+        record.body_bytes = len(body)
+        record.size_bytes = record.header_bytes + record.body_bytes + record.ending_bytes + self._crc_bytes
+        _put_int(header, record.size_bytes)
+        _put_int(header + 8, crc32_of(record.body, record.body_bytes, 0) & 0x7FFF_FFFF)
+        _put_int(header + record.header_bytes - 4, record.body_bytes)
 
     @cython.cfunc
     def _body_of(self, body: object) -> bytes:
@@ -529,11 +565,12 @@ class DirectPut:
         lock = gate._lock
         # Made here: a new list may set off the garbage collection, which may run whatever Python code.
         results: list = None if owners is None else []
+        after: dict = None if owners is None else {}
         if not lock.acquire(False):
             gate.let_holder_finish()
             lock.acquire()
         try:
-            return self._append(owner, owners, results, records)
+            return self._append(owner, owners, results, after, records)
         except OSError as error:
             raise gate.error_of(error) from error
         finally:
@@ -554,11 +591,12 @@ class DirectPut:
         owner: tuple | None,
         owners: list | None,
         results: list | None,
+        after: dict | None,
         records: cython.pointer[_Record],
     ) -> object:
         """The steps of LogAppender._append_one and _append_rows, under its lock.
 
-        results: empty, for those of `owners`.
+        results, after: empty, for those of `owners` and the counters of their queues.
         """
         if not self._asks_system:
             self._tell_holder()
@@ -587,22 +625,23 @@ class DirectPut:
         written: bytes = None
         target: cython.pointer[uint8_t]
         result: object = None
+        name: tuple
+        number: cython.longlong
         try:
             # Each counter moves before the records become visible: an offset is never given twice (I1).
             if owners is None:
-                result = self._give_place(owner, records, physical_offset, stored_at, flushed_offset)
-                if result is None:
+                name = owner[0]
+                queue_offset = self._queue_offsets.get(name)
+                if queue_offset is None:
                     return None
-            else:
-                for index in range(count):
-                    result = self._give_place(
-                        owners[index], records + index, physical_offset, stored_at, flushed_offset
-                    )
-                    if result is None:
-                        self._queue_offsets.update(_first_offsets(results))
-                        return None
-                    results.append(result)
-                    physical_offset += records[index].size_bytes
+                number = queue_offset
+                result = self._give_place(name, number, records, physical_offset, stored_at, flushed_offset)
+                # Nothing can fail behind this.
+                self._queue_offsets[name] = number + 1
+            elif not self._give_places(
+                owners, results, after, records, physical_offset, stored_at, flushed_offset
+            ):
+                return None
             if address:
                 target = cython.cast(cython.pointer[uint8_t], address + cython.cast(uintptr_t, position))
                 self._write(target, records, count)
@@ -625,33 +664,62 @@ class DirectPut:
         return result if owners is None else results
 
     @cython.cfunc
+    def _give_places(
+        self,
+        owners: list,
+        results: list,
+        after: dict,
+        records: cython.pointer[_Record],
+        physical_offset: cython.longlong,
+        stored_at: object,
+        flushed_offset: object,
+    ) -> cython.bint:
+        """Complete all headers, fill `results` and move the counters; False if a queue has none."""
+        index: cython.Py_ssize_t
+        number: cython.longlong = 0
+        name: tuple = None
+        for index in range(len(owners)):
+            owner: tuple = owners[index]
+            if owner[0] is not name:
+                if name is not None:
+                    after[name] = number
+                name = owner[0]
+                queue_offset = after.get(name)
+                if queue_offset is None:
+                    queue_offset = self._queue_offsets.get(name)
+                if queue_offset is None:
+                    return False
+                number = queue_offset
+            results.append(
+                self._give_place(name, number, records + index, physical_offset, stored_at, flushed_offset)
+            )
+            number += 1
+            physical_offset += records[index].size_bytes
+        after[name] = number
+        self._queue_offsets.update(after)
+        return True
+
+    @cython.cfunc
     def _give_place(
         self,
-        owner: tuple,
+        name: tuple,
+        number: cython.longlong,
         record: cython.pointer[_Record],
         physical_offset: cython.longlong,
         stored_at: object,
         flushed_offset: object,
     ) -> object:
-        """Complete a header and move the counter of its queue; the result, or None if there is no counter."""
+        """Complete a header; the result. number: the queue offset."""
         store_timestamp: cython.longlong = stored_at
-        name: tuple = owner[0]
-        queue_offset = self._queue_offsets.get(name)
-        if queue_offset is None:
-            return None
-        number: cython.longlong = queue_offset
         header: cython.pointer[uint8_t] = record.header
         _put_long(header + 20, number)
         _put_long(header + 28, physical_offset)
         _put_long(header + 40, store_timestamp if record.born_timestamp < 0 else record.born_timestamp)
         _put_long(header + record.header_bytes - self._store_timestamp_before_body, store_timestamp)
-        result = PutMessageResult(
-            _PUT_OK, name[0], name[1], queue_offset, physical_offset, record.size_bytes, stored_at,
+        return PutMessageResult(
+            _PUT_OK, name[0], name[1], number, physical_offset, record.size_bytes, stored_at,
             flushed_offset, self._store_host,
         )  # fmt: skip
-        # Nothing can fail behind this.
-        self._queue_offsets[name] = number + 1
-        return result
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -737,6 +805,42 @@ def _field(message: object, place: cython.Py_ssize_t) -> object:
     begin: cython.p_char = cython.cast(cython.p_char, cython.cast(cython.p_void, message))
     value: cython.p_void = cython.cast(cython.pointer[cython.p_void], begin + place)[0]
     return _UNSET if value == cython.NULL else cython.cast(object, value)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _differs_in_its_body_only(message: object, other: object) -> cython.bint:
+    """Whether all other fields of two messages are the same objects. other: was prepared."""
+    if type(message) is not Message:
+        return False
+    return (
+        _is_shared(message, other, _TOPIC)
+        and _is_shared(message, other, _TAGS)
+        and _is_shared(message, other, _KEYS)
+        and _is_shared(message, other, _QUEUE_ID)
+        and _is_shared(message, other, _DELAY_LEVEL)
+        and _is_shared(message, other, _PROPERTIES)
+        and _is_shared(message, other, _FLAG)
+        and _is_shared(message, other, _SYS_FLAG)
+        and _is_shared(message, other, _BORN_TIMESTAMP)
+        and _is_shared(message, other, _BORN_HOST)
+        and _is_shared(message, other, _RECONSUME_TIMES)
+        and _is_shared(message, other, _PREPARED_OFFSET)
+        and _is_shared(message, other, _WAIT_STORE_MSG_OK)
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_shared(message: object, other: object, place: cython.Py_ssize_t) -> cython.bint:
+    """Whether two messages have the same object in a field."""
+    begin: cython.p_char = cython.cast(cython.p_char, cython.cast(cython.p_void, message))
+    begin_of_other: cython.p_char = cython.cast(cython.p_char, cython.cast(cython.p_void, other))
+    return (
+        cython.cast(cython.pointer[cython.p_void], begin + place)[0]
+        == cython.cast(cython.pointer[cython.p_void], begin_of_other + place)[0]
+    )
 
 
 @cython.cfunc

@@ -13,6 +13,7 @@ import importlib
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,16 @@ PLAIN = st.builds(
     delay_level=st.sampled_from([0, 0, 1, 2, 99]),
     born_host=st.none() | st.sampled_from([Host.parse("1.2.3.4:5"), Host.parse("[2001:db8::1]:5")]),
 )
+# Lists of messages that differ in their bodies only, which are prepared once.
+BODIES = st.binary(max_size=300) | st.sampled_from(
+    [memoryview(b"view"), memoryview(b"every second")[::2], b"x" * 5_120, b"x" * 5_121, bytearray(b"x"), None]
+)
+ALIKE = st.builds(
+    lambda message, bodies: [msgspec.structs.replace(message, body=body) for body in bodies],
+    PLAIN | ORDINARY | MESSAGES,
+    st.lists(BODIES, min_size=1, max_size=6),
+)
+MANY = [Message("orders", b"body %d" % number, tags="created", queue_id=1) for number in range(257)]
 CONFIGS = pytest.mark.parametrize(
     "config",
     [
@@ -246,7 +257,9 @@ def test_sent_messages_go_the_direct_way() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     lists=st.lists(
-        st.lists(PLAIN, max_size=12) | st.lists(MESSAGES | ORDINARY | PLAIN, max_size=4),
+        st.lists(PLAIN, max_size=12)
+        | st.lists(MESSAGES | ORDINARY | PLAIN, max_size=4)
+        | st.lists(ALIKE, max_size=3).map(lambda lists: [*chain.from_iterable(lists)]),
         min_size=1,
         max_size=3,
     )
@@ -255,6 +268,13 @@ def test_sent_messages_go_the_direct_way() -> None:
 @example(lists=[[Message("orders", b"x"), Message("others", b"x", queue_id=1)]] * 2)
 @example(lists=[[Message("orders", b"x"), Message("others", b"y", delay_level=2)] * 12] * 2)
 @example(lists=[[Message("others", b"y", delay_level=1, born_host=Host.parse("1.2.3.4:5"))] * 23] * 2)
+@example(lists=[MANY[:100], MANY[:256], MANY])
+@example(
+    lists=[[*MANY[:50], Message("others", b"x"), *MANY[:50]], [*MANY[:99], Message("orders", b"", "\x01")]]
+)
+@example(lists=[[Message("orders", b"x", keys="k" * 1_900)] * 200])
+@example(lists=[[Message("orders", b"x", keys="k" * 1_900 + str(number)) for number in range(200)]])
+@example(lists=[[msgspec.structs.replace(MANY[0], body=memoryview(b"x" * 5_000))] * 120])
 def test_lists_are_put_as_the_interpreted_way_puts_them(
     lists: list[list[Message]], config: dict[str, Any], disk: Callable[[], FileSystem]
 ) -> None:
@@ -267,6 +287,41 @@ def test_lists_are_put_as_the_interpreted_way_puts_them(
             put = outcome_of(direct.put_messages, messages)
             expected = outcome_of(interpreted.put_messages, messages)
             assert list(put) == list(expected)
+            assert_same(direct, interpreted)
+
+
+@pytest.mark.parametrize("field", sorted({*Message.__struct_fields__} - {"body"}))
+def test_a_list_sees_the_field_in_which_a_message_differs(field: str) -> None:
+    """Messages that share all other fields with those before and behind them in the list."""
+    whole = Message(
+        *("orders", b"body", "created", "order-1"),
+        properties={"region": "eu"},
+        born_timestamp=5,
+        born_host=Host.parse("1.2.3.4:5"),
+    )
+    others: dict[str, Any] = {
+        "topic": "others",
+        "tags": "paid",
+        "keys": ("order-1", "o"),
+        "queue_id": 1,
+        "delay_level": 2,
+        "properties": {"region": "us"},
+        "flag": 7,
+        "sys_flag": 1,
+        "born_timestamp": None,
+        "born_host": Host.parse("[2001:db8::1]:5"),
+        "reconsume_times": 2,
+        "prepared_transaction_offset": 1,
+        "wait_store_msg_ok": False,
+    }
+    different = msgspec.structs.replace(whole, **{field: others[field]})
+    with (
+        store_of(MemoryFileSystem(), is_direct=True) as direct,
+        store_of(MemoryFileSystem(), is_direct=False) as interpreted,
+    ):
+        for messages in ([whole, whole, different, different, whole], [different, whole]) * 2:
+            put = outcome_of(direct.put_messages, messages)
+            assert list(put) == list(outcome_of(interpreted.put_messages, messages))
             assert_same(direct, interpreted)
 
 
@@ -333,6 +388,7 @@ def test_ordinary_messages_go_the_direct_way() -> None:
             message = msgspec.structs.replace(ordinary, **change)
             assert direct.append(message) is not None, change
             assert direct.append_all([message, ordinary] * 11) is not None, change
+            assert direct.append_all([message, *[ordinary] * 10, message, message]) is not None, change
 
 
 def test_delayed_messages_go_the_direct_way() -> None:
