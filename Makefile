@@ -6,6 +6,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup bench-installed demo test test-slow interop lint types wheel site site-check ui-check crash fuzz powercut shutdowns bench bench-latency bench-serve bench-spark bench-archive bench-streams bench-ui storm soak soak-serve stream-kills archive-kills sink-kills pages docs clean release-files types-pyright
 MAKEFLAGS += --no-print-directory
+# Tests start hundreds of Python processes: without bytecode on disk each compiles every module that it imports,
+# and each worker rewrites every test.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 ARGS ?=

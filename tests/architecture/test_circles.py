@@ -5,6 +5,7 @@ all imports, those in functions and under TYPE_CHECKING too, first of the files,
 folder: its files and sub-folders. ORDER gives the order of the sub-folders; no import runs against it.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
@@ -118,14 +119,17 @@ def folders() -> list[str]:
     return sorted(found)
 
 
-EDGES = edges_of(package_sources())
+@functools.cache
+def edges() -> Graph:
+    """The imports of the package, found when first asked: workers import this file and may run none of it."""
+    return edges_of(package_sources())
 
 
 def test_no_circle_among_files() -> None:
     """No file imports itself, over however many others."""
     without_doors = {
         path: {target for target in targets if not target.endswith("__init__.py")}
-        for path, targets in EDGES.items()
+        for path, targets in edges().items()
     }
     assert not (circle := circle_in(without_doors)), " -> ".join(circle)
 
@@ -133,13 +137,13 @@ def test_no_circle_among_files() -> None:
 @pytest.mark.parametrize("folder", folders(), ids=lambda folder: folder or "root")
 def test_no_circle_within_a_folder(folder: str) -> None:
     """What lies directly in a folder, files and sub-folders, has an order."""
-    assert not (circle := circle_in(within(folder, EDGES))), " -> ".join(circle)
+    assert not (circle := circle_in(within(folder, edges()))), " -> ".join(circle)
 
 
 @pytest.mark.parametrize("folder", ORDER, ids=lambda folder: folder or "root")
 def test_sub_folders_keep_their_order(folder: str) -> None:
     """No import runs against the order that is written down, and all sub-folders stand in it."""
-    order, graph = ORDER[folder], within(folder, EDGES)
+    order, graph = ORDER[folder], within(folder, edges())
     known = {node for node in graph if not node.endswith(".py")}
     assert known == set(order)
     upward = [
@@ -154,7 +158,9 @@ def test_sub_folders_keep_their_order(folder: str) -> None:
 def test_every_folder_with_sub_folders_has_an_order() -> None:
     """A new sub-folder is placed in the order of its folder."""
     needing = {
-        folder for folder in folders() if sum(not node.endswith(".py") for node in within(folder, EDGES)) > 1
+        folder
+        for folder in folders()
+        if sum(not node.endswith(".py") for node in within(folder, edges())) > 1
     }
     assert needing <= set(ORDER)
 

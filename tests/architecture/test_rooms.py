@@ -127,6 +127,8 @@ def test_prose_names_files_that_exist() -> None:
     wrong = [
         f"{source.path} names {name}"
         for source in (*package_sources(), *sources_of_tests())
+        # To take the prose out of a file is slow, and most files name in all their text only what is there.
+        if missing_in(source.text)
         for name in missing_in("\n".join(source.prose))
     ]
     assert not wrong, "\n".join(wrong)

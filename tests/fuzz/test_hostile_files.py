@@ -28,6 +28,7 @@ FIGURES = REPOSITORY / "docs" / "figures" / "fuzz.json"
 FAILED_ONCE = [(1, 1066), (1, 1144), (1, 1359), (1, 1407), (1, 3148)]
 
 
+@pytest.mark.slow
 def test_hostile_files_are_answered_or_refused() -> None:
     """300 stores: no signal, no hang, no error without a name, no record lost, all within bounds."""
     campaign = run_cases([*FAILED_ONCE, *((7, number) for number in range(300))])
