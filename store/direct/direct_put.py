@@ -28,7 +28,13 @@ from cython.cimports.cpython.long import PyLong_AsLongLongAndOverflow
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.stdint import int32_t, uint8_t, uint32_t, uintptr_t
 from cython.cimports.libc.string import memchr, memcpy
-from cython.cimports.mqstore.store.direct.crc32 import crc32_of, crc32_prepare, publish_first_bytes
+from cython.cimports.mqstore.store.direct.crc32 import (
+    are_wide_registers_full,
+    crc32_of,
+    crc32_prepare,
+    empty_wide_registers,
+    publish_first_bytes,
+)
 from cython.cimports.mqstore.store.direct.members import T_OBJECT_EX, PyMemberDescrObject
 from cython.cimports.posix.time import CLOCK_REALTIME, clock_gettime, timespec
 
@@ -68,7 +74,7 @@ from mqstore.store.record.sys_flag import (
 )
 from mqstore.store.status import PutMessageStatus
 
-__all__ = ["DirectPut", "checksum"]
+__all__ = ["DirectPut", "checksum", "wide_registers_are_full"]
 
 crc32_prepare()
 
@@ -160,6 +166,12 @@ def checksum(data: bytes, crc: int = 0) -> int:
     """CRC-32, as zlib's; for tests."""
     given: bytes = data
     return crc32_of(cython.cast(cython.pointer[uint8_t], cython.cast(cython.p_char, given)), len(given), crc)
+
+
+def wide_registers_are_full() -> bool | None:
+    """Whether they slow this thread down (crc32.h); None if the processor does not tell. For tests."""
+    full: cython.int = are_wide_registers_full()
+    return None if full < 0 else bool(full)
 
 
 @cython.final
@@ -365,6 +377,7 @@ class DirectPut:
 
         Returns (queue, body, entry of the topic): the queue's topic and number, and what `record` points to.
         """
+        empty_wide_registers()
         if (
             type(message) is not Message
             # Compared by identity: False and 0.0 equal 0, but the thorough checks must decide about them.

@@ -7,6 +7,8 @@ foreign code keeps no process alive.
 Items are added without a wake-up. `wake` wakes one thread. That wakes the next if more items wait, unless the
 last one took less than 0.2 ms: threads that take turns at the interpreter for such items get less done than
 one alone. So who adds items looks at `needs_wake` some time later: the items may have become slow.
+To wake a thread is a call of the system, and the thread may need milliseconds until it has the interpreter: a
+second wake-up meanwhile is left out.
 What `run` raises, SystemExit and its kind too, is logged; the thread goes on.
 Threads: any. Source: the thread pool of ConsumeMessageConcurrentlyService, whose queue has no bound.
 """
@@ -61,6 +63,8 @@ class WorkerThreads(Generic[T]):
         # Written under the lock.
         self._threads: list[_Worker] = []
         self._idle_count = 0
+        # A thread was woken or started that has not looked at the items since. Set under the lock.
+        self._is_coming = False
         # Written by all threads: whether the last item took long. As long as nothing is known it may.
         self._is_slow = True
         self._is_stopping = False
@@ -76,9 +80,13 @@ class WorkerThreads(Generic[T]):
         """
         if self._is_stopping or not self._items:
             return True
-        if self._idle_count:
-            self._event.set()
-            return True
+        with self._lock:
+            if self._is_coming:
+                return True
+            if self._idle_count:
+                self._is_coming = True
+                self._event.set()
+                return True
         return len(self._threads) >= self._max_threads or self._start_one()
 
     @property
@@ -91,6 +99,7 @@ class WorkerThreads(Generic[T]):
         """As `wake`, for items that have waited: all threads are woken that there is work for."""
         if self._items:
             self._is_slow = True
+            self._is_coming = False
         return self.wake()
 
     def take_all(self) -> list[T]:
@@ -136,13 +145,16 @@ class WorkerThreads(Generic[T]):
             worker = _Worker(target=self._loop, name=f"{self._name}-{len(self._threads) + 1}", daemon=True)
             # Added before the start: an interrupt may come when the thread already runs.
             self._threads.append(worker)
+            self._is_coming = True
             if not start_thread(worker):
+                self._is_coming = False
                 self._threads.remove(worker)
             return bool(self._threads)
 
     def _loop(self) -> None:
         worker, items = threading.current_thread(), self._items
         assert isinstance(worker, _Worker)
+        self._is_coming = False
         while not self._is_stopping:
             try:
                 worker.item = items.popleft()
@@ -173,8 +185,10 @@ class WorkerThreads(Generic[T]):
             if not self._items and not self._is_stopping:
                 self._event.wait(_LONGEST_SLEEP_S)
         finally:
+            # Both at once: else one could be said to come that is at work.
             with self._lock:
                 self._idle_count -= 1
+                self._is_coming = False
 
     def __repr__(self) -> str:
         return f"WorkerThreads({self._name!r}, {len(self._threads)} threads, {len(self)} items)"

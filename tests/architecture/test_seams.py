@@ -247,7 +247,7 @@ def test_c_is_where_it_is_expected() -> None:
         "store/message/memory.pxd",
     }
     included = set(re.findall(r"#include <(.*)>", found["store/direct/crc32.h"]))
-    assert included == {"stddef.h", "stdint.h", "string.h", "immintrin.h"}
+    assert included == {"stddef.h", "stdint.h", "string.h", "cpuid.h", "immintrin.h"}
     assert re.findall(r"cimport (.*)", found["store/direct/crc32.pxd"]) == ["uint8_t, uint32_t"]
     assert asked_in(found["store/direct/members.pxd"]) == ['from "structmember.h":']
     assert asked_in(found["store/message/memory.pxd"]) == [

@@ -59,8 +59,11 @@ _MIB = 1 << 20
 
 # A backlog is pulled thousands of times a second: the broker need not hear of each.
 _LEAST_BETWEEN_COMMITS_S = 0.05
-# So many pulls are handed on at a time. Each time costs a switch of threads, or two.
-_PULLS_OF_A_TURN = 32
+# What was pulled is handed on at the end, and after so long. A thread that waits for the interpreter is
+# signalled at each pull, which lets go of it; it would have to wait as long anyway (sys.getswitchinterval).
+_HAND_ON_S = 0.005
+# The clock is asked after so many steps.
+_STEPS_OF_A_TURN = 32
 # Requests that wait so long, although there are threads, need more of them.
 _LOOK_AGAIN_S = 0.001
 # Heals a wake-up that an interrupt (Ctrl-C) has prevented.
@@ -151,12 +154,13 @@ class PullService:
 
     def run_once(self) -> None:
         """Pull until every queue waits: for the broker, for a pause, or for its messages to be worked off."""
-        turns = 0
+        steps, handed_on_s = 0, self._now_s()
         try:
             while (self._answered or self._ready) and not self._is_stopping:
                 self._step()
-                turns += 1
-                if turns % _PULLS_OF_A_TURN == 0:
+                steps += 1
+                if steps % _STEPS_OF_A_TURN == 0 and (now_s := self._now_s()) - handed_on_s >= _HAND_ON_S:
+                    handed_on_s = now_s
                     self._consuming.wake()
         finally:
             self._consuming.wake()

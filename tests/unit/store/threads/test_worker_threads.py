@@ -95,6 +95,26 @@ def test_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None
     assert workers.take_all() == ["x"]
 
 
+def test_one_thread_is_started_for_items_that_it_has_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may need milliseconds until it runs, and many items may be added meanwhile."""
+    started: list[threading.Thread] = []
+
+    def start_later(thread: threading.Thread) -> bool:
+        started.append(thread)
+        return True
+
+    monkeypatch.setattr("mqstore.store.threads.worker_threads.start_thread", start_later)
+    workers = WorkerThreads("worker", print, 4)
+    for item in range(3):
+        workers.add(item)
+        assert workers.wake()
+    assert len(started) == 1
+    # Who looks some time later finds that they wait still.
+    assert workers.needs_wake
+    assert workers.wake_all()
+    assert len(started) == 2
+
+
 def test_quick_items_are_run_by_one_thread_until_one_is_slow() -> None:
     """Whoever looks wakes others for what waits behind it: none of three slow items waits for another."""
     begun, left, quick = threading.Semaphore(0), threading.Event(), threading.Event()

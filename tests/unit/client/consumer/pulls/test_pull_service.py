@@ -4,6 +4,7 @@ Each test makes queues ready, lets the service run until all wait, and looks at 
 and when the next look is due.
 """
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable
@@ -460,8 +461,11 @@ def test_a_queue_is_pulled_once_at_a_time(pulling: Pulling) -> None:
     assert len(pulling.broker.pulls) == 1
 
 
-def test_a_backlog_is_handed_on_in_turns(pulling: Pulling) -> None:
-    """Not all at the end: listeners begin while the service still pulls."""
+@pytest.mark.parametrize(("pull_s", "handed_on"), [(0.0002, [32, 40]), (0.0001, [40])])
+def test_a_backlog_is_handed_on_in_turns(pulling: Pulling, pull_s: float, handed_on: list[int]) -> None:
+    """What was pulled is handed on after 5 ms: listeners begin while the service still pulls."""
+    times_s = itertools.count()
+    pulling.service._now_s = lambda: next(times_s) * pull_s
     seen: list[int] = []
     wake = pulling.consuming.wake
 
@@ -472,7 +476,7 @@ def test_a_backlog_is_handed_on_in_turns(pulling: Pulling) -> None:
     pulling.consuming.wake = note  # type: ignore[method-assign]
     pulling.begin()
     pulling.run(*(found(stored_messages(offset)) for offset in range(40)))
-    assert seen == [32, 40]
+    assert seen == handed_on
 
 
 # -- its thread -----------------------------------------------------------------------------------
