@@ -12,6 +12,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 ARGS ?=
+# INSTALLED=1 has interop, crash, powercut, storm, soak and fuzz ask the installed wheel, whose puts, reads and sends are compiled. Not in
+# the checkout: its folder mqstore/ would be found before it.
+INSTALLED ?=
+BENCHED := build/bench/installed
+READY := $(if $(INSTALLED),bench-installed,setup)
+ASKED := cd $(if $(INSTALLED),build/bench,.) && $(CURDIR)/$(if $(INSTALLED),$(BENCHED),.venv)/bin/python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -36,8 +42,9 @@ SEED ?= 1
 N ?= 1
 interop: ## Apache RocketMQ's own code reads what we write, and the reverse
 	@tests/interop/prepare
-	@$(MAKE) setup
-	@SEED=$(SEED) N=$(N) $(BIN)/python -m pytest tests/interop -n 3 -p no:benchmark $(ARGS)
+	@$(MAKE) $(READY)
+	@export SEED=$(SEED) N=$(N); $(ASKED) -m pytest $(CURDIR)/tests/interop --config-file $(CURDIR)/pyproject.toml --rootdir $(CURDIR) \
+	    -n 3 -p no:benchmark $(ARGS)
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -73,15 +80,15 @@ types-pyright: types ## pyright on a program of a user, over the installed packa
 # Five minutes or less on two quiet cores. STATES=1000000 for the long run; the figures of a run of full length go to docs/figures/.
 STATES ?= 20000
 KILLS ?= 1000
-crash: setup ## power cuts, kills, faults and planted bugs at full length; writes the figures
-	@$(BIN)/python tests/crash/run.py --states $(STATES) --kills $(KILLS) $(ARGS)
+crash: $(READY) ## power cuts, kills, faults and planted bugs at full length; writes the figures
+	@$(ASKED) $(CURDIR)/tests/crash/run.py --states $(STATES) --kills $(KILLS) $(ARGS)
 
 # A quarter of an hour on two cores. Needs root, and says which packages are missing. A state that is condemned is kept:
 # make powercut ARGS="--replay btrfs/1/3/1" judges it once more.
 FS ?= ext4 xfs btrfs
 powercut: STATES = 50
-powercut: setup ## power cuts of real file systems, from a log of all that their devices were told; writes the figures
-	@$(BIN)/python tests/crash/powercut.py --states $(STATES) --seed $(SEED) --fs $(FS) $(ARGS)
+powercut: $(READY) ## power cuts of real file systems, from a log of all that their devices were told; writes the figures
+	@$(ASKED) $(CURDIR)/tests/crash/powercut.py --states $(STATES) --seed $(SEED) --fs $(FS) $(ARGS)
 
 # A quarter of an hour. Needs root. The store of the installed wheel takes part twice: with compiled and with interpreted puts.
 shutdowns: REPEATS = 200
@@ -89,14 +96,12 @@ shutdowns: bench-installed ## ext4 is shut down amid synced writes of stores and
 	@PYTHONPATH=tests $(BIN)/python tests/crash/shutdowns.py $(BENCHED)/bin/python --repeats $(REPEATS) --seed $(SEED) $(ARGS)
 
 # More than twenty minutes. ARGS="--stride 7 reopen" strikes one operation at every seventh place.
-storm: setup ## an exception at every place of every operation, and signals; nothing may be lost
-	@$(BIN)/python tests/crash/storm.py $(ARGS)
+storm: $(READY) ## an exception at every place of every operation, and signals; nothing may be lost
+	@$(ASKED) $(CURDIR)/tests/crash/storm.py $(ARGS)
 
-# ARGS="--seconds 600 --keep": for longer, and its store and journal stay. INSTALLED=1: over the installed wheel, whose puts, reads
-# and sends are compiled; not in the checkout, whose folder mqstore/ would be found before it.
-soak: $(if $(INSTALLED),bench-installed,setup) ## two minutes of producers and consumers, killed and started again; nothing may be lost
-	@cd $(if $(INSTALLED),build/bench,.) && $(CURDIR)/$(if $(INSTALLED),$(BENCHED),.venv)/bin/python $(CURDIR)/tests/soak/run.py \
-	    --seed $(SEED) $(ARGS)
+# ARGS="--seconds 600 --keep": for longer, and its store and journal stay.
+soak: $(READY) ## two minutes of producers and consumers, killed and started again; nothing may be lost
+	@$(ASKED) $(CURDIR)/tests/soak/run.py --seed $(SEED) $(ARGS)
 
 # Three minutes. ARGS="--flush SYNC_FLUSH": every send waits for the disk.
 soak-serve: setup ## two minutes of 500 connections to `mqstore serve`, clients killed and stopped, and rubbish; writes the figures
@@ -106,15 +111,14 @@ soak-serve: setup ## two minutes of 500 connections to `mqstore serve`, clients 
 # copy of the compiled loops; the figures of 20,000 cases or more go to docs/figures/. Half an hour or less.
 CASES ?= 20000
 BOUNDS ?=
-fuzz: setup ## damaged and crafted files at full length: no crash, no hang, no error without a name
-	@$(if $(BOUNDS),NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/checked,) $(BIN)/python tests/fuzz/run.py --cases $(CASES) \
+fuzz: $(READY) ## damaged and crafted files at full length: no crash, no hang, no error without a name
+	@$(if $(BOUNDS),export NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/build/checked;) $(ASKED) $(CURDIR)/tests/fuzz/run.py --cases $(CASES) \
 	    --seed $(SEED) $(if $(CASE),--case $(CASE)) $(ARGS)
 
 # What is measured is the wheel, as users install it. It is built first, the rivals are fetched the first time, and Apache RocketMQ's
 # jars where Maven and a JDK are there. Twenty-five minutes or less on two quiet cores. Narrowed by ARGS="-k put_messages", it prints
 # its tables and leaves the documents alone.
 RESULTS := $(if $(ARGS),build/bench/narrowed,benchmarks/results/latest)
-BENCHED := build/bench/installed
 # pytest itself and not `python -m pytest`, which would find the folder mqstore/ of the checkout before the installed package.
 MEASURE = $(BENCHED)/bin/pytest -p no:xdist --timeout 0 -o pythonpath=benchmarks --benchmark-only --benchmark-quiet
 bench-installed: setup
