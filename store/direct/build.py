@@ -58,8 +58,14 @@ _MODULES = {
         "index/keys/run_table.py",
         "index/lmdb_files/lmdb_environment.py",
     ),
-    # It needs nothing of Cython's and runs interpreted, too.
-    "send_machine_code": ("client/producer/sends/plain_send.py",),
+    "send_machine_code": (
+        "client/producer/sends/direct_send.py",
+        "client/producer/queues/publish_routes.py",
+        "client/producer/send_result.py",
+        "client/producer/sends/plain_send.py",
+        "store/direct/members.pxd",
+        "store/message/message.py",
+    ),
 }
 _DIRECTIVES = {"language_level": "3", "binding": False, "embedsignature": False}
 # No debugging symbols: they would be ten times as large as the code.

@@ -78,9 +78,14 @@ __all__ = ["DirectPut", "checksum", "wide_registers_are_full"]
 
 crc32_prepare()
 
-_PUT_OK = PutMessageStatus.PUT_OK
-_ZERO = 0
-_UNSET = object()
+# Kept as variables of C: a name of a module is looked up in its table each time.
+_MESSAGE = cython.declare(object, Message)
+_HOST = cython.declare(object, Host)
+_NO_PROPERTIES = cython.declare(object, NO_PROPERTIES)
+_PUT_MESSAGE_RESULT = cython.declare(object, PutMessageResult)
+_PUT_OK = cython.declare(object, PutMessageStatus.PUT_OK)
+_ZERO = cython.declare(object, 0)
+_UNSET = cython.declare(object, object())
 
 
 def _place_of(member):
@@ -379,13 +384,13 @@ class DirectPut:
         """
         empty_wide_registers()
         if (
-            type(message) is not Message
+            type(message) is not _MESSAGE
             # Compared by identity: False and 0.0 equal 0, but the thorough checks must decide about them.
             or _field(message, _PREPARED_OFFSET) is not _ZERO
             or _field(message, _WAIT_STORE_MSG_OK) is not True
         ):
             return None
-        properties = NO_PROPERTIES
+        properties = _NO_PROPERTIES
         if unique_key is None:
             topic = _field(message, _TOPIC)
             given_body = _field(message, _BODY)
@@ -436,7 +441,7 @@ class DirectPut:
         if (
             waiting is None
             and tags is None
-            and properties is NO_PROPERTIES
+            and properties is _NO_PROPERTIES
             and not keys
             and unique_key is None
         ):
@@ -526,7 +531,7 @@ class DirectPut:
         address: bytes = None
         port: cython.longlong = 0
         if born_host is not None:
-            if type(born_host) is not Host or len(cython.cast(tuple, born_host)) != 2:
+            if type(born_host) is not _HOST or len(cython.cast(tuple, born_host)) != 2:
                 return _NOT_ORDINARY
             if type(cython.cast(tuple, born_host)[0]) is not bytes:
                 return _NOT_ORDINARY
@@ -729,7 +734,7 @@ class DirectPut:
         _put_long(header + 28, physical_offset)
         _put_long(header + 40, store_timestamp if record.born_timestamp < 0 else record.born_timestamp)
         _put_long(header + record.header_bytes - self._store_timestamp_before_body, store_timestamp)
-        return PutMessageResult(
+        return _PUT_MESSAGE_RESULT(
             _PUT_OK, name[0], name[1], number, physical_offset, record.size_bytes, stored_at,
             flushed_offset, self._store_host,
         )  # fmt: skip
@@ -824,7 +829,7 @@ def _field(message: object, place: cython.Py_ssize_t) -> object:
 @cython.exceptval(check=False)
 def _differs_in_its_body_only(message: object, other: object) -> cython.bint:
     """Whether all other fields of two messages are the same objects. other: was prepared."""
-    if type(message) is not Message:
+    if type(message) is not _MESSAGE:
         return False
     return (
         _is_shared(message, other, _TOPIC)
@@ -917,7 +922,7 @@ def _level_of(delay_level: object, properties: object) -> cython.longlong:
     if delay_level is not _ZERO:
         level = _int_of(delay_level)
         return level if level > 0 else _NOT_ORDINARY
-    if properties is NO_PROPERTIES:
+    if properties is _NO_PROPERTIES:
         return 0
     if type(properties) is not dict:
         return _NOT_ORDINARY
@@ -983,7 +988,7 @@ def _encode_ending(
         at = _put_text(target, at + len(_UNIQ_KEY_NAME), unique_key, 2)
     elif unique_key is not None:
         return _NOT_ORDINARY
-    if properties is not NO_PROPERTIES:
+    if properties is not _NO_PROPERTIES:
         if type(properties) is not dict:
             return _NOT_ORDINARY
         for name, value in cython.cast(dict, properties).items():

@@ -69,6 +69,7 @@ SEAMS = (
             "store/direct/direct_put.py",
             "store/message/direct_read.py",
             "index/keys/direct_search.py",
+            "client/producer/sends/direct_send.py",
             "store/direct/build.py",
         ),
         "what is compiled by Cython is in the files named direct_*.py, and nothing imports those",

@@ -575,9 +575,12 @@ def test_odd_messages_change_nothing(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "member", [PutMessageResult.__dict__["topic"], int.__dict__["real"], Message.of_json]
 )
-def test_fields_that_are_kept_in_another_way_are_refused(member: object) -> None:
+@pytest.mark.parametrize(
+    "name", ["mqstore.store.direct.put_machine_code", "mqstore.client.producer.sends.send_machine_code"]
+)
+def test_fields_that_are_kept_in_another_way_are_refused(member: object, name: str) -> None:
     """Of another class, without a place in the object, no field: the module cannot be imported then."""
-    module = importlib.import_module("mqstore.store.direct.put_machine_code")
+    module = importlib.import_module(name)
     assert module._place_of(Message.__dict__["body"]) > 0
     with pytest.raises(ImportError, match="keeps the fields of a message in another way"):
         module._place_of(member)

@@ -1,6 +1,6 @@
 """The plain send of this process: the compiled one, if it was built with the package and fits.
 
-The compiled module is plain_send.py itself (store/direct/build.py), under another name.
+The compiled module is made of direct_send.py (store/direct/build.py).
 """
 
 from collections.abc import Callable

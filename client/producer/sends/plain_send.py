@@ -7,9 +7,9 @@ has no properties and a body that is not compressed; and if the producer has no 
 so on (`allow`). What is not plain is sent otherwise (producer.py), and attempts after the first one are made
 by send_retry.py.
 
-It is one function that keeps what it needs in its variables: around a put that takes two microseconds each
-call and each look-up counts. A broker of this process may put the message directly (`put_sent`), without a
-second `Message`. A wheel has this very file compiled too, as it stands (store/direct/build.py).
+It is one function that keeps what it needs in its variables: around a put that takes a microsecond each call
+and each look-up counts. A broker of this process may put the message directly (`put_sent`), without a second
+`Message`. A wheel has the same as compiled code (direct_send.py).
 Threads: any may send. `allow` is called by one at a time, and a send that has begun goes on.
 """
 

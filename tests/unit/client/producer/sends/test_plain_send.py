@@ -5,6 +5,7 @@ run the compiled one.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from mqstore.client.errors import ClientNotRunning
 from mqstore.client.producer.producer import Producer
 from mqstore.client.producer.send_result import SendResult
 from mqstore.client.producer.sends.send_hooks import SendMessageContext
-from mqstore.store.errors import NoPermission, StoreError, StoreFull, TopicIllegal
+from mqstore.store.errors import MessageIllegal, NoPermission, StoreError, StoreFull, TopicIllegal
 from support.clients.answering_broker import AnsweringBroker
 from support.manual_clock import ManualClock
 from support.manual_seconds import ManualSeconds
@@ -227,3 +228,62 @@ def test_each_message_is_stored_as_it_was_sent(tmp_path: Path) -> None:
                 result.message_queue.queue_id,
                 result.queue_offset,
             )
+
+
+def test_each_thread_has_turns_of_its_own_in_each_topic(tmp_path: Path) -> None:
+    """Threads that send by turns, to two topics: each uses the queues of a topic one after the other."""
+    sent: dict[tuple[int, str], list[int]] = {}
+    with (
+        MessageStore.open(tmp_path / "data") as store,
+        EmbeddedBroker(store) as broker,
+        Producer(broker, "billing") as producer,
+    ):
+        store.topics.create("orders", 4)
+        store.topics.create("others", 3)
+
+        def send(thread: int, topic: str) -> None:
+            result = producer.send(Message(topic, b"body"))
+            assert result.message_queue.topic == topic
+            sent.setdefault((thread, topic), []).append(result.message_queue.queue_id)
+
+        with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+            for step in range(60):
+                for number, thread in enumerate((first, second)):
+                    topics = ("orders", "others") if step % 3 else ("orders",)
+                    for topic in topics:
+                        thread.submit(send, number, topic).result()
+    for (_, topic), queue_ids in sent.items():
+        count = {"orders": 4, "others": 3}[topic]
+        assert queue_ids == [(queue_ids[0] + step) % count for step in range(len(queue_ids))]
+    assert len(sent) == 4
+
+
+class Signed(Message, frozen=True):
+    """A message of a program's own class."""
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [None, object(), "orders", Message("orders", None), Message(None, b"body")],  # type: ignore[arg-type]
+    ids=["None", "an object", "a text", "without a body", "without a topic"],
+)
+def test_what_is_no_message_is_refused(producer_of: MakeProducer, thing: Any) -> None:
+    """By the checks of producers, before any broker is asked."""
+    broker = DirectBroker()
+    with pytest.raises((MessageIllegal, AttributeError)):
+        warm(producer_of(broker)).send(thing)
+    assert not broker.asked
+    assert not broker.sent
+
+
+def test_a_message_of_a_class_of_ones_own_is_sent(tmp_path: Path) -> None:
+    """It has the fields of a message."""
+    with (
+        MessageStore.open(tmp_path / "data") as store,
+        EmbeddedBroker(store) as broker,
+        Producer(broker, "billing") as producer,
+    ):
+        for _ in range(10):
+            result = producer.send(Signed("orders", b"body"))
+            [stored] = store.query_message("orders", result.msg_id)
+            assert stored.body == b"body"
