@@ -28,7 +28,7 @@ setup: ## make .venv ready (all the others do this first; quick when nothing cha
 demo: setup ## run 336,776 flights through topics, retries and dead letters, then Spark over them
 	@$(BIN)/mqstore demo $(ARGS)
 
-# loadgroup: tests that share a costly thing (a Spark session) say so with xdist_group, and share a worker.
+# loadgroup: tests that share a costly thing (a Spark session) share a worker; tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark
 test: setup ## most tests, in less than ten minutes; the others are those of `make test-slow`
 	@$(PYTEST) -m "not slow and not spark and not jvm_page" $(ARGS)

@@ -18,7 +18,7 @@ from support.archives.s3_server import CREDENTIALS, S3Server, s3_server
 from support.archives.segmented_store import fill, open_store
 from support.twins.plain_records import read_rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 SECRET = "the-secret-of-the-bucket"
 

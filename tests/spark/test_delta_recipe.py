@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mqstore import Message, MessageStore
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 

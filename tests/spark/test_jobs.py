@@ -15,7 +15,7 @@ from mqstore.tools.spark.jobs.parquet_export import export_parquet
 from mqstore.tools.spark.jobs.segment_check import check_segments
 from support.twins.plain_records import read_rows, record, write_segment
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 # -- verify -----------------------------------------------------------------------------------------------

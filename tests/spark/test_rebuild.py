@@ -17,7 +17,7 @@ from mqstore.tools.spark.rebuild.queue_rebuild import rebuild_queues
 from support.command_line import json_lines, run, store_orders
 from support.stores.small_log import small_config
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 CLEAN = "rocketmq-5.3.3-clean"
 

@@ -15,7 +15,7 @@ import pytest
 
 from support.sources import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 MODULE = ROOT / "pyspark_mqstore.py"
 

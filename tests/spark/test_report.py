@@ -16,7 +16,7 @@ from support.manual_clock import ManualClock
 from support.stores.small_log import small_config
 from support.stores.small_store import SmallStore, messages_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 GROUP, RETRY = "billing", "%RETRY%billing"
 START_MS = 1_790_000_000_000

@@ -14,7 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 from mqstore import MessageStore
 from mqstore.store_layout import StoreLayout
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 def _orders(spark: SparkSession, count: int) -> DataFrame:

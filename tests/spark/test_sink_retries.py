@@ -17,7 +17,7 @@ from pyspark.sql.functions import udf
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.spark.session import start_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 SPECULATION = {
     "spark.speculation": "true",

@@ -18,7 +18,7 @@ from mqstore.tools.spark.jobs.flights_report import run_report
 from mqstore.tools.spark.schema import SCHEMA
 from support.twins.plain_records import read_rows, record, write_segment
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 

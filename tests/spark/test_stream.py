@@ -17,7 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 from mqstore import Message, MessageStore
 from support.stores.small_log import SEGMENT_BYTES, small_config
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.spark
 
 
 def _put(store: Path, first: int, count: int) -> None:
