@@ -44,7 +44,7 @@ interop: ## Apache RocketMQ's own code reads what we write, and the reverse
 	@tests/interop/prepare
 	@$(MAKE) $(READY)
 	@export SEED=$(SEED) N=$(N); $(ASKED) -m pytest $(CURDIR)/tests/interop --config-file $(CURDIR)/pyproject.toml --rootdir $(CURDIR) \
-	    -n 3 -p no:benchmark $(ARGS)
+	    -n 4 -p no:benchmark $(ARGS)
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .
