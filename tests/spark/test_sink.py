@@ -66,9 +66,9 @@ def test_what_is_refused_before_a_task_runs(spark: SparkSession, tmp_path: Path)
             _write(frame, tmp_path / "store", mode, **options)
     with (
         MessageStore.open(tmp_path / "store"),
-        pytest.raises(PySparkException, match=f"process {os.getpid()}"),
+        pytest.raises(PySparkException, match=f"LockTimeout.*process {os.getpid()}"),
     ):
-        _write(frame, tmp_path / "store")
+        _write(frame, tmp_path / "store", lockTimeout="0s")
 
 
 def test_a_task_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:

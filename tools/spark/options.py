@@ -30,6 +30,7 @@ __all__ = [
     "SparkOptionIllegal",
     "TriggerOptions",
     "absolute_path",
+    "duration_ms",
     "is_address",
     "is_of_spark",
 ]
@@ -558,11 +559,12 @@ def _trigger(values: Mapping[str, str]) -> TriggerOptions:
         max_bytes=_bytes("maxBytesPerTrigger", values),
         max_offsets=most,
         min_offsets=least,
-        max_delay_ms=_duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")),
+        max_delay_ms=duration_ms("maxTriggerDelay", values.get("maxTriggerDelay", "15m")),
     )
 
 
-def _duration_ms(name: str, text: str) -> int:
+def duration_ms(name: str, text: str) -> int:
+    """Milliseconds of a text such as 30s or 15m. Raises SparkOptionIllegal, with the option's name."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise _illegal(name, text, "a duration, as 500ms, 30s, 15m, 2h or 1d")

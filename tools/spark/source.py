@@ -58,7 +58,7 @@ class MqstoreDataSource(DataSource):
         return MqstoreStreamReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> "MqstoreWriter":
-        """A writer of rows of `schema`. Raises SparkOptionIllegal, SchemaIllegal, StoreLocked."""
+        """A writer of rows of `schema`. Raises SparkOptionIllegal, SchemaIllegal, LockTimeout."""
         from mqstore.tools.spark.sink.sink_options import WriteOptions
         from mqstore.tools.spark.sink.sink_writers import MqstoreWriter
 

@@ -31,6 +31,7 @@ from mqstore.store.message.message import Message
 from mqstore.store.record.properties_format import UNIQ_KEY
 from mqstore.tools.spark.sink.import_journal import Entry, ImportJournal
 from mqstore.tools.spark.sink.staged_parts import Part, numbered_tables, row_key_prefix, row_number
+from mqstore.tools.spark.sink.store_lock import opened_for_write
 
 __all__ = ["CommitReport", "StagedRowsMissing", "Write", "commit", "discard"]
 
@@ -65,14 +66,15 @@ class CommitReport:
     is_repeated: bool
 
 
-def commit(root: Path, write: Write, parts: Sequence[Part]) -> CommitReport:
+def commit(root: Path, write: Write, parts: Sequence[Part], *, lock_timeout_ms: int = 0) -> CommitReport:
     """Put the rows of `parts`, and finish what earlier commits have begun.
 
-    Raises StoreLocked, NoPermission, QueueIllegal, TopicIllegal (nothing is put then), StoreFull (the next
+    lock_timeout_ms: how long another writer is waited for.
+    Raises LockTimeout, NoPermission, QueueIllegal, TopicIllegal (nothing is put then), StoreFull (the next
     commit of a write with a name goes on), StagedRowsMissing.
     """
     journal = ImportJournal(root)
-    with MessageStore.open(root, start=False) as store:
+    with opened_for_write(root, lock_timeout_ms) as store:
         for entry in journal.unfinished():
             _logger.warning("finishing version %d of %s, which was begun before", entry.version, entry.app)
             _finish(store, journal, entry)

@@ -2,18 +2,19 @@
 
 `path`, the store's directory, which is made if there is none. `topic`: of all rows, in place of a column.
 `txnAppId` and `txnVersion`: names from Delta Lake; a write with a version that this application has written
-already does nothing. Spark hands the names over in any case; an unknown one is an error.
+already does nothing. `lockTimeout`: how long another writer of the store is waited for; its default is that
+of Kafka's `max.block.ms`. Spark hands the names over in any case; an unknown one is an error.
 """
 
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mqstore.tools.spark.options import SparkOptionIllegal, absolute_path, is_of_spark
+from mqstore.tools.spark.options import SparkOptionIllegal, absolute_path, duration_ms, is_of_spark
 
 __all__ = ["WriteOptions"]
 
-_NAMES = ("path", "topic", "txnAppId", "txnVersion", "checkpointLocation")
+_NAMES = ("path", "topic", "txnAppId", "txnVersion", "checkpointLocation", "lockTimeout")
 # What Spark hands to a sink of its own accord.
 _OF_SINKS = frozenset({"queryname", "outputmode"})
 _LARGEST_VERSION = (1 << 63) - 1
@@ -21,13 +22,17 @@ _LARGEST_VERSION = (1 << 63) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """Where to write. directory: absolute. checkpoint: of a stream, as it was given."""
+    """Where to write. directory: absolute. checkpoint: of a stream, as it was given.
+
+    lock_timeout_ms: how long another writer is waited for.
+    """
 
     directory: str
     topic: str | None = None
     app_id: str | None = None
     version: int | None = None
     checkpoint: str | None = None
+    lock_timeout_ms: int = 60_000
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "WriteOptions":
@@ -49,6 +54,7 @@ class WriteOptions:
             app_id=values.get("txnAppId"),
             version=_version(values.get("txnVersion")),
             checkpoint=values.get("checkpointLocation"),
+            lock_timeout_ms=duration_ms("lockTimeout", values.get("lockTimeout", "60s")),
         )
 
     def for_batch(self) -> "WriteOptions":

@@ -28,13 +28,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from mqstore.message_store import MessageStore
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.spark.options import SparkOptionIllegal
 from mqstore.tools.spark.sink.row_columns import check_row_schema, message_table
 from mqstore.tools.spark.sink.sink_commit import Write, commit, discard
 from mqstore.tools.spark.sink.sink_options import WriteOptions
 from mqstore.tools.spark.sink.staged_parts import Part, RowCheck, stage
+from mqstore.tools.spark.sink.store_lock import opened_for_write
 
 __all__ = ["MqstoreStreamWriter", "MqstoreWriter", "StagedPart"]
 
@@ -52,12 +52,12 @@ class _Staging:
     """What both writers share: the checks, and what runs in a task."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
-        """Raises SchemaIllegal, StoreLocked, and what else MessageStore.open raises."""
+        """Raises SchemaIllegal, LockTimeout, and what else MessageStore.open raises."""
         check_row_schema(schema, options.topic)
         self._options = options
         self._root = Path(options.directory)
         self._staging = uuid.uuid4().hex
-        with MessageStore.open(self._root, start=False) as store:
+        with opened_for_write(self._root, options.lock_timeout_ms) as store:
             config = store.config
         self._check = RowCheck(config.max_message_size, config.message_delay_level)
 
@@ -86,7 +86,8 @@ class MqstoreWriter(_Staging, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver, after all tasks."""
         options = self._options
-        commit(self._root, Write(app=options.app_id, version=options.version or 0), _parts(messages))
+        write = Write(app=options.app_id, version=options.version or 0)
+        commit(self._root, write, _parts(messages), lock_timeout_ms=options.lock_timeout_ms)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver, after a task or the commit has failed."""
@@ -103,7 +104,8 @@ class MqstoreStreamWriter(_Staging, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """In the driver, after all tasks of a batch."""
         app = self._options.app_id or query_id(self._options.checkpoint or "")
-        commit(self._root, Write(app=app, version=batchId), _parts(messages))
+        write, timeout_ms = Write(app=app, version=batchId), self._options.lock_timeout_ms
+        commit(self._root, write, _parts(messages), lock_timeout_ms=timeout_ms)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """In the driver, after a task or the commit has failed."""

@@ -16,6 +16,8 @@ def test_names_in_any_case(tmp_path: Path) -> None:
     given = {"PATH": str(tmp_path), "Topic": "orders", "txnappid": "app", "TXNVERSION": "7", "queryName": "q"}
     options = WriteOptions.parse(given).for_batch()
     assert options == WriteOptions(directory=str(tmp_path), topic="orders", app_id="app", version=7)
+    assert options.lock_timeout_ms == 60_000
+    assert WriteOptions.parse(given | {"LOCKTIMEOUT": "1500ms"}).lock_timeout_ms == 1_500
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,7 @@ def test_names_in_any_case(tmp_path: Path) -> None:
         ({"path": "s", "txnAppId": "a", "txnVersion": "-1"}, "whole number from 0"),
         ({"path": "s", "txnAppId": "a", "txnVersion": str(1 << 63)}, "whole number from 0"),
         ({"path": "s", "txnAppId": "", "txnVersion": "1"}, "'txnAppId' is empty"),
+        ({"path": "s", "lockTimeout": "soon"}, "lockTimeout.*a duration, as 500ms"),
         ({"path": "hdfs://elsewhere/s"}, "not in a file system that is mounted"),
     ],
 )
