@@ -3,7 +3,9 @@
 The log is walked from where the last batch ended, record by record, so a batch ends where a record ends, and
 messages are counted exactly: those that the query wants, and no others. A body that looks like records
 misleads nobody. Bytes that fill up the end of a segment (BLANK) come on top of the limit. It costs a read of
-what the batch will read: some 0.13 s of the driver's processor a GiB.
+what the batch will read: some 0.3 s of the driver's processor a GiB. A limit in bytes alone needs no more
+than the segment that it falls in, which begins with a record; where it falls on that beginning, nothing is
+read.
 """
 
 from collections.abc import Iterator
@@ -29,8 +31,13 @@ def batch_end(behind: LogBehind, end: int, selection: Selection, limits: Trigger
         return end
     if limits.max_offsets is None and limits.max_bytes is not None and end - behind.begin <= limits.max_bytes:
         return end
+    begin = behind.begin
+    if limits.max_offsets is None and limits.max_bytes is not None:
+        begin = _last_known(behind, behind.begin + limits.max_bytes)
+        if begin == behind.begin + limits.max_bytes:
+            return begin
     count = 0
-    for piece in _pieces(behind, end):
+    for piece in _pieces(behind, begin, end):
         stop = _end_within(piece, behind.begin, limits.max_bytes)
         if isinstance(piece, Records) and limits.max_offsets is not None:
             wanted = selection.apply(piece)
@@ -46,7 +53,7 @@ def batch_end(behind: LogBehind, end: int, selection: Selection, limits: Trigger
 
 def has_messages(behind: LogBehind, end: int, selection: Selection, count: int) -> bool:
     """Whether there are so many wanted messages from `behind.begin` to `end`."""
-    for piece in _pieces(behind, end):
+    for piece in _pieces(behind, behind.begin, end):
         if isinstance(piece, Records):
             count -= len(selection.apply(piece))
         if count <= 0:
@@ -54,11 +61,17 @@ def has_messages(behind: LogBehind, end: int, selection: Selection, count: int) 
     return count <= 0
 
 
-def _pieces(behind: LogBehind, end: int) -> Iterator[Records | PassedOver]:
+def _last_known(behind: LogBehind, limit: int) -> int:
+    """The last place up to `limit` where a record is known to begin: that of the batch, or of a segment."""
+    starts = [one.start_offset for one in behind.segments if one.start_offset <= limit]
+    return max([behind.begin, *starts[-1:]])
+
+
+def _pieces(behind: LogBehind, begin: int, end: int) -> Iterator[Records | PassedOver]:
     for segment in behind.segments:
-        begin, stop = max(segment.start_offset, behind.begin), min(segment.end_offset, end)
-        if begin < stop:
-            yield from read_range(segment, begin, stop, check_crc=False, passes_over=True)
+        first, stop = max(segment.start_offset, begin), min(segment.end_offset, end)
+        if first < stop:
+            yield from read_range(segment, first, stop, check_crc=False, passes_over=True)
 
 
 def _end_within(piece: Records | PassedOver, begin: int, max_bytes: int | None) -> int | None:
