@@ -15,8 +15,9 @@ Durability: when `write` returns, as the place promises it. Threads: any.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,14 +115,25 @@ class ArchivePlace:
 
     def write(self, name: str, pieces: Iterable[bytes]) -> None:
         """Write an object, which is there when this returns; one of that name is replaced."""
+        self.begin(name, pieces)()
+
+    def begin(self, name: str, pieces: Iterable[bytes]) -> Callable[[], None]:
+        """Send the bytes of an object. It is there when the call that this returns has returned.
+
+        That call waits for the place, and may be made in another thread while the next object is sent.
+        """
         path = self._path(name)
         if self._writes_whole:
-            self._write_to(path, pieces)
-            return
+            return self._sent(path, pieces).close
         folder = path.rpartition("/")[0]
         self._files.create_dir(folder, recursive=True)
         unfinished = f"{path}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
-        self._write_to(unfinished, pieces)
+        stream = self._sent(unfinished, pieces)
+        return partial(self._complete, stream, unfinished, path)
+
+    def _complete(self, stream: "pa.NativeFile", unfinished: str, path: str) -> None:
+        folder = path.rpartition("/")[0]
+        stream.close()
         if self._is_local:
             OsFileSystem().sync(Path(unfinished))
         self._files.move(unfinished, path)
@@ -141,7 +153,8 @@ class ArchivePlace:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    def _write_to(self, path: str, pieces: Iterable[bytes]) -> None:
+    def _sent(self, path: str, pieces: Iterable[bytes]) -> "pa.NativeFile":
+        """A stream that has all pieces, and is to be closed."""
         stream = self._files.open_output_stream(path, buffer_size=0)
         try:
             for piece in pieces:
@@ -153,7 +166,7 @@ class ArchivePlace:
             with suppress(OSError):
                 self._files.delete_file(path)
             raise
-        stream.close()
+        return stream
 
     def __repr__(self) -> str:
         return f"ArchivePlace({self.shown!r})"

@@ -3,8 +3,8 @@
     1  root        whose archive it is; that of another store is refused
     2  the same    the newest segment that is archived and still on disk has the same bytes in both
     3  state       the small files of the store
-    4  segments    oldest first, each: checked record by record and uploaded at once; then read back, while
-                   the next one is uploaded; then its manifest entry
+    4  segments    oldest first, each: checked record by record and uploaded at once; then made durable and
+                   read back, while the next one is uploaded; then its manifest entry
     5  confirmed   up to where entries and objects are there without a gap; for retention, where it waits
 
 After a crash at any point each entry names an object that was read back whole. What has no entry yet is done
@@ -293,16 +293,18 @@ class _Archiver:
         """Check the records of a segment, and send it meanwhile. Raises CorruptRecord, FileNotFoundError."""
         inspected = run_in_thread(partial(inspect_segment, self._store, start))
         try:
-            name, checksum, is_known = self._upload(start)
+            name, checksum, complete = self._upload(start)
         except BaseException:
             inspected.wait()
             raise
         try:
             content = inspected.result()
         except BaseException:
+            if complete is not None:
+                complete()
             self._place.delete(name)
             raise
-        read_back = None if is_known else run_in_thread(partial(self._read_back, name))
+        read_back = None if complete is None else run_in_thread(partial(self._completed, name, complete))
         return _Sent(start, name, checksum, content, read_back)
 
     def _enter(self, sent: "_Sent") -> None:
@@ -338,19 +340,27 @@ class _Archiver:
         self._place.write(entry_name(start), [encode_signed(entry)])
         self._archived += 1
 
-    def _upload(self, start: int) -> tuple[str, int, bool]:
-        """The name and the checksum of an object; whether it was there, and was read back."""
+    def _completed(self, name: str, complete: Callable[[], None]) -> tuple[int, int]:
+        """Size and checksum of an object, read back once it is there."""
+        complete()
+        return self._read_back(name)
+
+    def _upload(self, start: int) -> tuple[str, int, Callable[[], None] | None]:
+        """The name and the checksum of an object, and what completes it.
+
+        None: it was there, and was read back.
+        """
         left = self._left_by_others(start)
         if left:
             size_bytes, checksum = size_and_crc32c(pieces_of(self._store, start))
             for name in left:
                 if self._read_back(name) == (size_bytes, checksum):
                     self._note(self._segment_bytes)
-                    return name, checksum, True
+                    return name, checksum, None
         name = f"{SEGMENT_FOLDER}/{file_name(start)}-{uuid4().hex[:_DRAWN_DIGITS]}"
         summed = _Summed()
-        self._place.write(name, summed.of(self._noted(pieces_of(self._store, start))))
-        return name, summed.checksum, False
+        complete = self._place.begin(name, summed.of(self._noted(pieces_of(self._store, start))))
+        return name, summed.checksum, complete
 
     def _left_by_others(self, start: int) -> list[str]:
         """Complete objects of this segment that an archiver has sent and not entered."""

@@ -47,6 +47,17 @@ def test_a_write_that_ends_in_an_error_leaves_what_was_there(tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "archive" / "commitlog").iterdir()] == ["a"]
 
 
+def test_an_object_that_was_begun_is_there_when_it_is_complete(tmp_path: Path) -> None:
+    """Not before, and complete without being sent again."""
+    place = ArchivePlace(tmp_path / "archive")
+    first, second = (place.begin(name, [name.encode()]) for name in ("commitlog/a", "commitlog/b"))
+    assert place.list("commitlog") == {}
+    second()
+    assert place.list("commitlog") == {"b": 11}
+    first()
+    assert place.read("commitlog/a") == b"commitlog/a"
+
+
 def test_a_large_object_is_sent_in_parts(url: str) -> None:
     """More than one part of a multipart upload."""
     place, piece = ArchivePlace(url), bytes(range(256)) * (6 << 12)

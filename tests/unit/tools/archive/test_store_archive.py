@@ -167,6 +167,24 @@ def test_a_place_that_fails_leaves_a_whole_manifest(tmp_path: Path, store: Messa
     assert check(str(tmp_path / "archive"), store) == 3
 
 
+def test_a_segment_that_cannot_be_completed_has_no_entry(tmp_path: Path, store: MessageStore) -> None:
+    """Its bytes are sent, and it gets its name while the next one is sent; the others are entered."""
+    odd = OddPlace(tmp_path, lambda name, data: data)
+    move = odd.move
+
+    def fail(source: str, target: str) -> None:
+        if f"{SEGMENT_BYTES:020d}-" in target:
+            raise OSError("connection reset")
+        move(source, target)
+
+    odd.move = fail  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="connection reset"):
+        archive(store, "archive", file_system=odd.file_system)
+    assert check(str(tmp_path / "archive"), store) == 2
+    report = archive(store, tmp_path / "archive")
+    assert (report.archived_segments, report.segments) == (1, 3)
+
+
 @pytest.mark.slow
 def test_a_missing_object_is_sent_again(url: str, store: MessageStore) -> None:
     """As long as its segment is on disk; the entry then names the new object."""

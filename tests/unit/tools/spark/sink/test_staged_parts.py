@@ -65,6 +65,29 @@ def test_other_properties_stay(tmp_path: Path) -> None:
     assert [text.partition("\x02")[2] for text in texts] == ["a\x01b\x02", ""]
 
 
+def test_a_part_is_synced_while_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that little is left to be waited for; a sync that fails ends the task, and leaves nothing."""
+    sizes: list[int] = []
+    monkeypatch.setattr(staged_parts, "_SYNC_BYTES", 100)
+    monkeypatch.setattr(
+        staged_parts.OsFileSystem,
+        "sync",
+        lambda self, path: sizes.extend([path.stat().st_size] if path.is_file() else []),
+    )
+    path, tables = tmp_path / "folder" / "part", [table([str(number) * 60]) for number in range(6)]
+    assert stage(path, tables, CHECK) is not None
+    assert len(sizes) > 2
+    assert sizes[-1] == path.stat().st_size
+
+    def fail(self: object, path: Path) -> None:
+        raise OSError(5, "the disk fails")
+
+    monkeypatch.setattr(staged_parts.OsFileSystem, "sync", fail)
+    with pytest.raises(OSError, match="the disk fails"):
+        stage(path, tables, CHECK)
+    assert not path.exists()
+
+
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
     """Neither a file nor a folder."""
     assert stage(tmp_path / "folder" / "part", [table([])], CHECK) is None
