@@ -124,7 +124,8 @@ class ArchivePlace:
         """
         path = self._path(name)
         if self._writes_whole:
-            return self._sent(path, pieces).close
+            whole = self._sent(path, pieces)
+            return lambda: whole.close()  # noqa: PLW0108 - pyarrow has no types
         folder = path.rpartition("/")[0]
         self._files.create_dir(folder, recursive=True)
         unfinished = f"{path}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
