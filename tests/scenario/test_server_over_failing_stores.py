@@ -32,7 +32,9 @@ def disk(clock: ManualClock) -> SimulatedDisk:
 
 @pytest.fixture
 def store(disk: SimulatedDisk, clock: ManualClock) -> Iterator[MessageStore]:
-    with SmallStore(disk, Path("/store"), clock=clock).open(flush_disk_type="SYNC_FLUSH") as opened:
+    # On a busy machine a sync that a test has hang may take seconds.
+    small = SmallStore(disk, Path("/store"), clock=clock)
+    with small.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000) as opened:
         yield opened
 
 

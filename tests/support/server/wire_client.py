@@ -23,6 +23,8 @@ class WireClient:
     def __init__(self, address: str, *, serialization: int = JSON, version: int = 513) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=_PATIENCE_S)
+        # As RocketMQ's clients: else a request waits in this machine until the one before is acknowledged.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = FrameReader()
         self._opaque = 0
         self._serialization = serialization
