@@ -30,7 +30,7 @@ demo: setup ## run 336,776 flights through topics, retries and dead letters, the
 
 # loadgroup: tests that share a costly thing (a Spark session) share a worker; tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup -p no:benchmark
-test: setup ## most tests, in less than ten minutes; the others are those of `make test-slow`
+test: setup ## most tests, in less than five minutes on two quiet cores; the others are those of `make test-slow`
 	@$(PYTEST) -m "not slow and not spark and not jvm_page" $(ARGS)
 
 test-slow: setup ## the tests that take seconds each, the sessions of Spark, the code blocks of the pages
