@@ -54,7 +54,9 @@ class WriteOptions:
             app_id=values.get("txnAppId"),
             version=_version(values.get("txnVersion")),
             checkpoint=values.get("checkpointLocation"),
-            lock_timeout_ms=duration_ms("lockTimeout", values.get("lockTimeout", "60s")),
+            lock_timeout_ms=duration_ms("lockTimeout", values["lockTimeout"])
+            if "lockTimeout" in values
+            else cls.lock_timeout_ms,
         )
 
     def for_batch(self) -> "WriteOptions":
