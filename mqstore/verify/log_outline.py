@@ -7,6 +7,8 @@ recovery judges it:
     other bytes, at or behind the offset   a torn tail: normal after a crash, the next opening cuts it
       that is known to be durable
     the log ends before that offset        damage up to there: records that were durable are gone
+    a BLANK that was durable to the        the log ends with that segment
+      last byte of its segment
 
 A segment that is missing between two others is damaged as a whole. Threads: one.
 """
@@ -126,10 +128,14 @@ class LogOutline:
 
     def finish(self) -> LogScan:
         """The log as a whole."""
-        end_offset, torn_offset = self._end.start_offset, _UNKNOWN
+        torn_offset, durable_offset = _UNKNOWN, self._durable_offset
+        if self._is_closed and durable_offset is not None and self._expected_offset <= durable_offset:
+            # As in recovery: the next segment was empty and is gone, or it is lost with what was in it.
+            self._end = DamagedRange(self._expected_offset, 0, "whole records", "none", self._timestamp)
+        end_offset = self._end.start_offset
         damages = tuple(self._damages)
-        if self._durable_offset is not None and end_offset < self._durable_offset:
-            damages += tuple(self._lost_end(self._durable_offset))
+        if durable_offset is not None and end_offset < durable_offset:
+            damages += tuple(self._lost_end(durable_offset))
         elif self._has_tail:
             torn_offset = end_offset
         return LogScan(max(0, self._min_offset), end_offset, damages, torn_offset)

@@ -8,7 +8,7 @@ The states that a writer can leave behind:
        last synced byte there may be whole records, torn ones, zeros, and whole ones again
     4  as 2 or 3, with one segment more, still all zero, that was created ahead; or a last file of
        length zero, whose creation was cut short (mapped_file_queue.py removes it)
-    5  as 2 or 3, ending in a BLANK whose next segment was not created yet
+    5  as 2 or 3, ending in a BLANK whose next segment was not created yet, or was empty and was lost
     6  damaged: bytes that had been durable are not what was written
 
 The rule that tells them apart: walk whole records from a boundary that is known to be good. Where the walk
@@ -16,6 +16,8 @@ ends is the end of the log: 1, 2, 4, 5. What follows that is not zero is a torn 
 behind the offset that is known to have been durable, and damage (6) if before it. Where no such offset
 is known (only a broker has written here), a whole record behind the end means damage. A torn tail is
 zeroed and synced, so that it cannot come back as a record; damage is an error, and nothing is changed.
+The BLANK of 5 is overwritten by the next append. But if the segment was known to be durable to its last byte,
+the log ends there, and others may have noted that offset: then the BLANK stays.
 
 After 2 the kernel has bytes that the disk may not have: what a killed process wrote, and the zeros behind the
 end. So everything from the last offset that is known to be durable is synced, names too, before a reader sees
@@ -168,7 +170,8 @@ def recover(
     With `read_only` that error is in the report, and the log ends before the damage.
     """
     syncer = _Syncer(log, start_offset, durable_offset, on_durable)
-    walk = _Walk(log, start_offset, on_progress, None if read_only else syncer.sync_segment, on_walk)
+    on_segment = None if read_only else syncer.sync_segment
+    walk = _Walk(log, start_offset, durable_offset, on_progress, on_segment, on_walk)
     walk.run()
     damage = _find_damage(log, walk.end_offset, durable_offset)
     if damage is not None and not read_only:
@@ -225,6 +228,7 @@ class _Walk:
         self,
         log: CommitLog,
         start_offset: int,
+        durable_offset: int | None,
         on_progress: Progress | None,
         on_segment: Callable[[int], None] | None,
         on_walk: Callable[[], object] | None,
@@ -234,6 +238,7 @@ class _Walk:
         self.last_store_timestamp = 0
         self._files = log.files
         self._start_offset = start_offset
+        self._durable_offset = 0 if durable_offset is None else durable_offset
         self._on_progress = on_progress
         self._on_segment = on_segment
         self._on_walk = on_walk
@@ -244,7 +249,7 @@ class _Walk:
             if not self._walk_segment(segment):
                 return
             following = self._files.file_for(segment.end_offset)
-            if following is None:
+            if following is None and self._durable_offset < segment.end_offset:
                 # The log ends in a BLANK: appends go on in its place, as in RocketMQ.
                 return
             self.end_offset = segment.end_offset

@@ -26,6 +26,7 @@ from support.manual_clock import ManualClock
 
 LOG = ROOT / "commitlog"
 SEGMENT = LOG / f"{0:020d}"
+SEGMENT_BYTES = crash_config().mapped_file_size_commit_log
 POINT = ROOT / "mqstore" / "recovery-point"
 NOTHING_KEPT, ALL_KEPT = 0, 1
 
@@ -55,11 +56,11 @@ class Machine:
         promises.add(event for _, event in self.witness.events)
         return promises
 
-    def reopen(self, image: Image) -> MessageStore:
-        """Open what is left, and let the oracle judge it."""
+    def reopen(self, image: Image, promises: Promises | None = None) -> MessageStore:
+        """Open what is left, and let the oracle judge it: by `promises`, or by all until now."""
         disk = SimulatedDisk(image, clock=self.clock)
         store = MessageStore.open(ROOT, self.witness.config, clock=self.clock, file_system=disk, start=False)
-        assert judge(store, disk, self.promises, is_power_cut=True) == []
+        assert judge(store, disk, promises or self.promises, is_power_cut=True) == []
         return store
 
 
@@ -245,3 +246,22 @@ def test_an_entry_too_short_for_any_record_is_damage() -> None:
     store = MessageStore.open(ROOT, witness.config, file_system=disk, start=False)
     with pytest.raises(CorruptRecord, match="a record of 1 bytes"):
         store.get_message("group", "a", 0, 0)
+
+
+def test_an_empty_segment_behind_a_durable_blank_may_be_lost() -> None:
+    """prepared-async/1/109: a killed process had rolled; its successor noted the full segment as durable.
+
+    The length of the new segment was not durable then, and a power cut left it at zero bytes.
+    """
+    machine = Machine(flush_disk_type="ASYNC_FLUSH")
+    witness = machine.witness
+    store = witness.open()
+    while len(store.commit_log.files.files) < 2:
+        witness.put("a", 2_000)
+    witness.kill()
+    left: list[tuple[Image, Promises]] = []
+    machine.disk.before = lambda what, path: left.append((machine.power_cut(NOTHING_KEPT), machine.promises))
+    end_offset = witness.open().max_offset
+    ends = [machine.reopen(*each).max_offset for each in left]
+    assert ends == sorted(ends)
+    assert set(ends) == {0, SEGMENT_BYTES, end_offset}

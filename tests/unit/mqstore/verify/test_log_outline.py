@@ -49,6 +49,7 @@ def ranges(scan: LogScan) -> list[tuple[int, int]]:
 
 
 FULL = segment(0, 1_000, closed=True)
+CLOSED = segment(0, 800, closed=True)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,11 @@ FULL = segment(0, 1_000, closed=True)
         ([segment(0, 400, tail=True), segment(1_000, 1_200)], 400, 400, [], 400),
         ([FULL, segment(3_000, 3_200)], None, 3_200, [(1_000, 2_000), (2_000, 3_000)], -1),
         ([segment(5_000, 6_000, closed=True)], None, 6_000, [], -1),
+        ([CLOSED], 700, 800, [], -1),
+        ([CLOSED], 999, 800, [(800, 999)], -1),
+        ([CLOSED], 1_000, 1_000, [], -1),
+        ([CLOSED], 1_300, 1_000, [(1_000, 1_300)], -1),
+        ([CLOSED, segment(1_000, 1_400, closed=True)], 2_000, 2_000, [], -1),
     ],
     ids=[
         "no segment",
@@ -86,6 +92,11 @@ FULL = segment(0, 1_000, closed=True)
         "that was never durable further",
         "segments are missing",
         "the first ones have expired",
+        "a BLANK was not durable",
+        "a BLANK was durable in part",
+        "a BLANK was durable, and nothing behind it",
+        "a BLANK was durable, and records behind it",
+        "the BLANK of a later segment was durable",
     ],
 )
 def test_an_outline(

@@ -364,6 +364,17 @@ def test_a_blank_without_a_next_segment_is_taken_back(crashed: Crashed, room_byt
     assert place.physical_offset == (end_offset if room_bytes == 500 else SEGMENT_BYTES)
 
 
+def test_a_blank_that_was_durable_to_its_last_byte_stays(crashed: Crashed) -> None:
+    """Others may have noted that the log ends with the segment, and a record in its place would be missed."""
+    crashed.fill_to(500)
+    crashed.put_bytes(crashed.end_offset, encode_blank(500))
+    crashed.durable_offset = SEGMENT_BYTES
+    small, report = crashed.recover()
+    assert report.end_offset == small.log.max_offset == small.log.flushed_offset == SEGMENT_BYTES
+    assert small.append(b"next").physical_offset == SEGMENT_BYTES
+    assert crashed.recover(durable_offset=SEGMENT_BYTES + 1)[0].bodies()[-1] == b"next"
+
+
 def test_a_blank_before_an_empty_segment_ends_the_log_at_that_segment(crashed: Crashed) -> None:
     """The segment stays, and takes the next record."""
     crashed.fill_to(500)
@@ -428,7 +439,7 @@ def test_zeros_before_the_durable_offset_are_damage(crashed: Crashed) -> None:
 
 
 def test_a_missing_last_segment_that_was_durable_is_damage(crashed: Crashed) -> None:
-    """Although what is left ends cleanly in a BLANK."""
+    """Although what is left ends cleanly in a BLANK, and that was durable too."""
     crashed.write(*(bytes([index]) * 50_000 for index in range(3)))
     crashed.sync()
     crashed.file_system.delete(crashed.directory / file_name(SEGMENT_BYTES))
