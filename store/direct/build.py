@@ -60,6 +60,7 @@ _MODULES = {
     ),
     "send_machine_code": (
         "client/producer/sends/direct_send.py",
+        "client/producer/message/unique_id.py",
         "client/producer/queues/publish_routes.py",
         "client/producer/send_result.py",
         "client/producer/sends/plain_send.py",

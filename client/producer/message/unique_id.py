@@ -28,6 +28,7 @@ __all__ = ["UniqueIds", "local_address"]
 _HEX = [f"{number:02X}" for number in range(256)]
 _BLOCK_S = 0.001
 _NO_BLOCK: tuple[float, str, Iterator[str]] = -math.inf, "", iter(())
+_NOTHING_DRAWN = -math.inf, ""
 # A clock that was set back a little counts as the beginning of the month.
 _SET_BACK_MS = 1_000_000
 # For documentation only (RFC 5737): nobody has this address, and nothing is sent to it.
@@ -83,6 +84,9 @@ class UniqueIds:
         # their ends. Replaced by `renew`, and after a fork. A thread that takes from an old block does no
         # harm: no other has its numbers. In a list, which those who are in a hurry keep.
         self.current: list[tuple[float, str, Iterator[str]]] = [_NO_BLOCK]
+        # The block that one caller numbers itself: until when it is good, and what its ids begin with.
+        # Replaced by `draw`, and after a fork.
+        self.drawn: list[tuple[float, str]] = [_NOTHING_DRAWN]
         _all_ids.add(self)
 
     def create(self, now_s: float | None = None) -> str:
@@ -98,10 +102,18 @@ class UniqueIds:
 
     def renew(self, now_s: float) -> tuple[float, str, Iterator[str]]:
         """Begin a new block, and return it."""
-        process = _this_process()
-        prefix = process.prefix(self._now_ms()) + _HEX[process.next_block() & 0xFF]
-        self.current[0] = block = now_s + _BLOCK_S, prefix, iter(_HEX)
+        renew_s, prefix = self._next_block(now_s)
+        self.current[0] = block = renew_s, prefix, iter(_HEX)
         return block
+
+    def draw(self, now_s: float) -> tuple[float, str]:
+        """Begin a block whose 256 ids the caller makes: of these 30 digits, and two more from 00 to FF."""
+        self.drawn[0] = block = self._next_block(now_s)
+        return block
+
+    def _next_block(self, now_s: float) -> tuple[float, str]:
+        process = _this_process()
+        return now_s + _BLOCK_S, process.prefix(self._now_ms()) + _HEX[process.next_block() & 0xFF]
 
 
 _all_ids: "weakref.WeakSet[UniqueIds]" = weakref.WeakSet()
@@ -120,6 +132,7 @@ def _begin_anew_in_child() -> None:
     _process = None
     for ids in _all_ids:
         ids.current[0] = _NO_BLOCK
+        ids.drawn[0] = _NOTHING_DRAWN
 
 
 os.register_at_fork(after_in_child=_begin_anew_in_child)

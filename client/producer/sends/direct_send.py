@@ -7,8 +7,10 @@ the tests of the plain send run on both. What is different here:
     fields   of a `Message` are read where its class keeps them; one of a subclass is sent otherwise
     time     is asked of the system, if the producer's timer is `time.monotonic`
     turns    of the thread that sent last are kept: to find those of a thread is a search
+    ids      are of a block that is drawn for these sends alone: their last digits need no iterator
 
-Threads: any may send. What is kept of the last send is one object, which is replaced in one step.
+Threads: any may send. What is kept of the last send is one object, which is replaced in one step. Between the
+look at a block and the taking of its number no Python code runs, so no other thread has that number.
 """
 
 import time
@@ -16,6 +18,8 @@ from types import MemberDescriptorType
 
 import cython
 from cython.cimports.cpython.pythread import PyThread_get_thread_ident
+from cython.cimports.cpython.unicode import PyUnicode_1BYTE_DATA, PyUnicode_New
+from cython.cimports.libc.string import memcpy
 from cython.cimports.mqstore.store.direct.members import T_OBJECT_EX, PyMemberDescrObject
 from cython.cimports.posix.time import CLOCK_MONOTONIC, clock_gettime, timespec
 from msgspec.structs import replace
@@ -48,6 +52,9 @@ _NO_PROPERTIES = cython.declare(object, NO_PROPERTIES)
 _SEND_RESULT = cython.declare(object, SendResult)
 _PUT_OK = cython.declare(object, PutMessageStatus.PUT_OK)
 
+_PREFIX_DIGITS = cython.declare(cython.Py_ssize_t, 30)
+_IDS_OF_BLOCK = cython.declare(cython.Py_ssize_t, 256)
+
 
 def plain_send(parts, retry, send_otherwise):
     """As plain_send.plain_send."""
@@ -71,7 +78,10 @@ class _PlainSends:
     """The plain sends of one producer."""
 
     _ids: object
-    _blocks_of_ids: list
+    # The block that was drawn last, as `UniqueIds.drawn` has it, until it is another or a fork takes it away.
+    _drawn: list
+    _block: tuple
+    _next_id: cython.Py_ssize_t
     _routes: dict
     _timer: object
     _asks_system: cython.bint
@@ -86,7 +96,7 @@ class _PlainSends:
 
     def __init__(self, parts, retry, send_otherwise) -> None:
         settings = parts.settings
-        self._ids, self._blocks_of_ids = parts.ids, parts.ids.current
+        self._ids, self._drawn = parts.ids, parts.ids.drawn
         self._routes, self._timer = parts.routes.plain, parts.timer
         self._asks_system = parts.timer is time.monotonic
         self._plain_below = min(settings.compress_msg_body_over_howmuch, settings.max_message_size + 1)
@@ -126,11 +136,7 @@ class _PlainSends:
         if broker is None:
             return self._send_otherwise(message, None, None, None, None)
         queue = target[0]
-        block: tuple = self._blocks_of_ids[0]
-        last = next(block[2], None) if begin_s < cython.cast(cython.double, block[0]) else None
-        unique_key = (
-            self._ids.create(begin_s) if last is None else cython.cast(str, block[1]) + cython.cast(str, last)
-        )
+        unique_key = self._unique_key(begin_s)
         put_sent = target[3]
         try:
             put = None if put_sent is None else put_sent(message, topic, body, target[1], unique_key)
@@ -164,6 +170,28 @@ class _PlainSends:
         return latest.targets
 
     @cython.cfunc
+    def _unique_key(self, now_s: cython.double) -> object:
+        """As UniqueIds.create, of the block that is drawn."""
+        block: tuple = self._block
+        # A loop: while a block is drawn another thread may take all numbers of it.
+        while (
+            block is None
+            or self._drawn[0] is not block
+            or self._next_id == _IDS_OF_BLOCK
+            or now_s >= cython.cast(cython.double, block[0])
+        ):
+            block = self._ids.draw(now_s)
+            self._block, self._next_id = block, 0
+        number: cython.Py_ssize_t = self._next_id
+        self._next_id = number + 1
+        unique_key = PyUnicode_New(_PREFIX_DIGITS + 2, 127)
+        digits: cython.p_uchar = cython.cast(cython.p_uchar, PyUnicode_1BYTE_DATA(unique_key))
+        memcpy(digits, PyUnicode_1BYTE_DATA(block[1]), _PREFIX_DIGITS)
+        digits[_PREFIX_DIGITS] = _digit_of(number >> 4)
+        digits[_PREFIX_DIGITS + 1] = _digit_of(number & 15)
+        return unique_key
+
+    @cython.cfunc
     @cython.inline
     @cython.exceptval(check=True)
     def _now_s(self) -> cython.double:
@@ -174,6 +202,14 @@ class _PlainSends:
         clock_gettime(CLOCK_MONOTONIC, cython.address(now))
         now_ns: cython.longlong = cython.cast(cython.longlong, now.tv_sec) * 1_000_000_000 + now.tv_nsec
         return cython.cast(cython.double, now_ns) / 1e9
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _digit_of(number: cython.Py_ssize_t) -> cython.uchar:
+    """A hex digit, in upper case."""
+    return 48 + number if number < 10 else 55 + number
 
 
 @cython.cfunc

@@ -108,6 +108,19 @@ def test_a_forked_child_makes_other_ids() -> None:
     assert made[12:20] != before[12:20]
 
 
+def test_a_block_that_is_drawn_is_of_one_caller() -> None:
+    """What others make meanwhile begins otherwise; a child has none."""
+    ids = UniqueIds(ManualClock(), ManualSeconds())
+    others = [ids.create()]
+    renew_s, prefix = ids.draw(5.0)
+    others += [ids.create() for _ in range(1_000)]
+    assert ids.drawn[0] == (renew_s, prefix) == (5.001, others[0][:28] + prefix[28:])
+    assert len(prefix) == 30
+    assert not [each for each in others if each.startswith(prefix)]
+    unique_id._begin_anew_in_child()
+    assert ids.drawn[0] == unique_id._NOTHING_DRAWN
+
+
 def test_a_machine_without_a_network_has_a_made_up_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four bytes of the time, as in RocketMQ."""
 

@@ -4,6 +4,8 @@ That it behaves as any other send is asked in test_send_retry.py, by messages of
 run the compiled one.
 """
 
+import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -256,6 +258,39 @@ def test_each_thread_has_turns_of_its_own_in_each_topic(tmp_path: Path) -> None:
         count = {"orders": 4, "others": 3}[topic]
         assert queue_ids == [(queue_ids[0] + step) % count for step in range(len(queue_ids))]
     assert len(sent) == 4
+
+
+def test_no_two_keys_are_alike(producer_of: MakeProducer) -> None:
+    """Of threads that send at once, for more than one block of ids, beside sends that are not plain."""
+    broker = DirectBroker()
+    producer = warm(producer_of(broker))
+
+    def send(number: int) -> None:
+        for step in range(1_000):
+            producer.send(ORDER, timeout_ms=3_000 if step % 100 == number else None)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(send, range(4)))
+    made = [sent.properties["UNIQ_KEY"] for sent in broker.sent]
+    assert len(set(made)) == len(made) == 4_000
+    assert all(re.fullmatch("[0-9A-F]{32}", each) for each in made)
+
+
+def test_a_forked_child_sends_with_other_keys(producer_of: MakeProducer) -> None:
+    """Although the block of ids was begun before the fork."""
+    producer = warm(producer_of(DirectBroker()))
+    before = producer.send(ORDER).msg_id
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, producer.send(ORDER).msg_id.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    made = os.read(reader, 100).decode()
+    os.close(reader)
+    os.close(writer)
+    assert made[:8] == before[:8]
+    assert int(made[8:12], 16) == child & 0xFFFF
+    assert made[12:20] != before[12:20]
 
 
 class Signed(Message, frozen=True):
