@@ -8,7 +8,8 @@ The states that a writer can leave behind:
        last synced byte there may be whole records, torn ones, zeros, and whole ones again
     4  as 2 or 3, with one segment more, still all zero, that was created ahead; or a last file of
        length zero, whose creation was cut short (mapped_file_queue.py removes it)
-    5  as 2 or 3, ending in a BLANK whose next segment was not created yet, or was empty and was lost
+    5  as 2 or 3, ending in a BLANK whose next segment was not created yet, or was empty and was lost; a BLANK
+       that is not as long as the rest of its segment is torn (3), for its 8 bytes may lie on two sectors
     6  damaged: bytes that had been durable are not what was written
 
 The rule that tells them apart: walk whole records from a boundary that is known to be good. Where the walk
@@ -139,6 +140,12 @@ def _ends_record(segment: MappedFile, position: int) -> bool:
 def _is_zero(segment: MappedFile, position: int) -> bool:
     """Whether the first 8 bytes of a record are zero there."""
     return not segment.array[position : position + 8].any()
+
+
+def _is_whole_blank(segment: MappedFile, position: int) -> bool:
+    """Whether the BLANK that begins at `position` fills the rest of its segment."""
+    (length_bytes,) = _TOTAL_SIZE.unpack_from(segment.array, position)
+    return bool(position + length_bytes == segment.size_bytes)
 
 
 def _first_header(segment: MappedFile) -> int | None:
@@ -293,7 +300,7 @@ class _Walk:
             self.end_offset = segment.start_offset + int(position)
             self._report()
             if not cut_by_step and why != record_kernels.END_OF_DATA:
-                return bool(why == record_kernels.BLANK_FOUND)
+                return why == record_kernels.BLANK_FOUND and _is_whole_blank(segment, int(position))
             if position >= segment.size_bytes:
                 return True
 

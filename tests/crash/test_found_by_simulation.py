@@ -29,6 +29,7 @@ SEGMENT = LOG / f"{0:020d}"
 SEGMENT_BYTES = crash_config().mapped_file_size_commit_log
 POINT = ROOT / "mqstore" / "recovery-point"
 NOTHING_KEPT, ALL_KEPT = 0, 1
+BLANK_MAGIC = bytes.fromhex("CBD43194")
 
 
 class Machine:
@@ -268,3 +269,23 @@ def test_an_empty_segment_behind_a_durable_blank_may_be_lost() -> None:
     assert ends == sorted(ends)
     # Nothing of the log is durable; the full segment is; it is noted, too; the second one is durable.
     assert set(ends) == {0, blank_offset, SEGMENT_BYTES, end_offset}
+
+
+def test_a_blank_may_be_torn_between_two_sectors() -> None:
+    """prepared-async/3/159: its magic was kept and its length was not; the next segment had whole records.
+
+    Recovery believed the magic, went on behind it, and the queues could not follow.
+    """
+    machine = Machine(flush_disk_type="ASYNC_FLUSH")
+    witness = machine.witness
+    store = witness.open()
+    while len(store.commit_log.files.files) < 2:
+        blank_offset = store.max_offset
+        witness.flush()
+        witness.put("a", 2_000)
+    image = machine.disk.image()
+    full = bytearray(image.files[SEGMENT])
+    assert full[blank_offset + 4 : blank_offset + 8] == BLANK_MAGIC
+    full[blank_offset : blank_offset + 4] = bytes(4)
+    # Of two messages nothing was promised: the last, and what a rolling put begins.
+    assert machine.reopen(replaced(image, SEGMENT, bytes(full))).max_offset == blank_offset

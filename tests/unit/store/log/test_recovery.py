@@ -385,6 +385,45 @@ def test_a_blank_before_an_empty_segment_ends_the_log_at_that_segment(crashed: C
     assert small.append(b"next").physical_offset == SEGMENT_BYTES
 
 
+# What a power cut leaves of 8 bytes that lie on two sectors, and of two of their bytes.
+TORN_BLANKS = [
+    bytes(4) + encode_blank(500)[4:],
+    encode_blank(500)[:4] + bytes(4),
+    bytes(3) + encode_blank(500)[3:],
+    encode_blank(400),
+]
+IN_THE_NEXT_SEGMENT = bytes(range(250)) * 4
+
+
+@pytest.mark.parametrize("torn", TORN_BLANKS, ids=lambda data: data.hex())
+def test_a_torn_blank_ends_the_log(crashed: Crashed, torn: bytes) -> None:
+    """prepared-async/3/159: what the next segment holds was not durable either, and is cut."""
+    crashed.fill_to(500)
+    crashed.sync()
+    end_offset = crashed.end_offset
+    crashed.write(IN_THE_NEXT_SEGMENT)
+    crashed.put_bytes(end_offset, torn)
+    small, report = crashed.recover()
+    assert report.end_offset == small.log.max_offset == end_offset
+    assert IN_THE_NEXT_SEGMENT not in small.bodies()
+    assert not any(crashed.get_bytes(end_offset, 500))
+
+
+@pytest.mark.parametrize("torn", TORN_BLANKS, ids=lambda data: data.hex())
+def test_a_torn_blank_that_was_durable_is_damage(crashed: Crashed, torn: bytes) -> None:
+    """Nothing is changed."""
+    crashed.fill_to(500)
+    end_offset = crashed.end_offset
+    crashed.write(IN_THE_NEXT_SEGMENT)
+    crashed.sync()
+    crashed.put_bytes(end_offset, torn)
+    before = crashed.content()
+    with pytest.raises(CorruptRecord, match="Nothing was changed or deleted") as caught:
+        crashed.recover()
+    assert caught.value.position == end_offset
+    assert crashed.content() == before
+
+
 # -- state 6: damage ----------------------------------------------------------------------------------
 
 
