@@ -144,7 +144,7 @@ def _is_zero(segment: MappedFile, position: int) -> bool:
 
 def _is_whole_blank(segment: MappedFile, position: int) -> bool:
     """Whether the BLANK that begins at `position` fills the rest of its segment."""
-    (length_bytes,) = _TOTAL_SIZE.unpack_from(segment.array, position)
+    (length_bytes,) = _TOTAL_SIZE.unpack_from(segment.view, position)
     return bool(position + length_bytes == segment.size_bytes)
 
 
