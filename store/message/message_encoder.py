@@ -238,7 +238,9 @@ class MessageEncoder:
             raise
         ending = encode_ending(topic_field, properties, crc_bytes)
         return EncodedMessage(
-            message.topic,
+            # Never of a subclass: it is hashed and compared under the append lock, where no Python code of a
+            # program may run.
+            str.__str__(message.topic),
             queue_id,
             template,
             ending,
