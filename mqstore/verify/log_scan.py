@@ -6,12 +6,13 @@ decides where their log ends.
 
 A damaged range never crosses a segment. It begins where a whole record once began. It ends where the next
 one begins, so it has room for at least one record; or it ends with its segment.
-`digest` reads the contents of records: it is called on the worker's thread with each piece of whole
+`digest` reads the contents of records: it is called on the scanning thread with each piece of whole
 records, and its results come back in the order of the log. Nothing is changed.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,11 +29,12 @@ from mqstore.store.record.record_format import (
 )
 from mqstore.store.threads.run_in_thread import CallInThread, run_in_thread
 
-__all__ = ["DamagedRange", "Piece", "ScannedSegment", "scan_segments"]
+__all__ = ["DamagedRange", "Piece", "ScannedSegment", "scan_segment", "scan_segments"]
 
 T = TypeVar("T")
 
-_PIECE_BYTES = 16 << 20
+_PIECE_BYTES = 4 << 20
+"""Small enough that a piece stays in a processor's cache while it is checked and digested."""
 
 
 class DamagedRange(NamedTuple):
@@ -103,16 +105,37 @@ def scan_segments(
     pending: deque[CallInThread[ScannedSegment[T]]] = deque()
     try:
         for segment in segments:
-            reader = SegmentReader(file_system, segment)
-            walk = _SegmentWalk(reader, digest, segment_bytes, max_record_bytes, on_bytes)
+            scan = partial(
+                scan_segment,
+                file_system,
+                segment,
+                digest,
+                segment_bytes=segment_bytes,
+                max_record_bytes=max_record_bytes,
+                on_bytes=on_bytes,
+            )
             if len(pending) >= workers:
                 yield _first_of(pending)
-            pending.append(run_in_thread(walk.run))
+            pending.append(run_in_thread(scan))
         while pending:
             yield _first_of(pending)
     finally:
         for call in pending:
             call.wait()
+
+
+def scan_segment(
+    file_system: FileSystem,
+    segment: SegmentFile,
+    digest: Callable[[Piece], T],
+    *,
+    segment_bytes: int,
+    max_record_bytes: int,
+    on_bytes: Callable[[int], None] | None = None,
+) -> ScannedSegment[T]:
+    """Scan one segment in this thread."""
+    reader = SegmentReader(file_system, segment)
+    return _SegmentWalk(reader, digest, segment_bytes, max_record_bytes, on_bytes).run()
 
 
 def _first_of(pending: deque[CallInThread[ScannedSegment[T]]]) -> ScannedSegment[T]:

@@ -9,7 +9,13 @@ an extra, and enough for small files. Both give the same numbers. Pure functions
 import functools
 import struct
 from collections.abc import Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    _Data: TypeAlias = bytes | npt.NDArray[np.uint8]
 
 __all__ = ["CRC32C_BYTES", "content_of", "crc32c", "with_crc32c"]
 
@@ -18,7 +24,7 @@ CRC32C_BYTES: Final = _CRC.size
 
 
 @functools.cache
-def _function() -> Callable[[bytes, int], int]:
+def _function() -> "Callable[[_Data, int], int]":
     """(data, CRC-32C of what comes before it) -> CRC-32C. Imported here: few processes need it."""
     try:
         import google_crc32c
@@ -29,17 +35,17 @@ def _function() -> Callable[[bytes, int], int]:
     if google_crc32c.implementation == "python":
         # No machine code of it for this processor.
         return _of_crcmod()
-    extend = cast("Callable[[int, bytes], int]", google_crc32c.extend)
+    extend = cast("Callable[[int, _Data], int]", google_crc32c.extend)
     return lambda data, before: extend(before, data)
 
 
-def _of_crcmod() -> Callable[[bytes, int], int]:
+def _of_crcmod() -> "Callable[[_Data, int], int]":
     import crcmod.predefined
 
-    return cast("Callable[[bytes, int], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
+    return cast("Callable[[_Data, int], int]", crcmod.predefined.mkPredefinedCrcFun("crc-32c"))
 
 
-def crc32c(data: bytes, before: int = 0) -> int:
+def crc32c(data: "_Data", before: int = 0) -> int:
     """The CRC-32C of `data` (RFC 3720), unsigned; `before` is that of what comes before it.
 
     >>> hex(crc32c(b"123456789")), hex(crc32c(b"6789", crc32c(b"12345")))

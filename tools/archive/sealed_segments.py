@@ -9,27 +9,33 @@ Each record is checked, CRCs too, before its segment is archived: damage must no
 of something. Nothing is changed. Threads: any.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mqstore.index.queue.consume_queue_format import ENTRY_DTYPE
 from mqstore.message_store import MessageStore
 from mqstore.store.checksum.crc32c import crc32c
 from mqstore.store.errors import CorruptRecord
 from mqstore.store.files.file_names import file_name, row_entries
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.log.raw_segments import SegmentFile
-from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
+from mqstore.store.record.record_format import (
+    MAX_RECORD_OVERHEAD_BYTES,
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+)
+from mqstore.store.record.sys_flag import TRANSACTION_PREPARED
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.archive.archive_place import LOCAL_PIECE_BYTES
 from mqstore.tools.archive.manifest import ArchivedPart, ArchivedTopic
-from mqstore.verify.log_scan import Piece, scan_segments
+from mqstore.verify.log_scan import Piece, scan_segment
+
+if TYPE_CHECKING:
+    from mqstore.index.arrow.records import Records
 
 __all__ = [
     "SegmentContent",
@@ -83,13 +89,13 @@ def segment_path(store: MessageStore, start_offset: int) -> Path:
     return StoreLayout(store.path).commit_log / file_name(start_offset)
 
 
-def pieces_of(store: MessageStore, start_offset: int) -> Iterator[bytes]:
-    """The bytes of a segment. Raises FileNotFoundError when retention has deleted it."""
+def pieces_of(store: MessageStore, start_offset: int, position: int = 0) -> Iterator[bytes]:
+    """The bytes of a segment from a position on. Raises FileNotFoundError when retention has deleted it."""
     path, size_bytes = segment_path(store, start_offset), store.config.mapped_file_size_commit_log
-    for position in range(0, size_bytes, LOCAL_PIECE_BYTES):
-        piece = OsFileSystem().read_at(path, position, min(LOCAL_PIECE_BYTES, size_bytes - position))
-        if len(piece) != min(LOCAL_PIECE_BYTES, size_bytes - position):
-            raise CorruptRecord(path, position + len(piece), f"{size_bytes} bytes", "the end of the file")
+    for begin in range(position, size_bytes, LOCAL_PIECE_BYTES):
+        piece = OsFileSystem().read_at(path, begin, min(LOCAL_PIECE_BYTES, size_bytes - begin))
+        if len(piece) != min(LOCAL_PIECE_BYTES, size_bytes - begin):
+            raise CorruptRecord(path, begin + len(piece), f"{size_bytes} bytes", "the end of the file")
         yield piece
 
 
@@ -102,28 +108,46 @@ def size_and_crc32c(pieces: Iterator[bytes]) -> tuple[int, int]:
     return size_bytes, checksum
 
 
-def inspect_segment(store: MessageStore, start_offset: int) -> SegmentContent:
-    """Check a sealed segment and say what is in it. Raises CorruptRecord, FileNotFoundError."""
+def inspect_segment(
+    store: MessageStore, start_offset: int, take: Callable[[npt.NDArray[np.uint8]], object]
+) -> SegmentContent:
+    """Check a sealed segment and say what is in it. `take` gets its bytes, in their order and all of them.
+
+    A piece goes to `take` once its records are found good: uint8, read-only. Raises CorruptRecord,
+    FileNotFoundError.
+    """
     path, segment_bytes = segment_path(store, start_offset), store.config.mapped_file_size_commit_log
     part_bytes = max(segment_bytes // _PARTS, _LEAST_PART_BYTES)
-    scan = scan_segments(
+    taken_offset = start_offset
+
+    def digest_and_take(piece: Piece) -> _Digest:
+        nonlocal taken_offset
+        # Before it is taken, while it lies in the processor's cache.
+        digest = _digest(part_bytes, piece)
+        # Behind damage nothing is taken.
+        if piece.base_offset == taken_offset:
+            take(piece.data)
+            taken_offset = piece.end_offset
+        return digest
+
+    scanned = scan_segment(
         OsFileSystem(),
-        [SegmentFile(path, start_offset, segment_bytes)],
-        partial(_digest, np.zeros((1, 2), np.int64), part_bytes),
+        SegmentFile(path, start_offset, segment_bytes),
+        digest_and_take,
         segment_bytes=segment_bytes,
         max_record_bytes=store.config.max_message_size + MAX_RECORD_OVERHEAD_BYTES,
-        workers=1,
     )
-    (scanned,) = scan
     if scanned.damages:
         damage = scanned.damages[0]
         position = damage.start_offset - start_offset
         raise CorruptRecord(path, position, damage.expected, damage.found)
+    position = scanned.end_offset - start_offset
     if not scanned.is_closed or scanned.unreadable:
         if not path.exists():
             raise FileNotFoundError(path)
-        position = scanned.end_offset - start_offset
         raise CorruptRecord(path, position, "records up to a BLANK", scanned.tail_found)
+    for blank in pieces_of(store, start_offset, position):
+        take(np.frombuffer(blank, np.uint8))
     return _joined(start_offset, scanned.digests)
 
 
@@ -138,31 +162,39 @@ class _Part(NamedTuple):
     topics: set[str]
 
 
+class _Queue(NamedTuple):
+    """Messages of a queue. end_offset: behind the greatest queue offset."""
+
+    topic: str
+    queue_id: int
+    messages: int
+    start_offset: int
+    end_offset: int
+
+
 class _Digest(NamedTuple):
     """What is in a piece of whole records."""
 
     parts: list[_Part]
-    topics: dict[str, ArchivedTopic]
+    queues: list[_Queue]
 
 
-def _digest(delay_tables: npt.NDArray[np.int64], part_bytes: int, piece: Piece) -> _Digest:
+def _digest(part_bytes: int, piece: Piece) -> _Digest:
     """Its parts are of at most about `part_bytes`."""
     from mqstore.index.arrow import column_kernels
     from mqstore.index.arrow.records import Records
-    from mqstore.index.queue import entry_kernels
 
     size = len(piece.data)
     layout = np.empty((column_kernels.LAYOUT_FIELDS, size // column_kernels.MIN_RECORD_BYTES), np.int32)
     count, _ = column_kernels.walk(piece.data, size, piece.base_offset, size, layout)
-    times = Records(piece.data, np.ascontiguousarray(layout[:, :count])).store_timestamps_ms
-    starts = layout[column_kernels.POSITION, :count]
-    firsts = np.unique(np.searchsorted(starts, np.arange(0, size, part_bytes)))
+    records = Records(piece.data, np.ascontiguousarray(layout[:, :count]))
+    firsts = np.unique(np.searchsorted(records.starts, np.arange(0, size, part_bytes)))
     firsts = firsts[firsts < count]
-    begins = starts[firsts].astype(np.int64)
-    entries, runs, *_ = entry_kernels.consume_queue_entries(piece.data, piece.base_offset, delay_tables)
-    names, topics = _topics_of_runs(piece.data, runs)
-    in_parts = _topics_in_parts(names, runs, entries, piece.base_offset + begins)
-    ends = [*begins[1:].tolist(), size]
+    begins = records.starts[firsts].astype(np.int64)
+    messages = records.select(records.sys_flags & TRANSACTION_PREPARED == 0)
+    topic_of_message, names = _distinct_topics(messages)
+    in_parts = _topics_in_parts(topic_of_message, names, messages.starts, begins)
+    times = records.store_timestamps_ms
     parts = [
         _Part(
             piece.base_offset + begin,
@@ -173,48 +205,87 @@ def _digest(delay_tables: npt.NDArray[np.int64], part_bytes: int, piece: Piece) 
             within,
         )
         for begin, end, first, behind, within in zip(
-            begins.tolist(), ends, firsts.tolist(), [*firsts[1:].tolist(), count], in_parts, strict=True
+            begins.tolist(),
+            [*begins[1:].tolist(), size],
+            firsts.tolist(),
+            [*firsts[1:].tolist(), count],
+            in_parts,
+            strict=True,
         )
     ]
-    return _Digest(parts, topics)
+    return _Digest(parts, _queues(topic_of_message, names, messages))
 
 
-def _topics_of_runs(
-    data: npt.NDArray[np.uint8], runs: npt.NDArray[np.int64]
-) -> tuple[list[str], dict[str, ArchivedTopic]]:
-    """The topic of each run of entries; what all runs together have of each."""
-    names: list[str] = []
-    topics: dict[str, ArchivedTopic] = {}
-    for _, messages, queue_offset, topic_at, topic_length, queue_id in runs.tolist():
-        topic = data[topic_at : topic_at + topic_length].tobytes().decode("utf-8", "replace")
-        run = ArchivedTopic(messages=messages, queues={queue_id: (queue_offset, queue_offset + messages)})
-        topics[topic] = _joined_topic(topics.get(topic), run)
-        names.append(topic)
-    return names, topics
+def _distinct_topics(messages: "Records") -> tuple[npt.NDArray[np.int32], list[str]]:
+    """The number of each message's topic, and the topics by their numbers."""
+    from mqstore.index.arrow.column_kernels import TOPIC_LENGTH, TOPIC_START
+
+    starts, lengths = messages.layout[TOPIC_START], messages.layout[TOPIC_LENGTH]
+    topic_of_message, firsts = messages.distinct(starts, lengths)
+    topics = zip(starts[firsts].tolist(), lengths[firsts].tolist(), strict=True)
+    names = [
+        messages.buffer[start : start + length].tobytes().decode("utf-8", "replace")
+        for start, length in topics
+    ]
+    return topic_of_message, names
 
 
 def _topics_in_parts(
+    topic_of_message: npt.NDArray[np.int32],
     names: list[str],
-    runs: npt.NDArray[np.int64],
-    entries: npt.NDArray[np.uint8],
+    starts: npt.NDArray[np.int32],
     begins: npt.NDArray[np.int64],
 ) -> list[set[str]]:
-    """The topics of each part. begins: physical offsets of the parts."""
+    """The topics of each part. starts: where the messages begin; begins: where the parts do."""
     found: list[set[str]] = [set() for _ in begins]
-    part_of_entry = np.searchsorted(begins, entries.view(ENTRY_DTYPE)["physical_offset"], side="right") - 1
-    run_of_entry = np.repeat(np.arange(len(runs)), runs[:, 1])
-    for pair in np.unique(run_of_entry * len(begins) + part_of_entry).tolist():
-        run, part = divmod(pair, len(begins))
-        found[part].add(names[run])
+    part_of_message = np.searchsorted(begins, starts, side="right") - 1
+    is_within = np.zeros((len(begins), len(names)), np.bool_)
+    is_within[part_of_message, topic_of_message] = True
+    for part, topic in np.argwhere(is_within).tolist():
+        found[part].add(names[topic])
     return found
 
 
-def _joined(start_offset: int, digests: Sequence[_Digest]) -> SegmentContent:
-    topics: dict[str, ArchivedTopic] = {}
+def _queues(topic_of_message: npt.NDArray[np.int32], names: list[str], messages: "Records") -> list[_Queue]:
+    if not len(messages):
+        return []
+    queue_ids = messages.int32(messages.starts, QUEUE_ID_POSITION)
+    queue_offsets = messages.int64(messages.starts, QUEUE_OFFSET_POSITION)
+    queue_of_message = topic_of_message.astype(np.int64) << 32 | queue_ids.view(np.uint32)
+    order = np.argsort(queue_of_message)
+    _, firsts, counts = np.unique(queue_of_message[order], return_index=True, return_counts=True)
+    of_queues = zip(
+        topic_of_message[order[firsts]].tolist(),
+        queue_ids[order[firsts]].tolist(),
+        counts.tolist(),
+        np.minimum.reduceat(queue_offsets[order], firsts).tolist(),
+        np.maximum.reduceat(queue_offsets[order], firsts).tolist(),
+        strict=True,
+    )
+    return [
+        _Queue(names[topic], queue_id, messages, least, greatest + 1)
+        for topic, queue_id, messages, least, greatest in of_queues
+    ]
+
+
+def _joined_topics(digests: Sequence[_Digest]) -> dict[str, ArchivedTopic]:
+    messages: dict[str, int] = {}
+    queues: dict[str, dict[int, tuple[int, int]]] = {}
     for digest in digests:
-        for topic, found in digest.topics.items():
-            topics[topic] = _joined_topic(topics.get(topic), found)
-    places = {topic: place for place, topic in enumerate(sorted(topics))}
+        for topic, queue_id, count, begin, end in digest.queues:
+            messages[topic] = messages.get(topic, 0) + count
+            of_topic = queues.setdefault(topic, {})
+            known_begin, known_end = of_topic.get(queue_id, (begin, end))
+            of_topic[queue_id] = min(known_begin, begin), max(known_end, end)
+    return {
+        topic: ArchivedTopic(messages=messages[topic], queues=dict(sorted(queues[topic].items())))
+        for topic in sorted(messages)
+    }
+
+
+def _joined(start_offset: int, digests: Sequence[_Digest]) -> SegmentContent:
+    topics = _joined_topics(digests)
+    places = {topic: place for place, topic in enumerate(topics)}
     # With more topics the parts would tell of all of them anyway.
     tells_topics = len(topics) <= _MOST_TOPICS
     parts = [part for digest in digests for part in digest.parts]
@@ -222,7 +293,7 @@ def _joined(start_offset: int, digests: Sequence[_Digest]) -> SegmentContent:
         sum(part.records for part in parts),
         min((part.min_store_timestamp for part in parts), default=0),
         max((part.max_store_timestamp for part in parts), default=0),
-        dict(sorted(topics.items())),
+        topics,
         tuple(
             ArchivedPart(
                 part.start_offset - start_offset,
@@ -235,13 +306,3 @@ def _joined(start_offset: int, digests: Sequence[_Digest]) -> SegmentContent:
             for part in parts
         ),
     )
-
-
-def _joined_topic(one: ArchivedTopic | None, other: ArchivedTopic) -> ArchivedTopic:
-    if one is None:
-        return other
-    queues = dict(one.queues)
-    for queue_id, (begin, end) in other.queues.items():
-        known_begin, known_end = queues.get(queue_id, (begin, end))
-        queues[queue_id] = min(known_begin, begin), max(known_end, end)
-    return ArchivedTopic(messages=one.messages + other.messages, queues=dict(sorted(queues.items())))

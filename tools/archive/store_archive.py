@@ -3,8 +3,8 @@
     1  root        whose archive it is; that of another store is refused
     2  the same    the newest segment that is archived and still on disk has the same bytes in both
     3  state       the small files of the store
-    4  segments    oldest first, each: checked record by record and uploaded at once; then made durable and
-                   read back, while the next one is uploaded; then its manifest entry
+    4  segments    two at a time, each: checked record by record and sent, piece by piece; made durable and
+                   read back (segment_upload.py); then its manifest entry, oldest first
     5  confirmed   up to where entries and objects are there without a gap; for retention, where it waits
 
 After a crash at any point each entry names an object that was read back whole. What has no entry yet is done
@@ -25,21 +25,18 @@ promises it.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 from mqstore.message_store import MessageStore
 from mqstore.settings.archived_file import Archived, ArchivedFile
 from mqstore.settings.store_identity_file import StoreIdentityFile
-from mqstore.store.checksum.crc32c import crc32c
-from mqstore.store.errors import StoreLocked
+from mqstore.store.errors import CorruptRecord, StoreError, StoreLocked
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.store.threads.run_in_thread import CallInThread, run_in_thread
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.archive.archive_errors import ArchiveDamaged, ArchiverAtWork, ArchiveRefused
 from mqstore.tools.archive.archive_place import ArchivePlace
@@ -56,13 +53,8 @@ from mqstore.tools.archive.manifest import (
     segment_offset,
 )
 from mqstore.tools.archive.manifest_reader import load_object, load_root, roots_of
-from mqstore.tools.archive.sealed_segments import (
-    SegmentContent,
-    inspect_segment,
-    pieces_of,
-    sealed_starts,
-    size_and_crc32c,
-)
+from mqstore.tools.archive.sealed_segments import pieces_of, sealed_starts, size_and_crc32c
+from mqstore.tools.archive.segment_upload import SegmentUpload
 from mqstore.tools.archive.state_snapshots import delete_old_snapshots, save_snapshot
 
 if TYPE_CHECKING:
@@ -70,7 +62,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArchiveReport", "archive"]
 
-_DRAWN_DIGITS = 8
+_AT_ONCE = 2
+"""Segments under way: while one is made durable and read back, the next one is checked and sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +105,8 @@ def archive(
     `file_system` the path within it. storage_options: arguments of pyarrow's file system, such as access_key
     and endpoint_override of S3. guard: True lets retention delete only what this archive has
     confirmed, for every program that opens the directory; False ends that; None leaves it as it is.
-    sweep: delete objects that no entry names; only when no other archiver is at work. on_progress:
-    called with (bytes done, bytes to do); what it raises ends the run, and the next one goes on.
+    sweep: delete objects that no entry names; only when no other archiver is at work. on_progress: called
+    in this thread with (bytes done, bytes to do); what it raises ends the run, and the next one goes on.
 
     Raises ArchiveRefused, ArchiverAtWork, ArchiveDamaged (an object did not come back as it was sent),
     CorruptRecord (what comes before it is archived), OSError.
@@ -177,11 +170,9 @@ class _Archiver:
         self._store = store
         self._identity = identity
         self._place = place
-        self._on_progress = on_progress
+        self._noted = _Noted(on_progress)
         self._segment_bytes = store.config.mapped_file_size_commit_log
         self._archived = 0
-        self._done_bytes = 0
-        self._total_bytes = 0
 
     def run(self, *, guard: bool | None, sweep: bool) -> ArchiveReport:
         """All steps."""
@@ -192,7 +183,7 @@ class _Archiver:
         self._refuse_other_bytes(entries)
         save_snapshot(self._store, self._identity, self._place)
         wanted = [start for start in on_disk if start not in entries]
-        self._total_bytes = len(wanted) * self._segment_bytes
+        self._noted.total_bytes = len(wanted) * self._segment_bytes
         self._archive_segments(wanted)
         return self._confirm(guard=guard, sweep=sweep)
 
@@ -263,71 +254,74 @@ class _Archiver:
     # -- step 4 -----------------------------------------------------------------------------------------
 
     def _archive_segments(self, starts: list[int]) -> None:
-        """Each is read back while the next one is sent, and is entered before the one after that is."""
-        sent: deque[_Sent] = deque()
+        """Two are under way at a time; their entries are written oldest first."""
+        left_over = self._left_over(starts)
+        uploads: deque[SegmentUpload] = deque()
         try:
             for start in starts:
-                try:
-                    sent.append(self._send(start))
-                except FileNotFoundError:
-                    # Retention was quicker, or else it is the archive's object that is gone.
-                    if start in sealed_starts(self._store):
-                        raise
-                if len(sent) > 1:
-                    self._enter(sent.popleft())
-        except ArchiveDamaged:
-            # The place is not to be trusted: nothing more is confirmed.
-            for each in sent:
-                each.forget(self._place)
+                if len(uploads) == _AT_ONCE:
+                    self._enter_oldest(uploads)
+                uploads.append(
+                    SegmentUpload(
+                        self._store,
+                        self._place,
+                        start,
+                        left_over[start],
+                        on_bytes=self._noted.note_bytes,
+                        on_end=self._noted.note_end,
+                    )
+                )
+            while uploads:
+                self._enter_oldest(uploads)
+        except BaseException as error:
+            self._end(uploads, error)
             raise
-        except BaseException:
-            self._enter_all(sent)
-            raise
-        self._enter_all(sent)
 
-    def _enter_all(self, sent: "deque[_Sent]") -> None:
-        while sent:
-            self._enter(sent.popleft())
+    def _left_over(self, starts: list[int]) -> dict[int, list[str]]:
+        """By segment the complete objects that archivers before have sent and not entered."""
+        found: dict[int, list[str]] = {start: [] for start in starts}
+        for name, size_bytes in self._place.list(SEGMENT_FOLDER).items() if starts else ():
+            start = segment_offset(name)
+            if start in found and size_bytes == self._segment_bytes:
+                found[start].append(f"{SEGMENT_FOLDER}/{name}")
+        return found
 
-    def _send(self, start: int) -> "_Sent":
-        """Check the records of a segment, and send it meanwhile. Raises CorruptRecord, FileNotFoundError."""
-        inspected = run_in_thread(partial(inspect_segment, self._store, start))
+    def _enter_oldest(self, uploads: "deque[SegmentUpload]") -> None:
+        self._noted.report_until_end_of(uploads[0])
+        upload = uploads.popleft()
         try:
-            name, checksum, complete = self._upload(start)
-        except BaseException:
-            inspected.wait()
-            raise
-        try:
-            content = inspected.result()
-        except BaseException:
-            if complete is not None:
-                complete()
-            self._place.delete(name)
-            raise
-        read_back = None if complete is None else run_in_thread(partial(self._completed, name, complete))
-        return _Sent(start, name, checksum, content, read_back)
+            self._enter(upload)
+        except FileNotFoundError:
+            # Retention was quicker, or else it is the archive's object that is gone.
+            if upload.start_offset in sealed_starts(self._store):
+                raise
 
-    def _enter(self, sent: "_Sent") -> None:
-        """Write the entry of a segment, once its object is back as it was sent. Raises ArchiveDamaged."""
-        start, content, checksum = sent.start, sent.content, sent.checksum
-        found = (self._segment_bytes, checksum) if sent.read_back is None else sent.read_back.result()
-        if found != (self._segment_bytes, checksum):
-            self._place.delete(sent.name)
-            raise ArchiveDamaged(
-                self._place.shown,
-                sent.name,
-                f"{self._segment_bytes} bytes of CRC-32C {checksum:08x}",
-                f"{found[0]} bytes of {found[1]:08x}",
-                "it was deleted; archive again, and if this comes again, do not trust this place",
-            )
+    def _end(self, uploads: "deque[SegmentUpload]", error: BaseException) -> None:
+        """End the uploads that are under way when the run fails.
+
+        Nothing is confirmed behind damage, nor in a place that is not to be trusted. Else what is complete
+        is entered; when the place fails, or retention, each may come to its end before.
+        """
+        if not isinstance(error, OSError):
+            self._noted.break_off()
+        for upload in uploads:
+            if isinstance(error, CorruptRecord | ArchiveDamaged):
+                upload.forget()
+            else:
+                with suppress(StoreError, OSError, _BrokenOff):
+                    self._enter(upload)
+
+    def _enter(self, upload: SegmentUpload) -> None:
+        """Write the entry of a segment, once its object is back as it was sent. Raises as `result` does."""
+        content, start = upload.result(), upload.start_offset
         entry = ArchivedSegment(
             version=ENTRY_VERSION,
             store=self._identity,
             start_offset=start,
             end_offset=start + self._segment_bytes,
-            name=sent.name,
+            name=upload.name,
             size_bytes=self._segment_bytes,
-            crc32c=checksum,
+            crc32c=upload.crc32c,
             records=content.records,
             min_store_timestamp=content.min_store_timestamp,
             max_store_timestamp=content.max_store_timestamp,
@@ -339,51 +333,6 @@ class _Archiver:
             raise ArchiveRefused(f"{self._place.shown}: the archive's root is gone", value=self._place.shown)
         self._place.write(entry_name(start), [encode_signed(entry)])
         self._archived += 1
-
-    def _completed(self, name: str, complete: Callable[[], None]) -> tuple[int, int]:
-        """Size and checksum of an object, read back once it is there."""
-        complete()
-        return self._read_back(name)
-
-    def _upload(self, start: int) -> tuple[str, int, Callable[[], None] | None]:
-        """The name and the checksum of an object, and what completes it.
-
-        None: it was there, and was read back.
-        """
-        left = self._left_by_others(start)
-        if left:
-            size_bytes, checksum = size_and_crc32c(pieces_of(self._store, start))
-            for name in left:
-                if self._read_back(name) == (size_bytes, checksum):
-                    self._note(self._segment_bytes)
-                    return name, checksum, None
-        name = f"{SEGMENT_FOLDER}/{file_name(start)}-{uuid4().hex[:_DRAWN_DIGITS]}"
-        summed = _Summed()
-        complete = self._place.begin(name, summed.of(self._noted(pieces_of(self._store, start))))
-        return name, summed.checksum, complete
-
-    def _left_by_others(self, start: int) -> list[str]:
-        """Complete objects of this segment that an archiver has sent and not entered."""
-        return [
-            f"{SEGMENT_FOLDER}/{name}"
-            for name, size_bytes in self._place.list(SEGMENT_FOLDER).items()
-            if segment_offset(name) == start and size_bytes == self._segment_bytes
-        ]
-
-    def _read_back(self, name: str) -> tuple[int, int]:
-        try:
-            return size_and_crc32c(self._place.read_pieces(name))
-        except FileNotFoundError:
-            return 0, 0
-
-    def _noted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            yield piece
-            self._note(len(piece))
-
-    def _note(self, size_bytes: int) -> None:
-        self._done_bytes += size_bytes
-        self._on_progress(self._done_bytes, self._total_bytes)
 
     # -- step 5 -----------------------------------------------------------------------------------------
 
@@ -454,29 +403,41 @@ class _Archiver:
         return True
 
 
-class _Sent(NamedTuple):
-    """A segment whose object is complete. read_back: its size and checksum; None: it was read back before."""
-
-    start: int
-    name: str
-    checksum: int
-    content: SegmentContent
-    read_back: CallInThread[tuple[int, int]] | None
-
-    def forget(self, place: ArchivePlace) -> None:
-        """Delete the object again."""
-        if self.read_back is not None:
-            self.read_back.wait()
-        place.delete(self.name)
+class _BrokenOff(Exception):
+    """The run ends, and with it the uploads that are under way."""
 
 
-class _Summed:
-    """The checksum of the bytes that are sent."""
+class _Noted:
+    """What uploads note in their threads. It is reported to the caller in the caller's own."""
 
-    def __init__(self) -> None:
-        self.checksum = 0
+    def __init__(self, on_progress: Callable[[int, int], object]) -> None:
+        self.total_bytes = 0
+        self._on_progress = on_progress
+        self._done_bytes = 0
+        self._ended: list[SegmentUpload] = []
+        self._events: SimpleQueue[int | SegmentUpload] = SimpleQueue()
+        self._is_broken_off = False
 
-    def of(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self.checksum = crc32c(piece, self.checksum)
-            yield piece
+    def note_bytes(self, size_bytes: int) -> None:
+        """So many bytes went. Raises _BrokenOff."""
+        if self._is_broken_off:
+            raise _BrokenOff
+        self._events.put(size_bytes)
+
+    def note_end(self, upload: SegmentUpload) -> None:
+        """The upload is over."""
+        self._events.put(upload)
+
+    def report_until_end_of(self, upload: SegmentUpload) -> None:
+        """Wait until it is over. Raises what `on_progress` does."""
+        while upload not in self._ended:
+            event = self._events.get()
+            if isinstance(event, SegmentUpload):
+                self._ended.append(event)
+            else:
+                self._done_bytes += event
+                self._on_progress(self._done_bytes, self.total_bytes)
+
+    def break_off(self) -> None:
+        """Uploads end at the next piece."""
+        self._is_broken_off = True

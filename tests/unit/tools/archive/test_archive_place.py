@@ -3,12 +3,15 @@
 Method: a directory, a server of S3's protocol and fsspec-like file systems; writes that end in an error.
 """
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.fs as pa_fs
 import pytest
 
+from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.tools.archive import archive_place
 from mqstore.tools.archive.archive_errors import ArchiveRefused
 from mqstore.tools.archive.archive_file_system import shown_address
 from mqstore.tools.archive.archive_place import ArchivePlace
@@ -50,12 +53,40 @@ def test_a_write_that_ends_in_an_error_leaves_what_was_there(tmp_path: Path) -> 
 def test_an_object_that_was_begun_is_there_when_it_is_complete(tmp_path: Path) -> None:
     """Not before, and complete without being sent again."""
     place = ArchivePlace(tmp_path / "archive")
-    first, second = (place.begin(name, [name.encode()]) for name in ("commitlog/a", "commitlog/b"))
+    first, second, third = (place.create(f"commitlog/{name}") for name in "abc")
+    for each, data in (first, b"one"), (second, b"two"), (third, b"three"), (first, b" and more"):
+        each.write(data)
     assert place.list("commitlog") == {}
-    second()
-    assert place.list("commitlog") == {"b": 11}
-    first()
-    assert place.read("commitlog/a") == b"commitlog/a"
+    second.complete()
+    third.abandon()
+    assert place.list("commitlog") == {"b": 3}
+    first.complete()
+    assert place.read("commitlog/a") == b"one and more"
+    assert len(list((tmp_path / "archive" / "commitlog").iterdir())) == 2
+
+
+def test_the_disk_is_at_work_while_a_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked now and then; when it fails, the object is not there, and nothing is left of it."""
+    monkeypatch.setattr(archive_place, "_SYNCED_AT_ONCE_BYTES", 4)
+    failing_size: list[int] = []
+    sizes: list[int] = []
+
+    def sync(self: OsFileSystem, path: Path) -> None:
+        if path.is_file():
+            sizes.append(path.stat().st_size)
+            if sizes[-1:] == failing_size:
+                raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(OsFileSystem, "sync", sync)
+    place = ArchivePlace(tmp_path)
+    place.write("commitlog/a", [b"123", b"456", b"789", b"0123"])
+    assert (place.read("commitlog/a"), len(sizes)) == (b"1234567890123", 3)
+    assert (sizes[0] >= 6, sizes[-1]) == (True, 13)
+    for failing_size[:], pieces in ([6], [b"123456"]), ([7], [b"123456", b"7"]):
+        with pytest.raises(OSError, match="the disk fails"):
+            place.write("commitlog/b", pieces)
+        assert place.list("commitlog") == {"a": 13}
+    assert [path.name for path in (tmp_path / "commitlog").iterdir()] == ["a"]
 
 
 def test_a_large_object_is_sent_in_parts(url: str) -> None:

@@ -96,18 +96,18 @@ def test_an_entry_says_what_is_in_a_segment(tmp_path: Path, store: MessageStore)
 @pytest.mark.slow
 @pytest.mark.parametrize("stop_at", [1, 2, 3])
 def test_an_interrupted_run_is_taken_up(url: str, store: MessageStore, stop_at: int) -> None:
-    """It leaves entries of whole segments only; the next run sends the rest."""
-    calls = iter(range(1, 100))
+    """It leaves entries of whole segments only, of those that were under way; the next run sends the rest."""
 
     def stop(done_bytes: int, total_bytes: int) -> None:
         assert total_bytes == 3 * SEGMENT_BYTES
-        if next(calls) == stop_at:
+        if done_bytes > (stop_at - 1) * SEGMENT_BYTES:
             raise Stop
 
     with pytest.raises(Stop):
         archive(store, url, on_progress=stop)
-    assert check(url, store) == stop_at - 1
-    assert archive(store, url).archived_segments == 4 - stop_at
+    entered = check(url, store)
+    assert entered <= min(3, stop_at + 1)
+    assert archive(store, url).archived_segments == 3 - entered
     assert check(url, store) == 3
 
 
@@ -153,7 +153,7 @@ def test_an_object_that_comes_back_otherwise_is_no_part_of_the_archive(
 
 def test_a_place_that_fails_leaves_a_whole_manifest(tmp_path: Path, store: MessageStore) -> None:
     """An upload, and the write of an entry, that end in an error: each is done by the next run."""
-    for failing in (f"{SEGMENT_BYTES:020d}-", entry_name(2 * SEGMENT_BYTES)):
+    for failing in (f"{SEGMENT_BYTES:020d}-", entry_name(SEGMENT_BYTES)):
 
         def fail(name: str, data: bytes, failing: str = failing) -> bytes:
             if failing in name:
@@ -162,13 +162,13 @@ def test_a_place_that_fails_leaves_a_whole_manifest(tmp_path: Path, store: Messa
 
         with pytest.raises(OSError, match="connection reset"):
             archive(store, "archive", file_system=OddPlace(tmp_path, fail).file_system)
-        check(str(tmp_path / "archive"), store)
+        assert check(str(tmp_path / "archive"), store) == 2
     assert archive(store, tmp_path / "archive").segments == 3
     assert check(str(tmp_path / "archive"), store) == 3
 
 
 def test_a_segment_that_cannot_be_completed_has_no_entry(tmp_path: Path, store: MessageStore) -> None:
-    """Its bytes are sent, and it gets its name while the next one is sent; the others are entered."""
+    """Its bytes are sent, and it is to get its name while the next one is sent; the others are entered."""
     odd = OddPlace(tmp_path, lambda name, data: data)
     move = odd.move
 
