@@ -65,7 +65,6 @@ _DECIDED_ANEW = frozenset(FIELDS) - frozenset(_TYPES)
 # The store chooses a queue.
 _CHOSEN = -1
 _TEXT = MapType(StringType(), StringType())
-_OWN_UNIQ_KEY = f"(^|\x02){UNIQ_KEY}\x01[^\x02]*(\x02|$)"
 
 
 def check_row_schema(schema: StructType, topic: str | None) -> None:
@@ -129,13 +128,24 @@ def _converted(name: str, array: Any) -> Any:
     if name == "keys" and pa.types.is_list(array.type):
         return _joined(array)
     if name == "properties":
-        texts = _array_of(stored_properties_of(name, array))
-        return pc.replace_substring_regex(texts, _OWN_UNIQ_KEY, r"\1")
+        return _array_of(stored_properties_of(name, _without_own_keys(array)))
     if name in ("queueId", "delayLevel", "flag"):
         return pc.fill_null(array, _CHOSEN if name == "queueId" else 0)
     if name == "bornTimestamp":
         return array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
     return array
+
+
+def _without_own_keys(maps: Any) -> Any:
+    """The maps without the entry UNIQ_KEY."""
+    is_kept = pc.not_equal(maps.keys, UNIQ_KEY)
+    if pc.all(is_kept).as_py():
+        return maps
+    kept_before = np.append(np.int32(0), np.cumsum(is_kept.to_numpy(zero_copy_only=False), dtype=np.int32))
+    # A null offset stands for a null map; the last one ends the last map.
+    is_null = np.append(maps.is_null().to_numpy(zero_copy_only=False), False)
+    offsets = pa.array(kept_before[maps.offsets.to_numpy()], mask=is_null)
+    return pa.MapArray.from_arrays(offsets, maps.keys.filter(is_kept), maps.items.filter(is_kept))
 
 
 def _joined(array: Any) -> Any:

@@ -79,6 +79,18 @@ def test_a_unique_key_is_taken_out_wherever_it_stands(properties: list[tuple[str
     assert pairs == [pair for pair in properties if pair[0] != "UNIQ_KEY"]
 
 
+@pytest.mark.parametrize("begin", range(5))
+def test_a_unique_key_is_taken_out_of_a_slice(begin: int) -> None:
+    """Spark's batches may be parts of others, and a row may have no properties."""
+    maps = [[("a", "1"), ("UNIQ_KEY", "X")], None, [], [("UNIQ_KEY", "Y"), ("b", "2"), ("c", "3")], None]
+    array = pa.array(maps, pa.map_(pa.string(), pa.string()))[begin:]
+    batch = pa.record_batch({"body": ["x"] * len(array), "properties": array})
+    texts = message_table(batch, "t")["properties"].to_pylist()
+    pairs = [[tuple(pair.split("\x01")) for pair in (text or "").split("\x02") if pair] for text in texts]
+    expected = [[pair for pair in each or [] if pair[0] != "UNIQ_KEY"] for each in maps[begin:]]
+    assert pairs == expected
+
+
 def test_a_key_that_is_null_is_refused() -> None:
     """Rather than a message that has lost all of its keys."""
     keys = pa.array([["a"], None, ["b", None]], pa.list_(pa.string()))
