@@ -75,6 +75,9 @@ _FIRST_STEP = cython.declare(cython.longlong, 16)
 _FEW_PLACES = cython.declare(cython.Py_ssize_t, 64)
 # So many records are fetched from memory at the same time.
 _RECORDS_AHEAD = cython.declare(cython.Py_ssize_t, 8)
+_LINE_BYTES = cython.declare(cython.longlong, 64)
+# The body of a longer record is fetched when it is asked for: that is quicker than to fetch too much at once.
+_FETCHED_BYTES = cython.declare(cython.longlong, 2_048)
 _KEYS_NAME = cython.declare(bytes, KEYS.encode() + b"\x01")
 _UNIQ_KEY_NAME = cython.declare(bytes, UNIQ_KEY.encode() + b"\x01")
 _KEY_SEPARATOR = cython.declare(cython.int, ord(KEY_SEPARATOR))
@@ -693,7 +696,7 @@ def _fetch(
     stop: cython.longlong,
     start_offset: cython.longlong,
 ) -> cython.void:
-    """Start to fetch what is read of the record of an entry: its header, and its topic and properties."""
+    """Start to fetch the record of an entry: header, topic and properties, and a body that is short."""
     offset: cython.longlong = _long_at(entry)
     # An entry may contain any number, and a difference may overflow.
     if offset < start_offset or offset - start_offset >= stop:
@@ -701,9 +704,12 @@ def _fetch(
     at: cython.longlong = offset - start_offset
     end: cython.longlong = at + _int_at(entry + 8)
     if at < end <= stop:
-        fetch(data + at)
-        fetch(data + at + 64)
-        fetch(data + end - 64)
+        fetch(data + end - _LINE_BYTES)
+        if end - at > _FETCHED_BYTES:
+            end = at + 2 * _LINE_BYTES
+        while at < end:
+            fetch(data + at)
+            at += _LINE_BYTES
 
 
 @cython.cfunc

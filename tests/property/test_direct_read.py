@@ -12,6 +12,9 @@ import copy
 import gc
 import itertools
 import pickle
+import platform
+import re
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -60,6 +63,8 @@ FOUND = st.builds(
 )
 WITH_BOTH = Message("orders", b"", properties={"UNIQ_KEY": "a"}, keys=("b",))
 SETTINGS = settings(max_examples=100, deadline=None)
+# prefetcht0, of an address in a register with or without a distance.
+_PREFETCHES = re.compile(rb"\x0f\x18[\x08-\x0f\x48-\x4f\x88-\x8f]")
 
 
 @contextmanager
@@ -546,3 +551,11 @@ def test_a_time_leads_to_an_entry_where_times_pass_it(
                 expected = store.get_offset_in_queue_by_time("orders", 0, begin_ms + ms, boundary)
             assert found == expected or not ascends
             assert 0 <= found <= end
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction of another processor")
+def test_records_are_fetched_ahead() -> None:
+    """A compiler may take a function that does nothing else for one without effect, and leave it out."""
+    assert READS is not None
+    file = Path(sys.modules[READS.messages_at.__module__].__file__ or "")
+    assert len(_PREFETCHES.findall(file.read_bytes())) >= 3
