@@ -253,7 +253,12 @@ def test_c_is_where_it_is_expected() -> None:
     assert asked_in(found["store/direct/members.pxd"]) == ['from "structmember.h":']
     assert asked_in(found["store/message/memory.pxd"]) == [
         "from *:",
-        'void fetch "__builtin_prefetch"(const void *address) nogil',
+        "static inline void mqstore_fetch(const void *address) {",
+        "#if defined(__GNUC__)",
+        "__builtin_prefetch(address);",
+        '__asm__ volatile("");',
+        "(void)address;",
+        'void fetch "mqstore_fetch"(const void *address) nogil',
         'from "Python.h":',
         "bint PyObject_IS_GC(object)",
         "void PyObject_GC_UnTrack(object)",

@@ -62,9 +62,10 @@ class SegmentUpload:
         return self._call.result()
 
     def forget(self) -> None:
-        """Delete the object, if it came to be one."""
+        """Delete the object, if this upload has sent one: one that was taken may be confirmed by now."""
         self._call.wait()
-        self._place.delete(self.name)
+        if self.name not in self._left_over:
+            self._place.delete(self.name)
 
     def _run(self) -> SegmentContent:
         try:

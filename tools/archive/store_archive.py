@@ -414,7 +414,7 @@ class _Noted:
         self.total_bytes = 0
         self._on_progress = on_progress
         self._done_bytes = 0
-        self._ended: list[SegmentUpload] = []
+        self._ended: set[SegmentUpload] = set()
         self._events: SimpleQueue[int | SegmentUpload] = SimpleQueue()
         self._is_broken_off = False
 
@@ -433,10 +433,11 @@ class _Noted:
         while upload not in self._ended:
             event = self._events.get()
             if isinstance(event, SegmentUpload):
-                self._ended.append(event)
+                self._ended.add(event)
             else:
                 self._done_bytes += event
                 self._on_progress(self._done_bytes, self.total_bytes)
+        self._ended.remove(upload)
 
     def break_off(self) -> None:
         """Uploads end at the next piece."""

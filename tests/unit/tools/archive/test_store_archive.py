@@ -219,6 +219,20 @@ def test_a_damaged_segment_is_not_archived(tmp_path: Path, store: MessageStore) 
     assert len(object_paths(tmp_path / "archive")) == 1
 
 
+def test_an_object_that_was_taken_stays(tmp_path: Path, store: MessageStore) -> None:
+    """When the segment before it is found damaged: another archiver may have entered it by now."""
+    archive(store, tmp_path / "archive")
+    first, taken, _ = object_paths(tmp_path / "archive")
+    for start in (0, SEGMENT_BYTES):
+        (tmp_path / "archive" / entry_name(start)).unlink()
+    first.unlink()
+    path = StoreLayout(store.path).commit_log / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[:60_000] + b"?" + path.read_bytes()[60_001:])
+    with pytest.raises(CorruptRecord):
+        archive(store, tmp_path / "archive")
+    assert taken.exists()
+
+
 # -- several archivers, several stores ----------------------------------------------------------------
 
 
