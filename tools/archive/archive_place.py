@@ -11,37 +11,34 @@ and then renamed. What is asked of a place besides: who lists or reads after a w
 `storage_options` are arguments of pyarrow's file system, such as access_key and endpoint_override of S3; what
 s3fs and pandas call them is understood too. Addresses are shown without the user, the password and the
 options in them, which may be secrets.
-Durability: when `write` or `complete` returns, as the place promises it. Threads: any.
+Durability: when `write` returns, or `complete` of what `create` gave, as the place promises it. Threads: any.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.store.threads.run_in_thread import CallInThread, run_in_thread
 from mqstore.store_layout import user_path
 from mqstore.tools.archive.archive_errors import PyarrowMissing
 from mqstore.tools.archive.archive_file_system import file_system_of, shown_address
+from mqstore.tools.archive.unfinished_object import UnfinishedFile, UnfinishedObject
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
     import pyarrow.fs as pa_fs
 
-__all__ = ["LOCAL_PIECE_BYTES", "PIECE_BYTES", "ArchivePlace", "UnfinishedObject"]
+__all__ = ["LOCAL_PIECE_BYTES", "PIECE_BYTES", "ArchivePlace"]
 
 PIECE_BYTES = 8 << 20
 """What is read at a time: large, because each request to an object store takes tens of ms."""
 LOCAL_PIECE_BYTES = 256 << 10
-"""What is read or written at a time of files on this machine: it stays in a processor's cache."""
+"""The same of files on this machine: it stays in a processor's cache."""
 
 _UNFINISHED = ".unfinished"
-_SYNCED_AT_ONCE_BYTES = 16 << 20
 # What makes a write visible as a whole, by the name that pyarrow or fsspec gives it.
 _WHOLE_WRITES = frozenset({"s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "adl", "oss", "memory"})
 
@@ -128,14 +125,14 @@ class ArchivePlace:
             raise
         unfinished.complete()
 
-    def create(self, name: str) -> "UnfinishedObject":
+    def create(self, name: str) -> UnfinishedObject:
         """A new object without bytes, which is not there before it is complete."""
         path = self._path(name)
         if self._writes_whole:
             return UnfinishedObject(self._files, path)
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
         unfinished = f"{path}.{uuid.uuid4().hex[:8]}{_UNFINISHED}"
-        kind = _UnfinishedFile if self._is_local else UnfinishedObject
+        kind = UnfinishedFile if self._is_local else UnfinishedObject
         return kind(self._files, unfinished, partial(self._name, unfinished, path))
 
     def _name(self, unfinished: str, path: str) -> None:
@@ -160,76 +157,6 @@ class ArchivePlace:
 
     def __repr__(self) -> str:
         return f"ArchivePlace({self.shown!r})"
-
-
-class UnfinishedObject:
-    """An object that is being written. It is either completed or abandoned. Threads: one at a time."""
-
-    def __init__(
-        self, files: "pa_fs.FileSystem", path: str, name: Callable[[], object] = lambda: None
-    ) -> None:
-        """path: what is written. name: what makes it visible once it is written whole."""
-        self._files, self._path, self._name = files, path, name
-        self._stream = files.open_output_stream(path, buffer_size=0)
-
-    def write(self, data: "bytes | npt.NDArray[np.uint8]") -> None:
-        """Send bytes, which stay unchanged from now on."""
-        self._stream.write(data)
-
-    def complete(self) -> None:
-        """Wait until the place has all bytes: the object is there. Another thread may call it."""
-        self._stream.close()
-        self._name()
-
-    def abandon(self) -> None:
-        """Leave nothing of it behind, as far as the place allows."""
-        # Closing is all that pyarrow offers, and it may complete the object with what was written.
-        with suppress(OSError):
-            self._stream.close()
-        with suppress(OSError):
-            self._files.delete_file(self._path)
-
-
-class _UnfinishedFile(UnfinishedObject):
-    """A file of this machine. A thread syncs it now and then, so the disk is at work while it is written.
-
-    The last sync is then short, and few bytes wait for the disk in memory.
-    """
-
-    def __init__(self, files: "pa_fs.FileSystem", path: str, name: Callable[[], object]) -> None:
-        super().__init__(files, path, name)
-        self._unsynced_bytes = 0
-        self._sync: CallInThread[None] | None = None
-
-    def write(self, data: "bytes | npt.NDArray[np.uint8]") -> None:
-        # In one call the kernel would look for large pages, which costs more than many calls.
-        for begin in range(0, len(data), LOCAL_PIECE_BYTES):
-            super().write(data[begin : begin + LOCAL_PIECE_BYTES])
-        self._unsynced_bytes += len(data)
-        if self._unsynced_bytes >= _SYNCED_AT_ONCE_BYTES:
-            self._wait_for_sync()
-            self._unsynced_bytes = 0
-            self._sync = run_in_thread(partial(OsFileSystem().sync, Path(self._path)))
-
-    def complete(self) -> None:
-        try:
-            self._stream.close()
-            self._wait_for_sync()
-            OsFileSystem().sync(Path(self._path))
-        except BaseException:
-            self.abandon()
-            raise
-        self._name()
-
-    def abandon(self) -> None:
-        if self._sync is not None:
-            self._sync.wait()
-        super().abandon()
-
-    def _wait_for_sync(self) -> None:
-        """Raises OSError when the disk failed: what was written may be lost."""
-        if self._sync is not None:
-            self._sync.result()
 
 
 def _kinds(file_system: "pa_fs.FileSystem") -> set[str]:

@@ -69,7 +69,8 @@ class SegmentUpload:
 
     def _run(self) -> SegmentContent:
         try:
-            return (self._left_over and self._take()) or self._send()
+            taken = self._take() if self._left_over else None
+            return self._send() if taken is None else taken
         finally:
             self._on_end(self)
 

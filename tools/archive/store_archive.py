@@ -25,7 +25,6 @@ promises it.
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +52,7 @@ from mqstore.tools.archive.manifest import (
     root_name,
     segment_offset,
 )
-from mqstore.tools.archive.manifest_reader import load_object, load_root, roots_of
+from mqstore.tools.archive.manifest_reader import load_each, load_object, load_root, roots_of
 from mqstore.tools.archive.sealed_segments import pieces_of, sealed_starts, size_and_crc32c
 from mqstore.tools.archive.segment_upload import SegmentUpload
 from mqstore.tools.archive.state_snapshots import delete_old_snapshots, save_snapshot
@@ -65,8 +64,6 @@ __all__ = ["ArchiveReport", "archive"]
 
 _AT_ONCE = 2
 """Segments under way: while one is made durable and read back, the next one is checked and sent."""
-_ENTRIES_AT_ONCE = 16
-"""Of an object store each takes tens of ms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,11 +217,9 @@ class _Archiver:
         listed = {offset_of(name) for name in names}
         sizes = self._place.list(SEGMENT_FOLDER)
         present = [start for start in starts if start in listed]
-        with ThreadPoolExecutor(_ENTRIES_AT_ONCE) as pool:
-            found = list(pool.map(self._entry, present))
         return {
             start: entry
-            for start, entry in zip(present, found, strict=True)
+            for start, entry in zip(present, load_each(self._entry, present), strict=True)
             if entry is not None
             and sizes.get(entry.name.removeprefix(f"{SEGMENT_FOLDER}/")) == entry.size_bytes
         }

@@ -11,7 +11,7 @@ import pyarrow.fs as pa_fs
 import pytest
 
 from mqstore.store.files.os_file_system import OsFileSystem
-from mqstore.tools.archive import archive_place
+from mqstore.tools.archive import unfinished_object
 from mqstore.tools.archive.archive_errors import ArchiveRefused
 from mqstore.tools.archive.archive_file_system import shown_address
 from mqstore.tools.archive.archive_place import ArchivePlace
@@ -67,7 +67,7 @@ def test_an_object_that_was_begun_is_there_when_it_is_complete(tmp_path: Path) -
 
 def test_the_disk_is_at_work_while_a_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked now and then; when it fails, the object is not there, and nothing is left of it."""
-    monkeypatch.setattr(archive_place, "_SYNCED_AT_ONCE_BYTES", 4)
+    monkeypatch.setattr(unfinished_object, "_SYNCED_AT_ONCE_BYTES", 4)
     failing_size: list[int] = []
     sizes: list[int] = []
 
