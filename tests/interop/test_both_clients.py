@@ -18,7 +18,7 @@ from mqstore.client import ConsumerSettings, MessageQueue, Producer, PushConsume
 from mqstore.store.message.topic_names import SCHEDULE_TOPIC, dead_letter_topic, retry_topic
 from support.interop.broker import eventually
 from support.interop.process import BUILD, ROCKETMQ_VERSIONS, prepared_versions
-from support.interop.real_broker import real_broker
+from support.interop.real_broker import PATIENT, real_broker
 from support.interop.served import Traffic
 
 TOPIC = "orders"
@@ -55,7 +55,7 @@ def test_both_leave_the_same(version: str, way: str, tmp_path: Path) -> None:
     assert version in prepared_versions(), "run these tests with: make interop"
     path, name = tmp_path / "data", f"both-{way}"
     with real_broker(version, path, name) as (run, broker):
-        with Producer(broker, "producers") as producer:
+        with Producer(broker, "producers", PATIENT) as producer:
             for body in BODIES:
                 producer.send(Message(TOPIC, body, tags="A", keys="k"), selector=one_queue)
         traffic = Traffic(version, run.name_server, BUILD / version / "traffic" / name)

@@ -30,7 +30,7 @@ from mqstore.client import (
 from support.command_line import json_lines, run
 from support.interop.broker import eventually
 from support.interop.process import ROCKETMQ_VERSIONS, prepared_versions
-from support.interop.real_broker import Guards, real_broker
+from support.interop.real_broker import PATIENT, Guards, real_broker
 from support.server.certificates import Certificates
 
 CREDENTIALS = Credentials("billing-tools", "correct-horse-battery")
@@ -58,7 +58,7 @@ def give_up(broker: RemoteBroker, *keys: str) -> None:
     settings = ConsumerSettings(
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, max_reconsume_times=1
     )
-    with Producer(broker, "producers") as producer, PushConsumer(broker, "billing", settings) as consumer:
+    with Producer(broker, "producers", PATIENT) as producer, PushConsumer(broker, "billing", settings) as consumer:
         for key in keys:
             producer.send(Message("orders", b"body of " + key.encode(), tags="created", keys=key))
         consumer.subscribe("orders")

@@ -21,6 +21,7 @@ from mqstore.client import Producer, RemoteBroker
 from mqstore.store.errors import StoreError
 from support.interop.broker import broker_port, eventually, running_broker
 from support.interop.process import BUILD, prepared_versions
+from support.interop.real_broker import PATIENT
 from support.interop.served import Server
 
 VERSION = "5.5.0"
@@ -149,7 +150,7 @@ def _messages_of(store: MessageStore, topic: str) -> Iterator[StoredMessage]:
 
 def run_clients(language: str, name_server: str, directory: Path) -> None:
     """What is done to a broker."""
-    with RemoteBroker(name_server) as broker, Producer(broker, "first") as producer:
+    with RemoteBroker(name_server) as broker, Producer(broker, "first", PATIENT) as producer:
         # The client for Node sends to topics that are there.
         producer.send(Message(TOPIC, b"first", tags="A"))
         consumer = Client(language, directory, name_server, "consume", TOPIC, GROUP)

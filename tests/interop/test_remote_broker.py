@@ -29,7 +29,7 @@ from mqstore.client import (
 )
 from support.interop.broker import eventually
 from support.interop.process import BUILD, ROCKETMQ_VERSIONS, prepared_versions
-from support.interop.real_broker import real_broker
+from support.interop.real_broker import PATIENT, real_broker
 from support.interop.served import Traffic
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -68,7 +68,7 @@ class Collected:
 
 def test_every_way_to_send_and_to_consume(version: str, tmp_path: Path) -> None:
     with real_broker(version, tmp_path / "data", "remote-ways") as (_, broker):
-        with Producer(broker, "producers") as producer:
+        with Producer(broker, "producers", PATIENT) as producer:
             sent = [producer.send(Message("orders", b"sync-%d" % at, tags="A", keys="k")) for at in range(8)]
             assert {result.send_status for result in sent} == {SendStatus.SEND_OK}
             futures = [producer.send_async(Message("orders", b"async-%d" % at, tags="B")) for at in range(8)]
@@ -121,7 +121,7 @@ def test_failures_come_again_and_end_as_dead_letters(version: str, tmp_path: Pat
     with real_broker(version, tmp_path / "data", "remote-retries") as (_, broker):
         settings = ConsumerSettings(consume_from_where=FIRST, max_reconsume_times=2)
         listener = Collected(fails=frozenset({b"bad"}))
-        with Producer(broker, "producers") as producer, PushConsumer(broker, "billing", settings) as consumer:
+        with Producer(broker, "producers", PATIENT) as producer, PushConsumer(broker, "billing", settings) as consumer:
             for body in (b"good", b"bad"):
                 producer.send(Message("orders", body))
             consumer.subscribe("orders")
@@ -146,7 +146,7 @@ def test_order_is_kept_over_two_members(version: str, tmp_path: Path) -> None:
                 for message in messages:
                     given.setdefault(message.queue_id, []).append(message.queue_offset)
 
-        with Producer(broker, "producers") as producer:
+        with Producer(broker, "producers", PATIENT) as producer:
             for at in range(100):
                 producer.send(Message("orders", b"%d" % at))
         settings = ConsumerSettings(consume_from_where=FIRST)
@@ -162,7 +162,7 @@ def test_order_is_kept_over_two_members(version: str, tmp_path: Path) -> None:
             eventually(lambda: sum(map(len, given.values())) >= 100, "the first member has all")
             second.start()
             eventually(lambda: bool(second.queues) and len(first.queues) < 5, "the members share")
-            with Producer(broker, "producers") as producer:
+            with Producer(broker, "producers", PATIENT) as producer:
                 for at in range(100):
                     producer.send(Message("orders", b"%d" % at))
             eventually(lambda: sum(map(len, map(set, given.values()))) == 200, "both are given the rest")
@@ -191,7 +191,7 @@ def test_transactions(version: str, tmp_path: Path) -> None:
     booking, listener = Booking(), Collected()
     with (
         real_broker(version, tmp_path / "data", "remote-transactions") as (_, broker),
-        TransactionProducer(broker, "booking", booking) as producer,
+        TransactionProducer(broker, "booking", booking, PATIENT) as producer,
         PushConsumer(broker, "billing", ConsumerSettings(consume_from_where=FIRST)) as consumer,
     ):
         for state in TransactionState:
@@ -210,8 +210,8 @@ def test_transactions(version: str, tmp_path: Path) -> None:
 def test_request_and_reply(version: str, tmp_path: Path) -> None:
     with (
         real_broker(version, tmp_path / "data", "remote-replies") as (_, broker),
-        Producer(broker, "askers") as asker,
-        Producer(broker, "answerers") as answerer,
+        Producer(broker, "askers", PATIENT) as asker,
+        Producer(broker, "answerers", PATIENT) as answerer,
         PushConsumer(broker, "answers", ConsumerSettings(consume_from_where=FIRST)) as consumer,
     ):
         asker.send(Message("questions", b"first"))
@@ -235,7 +235,7 @@ def test_a_group_is_shared_with_rocketmqs_own_consumer(version: str, tmp_path: P
         ours = Collected()
         try:
             with (
-                Producer(broker, "producers") as producer,
+                Producer(broker, "producers", PATIENT) as producer,
                 PushConsumer(broker, "shared", ConsumerSettings(consume_from_where=FIRST)) as consumer,
             ):
                 producer.send(Message("orders", b"first"))

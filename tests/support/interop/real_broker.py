@@ -6,11 +6,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from mqstore.client import Credentials, RemoteBroker
+from mqstore.client import Credentials, ProducerSettings, RemoteBroker
 from mqstore.store.errors import StoreError
 from support.interop.broker import BrokerRun, broker_port, eventually, running_broker
 
-__all__ = ["Guards", "real_broker"]
+__all__ = ["PATIENT", "Guards", "real_broker"]
+
+# A send on a machine under load may take longer than the three seconds that a producer waits by itself.
+PATIENT = ProducerSettings(send_msg_timeout=20_000)
 
 _DELAYS = "1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s"
 _SETTINGS = {
