@@ -58,7 +58,10 @@ def give_up(broker: RemoteBroker, *keys: str) -> None:
     settings = ConsumerSettings(
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, max_reconsume_times=1
     )
-    with Producer(broker, "producers", PATIENT) as producer, PushConsumer(broker, "billing", settings) as consumer:
+    with (
+        Producer(broker, "producers", PATIENT) as producer,
+        PushConsumer(broker, "billing", settings) as consumer,
+    ):
         for key in keys:
             producer.send(Message("orders", b"body of " + key.encode(), tags="created", keys=key))
         consumer.subscribe("orders")

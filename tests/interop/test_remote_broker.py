@@ -121,7 +121,10 @@ def test_failures_come_again_and_end_as_dead_letters(version: str, tmp_path: Pat
     with real_broker(version, tmp_path / "data", "remote-retries") as (_, broker):
         settings = ConsumerSettings(consume_from_where=FIRST, max_reconsume_times=2)
         listener = Collected(fails=frozenset({b"bad"}))
-        with Producer(broker, "producers", PATIENT) as producer, PushConsumer(broker, "billing", settings) as consumer:
+        with (
+            Producer(broker, "producers", PATIENT) as producer,
+            PushConsumer(broker, "billing", settings) as consumer,
+        ):
             for body in (b"good", b"bad"):
                 producer.send(Message("orders", body))
             consumer.subscribe("orders")
