@@ -30,6 +30,8 @@ QUICK = (
     "delay-offset-ahead",
     "consumer-offset-ahead",
     "tail-not-zeroed",
+    "durable-blank-forgotten",
+    "torn-blank-believed",
     "kept-tail-not-synced",
     "queue-offset-twice",
     "lost-lock-unnoticed",

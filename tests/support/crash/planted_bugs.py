@@ -190,6 +190,16 @@ def _take_off_one_empty_file(files: MappedFileQueue, entries: list[FileEntry]) -
     return len(entries) - bool(entries and entries[-1].size_bytes == 0)
 
 
+def _end_in_any_last_blank(walk: Any) -> None:
+    """`_Walk.run` as it was: it did not ask whether the full segment was known to be durable."""
+    while (segment := walk._files.file_for(walk.end_offset)) is not None:
+        if not walk._walk_segment(segment) or walk._files.file_for(segment.end_offset) is None:
+            return
+        walk.end_offset = segment.end_offset
+        if walk._on_segment is not None:
+            walk._on_segment(segment.end_offset)
+
+
 def _lenient_scan(**leniency: bool) -> Callable[..., tuple[int, int, int, int]]:
     def scan(data: np.ndarray, start: int, end: int, base_offset: int) -> tuple[int, int, int, int]:
         seen = data[:end].tobytes()
@@ -329,6 +339,16 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         "recovery believes a record that was written for another place (rocketmq issue 10017)",
         _replaced(record_kernels, "scan", _lenient_scan(ignores_place=True)),
         reuse=True,
+    ),
+    "durable-blank-forgotten": PlantedBug(
+        "a BLANK without a following segment is the end of the log, although the segment was durable as a whole",
+        _replaced(recovery._Walk, "run", _end_in_any_last_blank),
+        ("full-segments-async",),
+    ),
+    "torn-blank-believed": PlantedBug(
+        "recovery believes a BLANK by its magic, whatever its length (as RocketMQ does)",
+        _replaced(recovery, "_is_whole_blank", lambda segment, position: True),
+        ("full-segments-async",),
     ),
     "kept-tail-not-synced": PlantedBug(
         "what recovery finds after a kill is called durable without a sync",

@@ -98,6 +98,39 @@ def _prepared_segments(witness: Witness, chance: random.Random) -> None:
     witness.flush()
 
 
+def _full_segments(witness: Witness, chance: random.Random) -> None:
+    """The BLANK at a segment's end lies on two sectors; some processes are killed right after it."""
+    for _ in range(3):
+        witness.open()
+        for _ in range(chance.randrange(1, 3)):
+            _fill_segment(witness, chance)
+            if chance.random() < 0.5:
+                witness.store.commit_log.reserve_ahead()
+            if chance.random() < 0.7:
+                witness.flush()
+            # There is no room for it: it closes the segment.
+            witness.put("a", 2_400)
+        witness.kill()
+    witness.open()
+    witness.put("b", 100)
+    witness.flush()
+
+
+def _fill_segment(witness: Witness, chance: random.Random) -> None:
+    """Put until the next record would begin 4 bytes before a sector's end, and not far from the segment's."""
+    put = witness.put("a", 100)
+    overhead = put.store_size - 100
+    segment_bytes = witness.config.mapped_file_size_commit_log
+    end = segment_bytes - 512 * chance.randrange(1, 4) - 4
+    left = end - (put.physical_offset + put.store_size) % segment_bytes
+    sizes = []
+    while left:
+        record = left if left <= 2_400 else min(2_400, left - 1_000)
+        sizes.append(record - overhead)
+        left -= record
+    witness.put_all(*(("a", size, {}) for size in sizes))
+
+
 def _group_commit(witness: Witness, chance: random.Random) -> None:
     store = witness.open()
     baton = Baton(chance)
@@ -302,6 +335,7 @@ WORKLOADS: dict[str, Workload] = {
     "rolling-async": Workload(_rolling_segments, _ASYNC),
     "prepared": Workload(_prepared_segments, {}),
     "prepared-async": Workload(_prepared_segments, _ASYNC),
+    "full-segments-async": Workload(_full_segments, _ASYNC),
     "rolling-index-files": Workload(_rolling_segments, _INDEX_FILES | _ASYNC),
     "kills-index-files": Workload(_kills, _INDEX_FILES),
     "group-commit": Workload(_group_commit, {}),
