@@ -7,7 +7,7 @@
 It opens no store and ends no process: its owner hands in an open store and a bound socket, and closes both
 afterwards (serving.py).
 
-Threads: the loop's alone; the broker, the workers and the acknowledger have threads of their own.
+Threads: the loop's alone; the broker and the workers have threads of their own.
 Durability: whatever was answered SUCCESS is what the store's puts promise; a kill takes none of it.
 Source: docs/spec/remoting.md sections 2, 14; NettyRemotingServer, BrokerController of Apache RocketMQ.
 """
@@ -64,7 +64,7 @@ class BrokerServer:
         self._broker = broker
         self._clients = ClientRegistry(self._left)
         self._workers = Workers(loop, settings.worker_threads, settings.max_waiting_work)
-        self._acknowledger = Acknowledger(loop)
+        self._acknowledger = Acknowledger(loop, store.config.sync_flush_timeout)
         self.dispatch = Dispatch(
             ServerParts(loop, store, broker, self._clients, self._workers, self._acknowledger, settings)
         )
@@ -75,7 +75,6 @@ class BrokerServer:
 
     async def start(self, listening: socket.socket) -> None:
         """Serve what connects to a bound socket."""
-        self._acknowledger.start()
         read_buffer = bytearray(_READ_BYTES)
         self._server = await self._loop.create_server(
             lambda: Connection(self, self._settings, self._loop, read_buffer),

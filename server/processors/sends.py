@@ -30,6 +30,7 @@ from mqstore.server.parts import ServerParts, Table, in_loop
 from mqstore.server.request import Request
 from mqstore.store.bulk.sent.sent_batch import SentBatch
 from mqstore.store.errors import MessageIllegal, TopicNotExist
+from mqstore.store.log.durable_future import DurableFuture
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult, PutMessageResults
 from mqstore.store.message.topic_names import (
@@ -108,7 +109,7 @@ class SendProcessor:
         if not self._is_sync_flush:
             return self._put(message)
         future = self._broker.send_async(message)
-        if future.done():
+        if not isinstance(future, DurableFuture) or future.done():
             return self._answer_to(future.result(), message)
         body_bytes = len(message.body)
         request.connection.began(body_bytes)

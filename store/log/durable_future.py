@@ -11,6 +11,7 @@ Threads: any. Durability: a result means that the log is durable up to the recor
 """
 
 import os
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from functools import partial
 from typing import Any, TypeVar
@@ -72,12 +73,17 @@ class DurableFuture(Future[Outcome]):
             return self._outcome
         return wait_in_library(partial(super().result, timeout))
 
-    def wait_as_put(self, since_s: float) -> bool:
-        """Wait for the disk as a put does that began at `since_s` (monotonic clock), which may lead the sync.
+    def when_done(self, action: Callable[[], None]) -> None:
+        """Call `action` once `done` is true, from here or from the thread that syncs; maybe more than once.
 
-        Whether it is durable; False if that took longer than `sync_flush_timeout`. Raises StorePoisoned.
+        A callback that leaves this a light future. It requests a sync, and does not wait for it.
         """
-        return self._flusher.wait_for(self._end_offset, since_s)
+        self._flusher.add_pending(lambda _failure: action())
+        if self.done():
+            # The sync may have ended before the line above.
+            action()
+        else:
+            self._flusher.sync_soon()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What `result` would raise; None when it would return. Raises TimeoutError, CancelledError."""

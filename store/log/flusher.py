@@ -89,15 +89,14 @@ class Flusher:
         finally:
             self._wake_waiters()
 
-    def wait_for(self, end_offset: int, since_s: float | None = None) -> bool:
+    def wait_for(self, end_offset: int) -> bool:
         """Wait until the log is durable up to `end_offset`; sync as leader if there is none.
 
-        since_s: of the monotonic clock, when the wait has begun; None for now. False if it took longer than
-        `sync_flush_timeout`. Raises StorePoisoned.
+        False if it took longer than `sync_flush_timeout`. Raises StorePoisoned.
         """
         if self._offsets.flushed_offset >= end_offset:
             return True
-        deadline_s = (time.monotonic() if since_s is None else since_s) + self._timeout_s
+        deadline_s = time.monotonic() + self._timeout_s
         if not self._waiters.is_led and self._lead(end_offset, deadline_s):
             return True
         is_durable = self._sleep_until(end_offset, deadline_s)

@@ -34,7 +34,7 @@ def disk(clock: ManualClock) -> SimulatedDisk:
 def store(disk: SimulatedDisk, clock: ManualClock) -> Iterator[MessageStore]:
     # On a busy machine a sync that a test has hang may take seconds.
     small = SmallStore(disk, Path("/store"), clock=clock)
-    with small.open(flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000) as opened:
+    with small.open(start=True, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000) as opened:
         yield opened
 
 

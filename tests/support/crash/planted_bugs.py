@@ -341,7 +341,7 @@ PLANTED_BUGS: dict[str, PlantedBug] = {
         reuse=True,
     ),
     "durable-blank-forgotten": PlantedBug(
-        "a BLANK without a following segment is the end of the log, although the segment was durable as a whole",
+        "a BLANK without a segment behind it ends the log, although all of its segment was durable",
         _replaced(recovery._Walk, "run", _end_in_any_last_blank),
         ("full-segments-async",),
     ),

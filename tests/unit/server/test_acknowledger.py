@@ -43,10 +43,9 @@ def acknowledge(store: MessageStore, bodies: list[bytes], meanwhile: Callable[[]
             if len(outcomes) == len(bodies):
                 are_all_told.set()
 
-        acknowledger = Acknowledger(asyncio.get_running_loop())
+        acknowledger = Acknowledger(asyncio.get_running_loop(), store.config.sync_flush_timeout)
         for body in bodies:
             acknowledger.add(store.put_message_async(Message("orders", body)), tell)
-        acknowledger.start()
         await asyncio.to_thread(meanwhile)
         await asyncio.wait_for(are_all_told.wait(), 60)
         acknowledger.stop()
