@@ -255,6 +255,51 @@ def test_the_log_may_become_durable_while_a_callback_is_added(small: SmallLog, f
     assert told == [7]
 
 
+def test_a_light_one_tells_when_it_is_done(small: SmallLog, flusher: Flusher) -> None:
+    """After the sync; and at once if it is done. It stays light."""
+    calls: list[str] = []
+    asked: list[None] = []
+    flusher.on_pending = lambda: asked.append(None)
+    future = put(small, flusher)
+    future.when_done(lambda: calls.append("synced"))
+    assert calls == [] and len(asked) == 1
+    flusher.commit_group()
+    assert calls == ["synced"]
+    future.when_done(lambda: calls.append("at once"))
+    assert calls == ["synced", "at once"]
+    assert is_light(future)
+
+
+def test_a_light_one_tells_of_a_failed_sync(
+    small: SmallLog, flusher: Flusher, watched: WatchedFileSystem
+) -> None:
+    """It is done then, with the error."""
+    failures: list[BaseException | None] = []
+    future = put(small, flusher)
+    future.when_done(lambda: failures.append(future.exception(0)))
+    fail_syncs(watched)
+    flusher.commit_group()
+    future.when_done(lambda: failures.append(future.exception(0)))
+    assert [type(failure) for failure in failures] == [StorePoisoned, StorePoisoned]
+
+
+def test_the_log_may_become_durable_while_a_light_one_is_asked_to_tell(
+    small: SmallLog, flusher: Flusher
+) -> None:
+    """A sync that ends before the callback is known: it is called all the same."""
+    future = put(small, flusher)
+    add_pending = flusher.add_pending
+
+    def add_too_late(complete: flusher_module.Completion) -> None:
+        flusher.flush()
+        add_pending(complete)
+
+    flusher.add_pending = add_too_late  # type: ignore[method-assign]
+    told: list[int] = []
+    future.when_done(lambda: told.append(future.result(0)))
+    assert told == [7]
+
+
 @pytest.mark.usefixtures("service")
 def test_many_threads_ask_one_at_once(small: SmallLog, flusher: Flusher) -> None:
     """In every way there is, while it becomes durable; each callback is called once."""
