@@ -262,7 +262,8 @@ def test_a_light_one_tells_when_it_is_done(small: SmallLog, flusher: Flusher) ->
     flusher.on_pending = lambda: asked.append(None)
     future = put(small, flusher)
     future.when_done(lambda: calls.append("synced"))
-    assert calls == [] and len(asked) == 1
+    assert calls == []
+    assert len(asked) == 1
     flusher.commit_group()
     assert calls == ["synced"]
     future.when_done(lambda: calls.append("at once"))
