@@ -19,7 +19,7 @@ from mqstore.store.files.file_system import FileSystem
 from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.record.record_format import HEADER_BYTES, RecordIllegal, decode_header
 
-__all__ = ["SegmentFile", "SegmentReader", "list_segments"]
+__all__ = ["SegmentFile", "SegmentReader", "home_of", "list_segments"]
 
 _SECTOR_BYTES = 4096
 
@@ -73,15 +73,20 @@ def _one_for_each_place(segments: list[SegmentFile]) -> list[SegmentFile]:
     return [by_place[start_offset] for start_offset in sorted(by_place)]
 
 
-def _home(file_system: FileSystem, path: Path, segment_bytes: int) -> int | None:
-    """The start offset that the first record implies; None if it cannot be decoded."""
+def home_of(file_system: FileSystem, path: Path) -> int | None:
+    """The start offset that a segment's first record implies; None if it cannot be decoded."""
     try:
         header = decode_header(file_system.read_at(path, 0, HEADER_BYTES + 24))
     except (RecordIllegal, OSError) as error:
         raise_foreign(error)
         return None
-    home = header.physical_offset
-    return home if home >= 0 and home % segment_bytes == 0 else None
+    return header.physical_offset if header.physical_offset >= 0 else None
+
+
+def _home(file_system: FileSystem, path: Path, segment_bytes: int) -> int | None:
+    """As `home_of`, if a segment can lie there."""
+    home = home_of(file_system, path)
+    return home if home is not None and home % segment_bytes == 0 else None
 
 
 class SegmentReader:
