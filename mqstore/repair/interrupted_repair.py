@@ -1,8 +1,8 @@
 """What a repair in place leaves when it is killed while it renames segments: files `<start offset>.home`.
 
 Segments whose names were swapped are renamed in two steps: first all of them to `<where it belongs>.home`,
-then each to its name. Until the second step is finished, the log cannot be judged. A repair that was killed in
-the first step has left segments that still have the name that another one is to get: they are renamed first.
+then each to its name. Until the second step is finished, the log cannot be judged. A repair that was killed
+in the first step has left segments that still have another one's name: they are renamed first.
 """
 
 import re
@@ -55,7 +55,7 @@ def finish_renames(file_system: FileSystem, directory: Path) -> None:
 
 
 def _late_renames(file_system: FileSystem, directory: Path, in_transit: list[str]) -> dict[str, str]:
-    """Of the first step, when it was cut short: segments that still have a name that another one is to get."""
+    """What the first step had left to do: segments that still have another one's name."""
     there = {entry.name for entry in file_system.list(directory)}
     late: dict[str, str] = {}
     awaited = [name.removesuffix(".home") for name in in_transit]
@@ -67,8 +67,8 @@ def _late_renames(file_system: FileSystem, directory: Path, in_transit: list[str
         name_of_home = None if home is None else name_in_transit(home)
         if home is None or home == int(name) or name_of_home in {*in_transit, *late.values()}:
             raise RepairRefused(
-                f"{directory / name}.home would replace {directory / name}, which is no part of an interrupted "
-                f"repair: move one of the two out of {directory}, and run it again"
+                f"{directory / name}.home would replace {directory / name}, which no interrupted repair "
+                f"has left: move one of the two out of {directory}, and run it again"
             )
         late[name] = name_in_transit(home)
         awaited.append(file_name(home))
