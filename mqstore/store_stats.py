@@ -1,8 +1,10 @@
 """What `MessageStore.stats` answers: numbers and states at one moment, as one value."""
 
+from collections.abc import Iterator
+
 import msgspec
 
-from mqstore.metadata.consumer_offsets import ConsumerOffset
+from mqstore.metadata.consumer_offsets import NO_OFFSET
 from mqstore.schedule.delivery.delivery_service import DeliveryService
 from mqstore.schedule.delivery.level_status import LevelStatus
 from mqstore.services import Services
@@ -16,7 +18,9 @@ __all__ = ["ConsumerLag", "StoreStats", "collect_stats"]
 class ConsumerLag(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group has consumed a queue, in RocketMQ's names.
 
-    broker_offset: that the next message will get. consumer_offset: committed. lag: messages between them.
+    broker_offset: that the next message will get. consumer_offset: committed; NO_OFFSET (-1) if the group
+    has committed none in this queue, but in another one of the topic. lag: messages between them, all of the
+    queue if none is committed.
     """
 
     group: str
@@ -40,7 +44,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     the room reserved before is not.
     errors: by service and dispatcher, what its last step failed with.
     delay_levels: one per level that has, or had, something to deliver.
-    consumer_lags: one per group and queue with a committed offset.
+    consumer_lags: one per queue of each topic in which a group has committed an offset.
     counters: of puts and gets since the store was opened here (store_counters.py).
 
     >>> from mqstore import MessageStore
@@ -106,19 +110,35 @@ def collect_stats(
         refusal=None if refusal is None else str(refusal),
         errors=services.errors(),
         delay_levels=list(delivery.status()),
-        consumer_lags=[_lag(parts, committed) for committed in parts.consumer_offsets],
+        consumer_lags=list(_lags(parts, names)),
         counters=counters.tables(),
     )
 
 
-def _lag(parts: StoreParts, committed: ConsumerOffset) -> ConsumerLag:
-    queue = parts.consume_queues.find(committed.topic, committed.queue_id)
+def _lags(parts: StoreParts, queue_names: list[tuple[str, int]]) -> Iterator[ConsumerLag]:
+    """Of each group and topic: the queues with an offset, and those that are there without one."""
+    queue_ids: dict[str, list[int]] = {}
+    for topic, queue_id in queue_names:
+        queue_ids.setdefault(topic, []).append(queue_id)
+    committed: dict[tuple[str, str], dict[int, int]] = {}
+    for row in parts.consumer_offsets:
+        committed.setdefault((row.group, row.topic), {})[row.queue_id] = row.offset
+    for (group, topic), offsets in committed.items():
+        for queue_id in sorted({*offsets, *queue_ids.get(topic, ())}):
+            yield _lag(parts, group, topic, queue_id, offsets.get(queue_id, NO_OFFSET))
+
+
+def _lag(parts: StoreParts, group: str, topic: str, queue_id: int, consumer_offset: int) -> ConsumerLag:
+    queue = parts.consume_queues.find(topic, queue_id)
     broker_offset = 0 if queue is None else queue.end_below(parts.commit_log.visible_offset)
+    begin = consumer_offset
+    if consumer_offset == NO_OFFSET:
+        begin = 0 if queue is None else queue.min_offset
     return ConsumerLag(
-        group=committed.group,
-        topic=committed.topic,
-        queue_id=committed.queue_id,
+        group=group,
+        topic=topic,
+        queue_id=queue_id,
         broker_offset=broker_offset,
-        consumer_offset=committed.offset,
-        lag=max(0, broker_offset - committed.offset),
+        consumer_offset=consumer_offset,
+        lag=max(0, broker_offset - begin),
     )

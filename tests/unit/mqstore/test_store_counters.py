@@ -130,3 +130,16 @@ def test_the_lag_of_each_group_and_queue(store: MessageStore) -> None:
         (1, 1, 1, 0),
     ]
     assert isinstance(found[0], ConsumerLag)
+
+
+def test_the_lag_in_a_queue_without_an_offset(store: MessageStore) -> None:
+    """All of its messages; a topic in which the group has no offset at all is not the group's."""
+    for topic in ("orders", "mails"):
+        store.put_messages([Message(topic, b"x", queue_id=queue_id) for queue_id in (0, 1, 1)])
+    store.consumer_offsets.commit("billing", "orders", 0, 1)
+    store.flush()
+    found = store.stats().consumer_lags
+    assert [(each.topic, each.queue_id, each.consumer_offset, each.lag) for each in found] == [
+        ("orders", 0, 1, 0),
+        ("orders", 1, -1, 2),
+    ]

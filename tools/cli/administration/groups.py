@@ -112,8 +112,8 @@ def groups(
 
 def group_rows(store: MessageStore) -> Iterator[GroupRow]:
     """The groups that have settings or offsets, by name."""
-    offsets = list(store.consumer_offsets)
-    names = {config.group_name for config in store.subscription_groups} | {row.group for row in offsets}
+    lags = store.stats().consumer_lags
+    names = {config.group_name for config in store.subscription_groups} | {row.group for row in lags}
     for group in sorted(names):
         config = store.subscription_groups.get(group)
         yield GroupRow(
@@ -121,22 +121,14 @@ def group_rows(store: MessageStore) -> Iterator[GroupRow]:
             retry_max_times=config.retry_max_times if config is not None else None,
             retry_delays_ms=_delays_ms(store, config) if config is not None else None,
             consume_enable=config.consume_enable if config is not None else None,
-            topics=len({row.topic for row in offsets if row.group == group}),
-            lag=_lag(store, group),
+            topics=len({row.topic for row in lags if row.group == group}),
+            lag=sum(row.lag for row in lags if row.group == group),
         )
 
 
 def _delays_ms(store: MessageStore, config: SubscriptionGroupConfig) -> list[int]:
     retries = max(0, min(config.retry_max_times, _MOST_DELAYS))
     return retry_delays_ms(config.group_retry_policy, retries, store.delay_levels)
-
-
-def _lag(store: MessageStore, group: str) -> int:
-    return sum(
-        max(0, store.get_max_offset_in_queue(row.topic, row.queue_id) - row.offset)
-        for row in store.consumer_offsets
-        if row.group == group
-    )
 
 
 def _deleted(store: MessageStore, group: str, *, clean_offset: bool, is_applied: bool) -> DeletedGroupRow:
@@ -146,7 +138,7 @@ def _deleted(store: MessageStore, group: str, *, clean_offset: bool, is_applied:
         is_applied=is_applied,
         has_settings=group in store.subscription_groups,
         offsets=len(offsets),
-        lag=_lag(store, group),
+        lag=sum(row.lag for row in store.stats().consumer_lags if row.group == group),
     )
 
 

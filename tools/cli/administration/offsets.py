@@ -26,7 +26,7 @@ __all__ = ["MOVED_COLUMNS", "MovedRow", "offsets"]
 
 
 class OffsetRow(Row):
-    """How far a group has come in a queue. `lag` counts the messages behind it."""
+    """How far a group has come in a queue. offset: -1 for none. lag: the messages behind it."""
 
     group: str
     topic: str
@@ -92,7 +92,7 @@ def offsets(
         raise typer.BadParameter("give one of --to, --to-time and --delete")
     if to is None and to_time is None and not delete:
         with open_for_reading(store) as opened:
-            output.listing([_row(opened, row) for row in _chosen(opened, group, topic, queue)], _COLUMNS)
+            output.listing(_progress(opened, group, topic, queue), _COLUMNS)
         return
     if group is None or (topic is None and not delete):
         raise typer.BadParameter("say whose offsets: --group, and to move them --topic")
@@ -113,17 +113,23 @@ def _chosen(
             yield row
 
 
-def _row(store: MessageStore, row: ConsumerOffset) -> OffsetRow:
-    end = store.get_max_offset_in_queue(row.topic, row.queue_id)
-    return OffsetRow(
-        group=row.group,
-        topic=row.topic,
-        queue_id=row.queue_id,
-        offset=row.offset,
-        min_offset=store.get_min_offset_in_queue(row.topic, row.queue_id),
-        max_offset=end,
-        lag=max(0, end - row.offset),
-    )
+def _progress(
+    store: MessageStore, group: str | None, topic: str | None, queue: int | None
+) -> list[OffsetRow]:
+    """All queues of the topics in which a group has an offset."""
+    return [
+        OffsetRow(
+            group=lag.group,
+            topic=lag.topic,
+            queue_id=lag.queue_id,
+            offset=lag.consumer_offset,
+            min_offset=store.get_min_offset_in_queue(lag.topic, lag.queue_id),
+            max_offset=lag.broker_offset,
+            lag=lag.lag,
+        )
+        for lag in store.stats().consumer_lags
+        if group in (None, lag.group) and topic in (None, lag.topic) and queue in (None, lag.queue_id)
+    ]
 
 
 def _delete(

@@ -112,8 +112,9 @@ def stats(store: StoreArgument, json: JsonOption = False) -> None:
     """
     output = Output(is_json=json)
     with open_for_reading(store) as opened:
-        log, topics, groups, levels = _log(opened), _topics(opened), _groups(opened), _levels(opened)
+        log, topics, levels = _log(opened), _topics(opened), _levels(opened)
         lags = [LagRow(**msgspec.structs.asdict(lag)) for lag in opened.stats().consumer_lags]
+        groups = _groups(lags)
         earliest_timestamp = opened.get_earliest_message_time()
     if json:
         output.facts(
@@ -170,17 +171,16 @@ def _topic(store: MessageStore, topic: str, queue_ids: list[int]) -> TopicRow:
     )
 
 
-def _groups(store: MessageStore) -> list[GroupRow]:
+def _groups(lags: list[LagRow]) -> list[GroupRow]:
     rows: dict[tuple[str, str], GroupRow] = {}
-    for offset in store.consumer_offsets:
-        key = offset.group, offset.topic
-        end_offset = store.get_max_offset_in_queue(offset.topic, offset.queue_id)
+    for lag in lags:
+        key = lag.group, lag.topic
         before = rows.get(key)
         rows[key] = GroupRow(
-            group=offset.group,
-            topic=offset.topic,
-            committed=offset.offset + (before.committed if before else 0),
-            lag=max(0, end_offset - offset.offset) + (before.lag if before else 0),
+            group=lag.group,
+            topic=lag.topic,
+            committed=max(0, lag.consumer_offset) + (before.committed if before else 0),
+            lag=lag.lag + (before.lag if before else 0),
         )
     return [rows[key] for key in sorted(rows)]
 
