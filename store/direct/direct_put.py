@@ -620,7 +620,7 @@ class DirectPut:
             self._tell_holder()
         offsets = self._offsets
         current = offsets.current
-        if current is None or self._gate._refusal is not None:
+        if current is None or self._gate._refusal is not None or offsets.unfinished is not None:
             return None
         count: cython.Py_ssize_t = 1 if owners is None else len(owners)
         size_bytes: cython.longlong = 0
@@ -676,7 +676,8 @@ class DirectPut:
         except BaseException:
             self._tell_holder()
             given = [*(results or ()), *([] if result is None else [result])]
-            self._appender.undo_append(current, position, size_bytes, _first_offsets(given))
+            offsets.unfinished = (current, position, size_bytes, _first_offsets(given))
+            self._appender.undo_unfinished()
             raise
         self._appender.last_store_timestamp = stored_at
         return result if owners is None else results

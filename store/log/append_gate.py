@@ -6,12 +6,13 @@ during a step poisons the log, as a failed sync does: what the disk holds then i
 It does not know what a step does (log_appender.py).
 Threads: any. A step runs under one lock; so once `refuse` or `poison` has returned, no append is under way.
 Only a signal handler or a finalizer can want to append, or to refuse, amid a step of its own thread. It would
-wait for ever: it gets a RuntimeError instead, as Python's own buffered files raise.
+wait for ever: it gets a RuntimeError instead, as Python's own buffered files raise. So does one that wants to
+append amid work `aside`, which holds locks that a step of another thread may be waiting for.
 """
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from threading import get_ident
 from typing import TypeVar
@@ -41,6 +42,8 @@ class AppendGate:
         # The thread within a step that may run Python code; 0 if there is none. Under _lock, and read without
         # it: no other thread writes the number of this one.
         self._holder = 0
+        # The threads that work aside. Each adds and removes itself.
+        self._aside: set[int] = set()
         # Makes the error that appends raise at the moment; None when they are not refused. Under _lock.
         self._refusal: Callable[[], StoreError] | None = None
 
@@ -58,6 +61,8 @@ class AppendGate:
             if lock.locked():
                 self.let_holder_finish(0 if size_of is None else size_of(argument))
             thread = get_ident()
+            if thread in self._aside:
+                self._refuse_aside()
             with lock:
                 try:
                     self._holder = thread
@@ -77,9 +82,10 @@ class AppendGate:
 
         A thread that blocks on a lock is handed it while it still has to wait for the interpreter's own lock,
         and those behind it queue up: from then on each append costs two thread switches.
-        Raises RuntimeError if this thread itself is within a step.
+        Raises RuntimeError if this thread itself is within a step, or works aside.
         """
         self._refuse_within_step()
+        self._refuse_aside()
         if size_bytes >= _LONG_COPY_BYTES:
             return
         for _ in range(_YIELDS):
@@ -92,6 +98,26 @@ class AppendGate:
             raise RuntimeError(
                 f"a signal handler or finalizer used the store {self._store_path} within an append of the "
                 "thread that it interrupted: let it set a flag or start a thread instead"
+            )
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Mark work of this thread beside appends that takes locks which steps take, too.
+
+        A finalizer within it that appended would wait for a step that waits for such a lock.
+        """
+        thread = get_ident()
+        try:
+            self._aside.add(thread)
+            yield
+        finally:
+            self._aside.discard(thread)
+
+    def _refuse_aside(self) -> None:
+        if get_ident() in self._aside:
+            raise RuntimeError(
+                f"a signal handler or finalizer used the store {self._store_path} while the thread that it "
+                "interrupted prepared room for appends: let it set a flag or start a thread instead"
             )
 
     def refuse(self, reason: Callable[[], StoreError] | None) -> None:

@@ -38,7 +38,7 @@ class CommitLog:
     """The row of log segments of one store.
 
     append, append_all, append_block, direct_put, next_queue_offset, delete_queues, reserve_ahead: see
-    LogAppender.
+    LogAppender. aside: see AppendGate.
     chunk, record_at, look_message_by_offset, store_timestamp_at: see LogReader.
     """
 
@@ -87,6 +87,7 @@ class CommitLog:
         self.append_block = self._appender.append_block
         self.direct_put = self._appender.direct_put
         self.reserve_ahead = self._appender.reserve_ahead
+        self.aside = self._gate.aside
         self.next_queue_offset = self._appender.next_queue_offset
         self.delete_queues = self._appender.delete_queues
         self.chunk = self._reader.chunk

@@ -85,9 +85,10 @@ class LogAppender:
         """
         current = self._offsets.current
         if current is not None:
-            current.reserve_next_window()
-            if current.is_nearly_full:
-                self._prepare_segment_after(current)
+            with self._gate.aside():
+                current.reserve_next_window()
+                if current.is_nearly_full:
+                    self._prepare_segment_after(current)
 
     def _prepare_segment_after(self, current: MappedFile) -> None:
         if self._gate.refusal is not None:
@@ -111,6 +112,7 @@ class LogAppender:
         """
 
         def step(delete: Callable[[int], T]) -> T:
+            self.undo_unfinished()
             result = delete(self._offsets.max_offset)
             for queue in [queue for queue in self._queue_offsets if is_meant(queue)]:
                 del self._queue_offsets[queue]
@@ -123,6 +125,8 @@ class LogAppender:
     def _append_one(self, message: EncodedMessage) -> PutMessageResult:
         topic, queue_id, size_bytes = message.topic, message.queue_id, message.size_bytes
         offsets = self._offsets
+        if offsets.unfinished is not None:
+            self.undo_unfinished()
         current = offsets.current
         if current is None or current.wrote_position + size_bytes + BLANK_MIN_BYTES > current.size_bytes:
             current = self._roll()
@@ -149,14 +153,18 @@ class LogAppender:
             store_timestamp,
         )
         # An interrupt (Ctrl-C) may strike between any two lines: the counter moves before the record
-        # becomes visible, so that an offset is never given twice (I1); `undo_append` undoes half an append.
+        # becomes visible, so that an offset is never given twice (I1); half an append is undone, here or,
+        # after a second interrupt, by the next one.
+        before = {queue: queue_offset} if takes_offset else {}
+        offsets.unfinished = (current, position, size_bytes, before)
         try:
             if takes_offset:
                 self._queue_offsets[queue] = queue_offset + 1
             current.publish(record)
         except BaseException:
-            self.undo_append(current, position, size_bytes, {queue: queue_offset} if takes_offset else {})
+            self.undo_unfinished()
             raise
+        offsets.unfinished = None
         self.last_store_timestamp = store_timestamp
         return PutMessageResult(
             _PUT_OK,
@@ -171,6 +179,7 @@ class LogAppender:
         )
 
     def _append_each(self, messages: Sequence[EncodedMessage]) -> list[PutMessageResult]:
+        self.undo_unfinished()
         starts, end = [0], 0
         for message in messages:
             end += message.size_bytes
@@ -212,6 +221,7 @@ class LogAppender:
     def _append_rows(self, block: RecordBlock) -> AppendedBlock:
         queue_offsets = np.empty(len(block), np.int64)
         physical_offsets = np.empty(len(block), np.int64)
+        self.undo_unfinished()
         self._reserve_for(block.starts)
         store_timestamp, stop = self._now_ms(), 0
         while stop < len(block):
@@ -242,12 +252,15 @@ class LogAppender:
         after = block.complete(
             first, stop, list(before.values()), queue_offsets, base_offset, store_timestamp
         )
+        size_bytes = int(block.starts[stop] - block.starts[first])
+        self._offsets.unfinished = (current, position, size_bytes, before)
         try:
             self._queue_offsets.update(zip(block.queues, after, strict=True))
             current.publish(block.bytes_of(first, stop))
         except BaseException:
-            self.undo_append(current, position, int(block.starts[stop] - block.starts[first]), before)
+            self.undo_unfinished()
             raise
+        self._offsets.unfinished = None
         self.last_store_timestamp = store_timestamp
         return base_offset
 
@@ -257,16 +270,21 @@ class LogAppender:
         known = self._queue_offsets.get(queue)
         return self._first_queue_offset(*queue) if known is None else known
 
-    def undo_append(
-        self, current: MappedFile, position: int, size_bytes: int, queue_offsets: dict[tuple[str, int], int]
-    ) -> None:
-        """Undoes a failed append, unless its first record is already visible."""
-        if current.wrote_position > position:
+    def undo_unfinished(self) -> None:
+        """Undo an append that did not end, unless its first record is already visible.
+
+        If an interrupt ends this call, the next one does it again.
+        """
+        unfinished = self._offsets.unfinished
+        if unfinished is None:
             return
-        self._queue_offsets.update(queue_offsets)
-        # Erase the whole range: a later record of the same length as the first would make the leftover
-        # ones look valid.
-        current.undo_publish(size_bytes)
+        segment, position, size_bytes, queue_offsets = unfinished
+        if segment.wrote_position <= position:
+            self._queue_offsets.update(queue_offsets)
+            # Erase the whole range: a later record of the same length as the first would make the leftover
+            # ones look valid.
+            segment.undo_publish(size_bytes)
+        self._offsets.unfinished = None
 
     def _roll(self) -> MappedFile:
         """Close the current segment with a BLANK and go on in the next one."""

@@ -3,17 +3,26 @@
 At every moment min offset <= flushed offset <= max offset (I3). Readers see nothing at or behind the visible
 offset: that is the flushed offset with SYNC_FLUSH, else the max offset.
 
-Threads: `current` is written by log_appender.py under the append lock, `flushed_offset` by flusher.py. Any
-thread reads without a lock.
+Threads: `current` and `unfinished` are written by log_appender.py under the append lock, `flushed_offset` by
+flusher.py. Any thread reads without a lock.
 """
+
+from typing import TypeAlias
 
 from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.files.mapped_file_queue import MappedFileQueue
 
-__all__ = ["END_OF_LOG", "LogOffsets"]
+__all__ = ["END_OF_LOG", "LogOffsets", "UnfinishedAppend"]
 
 END_OF_LOG = 2**63 - 1
 """A physical offset that no record has: no upper bound."""
+
+
+UnfinishedAppend: TypeAlias = tuple[MappedFile, int, int, dict[tuple[str, int], int]]
+"""An append from its first change on: its segment, position and bytes, and the queue offsets before it.
+
+A plain tuple: no code of Python, which may be interrupted, runs when it is made.
+"""
 
 
 class LogOffsets:
@@ -24,6 +33,8 @@ class LogOffsets:
         self.current: MappedFile | None = None
         # The log is durable up to this byte. Never ahead of max_offset.
         self.flushed_offset = 0
+        # Found by the next append, if an interrupt kept this one from its end and from undoing itself.
+        self.unfinished: UnfinishedAppend | None = None
         self._files = files
         self._is_sync_flush = is_sync_flush
 

@@ -1,5 +1,6 @@
 """The append gate: appends are refused and accepted again, or refused for good."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from mqstore.store.errors import StoreClosed, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
 from support.disks.watched_file_system import WatchedFileSystem
-from support.stores.small_log import SmallLog
+from support.stores.small_log import WINDOW_BYTES, SmallLog
 
 
 @pytest.fixture
@@ -124,3 +125,36 @@ def test_a_sync_that_fails_within_an_append_poisons(
     with pytest.raises(StorePoisoned if refuses == "poison" else StoreClosed):
         small.append()
     assert small.bodies() == [b"body", b"outer"]
+
+
+def test_a_finalizer_amid_a_reservation_does_not_append(watched: WatchedFileSystem, root: Path) -> None:
+    """It would wait for an append that waits for the reservation. The reservation goes on."""
+    small = SmallLog(watched, root / "commitlog")
+    errors: list[BaseException] = []
+
+    def put_as_a_finalizer(step: str, path: Path) -> None:
+        if step == "reserve":
+            for attempt in (small.append, lambda: small.append_block(b"x")):
+                with pytest.raises(RuntimeError, match="prepared room") as caught:
+                    attempt()
+                errors.append(caught.value)
+
+    while small.room_bytes > WINDOW_BYTES // 2:
+        small.append(bytes(10_000))
+    watched.before = put_as_a_finalizer
+    small.log.reserve_ahead()
+    assert errors
+    watched.before = lambda step, path: None
+    small.append()
+
+
+def test_a_finalizer_amid_retention_does_not_append(small: SmallLog) -> None:
+    """Within `aside` of its own thread; another thread appends, and so does this one afterwards."""
+    with small.log.aside():
+        with pytest.raises(RuntimeError, match="let it set a flag or start a thread"):
+            small.append()
+        other = threading.Thread(target=small.append)
+        other.start()
+        other.join(60)
+    small.append()
+    assert len(small.bodies()) == 2

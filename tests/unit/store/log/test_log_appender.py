@@ -12,6 +12,7 @@ import pytest
 
 from mqstore.store.errors import StoreFull, StoreLockLost, StorePoisoned
 from mqstore.store.files.file_system import FileSystem
+from mqstore.store.files.mapped_file import MappedFile
 from mqstore.store.files.memory_file_system import MemoryFileSystem
 from mqstore.store.log.recovery import recover
 from mqstore.store.message.put_result import PutMessageResult
@@ -232,6 +233,46 @@ def test_a_record_that_was_not_acknowledged_is_not_found_later(
     segment = watched_log.log.files.files[0]
     assert watched_log.log.max_offset == end
     assert not any(segment.view[end : end + BLANK_MIN_BYTES])
+
+
+@pytest.mark.parametrize("is_block", [False, True])
+def test_two_interrupts_of_one_append_leave_no_gap(
+    watched_log: SmallLog, watched: WatchedFileSystem, monkeypatch: pytest.MonkeyPatch, is_block: bool
+) -> None:
+    """The second one strikes while the append undoes itself: the next append undoes it."""
+    watched_log.append(b"first")
+
+    def interrupt(step: str, path: Path) -> None:
+        if step == "published":
+            raise KeyboardInterrupt
+
+    def interrupt_again(file: MappedFile, length_bytes: int) -> None:
+        raise KeyboardInterrupt
+
+    append = watched_log.append_block if is_block else watched_log.append
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(watched, "before", interrupt)
+        interrupted.setattr(MappedFile, "undo_publish", interrupt_again)
+        with pytest.raises(KeyboardInterrupt):
+            append(b"twice")
+        with pytest.raises(KeyboardInterrupt):
+            append(b"thrice")
+    assert watched_log.append(b"another").queue_offset == 1
+    assert watched_log.append_block(b"block")[0].queue_offset == 2
+    end = watched_log.log.max_offset
+    assert recover(watched_log.log, 0, end, read_only=False).end_offset == end
+    assert watched_log.bodies() == [b"first", b"another", b"block"]
+
+
+def test_an_interrupt_behind_an_append_takes_nothing_back(watched_log: SmallLog) -> None:
+    """The record is visible, and the append had not noted that it has ended."""
+    watched_log.append(b"first")
+    log = watched_log.log
+    segment, position = log.files.files[0], log.max_offset
+    second = watched_log.append(b"second")
+    log.offsets.unfinished = (segment, position, second.store_size, {("orders", 0): 1})
+    assert watched_log.append(b"third").queue_offset == 2
+    assert watched_log.bodies() == [b"first", b"second", b"third"]
 
 
 def test_a_block_that_was_taken_back_is_not_found_later(
