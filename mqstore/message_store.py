@@ -303,7 +303,8 @@ class MessageStore:
         Buffers are read and not kept. Rows to a retry topic may not have RECONSUME_TIME: `put_messages` takes
         those. topic, queue_id: of all rows, where `columns` has no such column.
 
-        A crash or an interrupt may keep the first rows only. Raises as `put_message`; a MessageIllegal has the `row`.
+        A crash or an interrupt may keep the first rows only. Raises as `put_message`; a MessageIllegal has
+        the `row`.
 
         >>> import numpy as np
         >>> with MessageStore.open("in_bulk") as store:
@@ -344,7 +345,8 @@ class MessageStore:
         """Store messages of the broker that embeds the store: to system topics too, all or none.
 
         Their properties are taken as they are: no delay, and no dead letter. Missing topics are created. A
-        crash or an interrupt may keep the first messages only. Raises as `put_message`, except for NoPermission.
+        crash or an interrupt may keep the first messages only. Raises as `put_message`, except for
+        NoPermission.
         """
         return self._puts.put_internal(messages)
 
