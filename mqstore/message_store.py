@@ -445,11 +445,14 @@ class MessageStore:
             [queue_id] if queue_id is not None else sorted(number for name, number in queues if name == topic)
         )
         found = (self.consume_queues.find(topic, number) for number in queue_ids)
-        return [
+        ranges = [
             (queue, begin_offset, queue.max_offset if end_offset is None else end_offset)
             for queue in found
             if queue is not None
         ]
+        if not ranges:
+            self._topic_hints.note_empty(topic)
+        return ranges
 
     def to_arrow_batches(
         self,

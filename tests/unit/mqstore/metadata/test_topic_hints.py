@@ -29,6 +29,21 @@ def test_a_misspelt_topic_is_said_once(tmp_path: Path, caplog: pytest.LogCapture
         assert warnings_of(caplog) == [expected] * 2
 
 
+@pytest.mark.parametrize("queue_id", [None, 0])
+def test_a_table_of_a_misspelt_topic_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, queue_id: int | None
+) -> None:
+    """It is empty; so are its batches."""
+    with MessageStore.open(tmp_path, small_config()) as store:
+        store.put_message(Message("orders", b"x"))
+        assert store.to_arrow("ordres", queue_id).num_rows == 0
+        assert not list(store.to_arrow_batches("order", queue_id))
+    assert [warning[:26] for warning in warnings_of(caplog)] == [
+        "there is no topic 'ordres'",
+        "there is no topic 'order' ",
+    ]
+
+
 @pytest.mark.parametrize("topic", ["orders", "invoices", "%RETRY%orders", "%DLQ%order", "SCHEDULE_TOPIC_XXX"])
 def test_who_may_be_right_is_not_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture, topic: str) -> None:
     """An empty queue of a topic, a topic that nothing is near to, and those that come by themselves."""
