@@ -5,8 +5,9 @@
     billing       0        1  2026-07-18 12:30:00.123  orders      17          created  o-1   {"id": 1}
 
 A message that died more than once, or whose worker was killed, has several letters and one row, with its
-newest letter. With --server the letters are those of a running broker. `list`, `show` and `export` are here;
-`resend` and `purge` are in files of their name.
+newest letter. A placeholder, which a repair put in the place of a lost message, is marked as one. With
+--server the letters are those of a running broker. `list`, `show` and `export` are here; `resend` and `purge`
+are in files of their name.
 """
 
 import sys
@@ -52,7 +53,7 @@ class DeadLetterRow(MessageRow):
     """A message, and what its last death left in it.
 
     letters: the queue offsets of all its letters; not looked for by `show`. is_resent: a copy that is younger
-    than the last of them is in the log.
+    than the last of them is in the log. is_placeholder: a repair put it in the place of a lost message.
     """
 
     group: str
@@ -61,7 +62,12 @@ class DeadLetterRow(MessageRow):
     arrival: Arrival
     resent_message_id: str | None
     is_resent: bool
+    is_placeholder: bool
     letters: list[int] | None
+
+
+def _body(row: DeadLetterRow) -> str:
+    return "(placeholder of a lost message)" if row.is_placeholder else shortened_body(row)
 
 
 _COLUMNS = (
@@ -74,7 +80,7 @@ _COLUMNS = (
     Column[DeadLetterRow]("resent", lambda row: row.is_resent),
     Column[DeadLetterRow]("tags", lambda row: row.tags),
     Column[DeadLetterRow]("keys", lambda row: " ".join(row.keys)),
-    Column[DeadLetterRow]("body", shortened_body),
+    Column[DeadLetterRow]("body", _body),
 )
 
 
@@ -220,6 +226,7 @@ def _row(
         arrival=letter.arrival,
         resent_message_id=letter.resent_message_id,
         is_resent=letters.is_resent(letter),
+        is_placeholder=letter.is_placeholder,
         letters=None if places is None else [queue_offset for _, queue_offset in places],
     )
 

@@ -39,7 +39,7 @@ def purge(
     output = Output(is_json=json)
     with open_to_apply(store, output, apply=apply) as opened:
         letters = DeadLetters(opened, group)
-        not_resent = sum(not letters.is_resent(letter) for letter in letters)
+        not_resent = sum(not (letter.is_placeholder or letters.is_resent(letter)) for letter in letters)
         is_there = bool(len(letters)) or letters.topic in opened.topics
         count = letters.purge() if apply and is_there else len(letters)
     row = PurgedRow(

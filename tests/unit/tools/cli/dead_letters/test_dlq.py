@@ -87,6 +87,25 @@ def test_one_is_shown_whole(dead: Path) -> None:
     assert "no dead letter at offset 9" in result.stderr
 
 
+def test_a_placeholder_is_marked(with_placeholder: Path) -> None:
+    """What a repair put in the place of a lost message looks like no order, wherever it is shown."""
+    table = run("dlq", "list", with_placeholder, "billing").stdout
+    assert table.count("(placeholder of a lost message)") == 1
+    assert "·" not in table
+    rows = json_lines(run("dlq", "list", with_placeholder, "billing", "--json"))
+    assert [row["isPlaceholder"] for row in rows] == [False, True, False]
+    assert [row["isResent"] for row in rows] == [False] * 3
+    shown = run("dlq", "show", with_placeholder, "billing", 1).stdout.splitlines()
+    assert [line.split() for line in shown if line.startswith("is placeholder")] == [
+        ["is", "placeholder", "True"]
+    ]
+    lines = run("dlq", "export", with_placeholder, "billing").stdout.splitlines()
+    exported = [msgspec.json.decode(line) for line in lines]
+    assert [row["isPlaceholder"] for row in exported] == [False, True, False]
+    purge = run("dlq", "purge", with_placeholder, "billing").stdout
+    assert "3 dead letters, 2 of them not resent" in purge
+
+
 def test_they_are_exported(dead: Path, tmp_path: Path) -> None:
     """The same lines to standard output and to a file, which must be new."""
     lines = run("dlq", "export", dead, "billing").stdout
