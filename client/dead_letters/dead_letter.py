@@ -41,20 +41,32 @@ _ARRIVALS: dict[str | None, Arrival] = {"0": "SENT_BACK", "-1": "DIVERTED"}
 
 
 class DeadLetterNotFound(StoreError):
-    """The group has no dead letter at this offset."""
+    """The group has no dead letter at this offset.
+
+    near_group: one that has dead letters and nearly the same name, if this one has none.
+    """
 
     def __init__(
-        self, topic: str, queue_id: int, queue_offset: int, min_offset: int, max_offset: int
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        min_offset: int,
+        max_offset: int,
+        near_group: str | None = None,
     ) -> None:
+        is_empty = min_offset >= max_offset
+        held = "it holds none" if is_empty else f"it holds offsets {min_offset} to {max_offset - 1}"
+        hint = "" if near_group is None else f". Did you mean the group {near_group!r}?"
         super().__init__(
-            f"queue {queue_id} of {topic} has no dead letter at offset {queue_offset}: it holds offsets "
-            f"{min_offset} up to, and without, {max_offset}"
+            f"queue {queue_id} of {topic} has no dead letter at offset {queue_offset}: {held}{hint}"
         )
         self.topic = topic
         self.queue_id = queue_id
         self.queue_offset = queue_offset
         self.min_offset = min_offset
         self.max_offset = max_offset
+        self.near_group = near_group
 
 
 class DeadLetterNotSendable(StoreError):

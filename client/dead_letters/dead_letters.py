@@ -47,6 +47,7 @@ from mqstore.client.dead_letters.store_letters import StoreLetters
 from mqstore.client.errors import BrokerRefused
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.message_store import MessageStore
+from mqstore.metadata.topic_hints import nearest_name
 from mqstore.store.errors import (
     GroupIllegal,
     MessageIllegal,
@@ -144,9 +145,7 @@ class DeadLetters:
         ...     DeadLetters.groups(store)
         ['billing']
         """
-        topics = filter(is_dead_letter_topic, _source_of(store).topics())
-        groups = sorted(topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX) for topic in topics)
-        return [group for group in groups if _is_legal(group) and len(DeadLetters(store, group))]
+        return _groups_of(_source_of(store))
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -155,7 +154,7 @@ class DeadLetters:
 
     def __len__(self) -> int:
         """How many the queues hold."""
-        return sum(end - least for least, end in map(self._bounds, self._source.queue_ids(self.topic)))
+        return _count_of(self._source, self.topic)
 
     def find(self, wanted: DeadLetterFilter = EVERY_DEAD_LETTER) -> Iterator[DeadLetter]:
         """The letters that `wanted` accepts, oldest first, queue by queue, to the ends as they are now.
@@ -194,7 +193,20 @@ class DeadLetters:
             found = self._source.messages(self.topic, queue_id, queue_offset, queue_offset + 1)
             for message in found:
                 return DeadLetter.of(self.group, message)
-        raise DeadLetterNotFound(self.topic, queue_id, queue_offset, least, end)
+        raise DeadLetterNotFound(self.topic, queue_id, queue_offset, least, end, self.near_group())
+
+    def near_group(self) -> str | None:
+        """If this group has no dead letters: the one that has some, and nearly the same name.
+
+        >>> import tempfile
+        >>> from mqstore import Message
+        >>> with MessageStore.open(tempfile.mkdtemp()) as store:
+        ...     put = store.put_message(Message("orders", b"first", queue_id=0))
+        ...     dead = store.consumer_send_msg_back("billing", put.physical_offset, delay_level=-1)
+        ...     DeadLetters(store, "billin").near_group()
+        'billing'
+        """
+        return None if len(self) else nearest_name(self.group, _groups_of(self._source))
 
     def _bounds(self, queue_id: int) -> tuple[int, int]:
         return self._source.bounds(self.topic, queue_id)
@@ -438,6 +450,16 @@ class DeadLetters:
 
 def _source_of(store: MessageStore | RemoteBroker) -> LetterSource:
     return BrokerLetters(store) if isinstance(store, RemoteBroker) else StoreLetters(store)
+
+
+def _groups_of(source: LetterSource) -> list[str]:
+    topics = sorted(filter(is_dead_letter_topic, source.topics()))
+    groups = ((topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX), topic) for topic in topics)
+    return [group for group, topic in groups if _is_legal(group) and _count_of(source, topic)]
+
+
+def _count_of(source: LetterSource, topic: str) -> int:
+    return sum(end - least for least, end in (source.bounds(topic, each) for each in source.queue_ids(topic)))
 
 
 def _is_of_one_letter(error: StoreError) -> bool:

@@ -28,7 +28,7 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, open_letters
+from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, none_found, open_letters
 from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
 from mqstore.tools.cli.dead_letters.server_place import (
@@ -128,11 +128,10 @@ def list_letters(
             for letters, message in found[:count]
         )
         if not output.listing(rows, _COLUMNS):
-            output.note(
-                "no group has such a dead letter"
-                if group is None
-                else f"group {group} has no such dead letter"
-            )
+            if group is not None:
+                output.note(none_found(DeadLetters(opened, group)))
+            else:
+                output.note("no group has such a dead letter" if groups else "no dead letters")
         elif len(found) > count:
             output.note(f"there are more than {count}: --count, or --offset")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 from typer.core import TyperCommand
 
+from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.message_store import MessageStore
 from mqstore.tools.cli.administration.applying import open_to_apply
@@ -18,7 +19,7 @@ from mqstore.tools.cli.dead_letters.server_place import ServerPlace
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.output import Output
 
-__all__ = ["LetterCommand", "open_letters"]
+__all__ = ["LetterCommand", "none_found", "open_letters"]
 
 _SERVER = "--server"
 
@@ -43,3 +44,11 @@ def open_letters(
     if server.address is not None:
         return server.open()
     return open_for_reading(store) if output is None else open_to_apply(store, output, apply=apply)
+
+
+def none_found(letters: DeadLetters) -> str:
+    """Why a group has no letter to show: none at all, or none that the options accept."""
+    if len(letters):
+        return f"group {letters.group} has no such dead letter"
+    near = letters.near_group()
+    return f"group {letters.group} has no dead letters" + (f": did you mean {near!r}?" if near else "")

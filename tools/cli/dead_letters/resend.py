@@ -27,7 +27,7 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import open_letters
+from mqstore.tools.cli.dead_letters.letter_place import none_found, open_letters
 from mqstore.tools.cli.dead_letters.server_place import (
     AccessKeysOption,
     ServerOption,
@@ -121,9 +121,9 @@ def resend(
             # What was sent is shown, also when the others cannot be.
             rows = [_row(group, each) for each in outcomes if each.topic is not None]
             output.listing(rows, _COLUMNS)
+        if not outcomes:
+            output.note(none_found(letters))
     are_all_sent = _tell(outcomes, output, again=again, are_named=bool(offsets))
-    if not outcomes:
-        output.note(f"group {group} has no such dead letter")
     end_of(output, apply=apply, is_needed=bool(rows))
     if not are_all_sent:
         raise typer.Exit(ExitCode.PROBLEM)

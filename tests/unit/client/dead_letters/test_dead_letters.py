@@ -62,7 +62,7 @@ def test_they_are_read_in_the_order_of_their_deaths(store: MessageStore) -> None
 def test_one_that_is_not_there_is_an_error(store: MessageStore, offset: int, queue_id: int) -> None:
     """Which names the offsets that there are."""
     kill_by_failing(store, b"0", b"1")
-    with pytest.raises(DeadLetterNotFound, match=r"holds offsets 0 up to"):
+    with pytest.raises(DeadLetterNotFound, match=r"holds offsets 0 to 1$|holds none$"):
         DeadLetters(store, "billing").get(offset, queue_id)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mqstore import MessageStore
 from mqstore.client import DeadLetters
-from support.command_line import json_lines, run
+from support.command_line import json_lines, run, store_orders
 
 
 def test_they_are_listed(dead: Path) -> None:
@@ -74,7 +74,23 @@ def test_what_is_left_out_is_said(dead: Path) -> None:
     """More than --count, or none at all."""
     assert "more than 1" in run("dlq", "list", dead, "billing", "--count", 1).stderr
     result = run("dlq", "list", dead, "shipping")
-    assert (result.exit_code, "no such dead letter" in result.stderr) == (0, True)
+    assert (result.exit_code, result.stderr) == (0, "group shipping has no dead letters\n")
+    result = run("dlq", "list", dead, "billing", "--key", "o-9")
+    assert (result.exit_code, result.stderr) == (0, "group billing has no such dead letter\n")
+
+
+def test_a_group_that_was_misspelt_is_told_the_nearest(dead: Path, tmp_path: Path) -> None:
+    """By each command; a store without any dead letters says just that."""
+    for command, arguments in (("list", ()), ("resend", ("--all",)), ("purge", ())):
+        result = run("dlq", command, dead, "Billin", *arguments)
+        said = result.stdout + result.stderr
+        assert (result.exit_code, said) == (0, "group Billin has no dead letters: did you mean 'billing'?\n")
+    for command in ("show", "resend"):
+        result = run("dlq", command, dead, "billin", 0)
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        assert "it holds none. Did you mean the group 'billing'?" in result.stderr
+    store_orders(tmp_path / "alive")
+    assert run("dlq", "list", tmp_path / "alive").stderr == "no dead letters\n"
 
 
 def test_one_is_shown_whole(dead: Path) -> None:

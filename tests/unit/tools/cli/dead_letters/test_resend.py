@@ -65,7 +65,7 @@ def test_what_is_left_out_is_said(dead: Path) -> None:
     twice = run("dlq", "resend", dead, "billing", 0, 2, "--again")
     assert "letter 2 left out: another letter of the same message is sent" in twice.stderr
     assert twice.stdout.count("orders") == 1
-    assert run("dlq", "resend", dead, "audit", "--all").stderr == "group audit has no such dead letter\n"
+    assert run("dlq", "resend", dead, "audit", "--all").stderr == "group audit has no dead letters\n"
 
 
 @pytest.mark.slow
