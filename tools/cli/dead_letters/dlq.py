@@ -28,7 +28,7 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, none_found, open_letters
+from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, LetterStore, none_found, open_letters
 from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
 from mqstore.tools.cli.dead_letters.server_place import (
@@ -40,7 +40,7 @@ from mqstore.tools.cli.dead_letters.server_place import (
     TlsOption,
 )
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
-from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, shell_path
+from mqstore.tools.cli.options import JsonOption, RawOption, shell_path
 from mqstore.tools.cli.output import Column, Output, json_text
 from mqstore.tools.cli.times import local_time
 
@@ -91,10 +91,10 @@ def about() -> None:
 
 @dlq.command("list", cls=LetterCommand)
 def list_letters(
-    store: StoreArgument,
+    store: LetterStore,
     group: Annotated[
         str | None,
-        typer.Argument(metavar="[GROUP]", help="The consumer group; otherwise each that has some."),
+        typer.Argument(metavar="GROUP", help="The consumer group; otherwise each that has some."),
     ] = None,
     from_topic: OriginOption = None,
     since: SinceOption = None,
@@ -138,7 +138,7 @@ def list_letters(
 
 @dlq.command(cls=LetterCommand)
 def show(
-    store: StoreArgument,
+    store: LetterStore,
     group: GroupArgument,
     offset: Annotated[int, typer.Argument(metavar="OFFSET", help="Its queue offset, as `list` shows it.")],
     queue: Annotated[int, typer.Option("--queue", help="Its queue; there is one by default.")] = 0,
@@ -164,7 +164,7 @@ def show(
 
 @dlq.command(cls=LetterCommand)
 def export(
-    store: StoreArgument,
+    store: LetterStore,
     group: GroupArgument,
     from_topic: OriginOption = None,
     since: SinceOption = None,

@@ -27,7 +27,7 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import none_found, open_letters
+from mqstore.tools.cli.dead_letters.letter_place import LetterStore, none_found, open_letters
 from mqstore.tools.cli.dead_letters.server_place import (
     AccessKeysOption,
     ServerOption,
@@ -37,7 +37,7 @@ from mqstore.tools.cli.dead_letters.server_place import (
     TlsOption,
 )
 from mqstore.tools.cli.exit_codes import ExitCode
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import JsonOption
 from mqstore.tools.cli.output import Column, Output, Row
 
 __all__ = ["resend"]
@@ -68,11 +68,11 @@ _COLUMNS = (
 
 
 def resend(
-    store: StoreArgument,
+    store: LetterStore,
     group: GroupArgument,
     offsets: Annotated[
         list[int] | None,
-        typer.Argument(metavar="OFFSET...", help="Their queue offsets, as `list` shows them."),
+        typer.Argument(metavar="OFFSET", help="Their queue offsets, as `list` shows them."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All that the other options accept.")] = False,
     queue: Annotated[int, typer.Option("--queue", help="The queue of OFFSET.")] = 0,
