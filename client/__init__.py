@@ -22,9 +22,14 @@ from mqstore.client.consumer.orderly.orderly_listener import (
 from mqstore.client.consumer.pulls.received_message import ReceivedMessage
 from mqstore.client.consumer.push_consumer import PushConsumer
 from mqstore.client.consumer.send_back_hooks import SendBackContext, SendBackHook
-from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotFound, DeadLetterNotSendable
+from mqstore.client.dead_letters.dead_letter import (
+    DeadLetter,
+    DeadLetterNotFound,
+    DeadLetterNotSendable,
+    Resent,
+)
 from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
-from mqstore.client.dead_letters.dead_letters import DeadLetters, DeadMessage, Resent
+from mqstore.client.dead_letters.dead_letters import DeadLetters, DeadMessage
 from mqstore.client.errors import (
     BatchIllegal,
     BrokerConnectionLost,

@@ -249,7 +249,7 @@ class SendFailed(ClientError):
         last = errors[-1]
         super().__init__(
             f"sent {len(brokers_sent)} times to topic {topic!r} within {cost_ms} ms, still failed, at "
-            f"brokers {', '.join(brokers_sent)}: {last}"
+            f"brokers {', '.join(dict.fromkeys(brokers_sent))}: {last}"
         )
         self.topic = topic
         self.errors = tuple(errors)

@@ -359,28 +359,36 @@ class StoreReadOnly(StoreError):
         self.path = path
 
 
+_USE_IT = (
+    "use that MessageStore (all threads may), or close it first; to read beside it, open with read_only=True"
+)
+_READ_BESIDE_IT = (
+    "stop that writer, or open with read_only=True. For several processes: `mqstore serve`, and a "
+    "RemoteBroker in each"
+)
+
+
 class StoreLocked(StoreError):
     """Another writer holds the directory. `holder_pid` is None if it is not known.
 
-    is_own: the writer is in this very process.
+    is_own: the writer is in this very process. way_out: what to do, where there is something better than
+    to open the store for reading.
     """
 
     put_message_status = PutMessageStatus.SERVICE_NOT_AVAILABLE
     response_code = ResponseCode.SERVICE_NOT_AVAILABLE
 
-    def __init__(self, path: Path, holder_pid: int | None, *, is_own: bool = False) -> None:
+    def __init__(
+        self, path: Path, holder_pid: int | None, *, is_own: bool = False, way_out: str | None = None
+    ) -> None:
         if is_own:
-            message = (
-                f"{path}: this very process ({holder_pid}) has the store open already: use that "
-                "MessageStore (all threads may), or close it first; to read "
-                "beside it, open with read_only=True"
-            )
+            message = f"{path}: this very process ({holder_pid}) has the store open already: "
+            message += way_out or _USE_IT
         else:
             holder = f"process {holder_pid}" if holder_pid is not None else "another process"
             if holder_pid == os.getpid():
                 holder += ", which is not this one but one of another container"
-            message = f"{path} is locked by {holder}: stop that writer, or open with read_only=True"
-            message += ". For several processes: `mqstore serve`, and a RemoteBroker in each"
+            message = f"{path} is locked by {holder}: {way_out or _READ_BESIDE_IT}"
         super().__init__(message)
         self.path = path
         self.holder_pid = holder_pid

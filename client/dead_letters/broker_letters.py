@@ -34,6 +34,11 @@ class BrokerLetters:
     def __init__(self, broker: RemoteBroker) -> None:
         self._broker = broker
 
+    @property
+    def has_keys(self) -> bool:
+        """As all brokers have, unless somebody turned them off, which they do not tell."""
+        return True
+
     def topics(self) -> list[str]:
         """All of the cluster."""
         return self._broker.topics()

@@ -3,7 +3,8 @@
     {"group":"billing","originalTopic":"orders",...,"body":"first","bodyEncoding":"utf-8",...}
 
 Names are those of `mqstore get --json`. A body that is UTF-8 is text, any other is hex; it is shown as it
-was sent, or as stored where it cannot be decompressed (then bodyCompression names the compression).
+was sent, or as stored where it cannot be decompressed (then bodyCompression names the compression). A
+placeholder, which a repair put in the place of a lost message, has a body of zeros (isPlaceholder says so).
 
 Threads: any. It writes where the caller says, and syncs nothing.
 """
@@ -51,6 +52,7 @@ class ExportedLetter(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     body: str
     body_encoding: Literal["utf-8", "hex"]
     body_compression: str | None
+    is_placeholder: bool
 
 
 def exported_letter(letter: DeadLetter) -> ExportedLetter:
@@ -87,6 +89,7 @@ def exported_letter(letter: DeadLetter) -> ExportedLetter:
         body=text,
         body_encoding=encoding,
         body_compression=compression,
+        is_placeholder=letter.is_placeholder,
     )
 
 

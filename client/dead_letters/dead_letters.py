@@ -7,7 +7,8 @@ A message may have several letters: one of each time that it died, and more if i
 a worker did just before that is done again. `find_messages` puts them together.
 
 Sent again is a new message to the original topic (resent_message.py); the dead letter stays. A message goes
-once, however many letters it has. What was resent is found in two ways, so that `resend` of all, called again
+once, however many letters it has; placeholders, which repairs put in the place of lost messages, do not go.
+What was resent is found in two ways, so that `resend` of all, called again
 after a crash in its midst, sends only the rest:
 
     the log      the copy names its dead letter and the first record of its message, and is found by a key in
@@ -25,6 +26,7 @@ Source: docs/spec/schedule_and_retry.md section 8. RocketMQ's broker has no such
 tools read the topic and put again.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -35,16 +37,25 @@ from mqstore.client.dead_letters.dead_letter import (
     DeadLetter,
     DeadLetterNotFound,
     DeadLetterNotSendable,
+    Resent,
 )
 from mqstore.client.dead_letters.dead_letter_export import ByteStream, export_line
 from mqstore.client.dead_letters.dead_letter_filter import EVERY_DEAD_LETTER, DeadLetterFilter
 from mqstore.client.dead_letters.letter_source import LetterSource
 from mqstore.client.dead_letters.resent_message import copy_keys, resent_message
 from mqstore.client.dead_letters.store_letters import StoreLetters
+from mqstore.client.errors import BrokerRefused
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.message_store import MessageStore
-from mqstore.store.errors import GroupIllegal, MessageIllegal
-from mqstore.store.message.message import Message
+from mqstore.metadata.topic_hints import nearest_name
+from mqstore.store.errors import (
+    GroupIllegal,
+    MessageIllegal,
+    NoPermission,
+    StoreError,
+    TopicNotExist,
+    TopicNotSupported,
+)
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.message.topic_names import (
@@ -55,25 +66,40 @@ from mqstore.store.message.topic_names import (
     retry_topic,
 )
 from mqstore.store.record.properties_format import ORIGIN_MESSAGE_ID
+from mqstore.store.status import ResponseCode
 
-__all__ = ["RESEND_GROUP", "DeadLetters", "DeadMessage", "Resent"]
+__all__ = ["RESEND_GROUP", "DeadLetters", "DeadMessage"]
 
 RESEND_GROUP: Final = "CID_RMQ_SYS_RESEND"
 """Its offsets in dead-letter topics say what was resent."""
 
 
-class Resent(NamedTuple):
-    """What became of one dead letter. put: where its copy is; None if its message was resent before."""
+_OF_ONE_LETTER: Final = (MessageIllegal, TopicNotExist, TopicNotSupported, NoPermission)
+"""With these a store refuses one message: others may be taken."""
+_ANSWERS_OF_ONE_LETTER: Final = frozenset(
+    {
+        ResponseCode.MESSAGE_ILLEGAL,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_PERMISSION,
+    }
+)
+"""So does a broker."""
 
-    queue_id: int
-    queue_offset: int
-    put: PutMessageResult | None
+
+class _Planned(NamedTuple):
+    """A letter that is at hand. target: where it goes; None if it does not, for a problem or without one."""
+
+    letter: DeadLetter
+    target: str | None
+    problem: DeadLetterNotSendable | None = None
 
 
 class DeadMessage(NamedTuple):
     """A message and its dead letters. newest: the last one. places: (queue id, queue offset) of all.
 
     >>> import tempfile
+    >>> from mqstore import Message
     >>> with MessageStore.open(tempfile.mkdtemp()) as store:
     ...     put = store.put_message(Message("orders", b"first", queue_id=0))
     ...     for _ in range(2):  # as a worker that is killed in between may do
@@ -119,9 +145,7 @@ class DeadLetters:
         ...     DeadLetters.groups(store)
         ['billing']
         """
-        topics = filter(is_dead_letter_topic, _source_of(store).topics())
-        groups = sorted(topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX) for topic in topics)
-        return [group for group in groups if _is_legal(group) and len(DeadLetters(store, group))]
+        return _groups_of(_source_of(store))
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -130,7 +154,7 @@ class DeadLetters:
 
     def __len__(self) -> int:
         """How many the queues hold."""
-        return sum(end - least for least, end in map(self._bounds, self._source.queue_ids(self.topic)))
+        return _count_of(self._source, self.topic)
 
     def find(self, wanted: DeadLetterFilter = EVERY_DEAD_LETTER) -> Iterator[DeadLetter]:
         """The letters that `wanted` accepts, oldest first, queue by queue, to the ends as they are now.
@@ -169,7 +193,20 @@ class DeadLetters:
             found = self._source.messages(self.topic, queue_id, queue_offset, queue_offset + 1)
             for message in found:
                 return DeadLetter.of(self.group, message)
-        raise DeadLetterNotFound(self.topic, queue_id, queue_offset, least, end)
+        raise DeadLetterNotFound(self.topic, queue_id, queue_offset, least, end, self.near_group())
+
+    def near_group(self) -> str | None:
+        """If this group has no dead letters: the one that has some, and nearly the same name.
+
+        >>> import tempfile
+        >>> from mqstore import Message
+        >>> with MessageStore.open(tempfile.mkdtemp()) as store:
+        ...     put = store.put_message(Message("orders", b"first", queue_id=0))
+        ...     dead = store.consumer_send_msg_back("billing", put.physical_offset, delay_level=-1)
+        ...     DeadLetters(store, "billin").near_group()
+        'billing'
+        """
+        return None if len(self) else nearest_name(self.group, _groups_of(self._source))
 
     def _bounds(self, queue_id: int) -> tuple[int, int]:
         return self._source.bounds(self.topic, queue_id)
@@ -202,10 +239,12 @@ class DeadLetters:
     def is_resent(self, letter: DeadLetter, topic: str | None = None) -> bool:
         """Whether it was resent, or another letter of its message after it died.
 
-        Then the copy is in the log, or the offset of RESEND_GROUP is past it.
+        Then the copy is in the log, or the offset of RESEND_GROUP is past it. A placeholder never was.
 
         topic: as of `copy_of`.
         """
+        if letter.is_placeholder:
+            return False
         is_before = letter.queue_offset < self._resent_to(letter.queue_id)
         return is_before or self.copy_of(letter, topic) is not None
 
@@ -222,56 +261,156 @@ class DeadLetters:
         Every group of that topic gets the copy, not only this one: `only_group` puts it to the retry topic of
         this group instead. topic: instead of the original one, for letters that do not name theirs.
         again: also those that were resent before; otherwise they are passed over. Of several letters of one
-        message the first one given is sent, and stands for the others.
+        message the first one given is sent, and stands for the others. Placeholders, which a repair put in
+        the place of lost messages, are left out: their Resent has the `problem`.
 
-        A letter that cannot be resent ends the call; those before it are stored then. Raises
-        DeadLetterNotSendable, and as `put_message`.
+        A letter that cannot be resent does not stop the others. When all were tried, the
+        DeadLetterNotSendable of the first one is raised; its `resent` is the list. Other errors of
+        `put_message` end the call at once; those before are stored then, and `resend_each` has told of them.
         """
-        resent: list[Resent] = []
-        batch: list[tuple[DeadLetter, Message | None]] = []
+        resent = list(self.resend_each(letters, topic=topic, only_group=only_group, again=again))
+        is_named = isinstance(letters, DeadLetter)
+        problems = (each.problem for each in resent if each.problem is not None)
+        for problem in problems:
+            if is_named or not problem.letter.is_placeholder:
+                problem.resent = resent
+                raise problem
+        return resent
+
+    def resend_each(
+        self,
+        letters: DeadLetter | Iterable[DeadLetter] | None = None,
+        *,
+        topic: str | None = None,
+        only_group: bool = False,
+        again: bool = False,
+    ) -> Iterator[Resent]:
+        """As `resend`, and tells of each letter once it is stored, whatever becomes of those behind it.
+
+        It does not raise for a letter that cannot be resent: that one's Resent has the `problem`. Where the
+        key index is off, such a letter is the last one: an offset is all that remembers what was sent then,
+        and it cannot pass the letter.
+
+        >>> import tempfile
+        >>> from mqstore import Message
+        >>> with MessageStore.open(tempfile.mkdtemp()) as store:
+        ...     put = store.put_message(Message("orders", b"first", queue_id=0))
+        ...     dead = store.consumer_send_msg_back("billing", put.physical_offset, delay_level=-1)
+        ...     unknown = store.put_message(Message("%DLQ%billing", b"from nowhere", queue_id=0))
+        ...     for each in DeadLetters(store, "billing").resend_each():
+        ...         print(each.queue_offset, each.topic, each.problem and each.problem.reason)
+        0 orders None
+        1 None it does not say where it came from: name a topic (topic=, or --to-topic)
+        """
+        planned = self._plan(letters, topic, again=again)
+        while batch := list(itertools.islice(planned, self._source.batch)):
+            for each in self._put(batch, only_group=only_group):
+                yield each
+                if self._is_end(each.problem):
+                    return
+
+    def planned(
+        self,
+        letters: DeadLetter | Iterable[DeadLetter] | None = None,
+        *,
+        topic: str | None = None,
+        only_group: bool = False,
+        again: bool = False,
+    ) -> Iterator[Resent]:
+        """What `resend_each` would do, without doing it: no letter has a `put`.
+
+        That the store refuses a copy, as one that is too large, shows only when it is put.
+        """
+        for letter, target, problem in self._plan(letters, topic, again=again):
+            yield self._outcome(letter, target, problem, only_group=only_group)
+
+    def _plan(
+        self, letters: DeadLetter | Iterable[DeadLetter] | None, topic: str | None, *, again: bool
+    ) -> Iterator[_Planned]:
         sent: set[str] = set()
-        chosen = (letters,) if isinstance(letters, DeadLetter) else self if letters is None else letters
-        try:
-            for letter in chosen:
-                is_sent = letter.first_message_id in sent
-                skipped = is_sent or (not again and self.is_resent(letter, topic))
-                target = "" if skipped else self.target_of(letter, topic)
-                message = None if skipped else resent_message(letter, target, only_group=only_group)
-                batch.append((letter, message))
-                if not skipped:
-                    sent.add(letter.first_message_id)
-                if len(batch) == self._source.batch:
-                    full, batch = batch, []
-                    resent += self._put(full)
-        except DeadLetterNotSendable:
-            self._put(batch)
-            raise
-        return resent + self._put(batch)
+        for letter in (letters,) if isinstance(letters, DeadLetter) else self if letters is None else letters:
+            is_sent = letter.first_message_id in sent
+            if is_sent or (not again and self.is_resent(letter, topic)):
+                yield _Planned(letter, None)
+                continue
+            try:
+                target = self.target_of(letter, topic)
+            except DeadLetterNotSendable as error:
+                yield _Planned(letter, None, self._told(error))
+                if self._is_end(error):
+                    return
+                continue
+            sent.add(letter.first_message_id)
+            yield _Planned(letter, target)
 
     def target_of(self, letter: DeadLetter, topic: str | None = None) -> str:
         """Where it would be resent: to `topic`, else to its original one. Raises DeadLetterNotSendable."""
         target = topic or letter.original_topic
         # A put would create a topic that an operator has deleted.
-        if target is None or not self._source.has_topic(target):
+        if letter.is_placeholder or target is None or not self._source.has_topic(target):
             raise DeadLetterNotSendable(letter, target)
         return target
 
-    def _put(self, batch: Sequence[tuple[DeadLetter, Message | None]]) -> list[Resent]:
-        messages = [message for _, message in batch if message is not None]
+    def _put(self, batch: Sequence[_Planned], *, only_group: bool) -> Iterator[Resent]:
+        puts: Iterator[PutMessageResult] = iter(())
         try:
-            puts = iter(self._source.put(messages)) if messages else iter(())
-        except MessageIllegal:
-            if len(batch) == 1:
+            messages = [
+                resent_message(letter, target, only_group=only_group)
+                for letter, target, _ in batch
+                if target is not None
+            ]
+            if messages:
+                puts = iter(self._source.put(messages))
+        except StoreError as error:
+            if not _is_of_one_letter(error):
                 raise
-            # Nothing of the batch was stored. Put one by one, those before the illegal one are.
-            return [resent for each in batch for resent in self._put((each,))]
-        resent = [
-            Resent(letter.queue_id, letter.queue_offset, None if message is None else next(puts))
-            for letter, message in batch
-        ]
-        for queue_id, queue_offset, _ in resent:
-            self._remember(queue_id, queue_offset)
-        return resent
+            if len(batch) > 1:
+                # Nothing of the batch was stored. Put one by one, all but the refused ones are.
+                for each in batch:
+                    yield from self._put((each,), only_group=only_group)
+                return
+            ((letter, target, _),) = batch
+            problem = DeadLetterNotSendable(letter, target, str(error))
+            problem.__cause__ = error
+            yield self._outcome(letter, None, self._told(problem), only_group=only_group)
+            return
+        outcomes: list[Resent] = []
+        for letter, target, problem in batch:
+            outcome = self._outcome(letter, target, problem, only_group=only_group)
+            outcomes.append(outcome if target is None else outcome._replace(put=next(puts)))
+        try:
+            for letter, _, problem in batch:
+                if problem is None or letter.is_placeholder:
+                    self._remember(letter.queue_id, letter.queue_offset)
+        finally:
+            # What was put is told, also when a broker went away before it was remembered.
+            yield from outcomes
+
+    def _outcome(
+        self,
+        letter: DeadLetter,
+        target: str | None,
+        problem: DeadLetterNotSendable | None,
+        *,
+        only_group: bool,
+    ) -> Resent:
+        topic = retry_topic(self.group) if only_group and target is not None else target
+        return Resent(letter.queue_id, letter.queue_offset, None, topic, problem)
+
+    def _is_end(self, problem: DeadLetterNotSendable | None) -> bool:
+        """Whether no letter behind it may be sent, for nothing but an offset would remember that."""
+        return problem is not None and not self._source.has_keys and not problem.letter.is_placeholder
+
+    def _told(self, problem: DeadLetterNotSendable) -> DeadLetterNotSendable:
+        """The problem, which says so if it ends the call."""
+        if not self._is_end(problem):
+            return problem
+        reason = (
+            f"{problem.reason}; those behind it were not sent, which needs the key index (key_index_enable)"
+        )
+        told = DeadLetterNotSendable(problem.letter, problem.topic, reason)
+        told.__cause__ = problem.__cause__
+        return told
 
     def _remember(self, queue_id: int, queue_offset: int) -> None:
         """Move the offset past this letter, if all before it were resent."""
@@ -311,6 +450,22 @@ class DeadLetters:
 
 def _source_of(store: MessageStore | RemoteBroker) -> LetterSource:
     return BrokerLetters(store) if isinstance(store, RemoteBroker) else StoreLetters(store)
+
+
+def _groups_of(source: LetterSource) -> list[str]:
+    topics = sorted(filter(is_dead_letter_topic, source.topics()))
+    groups = ((topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX), topic) for topic in topics)
+    return [group for group, topic in groups if _is_legal(group) and _count_of(source, topic)]
+
+
+def _count_of(source: LetterSource, topic: str) -> int:
+    return sum(end - least for least, end in (source.bounds(topic, each) for each in source.queue_ids(topic)))
+
+
+def _is_of_one_letter(error: StoreError) -> bool:
+    if isinstance(error, BrokerRefused):
+        return error.response_code in _ANSWERS_OF_ONE_LETTER
+    return isinstance(error, _OF_ONE_LETTER)
 
 
 def _is_legal(group: str) -> bool:

@@ -22,6 +22,11 @@ class LetterSource(Protocol):
 
     batch: int
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether keys are indexed, so that `with_key` finds what was put."""
+        ...
+
     def topics(self) -> list[str]:
         """The topics that may hold dead letters, among others."""
         ...

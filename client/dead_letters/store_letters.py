@@ -26,6 +26,11 @@ class StoreLetters:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
 
+    @property
+    def has_keys(self) -> bool:
+        """As the store is open."""
+        return self._store.config.key_index_enable
+
     def topics(self) -> list[str]:
         """Those that have queues."""
         # Asking for an end brings all queues up to date.

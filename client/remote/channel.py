@@ -237,7 +237,10 @@ class Channel:
             raise BrokerNotConnected(self._peer, _CLOSED_HERE)
         began_s, failure = time.monotonic(), self._failure
         if failure is not None and began_s < failure[0]:
-            raise BrokerNotConnected(self._peer, str(failure[1])) from failure[1]
+            last = failure[1]
+            # The same peer could not be reached just now: its name is said once.
+            is_ours = isinstance(last, BrokerNotConnected) and last.broker_name == self._peer
+            raise BrokerNotConnected(self._peer, last.reason if is_ours else str(last)) from last
         try:
             self._connection = connection = self._open(give_up_s)
         except StoreError as error:

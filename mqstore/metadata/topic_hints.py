@@ -9,13 +9,14 @@ Threads: any.
 import difflib
 import itertools
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from mqstore.metadata.topics import TopicConfigs
 from mqstore.store.message import topic_names
 from mqstore.store.threads.lock import Lock
 
-__all__ = ["MOST_WARNINGS", "TopicHints", "nearest_topic"]
+__all__ = ["MOST_WARNINGS", "TopicHints", "nearest_name", "nearest_topic"]
 
 _logger = logging.getLogger(__name__)
 
@@ -33,9 +34,13 @@ def nearest_topic(topic: str, topics: TopicConfigs) -> str | None:
     """
     if topic in topics:
         return None
-    names = (config.topic_name for config in topics if _is_of_users(config.topic_name))
-    spellings = {name.casefold(): name for name in itertools.islice(names, _MOST_NAMES)}
-    near = difflib.get_close_matches(topic.casefold(), spellings, n=1, cutoff=_LEAST_LIKENESS)
+    return nearest_name(topic, (each.topic_name for each in topics if _is_of_users(each.topic_name)))
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that is nearly `name`, also in upper or lower case; None if there is none."""
+    spellings = {each.casefold(): each for each in itertools.islice(names, _MOST_NAMES)}
+    near = difflib.get_close_matches(name.casefold(), spellings, n=1, cutoff=_LEAST_LIKENESS)
     return spellings[near[0]] if near else None
 
 

@@ -25,7 +25,7 @@ from mqstore.store_layout import StoreLayout, user_path
 from mqstore.verify.inspection import Inspection, ScanProgress
 from mqstore.verify.verification import inspect_locked_store
 
-__all__ = ["repair_into"]
+__all__ = ["check_target", "repair_into"]
 
 _UNFINISHED = "repair-unfinished"
 # What is rebuilt in the new directory, or belongs to one process only.
@@ -56,10 +56,8 @@ def repair_into(
     source, layout = StoreLayout(path), StoreLayout(target)
     if not file_system.exists(source.commit_log):
         raise StoreNotFound(path)
-    _refuse_nested(path.resolve(), target.resolve())
+    check_target(path, target, file_system)
     unfinished = layout.own / _UNFINISHED
-    if file_system.list(target) and not file_system.exists(unfinished):
-        raise RepairRefused(f"{target} is not empty: give a directory that does not exist yet")
     with inspection.locked_if_writable(source):
         refuse_interrupted(file_system, source.commit_log)
         plan = plan_of(inspect_locked_store(path, config, inspection))
@@ -82,6 +80,13 @@ def repair_into(
     file_system.sync_directory(layout.own)
     tell_of_repair(target, plan)
     return plan
+
+
+def check_target(path: Path, target: Path, file_system: FileSystem) -> None:
+    """Raises RepairRefused if `repair_into` would, for what `target` is."""
+    _refuse_nested(path.resolve(), target.resolve())
+    if file_system.list(target) and not file_system.exists(StoreLayout(target).own / _UNFINISHED):
+        raise RepairRefused(f"{target} is not empty: give a directory that does not exist yet")
 
 
 def _refuse_nested(source: Path, target: Path) -> None:

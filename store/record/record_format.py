@@ -325,10 +325,16 @@ def _check_record_crc(record: memoryview, layout: RecordLayout) -> None:
     if ending.startswith(CRC_NAME):
         expected = crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))
         if ending != expected:
-            raise RecordIllegal(f"record CRC {expected[9:19].decode()}", repr(ending[9:19]))
+            raise RecordIllegal(f"record CRC {expected[9:19].decode()}", _shown(ending[9:19]))
     elif 0 in ending:
         # Zeros of a page that never reached the disk reach into what was the CRC: its name is among them.
-        raise RecordIllegal(f"{CRC_NAME!r} or text at the end of the properties", repr(ending))
+        raise RecordIllegal(f"{_shown(CRC_NAME)} or text at the end of the properties", _shown(ending))
     # Digits under another name would not match the record's CRC: so the name is damaged.
     elif ending[9:19].isdigit() and ending[9:] == crc_property(crc32(record[:-CRC_PROPERTY_BYTES]))[9:]:
-        raise RecordIllegal(f"{CRC_NAME!r} before the record's CRC", repr(ending[:9]))
+        raise RecordIllegal(f"{_shown(CRC_NAME)} before the record's CRC", _shown(ending[:9]))
+
+
+def _shown(data: bytes) -> str:
+    """Bytes for people: printable text as it is, anything else as hex."""
+    text = data.decode("latin-1")
+    return text if text.isascii() and text.isprintable() else f"0x{data.hex()}"

@@ -15,7 +15,7 @@ from typing import Any
 from mqstore.message_store import MessageStore
 from mqstore.settings.directory_config import check_sizes, config_that_fits, tool_config
 from mqstore.store.config import StoreConfig, read_toml
-from mqstore.store.errors import ConfigIllegal, StoreNotFound
+from mqstore.store.errors import ConfigIllegal, StoreLocked, StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.progress import Work, WorkBoard, progress
@@ -24,6 +24,7 @@ __all__ = ["open_for_reading", "open_for_writing", "read_settings", "settings_of
 
 # Shorter recoveries end before a progress bar could be read.
 _WORTH_SHOWING_BYTES = 64 << 20
+_WAY_OUT = "stop that writer, or, if it is `mqstore serve`, ask it by a client or by RocketMQ's mqadmin"
 _STEPS = {"recover": "checking the log, bytes", "dispatch": "filling the queues, bytes"}
 
 
@@ -46,6 +47,14 @@ def open_for_writing(
     output: where a long recovery shows its progress.
     """
     config = _config(path, read_settings(config_file, settings))
+    try:
+        return _opened(path, config, output)
+    except StoreLocked as error:
+        # Whoever types a command cannot open with read_only=True.
+        raise StoreLocked(error.path, error.holder_pid, is_own=error.is_own, way_out=_WAY_OUT) from error
+
+
+def _opened(path: Path, config: StoreConfig, output: Output | None) -> MessageStore:
     if output is None:
         return MessageStore.open(path, config)
     with ExitStack() as shown:

@@ -5,8 +5,9 @@
     billing       0        1  2026-07-18 12:30:00.123  orders      17          created  o-1   {"id": 1}
 
 A message that died more than once, or whose worker was killed, has several letters and one row, with its
-newest letter. With --server the letters are those of a running broker. `list`, `show` and `export` are here;
-`resend` and `purge` are in files of their name.
+newest letter. A placeholder, which a repair put in the place of a lost message, is marked as one. With
+--server the letters are those of a running broker. `list`, `show` and `export` are here; `resend` and `purge`
+are in files of their name.
 """
 
 import sys
@@ -27,7 +28,7 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, open_letters
+from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, LetterStore, none_found, open_letters
 from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
 from mqstore.tools.cli.dead_letters.server_place import (
@@ -39,7 +40,7 @@ from mqstore.tools.cli.dead_letters.server_place import (
     TlsOption,
 )
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
-from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, shell_path
+from mqstore.tools.cli.options import JsonOption, RawOption, shell_path
 from mqstore.tools.cli.output import Column, Output, json_text
 from mqstore.tools.cli.times import local_time
 
@@ -52,7 +53,7 @@ class DeadLetterRow(MessageRow):
     """A message, and what its last death left in it.
 
     letters: the queue offsets of all its letters; not looked for by `show`. is_resent: a copy that is younger
-    than the last of them is in the log.
+    than the last of them is in the log. is_placeholder: a repair put it in the place of a lost message.
     """
 
     group: str
@@ -61,7 +62,12 @@ class DeadLetterRow(MessageRow):
     arrival: Arrival
     resent_message_id: str | None
     is_resent: bool
+    is_placeholder: bool
     letters: list[int] | None
+
+
+def _body(row: DeadLetterRow) -> str:
+    return "(placeholder of a lost message)" if row.is_placeholder else shortened_body(row)
 
 
 _COLUMNS = (
@@ -74,7 +80,7 @@ _COLUMNS = (
     Column[DeadLetterRow]("resent", lambda row: row.is_resent),
     Column[DeadLetterRow]("tags", lambda row: row.tags),
     Column[DeadLetterRow]("keys", lambda row: " ".join(row.keys)),
-    Column[DeadLetterRow]("body", shortened_body),
+    Column[DeadLetterRow]("body", _body),
 )
 
 
@@ -85,10 +91,10 @@ def about() -> None:
 
 @dlq.command("list", cls=LetterCommand)
 def list_letters(
-    store: StoreArgument,
+    store: LetterStore,
     group: Annotated[
         str | None,
-        typer.Argument(metavar="[GROUP]", help="The consumer group; otherwise each that has some."),
+        typer.Argument(metavar="GROUP", help="The consumer group; otherwise each that has some."),
     ] = None,
     from_topic: OriginOption = None,
     since: SinceOption = None,
@@ -122,18 +128,17 @@ def list_letters(
             for letters, message in found[:count]
         )
         if not output.listing(rows, _COLUMNS):
-            output.note(
-                "no group has such a dead letter"
-                if group is None
-                else f"group {group} has no such dead letter"
-            )
+            if group is not None:
+                output.note(none_found(DeadLetters(opened, group)))
+            else:
+                output.note("no group has such a dead letter" if groups else "no dead letters")
         elif len(found) > count:
             output.note(f"there are more than {count}: --count, or --offset")
 
 
 @dlq.command(cls=LetterCommand)
 def show(
-    store: StoreArgument,
+    store: LetterStore,
     group: GroupArgument,
     offset: Annotated[int, typer.Argument(metavar="OFFSET", help="Its queue offset, as `list` shows it.")],
     queue: Annotated[int, typer.Option("--queue", help="Its queue; there is one by default.")] = 0,
@@ -159,7 +164,7 @@ def show(
 
 @dlq.command(cls=LetterCommand)
 def export(
-    store: StoreArgument,
+    store: LetterStore,
     group: GroupArgument,
     from_topic: OriginOption = None,
     since: SinceOption = None,
@@ -220,6 +225,7 @@ def _row(
         arrival=letter.arrival,
         resent_message_id=letter.resent_message_id,
         is_resent=letters.is_resent(letter),
+        is_placeholder=letter.is_placeholder,
         letters=None if places is None else [queue_offset for _, queue_offset in places],
     )
 

@@ -7,33 +7,64 @@ A running `mqstore serve` is the one writer of its store, so a resend beside it 
 """
 
 from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
+from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.message_store import MessageStore
+from mqstore.store.errors import StoreLocked
 from mqstore.tools.cli.administration.applying import open_to_apply
 from mqstore.tools.cli.dead_letters.server_place import ServerPlace
 from mqstore.tools.cli.open_store import open_for_reading
+from mqstore.tools.cli.options import shell_path
 from mqstore.tools.cli.output import Output
 
-__all__ = ["LetterCommand", "open_letters"]
+__all__ = ["LetterCommand", "LetterStore", "none_found", "open_letters"]
 
 _SERVER = "--server"
+_UsageError: Final = typer.BadParameter.__mro__[1]
+"""Typer gives it no name of its own."""
+_ASK_THE_SERVER: Final = (
+    "stop that writer, or, if it is `mqstore serve`, give --server HOST:PORT in place of STORE"
+)
+
+
+LetterStore = Annotated[
+    Path | None,
+    typer.Argument(
+        parser=shell_path,
+        metavar="STORE",
+        help="Directory of the store. Left out with --server.",
+        show_default=False,
+    ),
+]
 
 
 class LetterCommand(TyperCommand):
     """A command whose first argument, STORE, is left out with --server."""
 
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        # In a signature an argument that may be left out cannot stand before one that may not.
+        next(param for param in self.params if param.name == "store").required = False
+
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         """Put something in the place of STORE."""
         is_served = any(arg == _SERVER or arg.startswith(f"{_SERVER}=") for arg in args)
-        return super().parse_args(ctx, ["-", *args] if is_served else args)
+        try:
+            return super().parse_args(ctx, ["-", *args] if is_served else args)
+        except _UsageError:
+            # What is too much may be the directory, in the place of a group.
+            if is_served and any(Path(arg, "commitlog").is_dir() for arg in args):
+                raise typer.BadParameter("STORE or --server, not both", ctx=ctx) from None
+            raise
 
 
 def open_letters(
-    store: Path, server: ServerPlace, *, output: Output | None = None, apply: bool = False
+    store: Path | None, server: ServerPlace, *, output: Output | None = None, apply: bool = False
 ) -> MessageStore | RemoteBroker:
     """The store, for writing with `apply`, or the broker behind `server`. Raises as these do.
 
@@ -42,4 +73,21 @@ def open_letters(
     server.check()
     if server.address is not None:
         return server.open()
-    return open_for_reading(store) if output is None else open_to_apply(store, output, apply=apply)
+    if store is None:
+        raise typer.BadParameter("say where: STORE, or --server HOST:PORT")
+    if output is None:
+        return open_for_reading(store)
+    try:
+        return open_to_apply(store, output, apply=apply)
+    except StoreLocked as error:
+        raise StoreLocked(
+            error.path, error.holder_pid, is_own=error.is_own, way_out=_ASK_THE_SERVER
+        ) from error
+
+
+def none_found(letters: DeadLetters) -> str:
+    """Why a group has no letter to show: none at all, or none that the options accept."""
+    if len(letters):
+        return f"group {letters.group} has no such dead letter"
+    near = letters.near_group()
+    return f"group {letters.group} has no dead letters" + (f": did you mean {near!r}?" if near else "")

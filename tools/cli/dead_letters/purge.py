@@ -9,6 +9,7 @@ All of them go: a log is only appended to, so there is no purging of some. The r
 from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
 from mqstore.tools.cli.dead_letters.dead_letter_options import GroupArgument
+from mqstore.tools.cli.dead_letters.letter_place import none_found
 from mqstore.tools.cli.options import JsonOption, StoreArgument
 from mqstore.tools.cli.output import Output, Row
 
@@ -39,8 +40,9 @@ def purge(
     output = Output(is_json=json)
     with open_to_apply(store, output, apply=apply) as opened:
         letters = DeadLetters(opened, group)
-        not_resent = sum(not letters.is_resent(letter) for letter in letters)
+        not_resent = sum(not (letter.is_placeholder or letters.is_resent(letter)) for letter in letters)
         is_there = bool(len(letters)) or letters.topic in opened.topics
+        none = "" if is_there else none_found(letters)
         count = letters.purge() if apply and is_there else len(letters)
     row = PurgedRow(
         group=group, topic=letters.topic, messages=count, not_resent=not_resent, is_applied=apply and is_there
@@ -48,7 +50,7 @@ def purge(
     if output.is_json:
         output.facts(row)
     elif not is_there:
-        output.text(f"group {group} has no dead letters")
+        output.text(none)
     else:
         done = "deleted" if apply else "would delete"
         output.text(f"{done} topic {row.topic}: {count:,} dead letters, {not_resent:,} of them not resent")

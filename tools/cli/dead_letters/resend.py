@@ -5,18 +5,18 @@
          0  orders      2    21,310
 
 A message goes once, also if it has several letters, and one that was resent before is left out; so the
-command may be given again after a crash. With --server it goes through a running broker, whose store is its
-own.
+command may be given again after a crash. A letter that cannot be sent is told with the reason, and does not
+stop the others. Placeholders, which a repair put in the place of lost messages, are left out. With --server
+it goes through a running broker, whose store is its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
 
-from mqstore.client.dead_letters.dead_letter import DeadLetter
-from mqstore.client.dead_letters.dead_letters import DeadLetters, Resent
-from mqstore.store.message.topic_names import retry_topic
+from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotSendable, Resent
+from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.tools.cli.administration.applying import ApplyOption, end_of
 from mqstore.tools.cli.dead_letters.dead_letter_options import (
     GroupArgument,
@@ -27,7 +27,7 @@ from mqstore.tools.cli.dead_letters.dead_letter_options import (
     UntilOption,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import open_letters
+from mqstore.tools.cli.dead_letters.letter_place import LetterStore, none_found, open_letters
 from mqstore.tools.cli.dead_letters.server_place import (
     AccessKeysOption,
     ServerOption,
@@ -36,7 +36,8 @@ from mqstore.tools.cli.dead_letters.server_place import (
     TlsCertOption,
     TlsOption,
 )
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.exit_codes import ExitCode
+from mqstore.tools.cli.options import JsonOption
 from mqstore.tools.cli.output import Column, Output, Row
 
 __all__ = ["resend"]
@@ -67,11 +68,11 @@ _COLUMNS = (
 
 
 def resend(
-    store: StoreArgument,
+    store: LetterStore,
     group: GroupArgument,
     offsets: Annotated[
         list[int] | None,
-        typer.Argument(metavar="OFFSET...", help="Their queue offsets, as `list` shows them."),
+        typer.Argument(metavar="OFFSET", help="Their queue offsets, as `list` shows them."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All that the other options accept.")] = False,
     queue: Annotated[int, typer.Option("--queue", help="The queue of OFFSET.")] = 0,
@@ -99,7 +100,7 @@ def resend(
     """Put dead letters again, to the topics that they came from. They stay among the dead letters.
 
     Every group of the topic gets them, unless --only-group. With --server in place of STORE: through that
-    broker. Exit code 1: not applied, or one cannot be sent.
+    broker. One that cannot be sent does not stop the others. Exit code 1: not applied, or one was not sent.
     Example: mqstore dlq resend data billing --all --from-topic orders --apply
     """
     output = Output(is_json=json)
@@ -109,77 +110,75 @@ def resend(
     place = ServerPlace(server, access_keys, tls, tls_ca, tls_cert)
     with open_letters(store, place, output=output, apply=apply) as opened:
         letters = DeadLetters(opened, group)
-        found: Iterator[DeadLetter] = (
-            (letters.get(offset, queue) for offset in offsets) if offsets else letters.find(chosen)
+        found: Iterable[DeadLetter] = (
+            [letters.get(offset, queue) for offset in offsets] if offsets else letters.find(chosen)
         )
-        if apply:
-            resent = letters.resend(found, topic=to_topic, only_group=only_group, again=again)
-            rows, skipped = _rows_of(group, resent)
-        else:
-            rows, skipped = _planned(letters, found, to_topic, only_group=only_group, again=again)
-    if not output.listing(rows, _COLUMNS) and not skipped:
-        output.note(f"group {group} has no such dead letter")
-    if skipped:
-        output.note(_left_out(skipped, is_anything_sent=bool(rows), again=again))
+        resend = letters.resend_each if apply else letters.planned
+        outcomes: list[Resent] = []
+        try:
+            outcomes += resend(found, topic=to_topic, only_group=only_group, again=again)
+        finally:
+            # What was sent is shown, also when the others cannot be.
+            rows = [_row(group, each) for each in outcomes if each.topic is not None]
+            output.listing(rows, _COLUMNS)
+        if not outcomes:
+            output.note(none_found(letters))
+    are_all_sent = _tell(outcomes, output, again=again, are_named=bool(offsets))
     end_of(output, apply=apply, is_needed=bool(rows))
+    if not are_all_sent:
+        raise typer.Exit(ExitCode.PROBLEM)
 
 
-def _left_out(offsets: list[int], *, is_anything_sent: bool, again: bool) -> str:
-    """Why these letters are left out."""
+def _row(group: str, outcome: Resent) -> ResentRow:
+    put = outcome.put
+    return ResentRow(
+        group=group,
+        queue_id=outcome.queue_id,
+        queue_offset=outcome.queue_offset,
+        to_topic=(outcome.topic or "") if put is None else put.topic,
+        to_queue_id=None if put is None else put.queue_id,
+        to_queue_offset=None if put is None else put.queue_offset,
+        physical_offset=None if put is None else put.physical_offset,
+        is_applied=put is not None,
+    )
+
+
+def _tell(outcomes: Sequence[Resent], output: Output, *, again: bool, are_named: bool) -> bool:
+    """Say what was not sent, and why. Whether all were that should be: of those named, placeholders, too."""
+    skipped = [each.queue_offset for each in outcomes if each.topic is None and each.problem is None]
+    if skipped:
+        is_anything_sent = any(each.topic is not None for each in outcomes)
+        output.note(_left_out(skipped, is_anything_sent=is_anything_sent, again=again))
+    problems = [each.problem for each in outcomes if each.problem is not None]
+    placeholders = [] if are_named else [each for each in problems if each.letter.is_placeholder]
+    _tell_by_reason("left out", placeholders, output)
+    refused = [each for each in problems if each not in placeholders]
+    _tell_by_reason("not sent", refused, output)
+    return not refused
+
+
+def _tell_by_reason(what: str, problems: Sequence[DeadLetterNotSendable], output: Output) -> None:
+    offsets: dict[str, list[int]] = {}
+    for problem in problems:
+        offsets.setdefault(problem.reason, []).append(problem.letter.queue_offset)
+    for reason, those in offsets.items():
+        output.note(f"{_letters(those)} {what}: {reason}")
+
+
+def _letters(offsets: Sequence[int]) -> str:
     named = ", ".join(map(str, offsets[:_NAMED])) + (", ..." if len(offsets) > _NAMED else "")
+    return f"letter {named}" if len(offsets) == 1 else f"{len(offsets):,} letters ({named})"
+
+
+def _left_out(offsets: Sequence[int], *, is_anything_sent: bool, again: bool) -> str:
+    """Why these letters are left out."""
+    letters = _letters(offsets)
     if len(offsets) == 1:
-        letters, were = f"letter {named}", "was"
-        reason = "its message was resent before, or is sent with another letter"
+        were, reason = "was", "its message was resent before, or is sent with another letter"
     else:
-        letters, were = f"{len(offsets):,} letters ({named})", "were"
-        reason = "their messages were resent before, or are sent with another letter"
+        were, reason = "were", "their messages were resent before, or are sent with another letter"
     if again:
         return f"{letters} left out: another letter of the same message is sent"
     if not is_anything_sent:
         return f"nothing to send: {letters} {were} resent before (--again sends again)"
     return f"{letters} left out: {reason} (--again sends again)"
-
-
-def _rows_of(group: str, resent: list[Resent]) -> tuple[list[ResentRow], list[int]]:
-    rows = [
-        ResentRow(
-            group=group,
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            to_topic=put.topic,
-            to_queue_id=put.queue_id,
-            to_queue_offset=put.queue_offset,
-            physical_offset=put.physical_offset,
-            is_applied=True,
-        )
-        for queue_id, queue_offset, put in resent
-        if put is not None
-    ]
-    return rows, [queue_offset for _, queue_offset, put in resent if put is None]
-
-
-def _planned(
-    letters: DeadLetters, found: Iterator[DeadLetter], to_topic: str | None, *, only_group: bool, again: bool
-) -> tuple[list[ResentRow], list[int]]:
-    rows: list[ResentRow] = []
-    skipped: list[int] = []
-    planned: set[str] = set()
-    for letter in found:
-        if letter.first_message_id in planned or (not again and letters.is_resent(letter, to_topic)):
-            skipped.append(letter.queue_offset)
-            continue
-        planned.add(letter.first_message_id)
-        target = letters.target_of(letter, to_topic)
-        rows.append(
-            ResentRow(
-                group=letter.group,
-                queue_id=letter.queue_id,
-                queue_offset=letter.queue_offset,
-                to_topic=retry_topic(letter.group) if only_group else target,
-                to_queue_id=None,
-                to_queue_offset=None,
-                physical_offset=None,
-                is_applied=False,
-            )
-        )
-    return rows, skipped

@@ -11,10 +11,11 @@ from typing import Annotated
 
 import typer
 
-from mqstore.repair.repair_copy import repair_into
+from mqstore.repair.repair_copy import check_target, repair_into
 from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.repair.repair_plan import RepairPlan, plan_repair
 from mqstore.store.errors import StoreNotFound
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
 from mqstore.tools.cli.maintenance.verify import WorkersOption
@@ -86,6 +87,9 @@ def repair(
     if not (store / "commitlog").is_dir():
         raise StoreNotFound(store)
     settings = settings_of(store, config, setting)
+    if into is not None:
+        # The dry run says it, too, and before the scan.
+        check_target(store, into, OsFileSystem())
     saved: Path | None = None
     with progress(output) as board:
         on_scan = scan_progress(board, "verify")

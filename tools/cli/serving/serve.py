@@ -108,7 +108,12 @@ def serve(
     is_guarded = access_keys is not None or tls_client_ca is not None
     _check_listen(listen, advertise, is_open=insecure or is_guarded)
     keys, tls = _security(access_keys, tls_cert, tls_key, tls_client_ca)
-    with bind(listen, port) as bound:
+    try:
+        bound = bind(listen, port)
+    except OSError as error:
+        reason = f"{listen}:{port} cannot be listened on ({error.strerror})"
+        raise ToolProblem(f"{reason}: name another with --listen and --port, or --port 0") from error
+    with bound:
         address = advertise or address_of(bound)
         settings = ServerSettings(
             address=address,
@@ -207,9 +212,13 @@ class _Serving:
         if self._metrics_port is not None:
             from mqstore.server.monitoring.monitoring_server import monitoring
 
-            metrics = stack.enter_context(
-                monitoring(self._opened, lambda: server.figures, self._metrics_port)
-            )
+            try:
+                metrics = stack.enter_context(
+                    monitoring(self._opened, lambda: server.figures, self._metrics_port)
+                )
+            except OSError as error:
+                reason = f"metrics cannot be served on port {self._metrics_port} ({error.strerror})"
+                raise ToolProblem(f"{reason}: name another with --metrics-port, or 0") from error
         topics = sum(not is_system_topic(config.topic_name) for config in self._opened.topics)
         messages = self._opened.stats().messages
         self._tell(metrics, topics, messages)

@@ -3,7 +3,7 @@
 Method: stores in memory; a crash is a store that is dropped without being closed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,12 @@ from mqstore import Message, MessageStore
 from mqstore.client.dead_letters.dead_letter import DeadLetterNotFound, DeadLetterNotSendable
 from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.client.dead_letters.dead_letters import RESEND_GROUP, DeadLetters
+from mqstore.client.dead_letters.store_letters import StoreLetters
 from mqstore.metadata.topics import Perm
-from mqstore.store.errors import GroupIllegal, MessageTooLarge, StoreReadOnly
+from mqstore.store.errors import GroupIllegal, MessageTooLarge, NoPermission, StoreFull, StoreReadOnly
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.message.put_result import PutMessageResult
+from mqstore.store.record.host import Host
 from support.stores.small_store import SmallStore, bodies_of, messages_of
 
 DEAD = "%DLQ%billing"
@@ -59,7 +62,7 @@ def test_they_are_read_in_the_order_of_their_deaths(store: MessageStore) -> None
 def test_one_that_is_not_there_is_an_error(store: MessageStore, offset: int, queue_id: int) -> None:
     """Which names the offsets that there are."""
     kill_by_failing(store, b"0", b"1")
-    with pytest.raises(DeadLetterNotFound, match=r"holds offsets 0 up to"):
+    with pytest.raises(DeadLetterNotFound, match=r"holds offsets 0 to 1$|holds none$"):
         DeadLetters(store, "billing").get(offset, queue_id)
 
 
@@ -172,8 +175,8 @@ def test_one_that_dies_again_is_another_letter(store: MessageStore) -> None:
     assert [each.put is None for each in letters.resend()] == [True, False]
 
 
-def test_a_letter_without_a_topic_ends_the_call(store: MessageStore) -> None:
-    """Those before it are sent, it is named, and with a topic it goes; then the rest does."""
+def test_a_letter_that_cannot_be_sent_does_not_stop_the_others(store: MessageStore) -> None:
+    """All others are sent, then it is named, with what became of each; with a topic it goes, too."""
     kill_by_failing(store, b"0")
     store.put_message(Message(DEAD, b"from nowhere", queue_id=0))
     kill_by_failing(store, b"2")
@@ -181,10 +184,63 @@ def test_a_letter_without_a_topic_ends_the_call(store: MessageStore) -> None:
     with pytest.raises(DeadLetterNotSendable, match="does not say where it came from") as refused:
         letters.resend()
     assert refused.value.letter.queue_offset == 1
-    assert sent_again(store) == [b"0"]
+    assert [each.put is None for each in refused.value.resent] == [False, True, False]
+    assert [each.problem for each in refused.value.resent] == [None, refused.value, None]
+    assert sent_again(store) == [b"0", b"2"]
     letters.resend(letters.get(1), topic="orders")
-    letters.resend()
-    assert sent_again(store) == [b"0", b"from nowhere", b"2"]
+    assert all(each.put is None for each in letters.resend())
+    assert sent_again(store) == [b"0", b"2", b"from nowhere"]
+    assert store.consumer_offsets.query(RESEND_GROUP, DEAD, 0) == 3
+
+
+def put_placeholder(store: MessageStore) -> None:
+    """As a repair leaves it among the dead letters."""
+    lost = {"MQSTORE_LOST": "1"}
+    store.put_message(
+        Message(DEAD, bytes(30), queue_id=0, properties=lost, born_host=Host(bytes([127, 0, 0, 1]), 0))
+    )
+
+
+@pytest.mark.parametrize("key_index_enable", [True, False])
+def test_a_placeholder_is_left_out(small: SmallStore, key_index_enable: bool) -> None:
+    """Its message is lost, so there is nothing to send; by itself it is refused, even to a named topic."""
+    with small.open(key_index_enable=key_index_enable) as store:
+        store.topics.create("orders", 1)
+        kill_by_failing(store, b"0")
+        put_placeholder(store)
+        kill_by_failing(store, b"2")
+        letters = DeadLetters(store, "billing")
+        assert [letter.is_placeholder for letter in letters] == [False, True, False]
+        planned = list(letters.planned())
+        assert [(each.topic, each.put) for each in planned] == [
+            ("orders", None),
+            (None, None),
+            ("orders", None),
+        ]
+        resent = letters.resend(topic="orders")
+        assert [each.put is None for each in resent] == [False, True, False]
+        assert "placeholder" in str(resent[1].problem)
+        assert sent_again(store) == [b"0", b"2"]
+        assert [letters.is_resent(letter) for letter in letters] == [True, False, True]
+        assert [each.put for each in letters.resend()] == [None] * 3
+        with pytest.raises(DeadLetterNotSendable, match="placeholder"):
+            letters.resend(letters.get(1), topic="orders", again=True)
+        assert sent_again(store) == [b"0", b"2"]
+
+
+def test_without_keys_it_ends_the_call(small: SmallStore) -> None:
+    """The offset cannot pass it, and would not know that those behind it were sent."""
+    with small.open(key_index_enable=False) as store:
+        store.topics.create("orders", 1)
+        kill_by_failing(store, b"0")
+        store.put_message(Message(DEAD, b"from nowhere", queue_id=0))
+        kill_by_failing(store, b"2")
+        letters = DeadLetters(store, "billing")
+        assert [each.topic for each in letters.planned()] == ["orders", None]
+        for _ in range(2):
+            with pytest.raises(DeadLetterNotSendable, match=r"those behind it were not sent.*key index"):
+                letters.resend()
+        assert sent_again(store) == [b"0"]
 
 
 def test_a_topic_that_was_deleted_is_not_created(store: MessageStore) -> None:
@@ -210,16 +266,43 @@ def test_only_the_group_gets_it(store: MessageStore) -> None:
     assert letters.is_resent(letters.get(0))
 
 
-def test_an_illegal_letter_does_not_hold_back_those_before_it(small: SmallStore) -> None:
-    """A store that takes shorter messages now: the first letters go, then the error comes."""
+def test_a_letter_that_is_refused_does_not_stop_the_others(small: SmallStore) -> None:
+    """A store that takes shorter messages now, and a topic that may not be written to: the others go."""
     with small.open() as store:
         store.topics.create("orders", 1)
+        store.topics.create("closed", 1)
         kill_by_failing(store, b"0", bytes(3_000), b"2")
+        kill_by_failing(store, b"3", topic="closed")
+        kill_by_failing(store, b"4")
+        store.topics.create("closed", 1, perm=Perm.READ)
     with small.open(max_message_size=2_000) as store:
         letters = DeadLetters(store, "billing")
-        with pytest.raises(MessageTooLarge):
+        with pytest.raises(DeadLetterNotSendable, match="max_message_size") as refused:
             letters.resend()
-        assert sent_again(store) == [b"0"]
+        causes = [each.problem and type(each.problem.__cause__) for each in refused.value.resent]
+        assert causes == [None, MessageTooLarge, None, NoPermission, None]
+        assert sent_again(store) == [b"0", b"2", b"4"]
+
+
+def test_what_was_sent_is_known_when_a_put_fails(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk stops all letters: what was sent until then has been handed out."""
+    kill_by_failing(store, *(b"%d" % number for number in range(100)))
+    put, calls = StoreLetters.put, list[int]()
+
+    def put_once(source: StoreLetters, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
+        calls.append(len(messages))
+        if len(calls) == 2:
+            raise StoreFull(Path("/store"), 1, "no room")
+        return put(source, messages)
+
+    monkeypatch.setattr(StoreLetters, "put", put_once)
+    letters = DeadLetters(store, "billing")
+    sent: list[int] = []
+    with pytest.raises(StoreFull):
+        sent.extend(each.queue_offset for each in letters.resend_each())
+    assert (sent, calls) == (list(range(64)), [64, 36])
 
 
 def test_a_store_for_reading_only_shows_them(small: SmallStore) -> None:

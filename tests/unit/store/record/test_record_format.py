@@ -146,6 +146,20 @@ def test_the_record_crc_finds_every_changed_byte(body: bytes, properties: bytes)
             check_record(memoryview(harmed), 0)
 
 
+def test_what_is_found_in_the_place_of_the_record_crc_is_shown_as_text() -> None:
+    """Digits beside digits, without Python's quotes; what is no text as hex."""
+    whole = bytearray(record(b"body", append_crc=True))
+    digits_at = len(whole) - record_format.CRC_PROPERTY_BYTES + 9
+    whole[digits_at : digits_at + 10] = b"1860018470"
+    with pytest.raises(RecordIllegal) as refused:
+        check_record(memoryview(whole), 0)
+    assert (refused.value.expected[:11], refused.value.found) == ("record CRC ", "1860018470")
+    whole[digits_at] = 0xFF
+    with pytest.raises(RecordIllegal) as refused:
+        check_record(memoryview(whole), 0)
+    assert refused.value.found == "0xff" + b"860018470".hex()
+
+
 @pytest.mark.parametrize("kept", range(record_format.CRC_PROPERTY_BYTES + 1))
 def test_zeros_that_reach_into_the_record_crc_are_found(kept: int) -> None:
     """A sector in front did not reach the disk, and its end lies in `__CRC32#` or behind its name.

@@ -22,6 +22,7 @@ _WHY: dict[Arrival, str] = {
     "DIVERTED": "a client put its own retry once more than the group retries",
     "PUT": "a program put it here",
 }
+_PLACEHOLDER = "a repair put it here, in the place of a message that is lost"
 
 
 class LetterLine(NamedTuple):
@@ -50,7 +51,7 @@ def dead_letters(store: MessageStore, asked: Asked) -> dict[str, Any]:
         LetterLine(
             line,
             letter.original_topic,
-            _WHY[letter.arrival],
+            _PLACEHOLDER if letter.is_placeholder else _WHY[letter.arrival],
             letter.born_timestamp,
             str(letter.born_host),
             letters.is_resent(letter),

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.client import DeadLetters
 from mqstore.message_store import MessageStore
+from mqstore.repair import repair_in_place
 
 
 @pytest.fixture
@@ -15,3 +17,19 @@ def dead(orders: Path) -> Path:
             (message, *_) = store.get_message("billing", "orders", queue_id, 0).messages
             store.consumer_send_msg_back("billing", message.physical_offset, delay_level=-1)
     return orders
+
+
+@pytest.fixture
+def with_placeholder(dead: Path) -> Path:
+    """The same and a third dead letter, o-2; the second was damaged, and a repair has replaced it."""
+    with MessageStore.open(dead) as store:
+        message = store.get_message("billing", "orders", 0, 1).messages[0]
+        store.consumer_send_msg_back("billing", message.physical_offset, delay_level=-1)
+        lost = DeadLetters(store, "billing").get(1).message.physical_offset
+    segment = dead / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    data[lost + 100] ^= 1
+    segment.write_bytes(data)
+    plan, _ = repair_in_place(dead)
+    assert plan.placeholders == 1
+    return dead

@@ -7,7 +7,7 @@ import pytest
 
 from mqstore import MessageStore
 from mqstore.client import DeadLetters
-from support.command_line import json_lines, run
+from support.command_line import json_lines, run, store_orders
 
 
 def test_they_are_listed(dead: Path) -> None:
@@ -74,7 +74,23 @@ def test_what_is_left_out_is_said(dead: Path) -> None:
     """More than --count, or none at all."""
     assert "more than 1" in run("dlq", "list", dead, "billing", "--count", 1).stderr
     result = run("dlq", "list", dead, "shipping")
-    assert (result.exit_code, "no such dead letter" in result.stderr) == (0, True)
+    assert (result.exit_code, result.stderr) == (0, "group shipping has no dead letters\n")
+    result = run("dlq", "list", dead, "billing", "--key", "o-9")
+    assert (result.exit_code, result.stderr) == (0, "group billing has no such dead letter\n")
+
+
+def test_a_group_that_was_misspelt_is_told_the_nearest(dead: Path, tmp_path: Path) -> None:
+    """By each command; a store without any dead letters says just that."""
+    for command, arguments in (("list", ()), ("resend", ("--all",)), ("purge", ())):
+        result = run("dlq", command, dead, "Billin", *arguments)
+        said = result.stdout + result.stderr
+        assert (result.exit_code, said) == (0, "group Billin has no dead letters: did you mean 'billing'?\n")
+    for command in ("show", "resend"):
+        result = run("dlq", command, dead, "billin", 0)
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+        assert "it holds none. Did you mean the group 'billing'?" in result.stderr
+    store_orders(tmp_path / "alive")
+    assert run("dlq", "list", tmp_path / "alive").stderr == "no dead letters\n"
 
 
 def test_one_is_shown_whole(dead: Path) -> None:
@@ -85,6 +101,25 @@ def test_one_is_shown_whole(dead: Path) -> None:
     result = run("dlq", "show", dead, "billing", 9)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "no dead letter at offset 9" in result.stderr
+
+
+def test_a_placeholder_is_marked(with_placeholder: Path) -> None:
+    """What a repair put in the place of a lost message looks like no order, wherever it is shown."""
+    table = run("dlq", "list", with_placeholder, "billing").stdout
+    assert table.count("(placeholder of a lost message)") == 1
+    assert "·" not in table
+    rows = json_lines(run("dlq", "list", with_placeholder, "billing", "--json"))
+    assert [row["isPlaceholder"] for row in rows] == [False, True, False]
+    assert [row["isResent"] for row in rows] == [False] * 3
+    shown = run("dlq", "show", with_placeholder, "billing", 1).stdout.splitlines()
+    assert [line.split() for line in shown if line.startswith("is placeholder")] == [
+        ["is", "placeholder", "True"]
+    ]
+    lines = run("dlq", "export", with_placeholder, "billing").stdout.splitlines()
+    exported = [msgspec.json.decode(line) for line in lines]
+    assert [row["isPlaceholder"] for row in exported] == [False, True, False]
+    purge = run("dlq", "purge", with_placeholder, "billing").stdout
+    assert "3 dead letters, 2 of them not resent" in purge
 
 
 def test_they_are_exported(dead: Path, tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """mqstore dlq resend as typed: it acts with --apply, and sends nothing twice."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from mqstore import MessageStore
+from mqstore import Message, MessageStore
+from mqstore.client.dead_letters.store_letters import StoreLetters
+from mqstore.store.errors import StoreFull
+from mqstore.store.message.put_result import PutMessageResult
 from mqstore.verify.verification import verify
 from support.command_line import json_lines, run
 
@@ -61,7 +65,7 @@ def test_what_is_left_out_is_said(dead: Path) -> None:
     twice = run("dlq", "resend", dead, "billing", 0, 2, "--again")
     assert "letter 2 left out: another letter of the same message is sent" in twice.stderr
     assert twice.stdout.count("orders") == 1
-    assert run("dlq", "resend", dead, "audit", "--all").stderr == "group audit has no such dead letter\n"
+    assert run("dlq", "resend", dead, "audit", "--all").stderr == "group audit has no dead letters\n"
 
 
 @pytest.mark.slow
@@ -83,3 +87,57 @@ def test_elsewhere(dead: Path) -> None:
         assert result.exit_code == 1
         assert "'missing' does not exist" in result.stderr
     assert sent_again(dead) == []
+
+
+def test_a_placeholder_is_left_out(with_placeholder: Path) -> None:
+    """It is said, and stops nothing; by itself it is refused, also to a named topic."""
+    for apply, exit_code in (((), 1), (("--apply",), 0)):
+        result = run("dlq", "resend", with_placeholder, "billing", "--all", *apply)
+        assert (result.exit_code, result.stdout.count("orders")) == (exit_code, 2)
+        assert "letter 1 left out: it is a placeholder" in result.stderr
+    assert sent_again(with_placeholder) == ["o-0", "o-2"]
+    assert run("dlq", "resend", with_placeholder, "billing", "--all", "--apply").exit_code == 0
+    named = run("dlq", "resend", with_placeholder, "billing", 1, "--to-topic", "orders", "--apply")
+    assert (named.exit_code, named.stdout) == (1, "")
+    assert "letter 1 not sent: it is a placeholder" in named.stderr
+    assert sent_again(with_placeholder) == ["o-0", "o-2"]
+
+
+@pytest.mark.parametrize("which", [("--all",), ("0", "1", "2", "3")])
+def test_one_that_cannot_be_sent_does_not_stop_the_others(dead: Path, which: tuple[str, ...]) -> None:
+    """It is told with the reason; the dry run says the same; what was sent is printed."""
+    with MessageStore.open(dead) as store:
+        store.put("%DLQ%billing", b"from nowhere")
+        (message, *_) = store.get_message("billing", "orders", 0, 1).messages
+        store.consumer_send_msg_back("billing", message.physical_offset, delay_level=-1)
+    for apply in ((), ("--apply",)):
+        result = run("dlq", "resend", dead, "billing", *which, *apply)
+        assert (result.exit_code, result.stdout.count("orders")) == (1, 3)
+        assert "letter 2 not sent: it does not say where it came from" in result.stderr
+        assert "--to-topic" in result.stderr
+    assert sent_again(dead) == ["o-0", "o-1", "o-2"]
+    last = run("dlq", "resend", dead, "billing", 2, "--to-topic", "orders", "--apply")
+    assert (last.exit_code, last.stdout.count("orders")) == (0, 1)
+
+
+def test_one_that_is_not_there_is_found_out_before_any_is_sent(dead: Path) -> None:
+    """An offset that was mistyped."""
+    result = run("dlq", "resend", dead, "billing", 0, 9, "--apply")
+    assert (result.exit_code, result.stdout, "offset 9" in result.stderr) == (1, "", True)
+    assert sent_again(dead) == []
+
+
+def test_what_was_sent_is_printed_when_the_disk_is_full(dead: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The letters before the error are in the table, the error is below."""
+    put = StoreLetters.put
+
+    def put_one(source: StoreLetters, messages: Sequence[Message]) -> Sequence[PutMessageResult]:
+        if messages[0].properties["KEYS"] == "o-1":
+            raise StoreFull(dead, 1, "no room")
+        return put(source, messages)
+
+    monkeypatch.setattr(StoreLetters, "batch", 1)
+    monkeypatch.setattr(StoreLetters, "put", put_one)
+    result = run("dlq", "resend", dead, "billing", "--all", "--apply")
+    assert (result.exit_code, result.stdout.count("orders")) == (1, 1)
+    assert "no room" in result.stderr

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -59,6 +60,21 @@ def test_a_directory_that_is_written_to_is_refused(tmp_path: Path) -> None:
     """By the lock that every writer takes."""
     with MessageStore.open(tmp_path):
         assert run("serve", tmp_path, "--port", 0).exit_code == ExitCode.LOCKED
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    """With the address and the way out, and nothing is opened; that of the metrics, too."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        answer = run("serve", tmp_path / "data", "--port", port)
+        assert (answer.exit_code, answer.stderr.count("\n")) == (ExitCode.PROBLEM, 1)
+        assert f"127.0.0.1:{port} cannot be listened on" in answer.stderr
+        assert "--port 0" in answer.stderr
+        assert not (tmp_path / "data").exists()
+        answer = run("serve", tmp_path / "data", "--port", 0, "--metrics-port", port)
+        assert (answer.exit_code, answer.stderr.count("\n")) == (ExitCode.PROBLEM, 1)
+        assert f"port {port}" in answer.stderr
+        assert "--metrics-port" in answer.stderr
 
 
 @pytest.mark.slow

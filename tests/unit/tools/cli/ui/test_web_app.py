@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from mqstore.client import DeadLetters
 from mqstore.message_store import MessageStore
+from mqstore.repair import repair_in_place
 from mqstore.store.message.message import Message
 from support.command_line import ORDER_CONFIG, store_orders
 
@@ -95,6 +97,23 @@ def test_a_page_shows_what_it_is_for(billing: Path, browser: Browser, url: str, 
     """Names, numbers and bodies of the store are in its text."""
     text = " ".join(parsed(browser(billing), url).text.split())
     assert [wanted for wanted in texts if wanted not in text] == []
+
+
+def test_a_placeholder_among_dead_letters_is_told(orders: Path, browser: Browser) -> None:
+    """As that of a repair, in the place of a lost message."""
+    with MessageStore.open(orders, ORDER_CONFIG) as store:
+        failed = store.get_message("billing", "orders", 0, 0).messages[0]
+        for _ in range(2):
+            store.consumer_send_msg_back("billing", failed.physical_offset, delay_level=-1)
+        lost = DeadLetters(store, "billing").get(0).message.physical_offset
+    segment = orders / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    data[lost + 100] ^= 1
+    segment.write_bytes(data)
+    repair_in_place(orders)
+    text = " ".join(parsed(browser(orders), "/dead-letters?name=billing").text.split())
+    assert text.count("a repair put it here, in the place of a message that is lost") == 1
+    assert text.count("its consumer sent it back") == 1
 
 
 def test_what_a_live_writer_adds_is_there(orders: Path, browser: Browser) -> None:
