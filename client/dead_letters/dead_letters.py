@@ -370,9 +370,9 @@ class DeadLetters:
                     yield from self._put((each,), only_group=only_group)
                 return
             ((letter, target, _),) = batch
-            problem = DeadLetterNotSendable(letter, target, str(error))
-            problem.__cause__ = error
-            yield self._outcome(letter, None, self._told(problem), only_group=only_group)
+            refused = DeadLetterNotSendable(letter, target, str(error))
+            refused.__cause__ = error
+            yield self._outcome(letter, None, self._told(refused), only_group=only_group)
             return
         outcomes: list[Resent] = []
         for letter, target, problem in batch:

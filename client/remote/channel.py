@@ -239,8 +239,10 @@ class Channel:
         if failure is not None and began_s < failure[0]:
             last = failure[1]
             # The same peer could not be reached just now: its name is said once.
-            is_ours = isinstance(last, BrokerNotConnected) and last.broker_name == self._peer
-            raise BrokerNotConnected(self._peer, last.reason if is_ours else str(last)) from last
+            reason = str(last)
+            if isinstance(last, BrokerNotConnected) and last.broker_name == self._peer:
+                reason = last.reason
+            raise BrokerNotConnected(self._peer, reason) from last
         try:
             self._connection = connection = self._open(give_up_s)
         except StoreError as error:

@@ -25,7 +25,7 @@ from mqstore.tools.cli.output import Output
 __all__ = ["LetterCommand", "LetterStore", "none_found", "open_letters"]
 
 _SERVER = "--server"
-_UsageError: Final = typer.BadParameter.__mro__[1]
+_UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
 """Typer gives it no name of its own."""
 _ASK_THE_SERVER: Final = (
     "stop that writer, or, if it is `mqstore serve`, give --server HOST:PORT in place of STORE"
