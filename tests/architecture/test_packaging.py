@@ -39,6 +39,14 @@ def test_type_checkers_may_read_the_annotations() -> None:
     assert PROJECT["tool"]["setuptools"]["package-data"]["mqstore"] == ["py.typed"]
 
 
+def test_a_page_lists_all_extras() -> None:
+    """docs/index.md says of each extra of pyproject.toml what it is for, and of no other."""
+    _, _, section = (ROOT / "docs" / "index.md").read_text("utf-8").partition("## Extras\n")
+    first_cells = re.findall(r"^\| (`[^|]*`) \|", section, re.MULTILINE)
+    listed = [name for cell in first_cells for name in re.findall(r"`([a-z]+)`", cell)]
+    assert sorted(listed) == sorted(PROJECT["project"]["optional-dependencies"])
+
+
 def test_the_version_is_written_once() -> None:
     """The installed version is that of pyproject.toml, and the changelog has a heading for it."""
     version = PROJECT["project"]["version"]
