@@ -23,7 +23,8 @@ __all__ = ["BrokerRun", "Client", "broker_port", "eventually", "running_broker"]
 
 # Beside the ranges from which a system takes ports for outgoing connections.
 _PORTS = range(12_000, 32_000)
-_PATIENCE_SECONDS = 60.0
+# A JVM beside other work starts slowly: a broker has taken more than a minute.
+_PATIENCE_SECONDS = 180.0
 _SHOWN_LINES = 25
 
 _NAME_SERVER_CLASS = "org.apache.rocketmq.namesrv.NamesrvStartup"
