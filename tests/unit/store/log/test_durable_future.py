@@ -56,6 +56,16 @@ def fail_syncs(watched: WatchedFileSystem) -> None:
     watched.before = fail
 
 
+def end_the_sync_before_a_callback_is_known(flusher: Flusher) -> None:
+    add_pending = flusher.add_pending
+
+    def add_too_late(complete: flusher_module.Completion) -> None:
+        flusher.flush()
+        add_pending(complete)
+
+    flusher.add_pending = add_too_late  # type: ignore[method-assign]  # of this one flusher, for this test
+
+
 def is_light(future: Future[int]) -> bool:
     return not vars(future)
 
@@ -243,13 +253,7 @@ def test_what_is_done_cannot_be_given_up(small: SmallLog, flusher: Flusher) -> N
 def test_the_log_may_become_durable_while_a_callback_is_added(small: SmallLog, flusher: Flusher) -> None:
     """After the last sync of a store that is closed nobody comes to complete it: who adds it does."""
     future = put(small, flusher)
-    add_pending = flusher.add_pending
-
-    def add_too_late(complete: flusher_module.Completion) -> None:
-        flusher.flush()
-        add_pending(complete)
-
-    flusher.add_pending = add_too_late  # type: ignore[method-assign]
+    end_the_sync_before_a_callback_is_known(flusher)
     told: list[int] = []
     future.add_done_callback(lambda done: told.append(done.result(0)))
     assert told == [7]
@@ -289,13 +293,7 @@ def test_the_log_may_become_durable_while_a_light_one_is_asked_to_tell(
 ) -> None:
     """A sync that ends before the callback is known: it is called all the same."""
     future = put(small, flusher)
-    add_pending = flusher.add_pending
-
-    def add_too_late(complete: flusher_module.Completion) -> None:
-        flusher.flush()
-        add_pending(complete)
-
-    flusher.add_pending = add_too_late  # type: ignore[method-assign]
+    end_the_sync_before_a_callback_is_known(flusher)
     told: list[int] = []
     future.when_done(lambda: told.append(future.result(0)))
     assert told == [7]
