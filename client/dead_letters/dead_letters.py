@@ -8,8 +8,8 @@ a worker did just before that is done again. `find_messages` puts them together.
 
 Sent again is a new message to the original topic (resent_message.py); the dead letter stays. A message goes
 once, however many letters it has; placeholders, which repairs put in the place of lost messages, do not go.
-What was resent is found in two ways, so that `resend` of all, called again
-after a crash in its midst, sends only the rest:
+What was resent is found in two ways, so that `resend` of all, called again after a crash in its midst, sends
+only the rest:
 
     the log      the copy names its dead letter and the first record of its message, and is found by a key in
                  the key index. A letter was resent if a copy of its message is younger than it. It lasts as

@@ -64,8 +64,8 @@ def _late_renames(file_system: FileSystem, directory: Path, in_transit: list[str
         if name not in there or name in late:
             continue
         home = home_of(file_system, directory / name)
-        name_of_home = None if home is None else name_in_transit(home)
-        if home is None or home == int(name) or name_of_home in {*in_transit, *late.values()}:
+        taken = {*in_transit, *late.values()}
+        if home is None or home == int(name) or name_in_transit(home) in taken:
             raise RepairRefused(
                 f"{directory / name}.home would replace {directory / name}, which no interrupted repair "
                 f"has left: move one of the two out of {directory}, and run it again"
