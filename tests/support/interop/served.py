@@ -140,7 +140,8 @@ def running_traffic(
     try:
         yield traffic
     except BaseException as error:
-        for log in (traffic.home / "traffic.log", server.log):
+        connections = sorted(traffic.home.rglob("remoting.log"))
+        for log in (traffic.home / "traffic.log", *connections, server.log):
             lines = log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:]
             error.add_note("\n".join([f"-- the end of {log.name}", *lines]))
         raise

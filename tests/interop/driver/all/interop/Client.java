@@ -40,6 +40,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 @SuppressWarnings("deprecation")
 public final class Client {
+    /** Every call waits so long; three seconds, RocketMQ's default, is too short beside other work. */
     private static final int TIMEOUT_MS = 20_000;
     /** The broker may register itself a moment after the client has begun. */
     private static final int POLL_MS = 500;
@@ -111,6 +112,7 @@ public final class Client {
     private Object consume(JSONObject request) throws Exception {
         consumer = new DefaultMQPushConsumer(request.getString("group"));
         consumer.setNamesrvAddr(nameServer);
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setPollNameServerInterval(POLL_MS);
         consumer.setHeartbeatBrokerInterval(POLL_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -163,6 +165,7 @@ public final class Client {
         if (producer == null) {
             producer = new DefaultMQProducer("interop-producer");
             producer.setNamesrvAddr(nameServer);
+            producer.setMqClientApiTimeout(TIMEOUT_MS);
             producer.setSendMsgTimeout(TIMEOUT_MS);
             producer.start();
         }
@@ -176,6 +179,7 @@ public final class Client {
     private Object beginTransactions(String group, String topic) throws Exception {
         transactions = new TransactionMQProducer(group);
         transactions.setNamesrvAddr(nameServer);
+        transactions.setMqClientApiTimeout(TIMEOUT_MS);
         transactions.setSendMsgTimeout(TIMEOUT_MS);
         transactions.setHeartbeatBrokerInterval(POLL_MS);
         transactions.setTransactionListener(new TransactionListener() {

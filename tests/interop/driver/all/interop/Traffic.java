@@ -50,7 +50,8 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  */
 @SuppressWarnings("deprecation")
 public final class Traffic {
-    private static final int TIMEOUT_MS = 10_000;
+    /** Every call of a client waits so long; three seconds, RocketMQ's default, is too short beside other work. */
+    private static final int TIMEOUT_MS = 20_000;
 
     private final String nameServer;
     private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
@@ -160,6 +161,7 @@ public final class Traffic {
 
     private void start(DefaultMQProducer producer) throws Exception {
         producer.setNamesrvAddr(nameServer);
+        producer.setMqClientApiTimeout(TIMEOUT_MS);
         producer.setSendMsgTimeout(TIMEOUT_MS);
         producer.setInstanceName(producer.getProducerGroup());
         producer.start();
@@ -280,6 +282,7 @@ public final class Traffic {
         String name = request.getString("name");
         DefaultMQPushConsumer consumer = pushConsumer(request.getString("group"));
         consumer.setNamesrvAddr(nameServer);
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(request.getString("topic"), request.getString("tags"));
@@ -339,6 +342,7 @@ public final class Traffic {
     private Object litePull(JSONObject request) throws Exception {
         lite = new DefaultLitePullConsumer(request.getString("group"), hook());
         lite.setNamesrvAddr(nameServer);
+        lite.setMqClientApiTimeout(TIMEOUT_MS);
         lite.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         lite.subscribe(request.getString("topic"), "*");
         lite.start();
@@ -360,6 +364,7 @@ public final class Traffic {
     private Object countFlood(String topic, String group) throws Exception {
         DefaultMQPushConsumer consumer = pushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
