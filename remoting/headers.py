@@ -188,6 +188,8 @@ class GroupHeader(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     group_name: str | None = None
     producer_group: str | None = None
     clean_offset: bool = False
+    # The same, of 4.x.
+    remove_offset: bool = False
     client_id: str | None = None
     topic: str | None = None
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from mqstore.server.administration.broker_admin import BrokerAdmin
 from mqstore.server.administration.group_admin import GroupAdmin
+from mqstore.server.administration.retention_admin import RetentionAdmin
 from mqstore.server.administration.topic_admin import TopicAdmin
 from mqstore.server.answer import Answer, answer_of
 from mqstore.server.parts import Served, ServerParts, Table
@@ -54,6 +55,7 @@ class Dispatch:
             QueryProcessor(parts),
             TopicAdmin(parts),
             GroupAdmin(parts),
+            RetentionAdmin(parts),
             BrokerAdmin(parts),
         )
         self.table: dict[int, Served] = {}

@@ -90,7 +90,8 @@ class GroupAdmin:
     def delete(self, request: Request) -> Answer:
         """207."""
         fields = request.fields_as(GroupHeader)
-        self._store.delete_subscription_group(fields.name, clean_offset=fields.clean_offset)
+        clean_offset = fields.clean_offset or fields.remove_offset
+        self._store.delete_subscription_group(fields.name, clean_offset=clean_offset)
         return DONE
 
     def all_settings(self, request: Request) -> Answer:

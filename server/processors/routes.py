@@ -52,6 +52,7 @@ class RouteProcessor:
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: in_loop(self.system_topics),
             RequestCode.DELETE_TOPIC_IN_NAMESRV: in_loop(self.deleted),
             RequestCode.GET_KV_CONFIG: in_loop(self.no_setting),
+            RequestCode.DELETE_KV_CONFIG: in_loop(self.deleted),
         }
 
     def route(self, request: Request) -> Answer:
@@ -85,7 +86,7 @@ class RouteProcessor:
         return Answer(body=encode_body(TopicList(names, self._address)))
 
     def deleted(self, request: Request) -> Answer:
-        """216: the broker has deleted the topic, and here is no second table."""
+        """216, 102: the broker has deleted the topic, and here is no second table of it."""
         return DONE
 
     def no_setting(self, request: Request) -> Answer:

@@ -278,8 +278,15 @@ def test_mqadmin_is_answered(traffic: Traffic, server: Server) -> None:
     assert "orders" in progress
     reset = admin("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", "-1")
     assert "orders" in reset or "success" in reset.lower() or "broker" in reset
+    for command in ("deleteExpiredCommitLog", "cleanExpiredCQ", "cleanUnusedTopic"):
+        assert admin(command, *broker).strip() == "success"
+    # Its retry and dead-letter topics go with the group; what failed is printed beside, into the log.
+    assert "success" in admin("deleteSubGroup", "-c", "DefaultCluster", "-g", "billing", "-r", "true")
+    assert not {"%RETRY%billing", "%DLQ%billing"} & set(admin("topicList").split())
+    assert "orders" not in admin("consumerProgress", "-g", "billing")
     assert "success" in admin("deleteTopic", "-c", "DefaultCluster", "-t", "orders")
     assert "orders" not in admin("topicList").split()
+    assert "not supported" not in (traffic.home / "traffic.log").read_text()
 
 
 @pytest.mark.parametrize("flush_type", FLUSH_TYPES)

@@ -4,6 +4,8 @@ import json
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from mqstore.remoting import fastjson
 from mqstore.remoting.request_codes import RequestCode as Code
 from mqstore.store.status import ResponseCode
@@ -24,6 +26,17 @@ def test_groups_are_kept_as_they_are_sent(client: WireClient) -> None:
     client.ask(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "billing", "cleanOffset": "true"})
     gone = client.ask(Code.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "billing"})
     assert gone.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+@pytest.mark.parametrize(("named", "kept"), [("cleanOffset", []), ("removeOffset", []), ("no", ["billing"])])
+def test_a_group_goes_with_its_offsets_if_asked(client: WireClient, named: str, kept: list[str]) -> None:
+    """By the name of the field in 5.x, and that of 4.x."""
+    client.ask(Code.SEND_MESSAGE_V2, send_fields(), b"x")
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0, "commitOffset": 1}
+    client.ask(Code.UPDATE_CONSUMER_OFFSET, place)
+    client.ask(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "billing", named: "true"})
+    who = fastjson.decode(client.ask(Code.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "orders"}).body)
+    assert who["groupList"] == kept
 
 
 def test_topics_are_made_changed_and_deleted(client: WireClient) -> None:
