@@ -4,7 +4,8 @@
     2  if that fails, the message is put by the client  Broker.send, to %RETRY%group of that broker,
                                                         or of another one if it refuses
 
-If both fail the message stays with the consumer, which hands it out again itself (consume_service.py).
+If both fail the message stays with the consumer, which hands it out again itself (consume_service.py). So
+does a record that was damaged in the log, which has no message to send.
 The message of the second way, by docs/spec/client_consume.md section 4:
 
     topic                 %RETRY%group, body and flag copied, and all properties but those below
@@ -84,12 +85,30 @@ class SendBack:
 
         delay_level: 0 for the policy's, or the broker's rule; negative for a dead letter at once.
         """
+        if not self._is_whole(message):
+            return False
         if not self._hooks.registered:
             return self._send_back(message, delay_level, broker_name)
         times = message.reconsume_times - getattr(message, "local_reconsume_times", 0)
         decision = retry_or_dead_letter(times, delay_level, self._max_reconsume_times)
         context = SendBackContext(self._group, message, delay_level, decision.disposition)
         return self._hooks.around(context, lambda: self._send_back(message, delay_level, broker_name))
+
+    def _is_whole(self, message: StoredMessage) -> bool:
+        """Whether there is a message: a record that is damaged can be sent nowhere, which is logged."""
+        if message.is_whole:
+            return True
+        log_event(
+            _logger,
+            events.SEND_BACK_FAILED,
+            "group %s cannot send back %s: it comes again from memory. `mqstore verify` finds its place, and "
+            "with a store that `mqstore repair` has filled the group goes on",
+            *(self._group, message),
+            consumer_group=self._group,
+            topic="",
+            message_id="",
+        )
+        return False
 
     def _send_back(self, message: StoredMessage, delay_level: int, broker_name: str) -> bool:
         try:
@@ -141,6 +160,8 @@ class SendBack:
 
         The broker makes it a dead letter, since its group consumes in order.
         """
+        if not self._is_whole(message):
+            return False
         if not self._hooks.registered:
             return self._send_to_retry_topic(message, broker_name)
         context = SendBackContext(self._group, message, 0, Disposition.DEAD_LETTER)

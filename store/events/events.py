@@ -75,7 +75,7 @@ SEND_BACK_FAILED: Final = Event(
     "message.send_back_failed",
     _WARNING,
     ("consumer_group", "topic", "message_id"),
-    "No broker took a failed message back: it comes again from memory.",
+    "No broker took a failed message back, or it is damaged (no topic): it comes again from memory.",
 )
 LISTENER_FAILED: Final = Event(
     "consumer.listener_failed",

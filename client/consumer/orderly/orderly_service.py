@@ -302,7 +302,8 @@ class OrderlyConsumeService(ListeningService[PulledQueue]):
         is_suspended = False
         for ordered in taken:
             message = ordered.message
-            is_over = message.reconsume_times >= self._max_reconsume_times
+            # A record that is damaged counts no times.
+            is_over = message.is_whole and message.reconsume_times >= self._max_reconsume_times
             if is_over and self._send_back.send_to_retry_topic(message, broker_name):
                 again.append(ordered)
             else:
