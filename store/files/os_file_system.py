@@ -78,13 +78,17 @@ class OsMappedRegion:
         """descriptor: of the open file; it belongs to the region from now on."""
         self.path = path
         self._read_only = read_only
-        # Guards _descriptor between a sync and a release by two threads.
+        # Guards _descriptor between a sync and a release by two threads. No write or reservation takes it: a
+        # disk may take long, and who syncs may have to wait for an append, as a finalizer that puts does.
         self._guard = RLock()
-        # As _guard, between a write by a call and a release: no write waits for a sync. Taken first.
+        # Between a write by a call and a release. Taken last, and not while anything is waited for.
         self._write_guard = RLock()
         # Pages up to here were brought into memory ahead of the writer; a hint.
         self._populated_position = 0
         self._descriptor: int | None = descriptor
+        # Whether _descriptor is in use, and whether a finalizer's release meanwhile is to be made up for.
+        # Both under _guard.
+        self._is_busy = self._is_release_due = False
         # Made by the first sync that has a time limit.
         self._timed_sync: TimedSync | None = None
         self.size_bytes = size_bytes
@@ -121,15 +125,11 @@ class OsMappedRegion:
         """As `write`, by a call: for much data, and for pages that are not in memory yet."""
         with self._write_guard:
             descriptor = self._descriptor
-            if descriptor is None:
-                with self._guard:
-                    descriptor = self._open()
-                try:
-                    self._write_to(descriptor, position, data)
-                finally:
-                    self.release_descriptor()
-            else:
+            if descriptor is not None:
                 self._write_to(descriptor, position, data)
+                return
+        with _opened_to_write(self.path) as descriptor:
+            self._write_to(descriptor, position, data)
 
     def _write_to(self, descriptor: int, position: int, data: memoryview) -> None:
         written = 0
@@ -141,8 +141,15 @@ class OsMappedRegion:
         # Whole pages: if blocks are smaller, a page may be a hole in part, and touching it a SIGBUS, too.
         start = position - position % mmap.PAGESIZE
         stop = min(-(-(position + length_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE, self.size_bytes)
-        with self._guard, _room_for(self.path, length_bytes):
-            os.posix_fallocate(self._open(), start, stop - start)
+        try:
+            with _opened_to_write(self.path) as descriptor, _room_for(self.path, length_bytes):
+                os.posix_fallocate(descriptor, start, stop - start)
+        except LimitReached:
+            # Without a free descriptor, by that of the syncs, if it is open.
+            with self._write_guard, _room_for(self.path, length_bytes):
+                if self._descriptor is None:
+                    raise
+                os.posix_fallocate(self._descriptor, start, stop - start)
 
     def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         # Through ctypes because it releases the GIL: the pages are zeroed beside the writer.
@@ -169,20 +176,47 @@ class OsMappedRegion:
 
     def sync(self) -> None:
         with self._guard:
-            descriptor = self._descriptor_to_sync()
-            if descriptor is not None:
-                if self._timed_sync is not None:
-                    self._timed_sync.finish()
-                os.fdatasync(descriptor)
+            if self._is_busy:
+                self._sync_beside()
+                return
+            with self._busy():
+                descriptor = self._descriptor_to_sync()
+                if descriptor is not None:
+                    if self._timed_sync is not None:
+                        self._timed_sync.finish()
+                    os.fdatasync(descriptor)
 
     def sync_within(self, timeout_s: float) -> bool:
         with self._guard:
-            descriptor = self._descriptor_to_sync()
-            if descriptor is None:
+            if self._is_busy:
+                self._sync_beside()
                 return True
-            if self._timed_sync is None:
-                self._timed_sync = TimedSync()
-            return self._timed_sync.sync(descriptor, timeout_s)
+            with self._busy():
+                descriptor = self._descriptor_to_sync()
+                if descriptor is None:
+                    return True
+                if self._timed_sync is None:
+                    self._timed_sync = TimedSync()
+                return self._timed_sync.sync(descriptor, timeout_s)
+
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Keep the descriptor: a finalizer or a signal handler may sync and release meanwhile."""
+        try:
+            self._is_busy = True
+            yield
+        finally:
+            self._is_busy = False
+        if self._is_release_due:
+            self.release_descriptor()
+
+    def _sync_beside(self) -> None:
+        """Sync amid another use of this thread, which it interrupted: by a descriptor of its own."""
+        try:
+            with _opened(self.path) as descriptor:
+                os.fdatasync(descriptor)
+        except FileNotFoundError as error:
+            raise_foreign(error)
 
     def _descriptor_to_sync(self) -> int | None:
         """The descriptor; None if the file was deleted: then its bytes are not needed again."""
@@ -198,10 +232,17 @@ class OsMappedRegion:
         return descriptor
 
     def release_descriptor(self) -> None:
-        with self._write_guard, self._guard:
-            if self._timed_sync is not None:
-                # It waits until the descriptor is not being synced any more.
-                self._timed_sync.close()
+        with self._guard:
+            self._is_release_due = self._is_busy
+            if not self._is_busy:
+                with self._busy():
+                    self._close()
+
+    def _close(self) -> None:
+        if self._timed_sync is not None:
+            # It waits until the descriptor is not being synced any more.
+            self._timed_sync.close()
+        with self._write_guard:
             # Cleared before it is closed: an interrupt in between leaks it, but it is never closed twice.
             descriptor, self._descriptor = self._descriptor, None
             if descriptor is not None:
@@ -271,6 +312,17 @@ def _opened(path: Path, *, for_sync: bool = True) -> Iterator[int]:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         else:
             descriptor = open_regular(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _opened_to_write(path: Path) -> Iterator[int]:
+    """A descriptor for one call. Raises LimitReached, WrongFileKind."""
+    with _room_for(path):
+        descriptor = _open(path, create=False, read_only=False)
     try:
         yield descriptor
     finally:

@@ -12,7 +12,7 @@ append amid work `aside`, which holds locks that a step of another thread may be
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
 from typing import TypeVar
@@ -126,7 +126,7 @@ class AppendGate:
         A poisoned log stays poisoned: later calls change nothing. Raises RuntimeError within a step.
         """
         self._refuse_within_step()
-        with self._lock:
+        with self._between_steps():
             if not self.is_poisoned:
                 self._refusal = reason
 
@@ -148,9 +148,19 @@ class AppendGate:
         with self._between_steps():
             self._poisoned_by(cause)
 
-    def _between_steps(self) -> AbstractContextManager[object]:
-        """The lock, or nothing within a step of this thread, which has it."""
-        return nullcontext() if self._holder == get_ident() else self._lock
+    @contextmanager
+    def _between_steps(self) -> Iterator[None]:
+        """The lock, as a step has it; nothing within a step of this thread, which has it."""
+        thread = get_ident()
+        if self._holder == thread:
+            yield
+            return
+        with self._lock:
+            try:
+                self._holder = thread
+                yield
+            finally:
+                self._holder = 0
 
     def error_of(self, failure: OSError) -> StoreError:
         """The error to raise for an OSError in a step, which poisons the log; one of a program passes."""

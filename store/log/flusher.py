@@ -92,10 +92,14 @@ class Flusher:
     def wait_for(self, end_offset: int) -> bool:
         """Wait until the log is durable up to `end_offset`; sync as leader if there is none.
 
-        False if it took longer than `sync_flush_timeout`. Raises StorePoisoned.
+        False if it took longer than `sync_flush_timeout`, or if this thread is amid a wait that a signal
+        handler or a finalizer has interrupted. Raises StorePoisoned.
         """
         if self._offsets.flushed_offset >= end_offset:
             return True
+        if self._waiters.is_entered:
+            self.sync_soon()
+            return False
         deadline_s = time.monotonic() + self._timeout_s
         if not self._waiters.is_led and self._lead(end_offset, deadline_s):
             return True

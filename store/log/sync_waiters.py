@@ -10,10 +10,13 @@ waiter that is late for that reason wakes all the others at once, and they queue
 
 It does not sync, and does not know what the offsets mean (flusher.py). Nothing here is durable.
 Threads: any. An interrupt (Ctrl-C) may keep a thread from waking the next: so every wait needs a timeout.
+A signal handler or a finalizer that syncs may run in a thread amid a method of this: `is_entered` says so.
+Then it must not wait, and whom it would wake looks for itself.
 """
 
 import time
 from collections import deque
+from threading import get_ident
 
 from mqstore.store.threads.lock import Lock
 
@@ -56,6 +59,8 @@ class SyncWaiters:
         # joins while it is set will be seen. Never trusted for long. Set by the leader, cleared under _lock.
         self.is_led = False
         self._lock = Lock()
+        # The thread that has the lock, else 0. Also read without: no other thread writes this one's number.
+        self._holder = 0
         # In the order in which they joined, which is nearly the order of their offsets. Those that have left
         # stay until their turn comes. Under _lock, as the next two.
         self._waiting: deque[SyncWaiter] = deque()
@@ -64,40 +69,68 @@ class SyncWaiters:
         # When a waiter that is to wake the next was last woken.
         self._woken_s = 0.0
 
+    @property
+    def is_entered(self) -> bool:
+        """Whether this thread is amid a method that it was interrupted in: it must not wait here."""
+        return self._holder == get_ident()
+
     def join(self, end_offset: int) -> SyncWaiter:
         """Begin to wait, until `leave`."""
         waiter = SyncWaiter(end_offset, self._make_lock())
         with self._lock:
-            self._waiting.append(waiter)
+            try:
+                self._holder = get_ident()
+                self._waiting.append(waiter)
+            finally:
+                self._holder = 0
         return waiter
 
     def leave(self, waiter: SyncWaiter) -> None:
         """Stop waiting, woken or not; wakes the next waiter if `waiter` has to."""
         with self._lock:
-            waiter.is_listed = False
-            if waiter.wakes_next:
-                if time.monotonic() - self._woken_s > _LATE_S:
-                    self._wake_covered()
-                self._wake_next()
-                waiter.wakes_next = False
+            try:
+                self._holder = get_ident()
+                waiter.is_listed = False
+                if waiter.wakes_next:
+                    if time.monotonic() - self._woken_s > _LATE_S:
+                        self._wake_covered()
+                    self._wake_next()
+                    waiter.wakes_next = False
+            finally:
+                self._holder = 0
 
     def wake(self, flushed_offset: int) -> None:
         """After a sync: begin to wake all that wait for bytes below `flushed_offset`."""
+        if self.is_entered:
+            return
         with self._lock:
-            waiting, covered = self._waiting, self._covered
-            for _ in range(len(waiting)):
-                waiter = waiting[0]
-                # Added first, then removed: an interrupt in between loses none.
-                (covered if waiter.end_offset <= flushed_offset else waiting).append(waiter)
-                waiting.popleft()
-            self._wake_next()
+            try:
+                self._holder = get_ident()
+                self._wake_those_below(flushed_offset)
+            finally:
+                self._holder = 0
+
+    def _wake_those_below(self, flushed_offset: int) -> None:
+        waiting, covered = self._waiting, self._covered
+        for _ in range(len(waiting)):
+            waiter = waiting[0]
+            # Added first, then removed: an interrupt in between loses none.
+            (covered if waiter.end_offset <= flushed_offset else waiting).append(waiter)
+            waiting.popleft()
+        self._wake_next()
 
     def wake_all(self) -> None:
         """Wake everyone: there will be no further sync."""
+        if self.is_entered:
+            return
         with self._lock:
-            self._covered.extend(self._waiting)
-            self._wake_covered()
-            self.is_led = False
+            try:
+                self._holder = get_ident()
+                self._covered.extend(self._waiting)
+                self._wake_covered()
+                self.is_led = False
+            finally:
+                self._holder = 0
 
     def _wake_next(self) -> None:
         """Wake the next whose bytes are durable; if there is none, one that is to lead the next sync."""

@@ -8,12 +8,13 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mqstore.store.errors import StoreFull
+from mqstore.store.errors import LimitReached, StoreFull
 from mqstore.store.files import sync_kernels
 from mqstore.store.files.os_file_system import OsFileSystem
 
@@ -51,23 +52,42 @@ def test_a_listing_survives_a_file_that_vanishes(tmp_path: Path, monkeypatch: py
     assert [entry.name for entry in OsFileSystem().list(tmp_path)] == ["a", "c"]
 
 
-@pytest.mark.parametrize("count", [3, 300])
-def test_too_few_descriptors_are_a_full_disk_and_no_failed_sync(tmp_path: Path, count: int) -> None:
-    """So the same files can be synced later."""
-    file_system = OsFileSystem()
-    regions = [file_system.map(tmp_path / str(index), 4_096, create=True) for index in range(count)]
+@contextmanager
+def no_free_descriptor(tmp_path: Path) -> Iterator[int]:
+    """Nothing can be opened meanwhile. Yields the number of the descriptor that is lacking."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     os.close(descriptor)
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptor, limits[1]))
     try:
-        with pytest.raises(StoreFull, match="open files"):
-            file_system.sync_all(regions)
+        yield descriptor
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_too_few_descriptors_are_a_full_disk_and_no_failed_sync(tmp_path: Path, count: int) -> None:
+    """So the same files can be synced later."""
+    file_system = OsFileSystem()
+    regions = [file_system.map(tmp_path / str(index), 4_096, create=True) for index in range(count)]
+    with no_free_descriptor(tmp_path) as descriptor, pytest.raises(StoreFull, match="open files"):
+        file_system.sync_all(regions)
     file_system.sync_all(regions)
     assert os.open(tmp_path, os.O_RDONLY) == descriptor
     os.close(descriptor)
+
+
+def test_a_file_that_is_synced_needs_no_other_descriptor_for_its_room(path: Path) -> None:
+    """So the log goes on while there is none; a file without one says what is lacking."""
+    region = OsFileSystem().map(path, 1 << 20, create=True)
+    region.sync()
+    with no_free_descriptor(path.parent):
+        region.reserve(0, 1 << 20)
+        blocks = path.stat().st_blocks
+        region.release_descriptor()
+        with no_free_descriptor(path.parent), pytest.raises(LimitReached, match="open files"):
+            region.reserve(0, 1 << 20)
+    assert blocks * 512 >= 1 << 20
 
 
 @pytest.mark.parametrize("count", [3, 300])
@@ -117,18 +137,49 @@ def test_a_block_of_records_is_written_in_pieces(path: Path, monkeypatch: pytest
     assert first_bytes == [bytes(8)] * 4
 
 
-def test_no_write_waits_for_a_sync(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block goes in while the disk is at work."""
+def test_no_writer_waits_for_a_sync(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block goes in and room is reserved while the disk is at work, and another thread waits to release."""
     region = OsFileSystem().map(path, 1 << 20, create=True)
-    region.reserve(0, 1 << 20)
+    region.reserve(0, 1 << 19)
     block = bytes(100_000)
+    releaser = threading.Thread(target=region.release_descriptor)
 
-    def publish_meanwhile(descriptor: int) -> None:
-        publisher = threading.Thread(target=region.publish, args=(0, block))
-        publisher.start()
-        publisher.join(60)
-        assert not publisher.is_alive()
+    def write_meanwhile(descriptor: int) -> None:
+        releaser.start()
+        for act, arguments in ((region.publish, (0, block)), (region.reserve, (1 << 19, 1 << 19))):
+            writer = threading.Thread(target=act, args=arguments, daemon=True)
+            writer.start()
+            writer.join(20)
+            assert not writer.is_alive(), act
 
     region.publish(0, block)
-    monkeypatch.setattr(os, "fdatasync", publish_meanwhile)
+    monkeypatch.setattr(os, "fdatasync", write_meanwhile)
     region.sync()
+    releaser.join()
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_a_finalizer_within_a_sync_leaves_its_descriptor(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_timed: bool
+) -> None:
+    """It syncs by another one, and what it releases is released when the outer sync has ended."""
+    region = OsFileSystem().map(path, 4_096, create=True)
+    synced = os.fdatasync
+    descriptors = []
+
+    def sync_again(descriptor: int) -> None:
+        descriptors.append(descriptor)
+        if len(descriptors) == 1:
+            if is_timed:
+                assert region.sync_within(60)
+            else:
+                region.sync()
+            region.release_descriptor()
+        synced(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", sync_again)
+    region.sync()
+    assert len(set(descriptors)) == 2
+    for descriptor in descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)

@@ -158,3 +158,22 @@ def test_a_finalizer_amid_retention_does_not_append(small: SmallLog) -> None:
         other.join(60)
     small.append()
     assert len(small.bodies()) == 2
+
+
+def test_a_finalizer_amid_a_refusal_does_not_append(small: SmallLog) -> None:
+    """It would wait for the lock that its own thread holds."""
+    errors: list[BaseException] = []
+
+    class Cause(OSError):
+        def __str__(self) -> str:
+            # Where the error of the poisoned log is made, which is under the lock.
+            with pytest.raises(RuntimeError, match="let it set a flag or start a thread") as caught:
+                small.append()
+            errors.append(caught.value)
+            return "no disk"
+
+    poisoner = threading.Thread(target=small.log.poison, args=(Cause(),), daemon=True)
+    poisoner.start()
+    poisoner.join(60)
+    assert not poisoner.is_alive()
+    assert errors

@@ -116,3 +116,22 @@ def test_ctrl_c_anywhere_leaves_nobody_who_cannot_be_woken() -> None:
         waiters.wake(500)
         assert woken(waiters, *sleeping) == [400, 500, 600], at
         assert not waiters.is_led
+
+
+def test_a_finalizer_amid_a_wake_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told that its thread is within, and its own wake is left to those who look for themselves."""
+    waiters = SyncWaiters()
+    waiter = waiters.join(100)
+    seen: list[bool] = []
+
+    def a_finalizer() -> float:
+        seen.append(waiters.is_entered)
+        waiters.wake(100)
+        waiters.wake_all()
+        return 0.0
+
+    monkeypatch.setattr(sync_waiters_module, "time", SimpleNamespace(monotonic=a_finalizer))
+    waiters.wake(100)
+    assert seen == [True]
+    assert not waiters.is_entered
+    assert waiter.sleep(0)
