@@ -4,6 +4,7 @@ Their ports are free ones of the loopback, their home is a directory under build
 group that is killed at the end, whatever happened. On failure the ends of their logs go into the traceback.
 """
 
+import fcntl
 import json
 import os
 import random
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from support.interop.process import BUILD, Refused, java_command
 
@@ -23,6 +24,8 @@ __all__ = ["BrokerRun", "Client", "broker_port", "eventually", "running_broker"]
 
 # Beside the ranges from which a system takes ports for outgoing connections.
 _PORTS = range(12_000, 32_000)
+# Open files, each locked for a port that this process has chosen.
+_claims: list[IO[str]] = []
 # A JVM beside other work starts slowly: a broker has taken more than a minute.
 _PATIENCE_SECONDS = 180.0
 _SHOWN_LINES = 25
@@ -78,11 +81,26 @@ def broker_port() -> int:
 
 
 def _free_port(*distances: int) -> int:
-    """A port that is free, and so are those at these distances from it."""
+    """A port that is free, as are those at these distances from it; no other test is given any of them."""
     while True:
         port = random.SystemRandom().choice(_PORTS)
-        if all(map(_is_free, (port, *(port + distance for distance in distances)))):
+        ports = (port, *(port + distance for distance in distances))
+        if all(map(_is_claimed, ports)) and all(map(_is_free, ports)):
             return port
+
+
+def _is_claimed(port: int) -> bool:
+    """Claim a port for this process as long as it lives, for a broker listens seconds after it was chosen."""
+    directory = BUILD / "ports"
+    directory.mkdir(parents=True, exist_ok=True)
+    claim = (directory / str(port)).open("w")
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
 
 
 def _is_free(port: int) -> bool:
