@@ -1,7 +1,7 @@
 """A store that is damaged under its consumers: the others are consumed, and the group waits for the repair.
 
-Method: the magic of a record in the middle of a queue is damaged beside an open store, so that whoever pulls
-it gets bytes that are no record; each kind of push consumer reads the queue.
+Method: the test overwrites the magic of one record in the file of an open store. A pull then returns bytes
+that are no record. Each kind of push consumer reads the queue.
 """
 
 import logging
@@ -40,9 +40,9 @@ def test_the_group_waits_at_the_damage(
     is_orderly: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What fails on it is told as such, it comes again from memory, and its offset is never passed.
+    """The failure is logged, the record comes again from memory, and the group's offset stays before it.
 
-    In order, nothing behind it is consumed before it.
+    A consumer in order is given nothing behind it.
     """
     got: list[str] = []
     failed = threading.Semaphore(0)

@@ -85,12 +85,12 @@ def _free_port(*distances: int) -> int:
     while True:
         port = random.SystemRandom().choice(_PORTS)
         ports = (port, *(port + distance for distance in distances))
-        if all(map(_is_claimed, ports)) and all(map(_is_free, ports)):
+        if all(map(_claim, ports)) and all(map(_is_free, ports)):
             return port
 
 
-def _is_claimed(port: int) -> bool:
-    """Claim a port for this process as long as it lives, for a broker listens seconds after it was chosen."""
+def _claim(port: int) -> bool:
+    """Claim a port as long as this process lives, for a broker listens only seconds later; False if taken."""
     directory = BUILD / "ports"
     directory.mkdir(parents=True, exist_ok=True)
     claim = (directory / str(port)).open("w")
