@@ -85,7 +85,7 @@ class SendBack:
 
         delay_level: 0 for the policy's, or the broker's rule; negative for a dead letter at once.
         """
-        if not self._is_whole(message):
+        if not self._can_send(message):
             return False
         if not self._hooks.registered:
             return self._send_back(message, delay_level, broker_name)
@@ -94,21 +94,28 @@ class SendBack:
         context = SendBackContext(self._group, message, delay_level, decision.disposition)
         return self._hooks.around(context, lambda: self._send_back(message, delay_level, broker_name))
 
-    def _is_whole(self, message: StoredMessage) -> bool:
-        """Whether there is a message: a record that is damaged can be sent nowhere, which is logged."""
-        if message.is_whole:
-            return True
+    def _can_send(self, message: StoredMessage) -> bool:
+        """Whether there is a message: of a record that is damaged there is none to send, which is logged."""
+        if not message.is_whole:
+            self._log_failure(
+                message,
+                "group %s cannot send back %s: it comes again from memory. `mqstore verify` finds its place, "
+                "and with a store that `mqstore repair` has filled the group goes on",
+            )
+        return message.is_whole
+
+    def _log_failure(self, message: StoredMessage, text: str, *errors: Exception) -> None:
+        """text: with places for the group, the message and the errors."""
+        is_whole = message.is_whole
         log_event(
             _logger,
             events.SEND_BACK_FAILED,
-            "group %s cannot send back %s: it comes again from memory. `mqstore verify` finds its place, and "
-            "with a store that `mqstore repair` has filled the group goes on",
-            *(self._group, message),
+            text,
+            *(self._group, message, *errors),
             consumer_group=self._group,
-            topic="",
-            message_id="",
+            topic=message.topic if is_whole else "",
+            message_id=(message.unique_key or message.msg_id) if is_whole else "",
         )
-        return False
 
     def _send_back(self, message: StoredMessage, delay_level: int, broker_name: str) -> bool:
         try:
@@ -142,15 +149,8 @@ class SendBack:
     def _put(self, message: StoredMessage, broker_name: str, first_error: Exception) -> bool:
         error = self._put_to_retry_topic(message, broker_name)
         if error is not None:
-            log_event(
-                _logger,
-                events.SEND_BACK_FAILED,
-                "group %s can send back %s neither so (%s) nor so (%s): it comes again from memory",
-                *(self._group, message, first_error, error),
-                consumer_group=self._group,
-                topic=message.topic,
-                message_id=message.unique_key or message.msg_id,
-            )
+            text = "group %s can send back %s neither so (%s) nor so (%s): it comes again from memory"
+            self._log_failure(message, text, first_error, error)
             return False
         _logger.info("group %s has put %s itself, for: %s", self._group, message, first_error)
         return True
@@ -160,7 +160,7 @@ class SendBack:
 
         The broker makes it a dead letter, since its group consumes in order.
         """
-        if not self._is_whole(message):
+        if not self._can_send(message):
             return False
         if not self._hooks.registered:
             return self._send_to_retry_topic(message, broker_name)
@@ -170,15 +170,8 @@ class SendBack:
     def _send_to_retry_topic(self, message: StoredMessage, broker_name: str) -> bool:
         error = self._put_to_retry_topic(message, broker_name)
         if error is not None:
-            log_event(
-                _logger,
-                events.SEND_BACK_FAILED,
-                "group %s cannot put %s to its retry topic (%s): it comes again from memory",
-                *(self._group, message, error),
-                consumer_group=self._group,
-                topic=message.topic,
-                message_id=message.unique_key or message.msg_id,
-            )
+            text = "group %s cannot put %s to its retry topic (%s): it comes again from memory"
+            self._log_failure(message, text, error)
         return error is None
 
     def _put_to_retry_topic(self, message: StoredMessage, broker_name: str) -> Exception | None:
