@@ -56,12 +56,11 @@ class _Asked:
         fields: Mapping[str, str],
         body: bytes,
         callback: Callable[[Outcome], None],
-        begin_s: float,
         timeout_ms: int,
     ) -> None:
         self.code, self.fields, self.body = code, fields, body
         self.callback = callback
-        self.begin_s, self.timeout_ms = begin_s, timeout_ms
+        self.give_up_s, self.timeout_ms = time.monotonic() + timeout_ms / 1000, timeout_ms
         self.is_cancelled = False
         self.connection: Connection | None = None
         self.opaque: int | None = None
@@ -71,10 +70,6 @@ class _Asked:
         self.is_cancelled = True
         if self.connection is not None and self.opaque is not None:
             self.connection.forget(self.opaque)
-
-
-def _remaining_ms(begin_s: float, timeout_ms: int) -> int:
-    return max(0, timeout_ms - round(1000 * (time.monotonic() - begin_s)))
 
 
 def refuse_requests(connection: Connection, request: Command) -> None:
@@ -124,13 +119,13 @@ class Channel:
         timeout_ms: int,
     ) -> Command:
         """The answer, whatever its code. Raises as `Connection.ask`."""
-        begin_s = time.monotonic()
-        connection, remaining_ms = self._connected(timeout_ms)
+        give_up_s = time.monotonic() + timeout_ms / 1000
+        connection, remaining_ms = self._connected(give_up_s, timeout_ms)
         answer = connection.ask(code, fields, body, remaining_ms)
         if answer.code != ResponseCode.GO_AWAY:
             return answer
         self._leave(connection)
-        connection, remaining_ms = self._connected(_remaining_ms(begin_s, timeout_ms))
+        connection, remaining_ms = self._connected(give_up_s, timeout_ms)
         return connection.ask(code, fields, body, remaining_ms)
 
     def ask_later(
@@ -143,12 +138,12 @@ class Channel:
         timeout_ms: int,
     ) -> Callable[[], None]:
         """Have `callback` called once; what is returned cancels that. Raises as `Connection.ask_later`."""
-        asked = _Asked(code, fields, body, callback, time.monotonic(), timeout_ms)
+        asked = _Asked(code, fields, body, callback, timeout_ms)
         self._send(asked, lambda outcome: self._take(asked, outcome))
         return asked.cancel
 
     def _send(self, asked: "_Asked", take: Callable[[Outcome], None]) -> None:
-        connection, remaining_ms = self._connected(_remaining_ms(asked.begin_s, asked.timeout_ms))
+        connection, remaining_ms = self._connected(asked.give_up_s, asked.timeout_ms)
         asked.connection = connection
         asked.opaque = connection.ask_later(asked.code, asked.fields, asked.body, remaining_ms, take)
         if asked.is_cancelled:
@@ -206,17 +201,28 @@ class Channel:
         connection = self._connection
         return connection is not None and not connection.is_closed
 
-    def _connected(self, timeout_ms: int) -> tuple[Connection, int]:
-        """A connection, and what is left of the time. Raises BrokerNotConnected, and as `find_address`."""
+    def _connected(self, give_up_s: float, timeout_ms: int) -> tuple[Connection, int]:
+        """A connection, and what is left of the time in ms, which is not nothing.
+
+        timeout_ms: all of it. Raises BrokerNotConnected, and as `find_address`.
+        """
         connection = self._connection
-        if connection is not None and not connection.is_closed:
-            return connection, timeout_ms
-        begin_s, lock, is_mine = time.monotonic(), self._connecting, False
+        if connection is None or connection.is_closed:
+            connection = self._connect(give_up_s, timeout_ms)
+        remaining_ms = round(1000 * (give_up_s - time.monotonic()))
+        if remaining_ms <= 0:
+            raise BrokerNotConnected(
+                self._peer, f"no time is left of the {timeout_ms} ms for a request that is not sent yet"
+            )
+        return connection, remaining_ms
+
+    def _connect(self, give_up_s: float, timeout_ms: int) -> Connection:
+        lock, is_mine = self._connecting, False
         try:
-            is_mine = lock.acquire(timeout=timeout_ms / 1000)
+            is_mine = lock.acquire(timeout=max(0.0, give_up_s - time.monotonic()))
             if not is_mine:
                 raise BrokerNotConnected(self._peer, f"another thread connects for {timeout_ms} ms already")
-            connection = self._connected_alone(begin_s + timeout_ms / 1000)
+            return self._connected_alone(give_up_s)
         except Exception:
             raise
         except BaseException:
@@ -227,7 +233,6 @@ class Channel:
         finally:
             if is_mine:
                 lock.release()
-        return connection, _remaining_ms(begin_s, timeout_ms)
 
     def _connected_alone(self, give_up_s: float) -> Connection:
         connection = self._connection

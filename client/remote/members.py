@@ -51,7 +51,6 @@ __all__ = ["Members", "OpenChannel"]
 _logger = logging.getLogger(__name__)
 
 _HEARTBEAT_PERIOD_S: Final = 30.0
-_TIMEOUT_MS: Final = 3_000
 # A broker that takes each connection and ends it at once is not connected to without end.
 _LEAST_BETWEEN_TRIES_S: Final = 0.5
 # The group of a client that only waits for replies: a broker finds clients among its producers.
@@ -72,7 +71,9 @@ class _Consumer(NamedTuple):
 class _Member:
     """One client: its groups, and its connection."""
 
-    def __init__(self, client_id: str, open_channel: OpenChannel, resets: ResetOffsets) -> None:
+    def __init__(
+        self, client_id: str, open_channel: OpenChannel, resets: ResetOffsets, timeout_ms: int
+    ) -> None:
         self.client_id = client_id
         self.consumers: dict[str, _Consumer] = {}
         self.producers: dict[str, Check] = {}
@@ -82,6 +83,7 @@ class _Member:
         self.tried_s: float | None = None
         self.channel = open_channel(client_id, self._answer)
         self._resets = resets
+        self._timeout_ms = timeout_ms
 
     @property
     def is_in_no_group(self) -> bool:
@@ -104,7 +106,8 @@ class _Member:
             [_heartbeat_of(group, consumer) for group, consumer in self.consumers.items()],
             [HeartbeatProducer(group) for group in producers],
         )
-        answer = self.channel.ask(RequestCode.HEART_BEAT, body=encode_body(told), timeout_ms=_TIMEOUT_MS)
+        body, timeout_ms = encode_body(told), self._timeout_ms
+        answer = self.channel.ask(RequestCode.HEART_BEAT, body=body, timeout_ms=timeout_ms)
         self.beaten_s = time.monotonic()
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerRefused(repr(self.channel), answer.code, answer.remark)
@@ -133,7 +136,9 @@ class _Member:
 class Members:
     """The clients of this process at one broker."""
 
-    def __init__(self, open_channel: OpenChannel, clock: Clock) -> None:
+    def __init__(self, open_channel: OpenChannel, clock: Clock, timeout_ms: int) -> None:
+        """timeout_ms: for a heartbeat, and for a farewell."""
+        self._timeout_ms = timeout_ms
         self.resets = ResetOffsets()
         self._clock = clock
         self._open_channel = open_channel
@@ -196,7 +201,8 @@ class Members:
     def _member(self, client_id: str) -> _Member:
         member = self._members.get(client_id)
         if member is None:
-            member = self._members[client_id] = _Member(client_id, self._open_channel, self.resets)
+            member = _Member(client_id, self._open_channel, self.resets, self._timeout_ms)
+            self._members[client_id] = member
             if self._is_closed:
                 # Nobody will end its connection: it shall make none.
                 member.channel.close()
@@ -206,7 +212,7 @@ class Members:
         """Tell the broker; one that cannot be reached notices it by the connection."""
         try:
             if member.channel.is_connected:
-                member.channel.ask(RequestCode.UNREGISTER_CLIENT, fields, timeout_ms=_TIMEOUT_MS)
+                member.channel.ask(RequestCode.UNREGISTER_CLIENT, fields, timeout_ms=self._timeout_ms)
         except StoreError as error:
             _logger.info("client %s has left a group, and cannot say so: %s", member.client_id, error)
         with self._lock:

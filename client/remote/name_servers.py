@@ -22,7 +22,6 @@ from mqstore.store.status import ResponseCode
 
 __all__ = ["NameServers"]
 
-_TIMEOUT_MS: Final = 3_000
 _DEFAULT_PORT: Final = 9876
 
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
@@ -31,8 +30,11 @@ BodyT = TypeVar("BodyT", bound=msgspec.Struct)
 class NameServers:
     """The name servers that a client was given."""
 
-    def __init__(self, addresses: str, security: Security) -> None:
-        """addresses: `host:port;host:port`; without a port it is 9876. Raises NoBroker."""
+    def __init__(self, addresses: str, security: Security, timeout_ms: int) -> None:
+        """addresses: `host:port;host:port`; without a port it is 9876. timeout_ms: for each of them.
+
+        Raises NoBroker.
+        """
         self.addresses = [
             _with_port(part.strip()) for part in addresses.replace(",", ";").split(";") if part.strip()
         ]
@@ -42,13 +44,14 @@ class NameServers:
             Channel(f"name server {address}", functools.partial(_same, address), security)
             for address in self.addresses
         ]
+        self._timeout_ms = timeout_ms
         # The one that has answered last.
         self._first = 0
 
-    def route(self, topic: str, timeout_ms: int = _TIMEOUT_MS) -> RouteData | None:
+    def route(self, topic: str, timeout_ms: int | None = None) -> RouteData | None:
         """The brokers and queues of a topic; None if there is no such topic. Raises as `brokers`.
 
-        timeout_ms: for each name server.
+        timeout_ms: for each name server; None for what the constructor was told.
         """
         answer = self._ask(
             RequestCode.GET_ROUTEINFO_BY_TOPIC,
@@ -73,13 +76,14 @@ class NameServers:
         """Have every name server forget a topic that its brokers have deleted. Raises as `brokers`."""
         for address, channel in zip(self.addresses, self._channels, strict=True):
             answer = channel.ask(
-                RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic}, timeout_ms=_TIMEOUT_MS
+                RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic}, timeout_ms=self._timeout_ms
             )
             if answer.code != ResponseCode.SUCCESS:
                 raise BrokerRefused(f"name server {address}", answer.code, answer.remark)
 
-    def _ask(self, code: int, fields: Mapping[str, str], timeout_ms: int = _TIMEOUT_MS) -> Command:
+    def _ask(self, code: int, fields: Mapping[str, str], timeout_ms: int | None = None) -> Command:
         first, count = self._first, len(self._channels)
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         for at in range(count):
             number = (first + at) % count
             try:

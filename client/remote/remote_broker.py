@@ -52,7 +52,7 @@ from mqstore.remoting.request_codes import RequestCode
 from mqstore.remoting.signature import Credentials
 from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 from mqstore.store.clock import END_OF_TIME_MS, Clock, SystemClock
-from mqstore.store.errors import DelayLevelIllegal, StoreError
+from mqstore.store.errors import ConfigIllegal, DelayLevelIllegal, StoreError
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
 from mqstore.store.message.stored_message import StoredMessage
@@ -64,11 +64,11 @@ from mqstore.store.threads.service import Service
 
 __all__ = ["RemoteBroker"]
 
-_CALL_TIMEOUT_MS: Final = 5_000
+# RocketMQ's clients wait 3 s for some requests, 5 s for others.
+_API_TIMEOUT_MS: Final = 5_000
+_MOST_MS: Final = 2**31 - 1
 _LOCK_TIMEOUT_MS: Final = 1_000
-_ROUTE_TIMEOUT_MS: Final = 3_000
 _KNOWN_ROUTE_TIMEOUT_MS: Final = 500
-_END_TIMEOUT_MS: Final = 3_000
 _ASYNC_TIMEOUT_MS: Final = 30_000
 # A broker may answer a held pull a little later than it was told to.
 _PATIENCE_MS: Final = 15_000
@@ -100,19 +100,26 @@ class RemoteBroker:
         *,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
+        mq_client_api_timeout: int = _API_TIMEOUT_MS,
         clock: Clock | None = None,
     ) -> None:
         """Ask the name servers for the broker.
 
         name_servers: `host:port;host:port`; `mqstore serve` is its own. broker_name: needed where there are
         several brokers (or take `all_of`). credentials: by which requests are signed. tls: for all
-        connections, those to name servers as well.
+        connections, those to name servers as well. mq_client_api_timeout: milliseconds for a request and
+        its answer, sends, locks of queues and pulls that wait excepted.
         Raises NoBroker, BrokerNotConnected, BrokerTimedOut; BrokerNotExist if there is no such broker, or
-        several and none was named.
+        several and none was named; ConfigIllegal.
         """
+        if not 1 <= mq_client_api_timeout <= _MOST_MS:
+            raise ConfigIllegal(
+                f"mq_client_api_timeout must be between 1 and {_MOST_MS} ms, and is {mq_client_api_timeout}"
+            )
+        self._timeout_ms = mq_client_api_timeout
         self._security = Security(credentials, tls)
         self._clock = clock or SystemClock()
-        self._names = NameServers(name_servers, self._security)
+        self._names = NameServers(name_servers, self._security, self._timeout_ms)
         self._is_closed = False
         # Nothing is put past the broker.
         self.put_sent = None
@@ -124,7 +131,7 @@ class RemoteBroker:
             self._names.close()
             raise
         self._channel = Channel(self._name, self._find_address, self._security)
-        self._members = Members(self._open_channel, self._clock)
+        self._members = Members(self._open_channel, self._clock, self._timeout_ms)
         self._routes: dict[str, TopicRoute | None] = {}
         self._delay_levels: DelayLevels | None = None
         # Two: what is late is told in time, even if heartbeats wait for a broker that hangs.
@@ -139,13 +146,18 @@ class RemoteBroker:
 
     @classmethod
     def all_of(
-        cls, name_servers: str, *, credentials: Credentials | None = None, tls: ssl.SSLContext | None = None
+        cls,
+        name_servers: str,
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        mq_client_api_timeout: int = _API_TIMEOUT_MS,
     ) -> "list[Self]":
         """All brokers that the name servers know now, for a client over several.
 
         Raises as the constructor.
         """
-        names = NameServers(name_servers, Security(credentials, tls))
+        names = NameServers(name_servers, Security(credentials, tls), mq_client_api_timeout)
         try:
             found = sorted(names.brokers().broker_addr_table)
         finally:
@@ -155,7 +167,13 @@ class RemoteBroker:
         brokers: list[Self] = []
         with ExitStack() as opened:
             for name in found:
-                broker = cls(name_servers, name, credentials=credentials, tls=tls)
+                broker = cls(
+                    name_servers,
+                    name,
+                    credentials=credentials,
+                    tls=tls,
+                    mq_client_api_timeout=mq_client_api_timeout,
+                )
                 opened.callback(broker.close)
                 brokers.append(broker)
             opened.pop_all()
@@ -202,7 +220,7 @@ class RemoteBroker:
         try:
             # A send waits for it, and has another use for its time.
             is_known = topic in self._routes
-            found = self._names.route(topic, _KNOWN_ROUTE_TIMEOUT_MS if is_known else _ROUTE_TIMEOUT_MS)
+            found = self._names.route(topic, _KNOWN_ROUTE_TIMEOUT_MS if is_known else None)
         except (BrokerNotConnected, BrokerTimedOut):
             if topic in self._routes:
                 return self._routes[topic]
@@ -341,7 +359,7 @@ class RemoteBroker:
             "fromTransactionCheck": "false",
             "msgId": half.msg_id,
         }
-        self._check(self._answer(RequestCode.END_TRANSACTION, fields, b"", _END_TIMEOUT_MS))
+        self._check(self._answer(RequestCode.END_TRANSACTION, fields, b"", self._timeout_ms))
 
     def register_producer(
         self, group: str, client_id: str, check: Callable[[StoredMessage, PutMessageResult], None]
@@ -390,7 +408,7 @@ class RemoteBroker:
 
     def query_consumer_offset(self, group: str, topic: str, queue_id: int) -> int:
         fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
-        answer = self._answer(RequestCode.QUERY_CONSUMER_OFFSET, fields, b"", _CALL_TIMEOUT_MS)
+        answer = self._answer(RequestCode.QUERY_CONSUMER_OFFSET, fields, b"", self._timeout_ms)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return NO_OFFSET
         return _offset_in(self._check(answer))
@@ -420,7 +438,7 @@ class RemoteBroker:
             "beginTimestamp": "0",
             "endTimestamp": str(END_OF_TIME_MS),
         }
-        answer = self._answer(RequestCode.QUERY_MESSAGE, fields, b"", _CALL_TIMEOUT_MS)
+        answer = self._answer(RequestCode.QUERY_MESSAGE, fields, b"", self._timeout_ms)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return []
         # RocketMQ compares hashes of keys.
@@ -448,7 +466,7 @@ class RemoteBroker:
 
     def consumer_ids(self, group: str) -> list[str]:
         answer = self._answer(
-            RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}, b"", _CALL_TIMEOUT_MS
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}, b"", self._timeout_ms
         )
         if answer.code == ResponseCode.SYSTEM_ERROR:
             # The answer for a group without members.
@@ -476,7 +494,7 @@ class RemoteBroker:
 
     def _ask(self, code: RequestCode, fields: Mapping[str, str]) -> Command:
         """An answer of SUCCESS, or one to a pull."""
-        answer = self._answer(code, fields, b"", _CALL_TIMEOUT_MS)
+        answer = self._answer(code, fields, b"", self._timeout_ms)
         return answer if code == RequestCode.PULL_MESSAGE else self._check(answer)
 
     def _answer(self, code: RequestCode, fields: Mapping[str, str], body: bytes, timeout_ms: int) -> Command:

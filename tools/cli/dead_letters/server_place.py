@@ -7,7 +7,7 @@ What the options say is what a RemoteBroker takes. Secrets are in files: a comma
 
 import ssl
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
@@ -26,6 +26,9 @@ __all__ = [
     "TlsCertOption",
     "TlsOption",
 ]
+
+# Whoever typed a command waits for a slow server rather than type it again.
+_TIMEOUT_MS: Final = 20_000
 
 ServerOption = Annotated[
     str | None,
@@ -90,7 +93,7 @@ class ServerPlace(NamedTuple):
             raise ToolProblem(f"{error.filename or 'a file'}: {error.strerror}", ExitCode.USAGE) from error
         except ConfigIllegal as error:
             raise ToolProblem(str(error), ExitCode.USAGE) from error
-        return RemoteBroker(self.address, credentials=credentials, tls=tls)
+        return RemoteBroker(self.address, credentials=credentials, tls=tls, mq_client_api_timeout=_TIMEOUT_MS)
 
     def _credentials(self) -> Credentials | None:
         if self.access_keys is None:

@@ -132,6 +132,22 @@ def test_who_waits_for_a_connection_waits_no_longer_than_it_may() -> None:
     first.join()
 
 
+def test_what_no_time_is_left_for_is_not_sent(peer: ScriptedPeer) -> None:
+    """The connection took it all. It is there for the next request."""
+    pause_s = 0.05
+
+    def find(_: bool, /) -> str:
+        time.sleep(pause_s)
+        return peer.address
+
+    with closing(Channel("broker-a", find, UNGUARDED)) as channel:
+        with pytest.raises(BrokerNotConnected, match="no time is left of the 20 ms"):
+            channel.ask(1, timeout_ms=20)
+        assert peer.requests == []
+        assert ask(channel) == 0
+    assert (peer.connections, len(peer.requests)) == (1, 1)
+
+
 def test_an_address_that_cannot_be_found() -> None:
     def find(_: bool, /) -> str:
         raise BrokerNotConnected("name server", "away")

@@ -35,7 +35,7 @@ def members(peer: ScriptedPeer) -> Iterator[Members]:
     def open_channel(client_id: str, on_request: Callable[[Connection, Command], None]) -> Channel:
         return Channel(client_id, lambda _: peer.address, UNGUARDED, on_request=on_request, is_kept=True)
 
-    members = Members(open_channel, SystemClock())
+    members = Members(open_channel, SystemClock(), timeout_ms=10_000)
     yield members
     members.close()
 

@@ -12,6 +12,7 @@ from mqstore.client.remote.stream import UNGUARDED
 from mqstore.remoting.errors import BodyIllegal
 from support.server.scripted_peer import ScriptedPeer, answering
 
+TIMEOUT_MS = 10_000
 # As RocketMQ's name server writes it to clients of every version: keys are numbers.
 CLUSTER = (
     b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"127.0.0.1:10911",1:"127.0.0.1:10921"},'
@@ -39,25 +40,25 @@ def peer() -> Iterator[ScriptedPeer]:
 
 
 def test_addresses_have_a_port() -> None:
-    names = NameServers(" one ;two:1234, 10.0.0.3;", UNGUARDED)
+    names = NameServers(" one ;two:1234, 10.0.0.3;", UNGUARDED, TIMEOUT_MS)
     assert names.addresses == ["one:9876", "two:1234", "10.0.0.3:9876"]
 
 
 @pytest.mark.parametrize("addresses", ["", " ; ,"])
 def test_no_address(addresses: str) -> None:
     with pytest.raises(NoBroker):
-        NameServers(addresses, UNGUARDED)
+        NameServers(addresses, UNGUARDED, TIMEOUT_MS)
 
 
 def test_brokers_and_their_addresses(peer: ScriptedPeer) -> None:
-    with closing(NameServers(peer.address, UNGUARDED)) as names:
+    with closing(NameServers(peer.address, UNGUARDED, TIMEOUT_MS)) as names:
         brokers = names.brokers().broker_addr_table
     assert brokers["broker-a"].broker_addrs == {"0": "127.0.0.1:10911", "1": "127.0.0.1:10921"}
 
 
 def test_the_route_of_a_topic(peer: ScriptedPeer) -> None:
     peer.script = answering(body=ROUTE)
-    with closing(NameServers(peer.address, UNGUARDED)) as names:
+    with closing(NameServers(peer.address, UNGUARDED, TIMEOUT_MS)) as names:
         route = names.route("orders")
     assert route is not None
     [queues] = route.queue_datas
@@ -67,27 +68,27 @@ def test_the_route_of_a_topic(peer: ScriptedPeer) -> None:
 
 def test_a_topic_that_is_not_there(peer: ScriptedPeer) -> None:
     peer.script = answering(17, "No topic route info in name server for the topic: orders")
-    with closing(NameServers(peer.address, UNGUARDED)) as names:
+    with closing(NameServers(peer.address, UNGUARDED, TIMEOUT_MS)) as names:
         assert names.route("orders") is None
 
 
 def test_another_one_is_asked(peer: ScriptedPeer, away: str) -> None:
     """And stays the first to be asked."""
-    with closing(NameServers(f"{away};{peer.address}", UNGUARDED)) as names:
+    with closing(NameServers(f"{away};{peer.address}", UNGUARDED, TIMEOUT_MS)) as names:
         for _ in range(3):
             assert names.brokers().broker_addr_table
     assert len(peer.requests) == 3
 
 
 def test_none_answers(away: str) -> None:
-    with closing(NameServers(f"{away};{away}", UNGUARDED)) as names, pytest.raises(BrokerNotConnected):
+    with closing(NameServers(f"{away};{away}", UNGUARDED, TIMEOUT_MS)) as names, pytest.raises(BrokerNotConnected):
         names.brokers()
 
 
 def test_an_answer_that_is_an_error(peer: ScriptedPeer) -> None:
     peer.script = answering(1, "too early")
     with (
-        closing(NameServers(peer.address, UNGUARDED)) as names,
+        closing(NameServers(peer.address, UNGUARDED, TIMEOUT_MS)) as names,
         pytest.raises(BrokerRefused, match="too early"),
     ):
         names.brokers()
@@ -96,5 +97,5 @@ def test_an_answer_that_is_an_error(peer: ScriptedPeer) -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"brokerAddrTable":{"a":1}}', b"\xff"])
 def test_a_body_that_is_none(peer: ScriptedPeer, body: bytes) -> None:
     peer.script = answering(body=body)
-    with closing(NameServers(peer.address, UNGUARDED)) as names, pytest.raises(BodyIllegal):
+    with closing(NameServers(peer.address, UNGUARDED, TIMEOUT_MS)) as names, pytest.raises(BodyIllegal):
         names.brokers()

@@ -27,13 +27,14 @@ from mqstore.client import (
 )
 from mqstore.client.remote import members as members_module
 from mqstore.client.remote import remote_broker as remote_broker_module
+from mqstore.client.remote.channel import Channel
 from mqstore.client.remote.name_servers import NameServers
 from mqstore.client.remote.stream import UNGUARDED
 from mqstore.remoting.command import Command, encode_answer
 from mqstore.remoting.request_codes import RequestCode
 from mqstore.server import ServerSettings, running
 from mqstore.server.broker_server import BrokerServer
-from mqstore.store.errors import StoreError
+from mqstore.store.errors import ConfigIllegal, StoreError
 from support.server.scripted_peer import ScriptedPeer, answering
 
 CONFIG = StoreConfig(
@@ -132,7 +133,7 @@ def test_a_name_server_that_hangs_takes_no_send_its_time(server: BrokerServer) -
         with Producer(broker, "producers", settings) as producer, ScriptedPeer(lambda *_: None) as silent:
             producer.send(Message("orders", b"first"))
             broker._names.close()
-            broker._names = NameServers(silent.address, UNGUARDED)
+            broker._names = NameServers(silent.address, UNGUARDED, 5_000)
             time.sleep(1.1)
             assert producer.send(Message("orders", b"second")).send_status is SendStatus.SEND_OK
 
@@ -255,10 +256,9 @@ def hanging() -> Iterator[Hanging]:
         yield script
 
 
-def test_a_close_waits_for_no_heartbeat(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_close_waits_for_no_heartbeat(hanging: Hanging) -> None:
     """The broker hangs: the thread that tells it of the members is told that the connection has ended."""
-    monkeypatch.setattr(members_module, "_TIMEOUT_MS", 60_000)
-    broker = RemoteBroker(hanging.peer.address, "a")
+    broker = RemoteBroker(hanging.peer.address, "a", mq_client_api_timeout=60_000)
     data = ConsumerData(MessageModel.CLUSTERING, {"orders": "*"})
     joining = threading.Thread(target=broker.register_consumer, args=("g", "me", data, lambda: None))
     joining.start()
@@ -273,17 +273,36 @@ def test_a_close_waits_for_no_heartbeat(hanging: Hanging, monkeypatch: pytest.Mo
 def test_what_is_late_is_told_while_heartbeats_wait(
     hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(members_module, "_TIMEOUT_MS", 3_600_000)
     monkeypatch.setattr(members_module, "_HEARTBEAT_PERIOD_S", 0.0)
     monkeypatch.setattr(members_module, "_LEAST_BETWEEN_TRIES_S", 0.0)
     monkeypatch.setattr(remote_broker_module, "_ASYNC_TIMEOUT_MS", 10)
-    with RemoteBroker(hanging.peer.address, "a") as broker:
+    with RemoteBroker(hanging.peer.address, "a", mq_client_api_timeout=3_600_000) as broker:
         member = broker._members._member("me")
         member.tried_s = 0.0
         broker._service.wake()
         assert hanging.asked.wait(PATIENCE_S)
         with pytest.raises(BrokerTimedOut):
             broker.send_async(Message("orders", b"x")).result(PATIENCE_S)
+
+
+def test_a_request_ends_after_the_time_that_the_user_gave(server: BrokerServer) -> None:
+    """At a name server and at a broker that take connections and answer nothing."""
+    with ScriptedPeer(lambda *_: None) as silent:
+        with pytest.raises(BrokerTimedOut) as late:
+            RemoteBroker(silent.address, mq_client_api_timeout=1_000)
+        assert 0 < late.value.timeout_ms <= 1_000
+        with RemoteBroker(server.address, mq_client_api_timeout=1_000) as broker:
+            broker._channel.close()
+            broker._channel = Channel("broker-a", lambda _: silent.address, UNGUARDED)
+            with pytest.raises(BrokerTimedOut) as late:
+                broker.max_offset("orders", 0)
+        assert 0 < late.value.timeout_ms <= 1_000
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 2**31])
+def test_a_time_that_no_request_can_have_is_refused(timeout_ms: int) -> None:
+    with pytest.raises(ConfigIllegal, match=rf"between 1 and 2147483647 ms, and is {timeout_ms}$"):
+        RemoteBroker("127.0.0.1:9876", mq_client_api_timeout=timeout_ms)
 
 
 def test_an_interrupted_close_is_done_again(server: BrokerServer, monkeypatch: pytest.MonkeyPatch) -> None:
