@@ -265,12 +265,13 @@ class LmdbEnvironment:
                 with self._gate:
                     self._forget_kept()
                 try:
-                    with (
-                        self._writing,
-                        self._readers_kept_away(),
-                        self._environment.begin(write=True, buffers=True) as transaction,
-                    ):
-                        return work(transaction)
+                    with self._writing:
+                        if self._has_lock_file:
+                            return self._write_once(work)
+                        # Without that file LMDB does not see readers: they are kept out.
+                        with self._gate:
+                            self._forget_kept()
+                            return self._write_once(work)
                 except lmdb.MapFullError:
                     with self._gate:
                         self._forget_kept()
@@ -285,15 +286,9 @@ class LmdbEnvironment:
                     with self._gate:
                         self._forget_kept()
 
-    @contextmanager
-    def _readers_kept_away(self) -> Iterator[None]:
-        """Without a lock file, keep readers out: LMDB does not see them."""
-        if self._has_lock_file:
-            yield
-        else:
-            with self._gate:
-                self._forget_kept()
-                yield
+    def _write_once(self, work: "Callable[[Transaction], _T]") -> "_T":
+        with self._environment.begin(write=True, buffers=True) as transaction:
+            return work(transaction)
 
     def copy_to(self, directory: Path) -> None:
         """Write a snapshot into a new directory; queries wait meanwhile. Raises StoreFull."""

@@ -15,9 +15,9 @@ import os
 import shutil
 import struct
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -57,6 +57,8 @@ _FIRST_BYTES = struct.Struct("8s")
 # Linux 5.14 and later. Older kernels answer EINVAL, which is ignored and only costs speed.
 _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23
 _MAP_FAILED = ctypes.c_void_p(-1).value
+
+Result = TypeVar("Result")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -178,37 +180,42 @@ class OsMappedRegion:
         with self._guard:
             if self._is_busy:
                 self._sync_beside()
-                return
-            with self._busy():
-                descriptor = self._descriptor_to_sync()
-                if descriptor is not None:
-                    if self._timed_sync is not None:
-                        self._timed_sync.finish()
-                    os.fdatasync(descriptor)
+            else:
+                self._keep_descriptor(self._sync_alone)
+
+    def _sync_alone(self) -> None:
+        descriptor = self._descriptor_to_sync()
+        if descriptor is not None:
+            if self._timed_sync is not None:
+                self._timed_sync.finish()
+            os.fdatasync(descriptor)
 
     def sync_within(self, timeout_s: float) -> bool:
         with self._guard:
             if self._is_busy:
                 self._sync_beside()
                 return True
-            with self._busy():
-                descriptor = self._descriptor_to_sync()
-                if descriptor is None:
-                    return True
-                if self._timed_sync is None:
-                    self._timed_sync = TimedSync()
-                return self._timed_sync.sync(descriptor, timeout_s)
+            return self._keep_descriptor(lambda: self._sync_alone_within(timeout_s))
 
-    @contextlib.contextmanager
-    def _busy(self) -> Iterator[None]:
-        """Keep the descriptor: a finalizer or a signal handler may sync and release meanwhile."""
+    def _sync_alone_within(self, timeout_s: float) -> bool:
+        descriptor = self._descriptor_to_sync()
+        if descriptor is None:
+            return True
+        if self._timed_sync is None:
+            self._timed_sync = TimedSync()
+        return self._timed_sync.sync(descriptor, timeout_s)
+
+    def _keep_descriptor(self, use: Callable[[], Result]) -> Result:
+        """Call `use`: a finalizer or a signal handler that syncs meanwhile leaves the descriptor."""
+        # No generator of contextmanager: one that an interrupt leaves entered ends at any later time.
         try:
             self._is_busy = True
-            yield
+            result = use()
         finally:
             self._is_busy = False
         if self._is_release_due:
             self.release_descriptor()
+        return result
 
     def _sync_beside(self) -> None:
         """Sync amid another use of this thread, which it interrupted: by a descriptor of its own."""
@@ -235,8 +242,7 @@ class OsMappedRegion:
         with self._guard:
             self._is_release_due = self._is_busy
             if not self._is_busy:
-                with self._busy():
-                    self._close()
+                self._keep_descriptor(self._close)
 
     def _close(self) -> None:
         if self._timed_sync is not None:

@@ -8,11 +8,12 @@ Threads: any. A step runs under one lock; so once `refuse` or `poison` has retur
 Only a signal handler or a finalizer can want to append, or to refuse, amid a step of its own thread. It would
 wait for ever: it gets a RuntimeError instead, as Python's own buffered files raise. So does one that wants to
 append amid work `aside`, which holds locks that a step of another thread may be waiting for.
+What is run under the lock is passed as a function: a generator of `contextmanager` that an interrupt leaves
+entered would keep the lock as long as anybody keeps the error.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
 from typing import TypeVar
@@ -100,16 +101,15 @@ class AppendGate:
                 "thread that it interrupted: let it set a flag or start a thread instead"
             )
 
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Mark work of this thread beside appends that takes locks which steps take, too.
+    def aside(self, work: Callable[[], Result]) -> Result:
+        """Run work of this thread beside appends that takes locks which steps take, too.
 
         A finalizer within it that appended would wait for a step that waits for such a lock.
         """
         thread = get_ident()
         try:
             self._aside.add(thread)
-            yield
+            return work()
         finally:
             self._aside.discard(thread)
 
@@ -126,15 +126,15 @@ class AppendGate:
         A poisoned log stays poisoned: later calls change nothing. Raises RuntimeError within a step.
         """
         self._refuse_within_step()
-        with self._between_steps():
-            if not self.is_poisoned:
-                self._refusal = reason
+        self._between_steps(lambda: self._refuse_locked(reason))
 
     def refuse_for_good(self, reason: Callable[[], StoreError]) -> None:
         """As `poison`, with the error that `reason` makes."""
-        with self._between_steps():
-            if not self.is_poisoned:
-                self.refuse_for_good_locked(reason)
+        self._between_steps(lambda: self._refuse_locked(_Final(reason)))
+
+    def _refuse_locked(self, refusal: Callable[[], StoreError] | None) -> None:
+        if not self.is_poisoned:
+            self._refusal = refusal
 
     def refuse_for_good_locked(self, reason: Callable[[], StoreError]) -> None:
         """As `refuse_for_good`, within a step."""
@@ -145,20 +145,18 @@ class AppendGate:
 
         Within a step, by a signal handler's sync, too: the step ends, and is the last one.
         """
-        with self._between_steps():
-            self._poisoned_by(cause)
+        self._between_steps(lambda: self._poisoned_by(cause))
 
-    @contextmanager
-    def _between_steps(self) -> Iterator[None]:
-        """The lock, as a step has it; nothing within a step of this thread, which has it."""
+    def _between_steps(self, change: Callable[[], object]) -> None:
+        """Make a change under the lock, as a step has it; within a step of this thread it has it already."""
         thread = get_ident()
         if self._holder == thread:
-            yield
+            change()
             return
         with self._lock:
             try:
                 self._holder = thread
-                yield
+                change()
             finally:
                 self._holder = 0
 

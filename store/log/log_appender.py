@@ -85,10 +85,12 @@ class LogAppender:
         """
         current = self._offsets.current
         if current is not None:
-            with self._gate.aside():
-                current.reserve_next_window()
-                if current.is_nearly_full:
-                    self._prepare_segment_after(current)
+            self._gate.aside(lambda: self._reserve_after(current))
+
+    def _reserve_after(self, current: MappedFile) -> None:
+        current.reserve_next_window()
+        if current.is_nearly_full:
+            self._prepare_segment_after(current)
 
     def _prepare_segment_after(self, current: MappedFile) -> None:
         if self._gate.refusal is not None:

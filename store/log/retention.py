@@ -93,8 +93,7 @@ class Retention:
             and len(files := self._log.files.files) > 1
             and self._may_go(files[0], pinned_offset, forcibly=forcibly)
         ):
-            with self._log.aside():
-                self._log.files.delete_first()
+            self._log.aside(self._log.files.delete_first)
             deleted += 1
         return deleted
 

@@ -81,7 +81,10 @@ def test_another_one_is_asked(peer: ScriptedPeer, away: str) -> None:
 
 
 def test_none_answers(away: str) -> None:
-    with closing(NameServers(f"{away};{away}", UNGUARDED, TIMEOUT_MS)) as names, pytest.raises(BrokerNotConnected):
+    with (
+        closing(NameServers(f"{away};{away}", UNGUARDED, TIMEOUT_MS)) as names,
+        pytest.raises(BrokerNotConnected),
+    ):
         names.brokers()
 
 

@@ -17,6 +17,7 @@ import pytest
 from mqstore.store.errors import LimitReached, StoreFull
 from mqstore.store.files import sync_kernels
 from mqstore.store.files.os_file_system import OsFileSystem
+from support.crash.interrupt_storm import Strike, Struck
 
 
 @pytest.fixture
@@ -156,6 +157,26 @@ def test_no_writer_waits_for_a_sync(path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "fdatasync", write_meanwhile)
     region.sync()
     releaser.join()
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_an_error_of_an_interrupt_that_is_kept_keeps_no_descriptor(path: Path, *, is_timed: bool) -> None:
+    """It strikes at every place of a sync; what is then released has no descriptor open."""
+    region = OsFileSystem().map(path, 4_096, create=True)
+    kept: list[Struck] = []
+    has_struck = True
+    while has_struck:
+        region.sync()
+        strike = Strike(len(kept) + 1)
+        try:
+            with strike:
+                region.sync_within(60) if is_timed else region.sync()
+        except Struck as struck:
+            kept.append(struck)
+        has_struck = strike.has_struck
+        region.release_descriptor()
+        assert region._descriptor is None, strike.where
+    assert len(kept) > 1
 
 
 @pytest.mark.parametrize("is_timed", [False, True])

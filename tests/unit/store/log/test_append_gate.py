@@ -8,6 +8,7 @@ import pytest
 
 from mqstore.store.errors import StoreClosed, StorePoisoned, StoreReadOnly
 from mqstore.store.files.file_system import FileSystem
+from support.crash.interrupt_storm import Strike, Struck
 from support.disks.watched_file_system import WatchedFileSystem
 from support.stores.small_log import WINDOW_BYTES, SmallLog
 
@@ -150,14 +151,42 @@ def test_a_finalizer_amid_a_reservation_does_not_append(watched: WatchedFileSyst
 
 def test_a_finalizer_amid_retention_does_not_append(small: SmallLog) -> None:
     """Within `aside` of its own thread; another thread appends, and so does this one afterwards."""
-    with small.log.aside():
+
+    def work() -> None:
         with pytest.raises(RuntimeError, match="let it set a flag or start a thread"):
             small.append()
         other = threading.Thread(target=small.append)
         other.start()
         other.join(60)
+
+    small.log.aside(work)
     small.append()
     assert len(small.bodies()) == 2
+
+
+def test_an_error_of_an_interrupt_that_is_kept_keeps_nothing_else(small: SmallLog) -> None:
+    """It strikes at every place of a refusal, and of work aside: this thread and others append afterwards."""
+    kept: list[Struck] = []
+
+    def work() -> None:
+        small.log.refuse(None)
+        small.log.aside(lambda: None)
+
+    has_struck = True
+    while has_struck:
+        strike = Strike(len(kept) + 1)
+        try:
+            with strike:
+                work()
+        except Struck as struck:
+            kept.append(struck)
+        has_struck = strike.has_struck
+        small.append()
+        other = threading.Thread(target=small.append, daemon=True)
+        other.start()
+        other.join(60)
+        assert not other.is_alive(), strike.where
+    assert len(small.bodies()) == 2 * len(kept) + 2
 
 
 def test_a_finalizer_amid_a_refusal_does_not_append(small: SmallLog) -> None:
