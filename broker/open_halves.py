@@ -4,15 +4,18 @@ A half is known by its queue offset, and by those of the halves that it has repl
 of them, and the first to do so ends the transaction. Nothing is on disk here: ops are (half_message.py).
 Threads: any. One lock is held for microseconds, and nothing is called under it. A second one is held while
 halves are checked, and only those who end one of just these wait for it.
+What happens meanwhile is passed as a function: a generator of `contextmanager` that an interrupt leaves
+entered would claim a half as long as anybody keeps the error.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from mqstore.store.threads.lock import Lock
 
 __all__ = ["OpenHalf", "OpenHalves"]
+
+Result = TypeVar("Result")
 
 
 class OpenHalf(NamedTuple):
@@ -61,14 +64,13 @@ class OpenHalves:
             self._ops = ops
             self._op_end = max((op_progress, *(op_offset + 1 for op_offset in ops)))
 
-    @contextmanager
-    def arriving(self, floor: int) -> Iterator[None]:
-        """While a half is put and added, whose queue offset will be `floor` or more."""
+    def arriving(self, floor: int, put: Callable[[], Result]) -> Result:
+        """Call `put`, which puts and adds a half whose queue offset will be `floor` or more."""
         arrival = object()
         try:
             with self._lock:
                 self._arriving[arrival] = floor
-            yield
+            return put()
         finally:
             with self._lock:
                 self._arriving.pop(arrival, None)
@@ -82,15 +84,14 @@ class OpenHalves:
         """The open half with this queue offset; None if it was ended."""
         return self._open.get(queue_offset)
 
-    @contextmanager
-    def ending(self, name: int) -> Iterator[int | None]:
-        """While the caller ends the open half of that name: its queue offset, or None if none is open.
+    def ending(self, name: int, end: Callable[[int | None], Result]) -> Result:
+        """Call `end` with the queue offset of the open half of that name, or with None if none is open.
 
-        Unless the caller calls `close`, it is as open as before afterwards. Waits while the half is checked.
+        Unless it calls `close`, the half is as open as before afterwards. Waits while the half is checked.
         """
         claim = object()
         try:
-            yield self._claim(name, claim)
+            return end(self._claim(name, claim))
         finally:
             with self._lock:
                 self._ending.pop(claim, None)
@@ -121,16 +122,15 @@ class OpenHalves:
             if queue_offset in self._open and not _is_held(self._ending, queue_offset):
                 self._close([queue_offset], None)
 
-    @contextmanager
-    def checking(self, queue_offsets: Iterable[int]) -> Iterator[frozenset[int]]:
-        """While halves are checked, for those that nobody ends: ends of these wait."""
+    def checking(self, queue_offsets: Iterable[int], work: Callable[[frozenset[int]], Result]) -> Result:
+        """Call `work` with those halves that nobody ends: ends of these wait meanwhile."""
         check = object()
         with self._check_lock:
             try:
                 with self._lock:
                     left = frozenset(self._open.keys() & set(queue_offsets)) - _all_of(self._ending)
                     self._checking[check] = _Held(left, self._op_end)
-                yield left
+                return work(left)
             finally:
                 with self._lock:
                     self._checking.pop(check, None)

@@ -181,8 +181,8 @@ class TransactionChecks:
                 due.behind[queue_offset] = half
         if not any(due):
             return 0
-        with self._open_halves.checking(key for halves in due for key in halves) as left:
-            renewals = self._put(due.among(left))
+        candidates = (queue_offset for halves in due for queue_offset in halves)
+        renewals = self._open_halves.checking(candidates, lambda left: self._put(due.among(left)))
         for put in renewals:
             self._ask(put)
         return len(renewals)

@@ -80,10 +80,13 @@ class Transactions:
         self.load()
         half = half_of(self._store.check_message(message), producer_group)
         floor = self._store.get_max_offset_in_queue(TRANS_HALF_TOPIC, HALF_QUEUE_ID)
-        with self.open_halves.arriving(floor):
+
+        def put_half() -> PutMessageResult:
             (put,) = self._store.put_own([half])
             self.open_halves.add(put.queue_offset, OpenHalf(put.physical_offset, (put.queue_offset,)))
-        return put
+            return put
+
+        return self.open_halves.arriving(floor, put_half)
 
     def end(self, half: PutMessageResult, producer_group: str, state: TransactionState) -> None:
         """Commit or roll back, unless it was ended before; UNKNOW does nothing.
@@ -96,12 +99,15 @@ class Transactions:
         self.load()
         record = self.half_at(half.physical_offset)
         _refuse_wrong(record, half, producer_group)
-        with self.open_halves.ending(half.queue_offset) as queue_offset:
+
+        def put_end(queue_offset: int | None) -> None:
             if queue_offset is None:
                 _logger.info("%r of producer group %s was ended before", record, producer_group)
             else:
                 op = self._put_end(queue_offset, state)
                 self.open_halves.close([queue_offset], op.queue_offset)
+
+        self.open_halves.ending(half.queue_offset, put_end)
 
     def _put_end(self, queue_offset: int, state: TransactionState) -> PutMessageResult:
         opened = self.open_halves.get(queue_offset)

@@ -294,6 +294,10 @@ def stored_half(store: MessageStore, half: Message) -> HalfMessage:
     return HalfMessage.of(found.record)
 
 
+def itself(queue_offset: int | None) -> int | None:
+    return queue_offset
+
+
 def test_a_crash_between_a_renewed_half_and_its_op_leaves_one_transaction(store: MessageStore) -> None:
     """The newest half, known by all its names: it is not delivered twice."""
     first = stored_half(store, half_of(message(b"a", born_timestamp=5), GROUP))
@@ -303,8 +307,7 @@ def test_a_crash_between_a_renewed_half_and_its_op_leaves_one_transaction(store:
     transactions = Transactions(store)
     transactions.load()
     assert transactions.open_halves.in_order() == [third.queue_offset, other.queue_offset]
-    with transactions.open_halves.ending(first.queue_offset) as queue_offset:
-        assert queue_offset == third.queue_offset
+    assert transactions.open_halves.ending(first.queue_offset, itself) == third.queue_offset
 
 
 def test_equal_messages_are_transactions_of_their_own(store: MessageStore) -> None:
@@ -330,8 +333,7 @@ def test_halves_and_ops_of_a_broker_are_read(store: MessageStore) -> None:
     transactions = Transactions(store)
     transactions.load()
     assert transactions.open_halves.in_order() == [0, 3, 5]
-    with transactions.open_halves.ending(2) as queue_offset:
-        assert queue_offset == 5
+    assert transactions.open_halves.ending(2, itself) == 5
 
 
 # -- damage ---------------------------------------------------------------------------------------
