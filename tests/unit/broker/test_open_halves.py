@@ -213,8 +213,12 @@ def check_that_nothing_is_held(halves: OpenHalves, place: int) -> None:
     """Each of 5 and 6 can be ended by another thread, or is closed; and nothing is being put."""
     is_open = halves.get(5) is not None
     claimed: list[int | None] = []
+
+    def end(name: int) -> None:
+        claimed.append(ended(halves, name, 7))
+
     for name in (6, 5):
-        thread = threading.Thread(target=lambda: claimed.append(ended(halves, name, 7)), daemon=True)  # noqa: B023 - called in this round
+        thread = threading.Thread(target=end, args=(name,), daemon=True)
         thread.start()
         thread.join(60)
     assert claimed == [6, 5 if is_open else None], place

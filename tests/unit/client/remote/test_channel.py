@@ -1,11 +1,13 @@
 """A channel: it is connected when it is asked, wherever the broker is by then."""
 
+import itertools
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,12 +134,12 @@ def test_who_waits_for_a_connection_waits_no_longer_than_it_may() -> None:
     first.join()
 
 
-def test_what_no_time_is_left_for_is_not_sent(peer: ScriptedPeer) -> None:
+def test_what_no_time_is_left_for_is_not_sent(peer: ScriptedPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection took it all. It is there for the next request."""
-    pause_s = 0.05
+    seconds = itertools.count()
+    monkeypatch.setattr(channel_module, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
 
     def find(_: bool, /) -> str:
-        time.sleep(pause_s)
         return peer.address
 
     with closing(Channel("broker-a", find, UNGUARDED)) as channel:
