@@ -6,9 +6,9 @@ broker does not have are 0. Rates are 0: `mqstore top` has them.
 Threads: a worker's. Source: docs/spec/remoting.md section 13; AdminBrokerProcessor#prepareRuntimeInfo.
 """
 
-from importlib.metadata import version
 from typing import Final
 
+from mqstore import __version__
 from mqstore.remoting import fastjson
 from mqstore.remoting.request_codes import RequestCode
 from mqstore.server.answer import Answer
@@ -61,7 +61,7 @@ class BrokerAdmin:
             "bootTimestamp": str(self._started_ms),
             "brokerActive": "true",
             "brokerVersion": "513",
-            "brokerVersionDesc": f"mqstore_{version('mqstore')}",
+            "brokerVersionDesc": f"mqstore_{__version__}",
             "commitLogDirCapacity": f"Total : {disk.total_bytes} bytes, Free : {disk.free_bytes} bytes.",
             "commitLogDiskRatio": used,
             "commitLogMaxOffset": str(stats.max_offset),

@@ -7,14 +7,17 @@ An error of a command ends in one line on standard error (with --json, one objec
 exit_codes.py gives it. Any other exception is a bug and keeps its traceback.
 """
 
+import functools
+import gc
 from collections import UserDict
+from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
+from mqstore import __version__
 from mqstore.store.direct import machine_code as put_machine_code
 from mqstore.store.errors import StoreError
 from mqstore.store.loops import machine_code
@@ -93,10 +96,27 @@ def _made(name: str) -> Any:
     if isinstance(found, typer.Typer):
         group = typer.main.get_group(found)
         group.name = name
+        for command in group.commands.values():
+            command.callback = _begun(command.callback)
         return group
     only = typer.Typer(add_completion=False)
     only.command(name, hidden=name in _ALIASES)(found)
-    return typer.main.get_command(only)
+    command = typer.main.get_command(only)
+    command.callback = _begun(command.callback)
+    return command
+
+
+def _begun(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The same command, which has the garbage collector on: the start of the process had it off (app.py)."""
+
+    @functools.wraps(callback)
+    def run(*arguments: Any, **options: Any) -> Any:
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+        return callback(*arguments, **options)
+
+    return run
 
 
 class _Commands(TyperGroup):
@@ -135,7 +155,7 @@ def _show_version(asked: bool) -> None:
         loops = "compiled by numba" if code is None else f"built for {code.name} by {code.compiler}"
         direct_put = put_machine_code.MACHINE_CODE
         puts = "interpreted" if direct_put is None else f"compiled by {direct_put.compiler}"
-        typer.echo(f"mqstore {version('mqstore')}, loops {loops}, puts {puts}")
+        typer.echo(f"mqstore {__version__}, loops {loops}, puts {puts}")
         raise typer.Exit
 
 

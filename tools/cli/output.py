@@ -6,6 +6,7 @@ r"""Output: data on standard output, everything else on standard error.
 JSON keys are RocketMQ's names, the same as the columns of the Spark source: queueId, physicalOffset, ...
 Bytes of a store never reach a terminal as a control sequence: characters that are not printable (controls,
 changes of direction, odd separators) are dots for people and \u escapes in JSON.
+Rich is imported for the first table: a process that prints none, as a server, does not wait for it.
 Tables are as wide as their content, on a terminal too: nothing is cut to 80 columns, so copied text is
 whole.
 """
@@ -15,15 +16,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import msgspec
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from mqstore.tools.cli.times import local_time
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["Column", "Output", "Row", "json_text", "printable", "table_of"]
 
@@ -82,6 +82,9 @@ class Output:
         if self.is_json:
             self._json_lines([row])
             return
+        from rich.markup import escape
+        from rich.table import Table
+
         table = Table(box=None, show_header=False, pad_edge=False)
         for name in row.__struct_fields__:
             value = getattr(row, name)
@@ -128,8 +131,10 @@ class Output:
             self.raw_line("")
         self._print(table)
 
-    def _print(self, table: Table) -> None:
+    def _print(self, table: "Table") -> None:
         """Print the table without the blanks that pad the last column."""
+        from rich.console import Console
+
         console = Console(file=sys.stdout, width=_UNLIMITED_WIDTH)
         with console.capture() as captured:
             console.print(table)
@@ -138,8 +143,11 @@ class Output:
         sys.stdout.flush()
 
 
-def table_of(rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str = "") -> Table:
+def table_of(rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str = "") -> "Table":
     """The rows as Rich's table; cells that do not fit are cut."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -161,6 +169,8 @@ def table_of(rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str =
 
 
 def _cell(value: object) -> str:
+    from rich.markup import escape
+
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from mqstore.store.progress import Progress as OpeningProgress
 from mqstore.tools.cli.output import Output
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from mqstore.verify.inspection import ScanProgress
 
 __all__ = ["Work", "WorkBoard", "opening_progress", "progress", "scan_progress"]
@@ -28,7 +27,7 @@ _ROWS_A_LINE_OF_UNKNOWN_TOTAL = 100_000
 class Work:
     """One task; call `done` with how far it is."""
 
-    def __init__(self, output: Output, name: str, total: int | None, bars: Progress | None) -> None:
+    def __init__(self, output: Output, name: str, total: int | None, bars: "Progress | None") -> None:
         self._output = output
         self._name = name
         self._total = total
@@ -53,7 +52,7 @@ class Work:
 class WorkBoard:
     """Creates the tasks of one command."""
 
-    def __init__(self, output: Output, bars: Progress | None) -> None:
+    def __init__(self, output: Output, bars: "Progress | None") -> None:
         self._output = output
         self._bars = bars
 
@@ -68,6 +67,9 @@ def progress(output: Output) -> Iterator[WorkBoard]:
     if not output.is_terminal:
         yield WorkBoard(output, None)
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bars:
         yield WorkBoard(output, bars)

@@ -3,9 +3,11 @@
 Run through Typer's runner, so exactly as from a shell but for the process.
 """
 
+import gc
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -20,6 +22,7 @@ from mqstore.tools.cli import app as entry_point
 from mqstore.tools.cli.command_table import app
 from mqstore.tools.cli.options import existing_file, existing_path, shell_path
 from support.command_line import ORDER_CONFIG, run
+from support.sources import ROOT
 
 COMMANDS = (
     *("demo", "put", "ingest", "get", "tail", "query", "export", "topics", "stats", "dump"),
@@ -33,6 +36,24 @@ def test_version() -> None:
     result = run("--version")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"mqstore {__version__}, loops ")
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    """What `--version` prints is read from the code, and what pip shows from pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["version"] == __version__
+
+
+@pytest.mark.parametrize("words", [("topics",), ("dlq", "list")])
+def test_a_command_has_its_garbage_collected(orders: Path, words: tuple[str, ...]) -> None:
+    """The entry point turns the collector off for the start; a command, also one of a group, has it on."""
+    gc.disable()
+    try:
+        assert run(*words, orders).exit_code == 0
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:
@@ -187,8 +208,11 @@ def test_main_says_what_to_install(
     """Without Typer the entry point ends in a sentence, not in a traceback."""
     monkeypatch.setitem(sys.modules, "typer", None)
     monkeypatch.delitem(sys.modules, "mqstore.tools.cli.command_table", raising=False)
-    with pytest.raises(SystemExit) as ended:
-        entry_point.main()
+    try:
+        with pytest.raises(SystemExit) as ended:
+            entry_point.main()
+    finally:
+        gc.enable()
     assert ended.value.code == 1
     assert "pip install typer" in capsys.readouterr().err
 
