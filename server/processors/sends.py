@@ -7,8 +7,10 @@
         to a new topic -> a worker creates the topic as the producer asks, durably; then as above
 
 What RocketMQ's broker adds to the properties of a message is added here: CLUSTER, MSG_REGION, TRACE_ON, and
-UNIQ_KEY if its producer has set none. A topic that is missing gets as many queues as its producer asks for,
-at most those of TBW102, as with a broker; a put in process gives it `default_topic_queue_nums`.
+UNIQ_KEY if its producer has set none. The messages of a batch keep their own properties, as with 5.5.0: a
+producer of Java gives the batch a UNIQ_KEY, too, and brokers up to 5.3 put it on each message, so that all of
+them are called the same. A topic that is missing gets as many queues as its producer asks for, at most those
+of TBW102, as with a broker; a put in process gives it `default_topic_queue_nums`.
 
 Threads: the loop's, but for what a worker does. Durability: an answer means what the store's put means.
 Source: docs/spec/remoting.md section 5; SendMessageProcessor of Apache RocketMQ.
@@ -125,7 +127,9 @@ class SendProcessor:
         return None
 
     def _message_of(self, request: Request, fields: SendFields) -> Message:
-        message = message_of(request, fields, self._with_own(properties_of(fields.properties)))
+        properties = properties_of(fields.properties)
+        properties |= self._added
+        message = message_of(request, fields, _checked(properties))
         queue_id = self._queue_of(message.topic, message.queue_id)
         if queue_id == message.queue_id:
             return message
@@ -151,7 +155,7 @@ class SendProcessor:
     # -- a batch --------------------------------------------------------------------------------------
 
     def send_batch(self, request: Request) -> Answer | None:
-        """320: the elements of the body, each with its own properties and those of the header."""
+        """320: the elements of the body, each with its own properties."""
         fields = send_fields_of(request)
         if fields.topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             raise MessageIllegal(
@@ -161,26 +165,22 @@ class SendProcessor:
         if fields.topic in self._waiting or self._is_missing(fields.topic):
             self._create_first(request, fields)
             return None
-        batch = self._batch_of(request, fields)
-        if self._is_sync_flush:
-            self._workers.answer_later(request, lambda: self._put_all(batch))
-            return None
-        return self._put_all(batch)
-
-    def _batch_of(self, request: Request, fields: SendFields) -> SentBatch | list[Message]:
-        """The messages of a batch, as a list where compiled loops cannot know them. Raises MessageIllegal."""
         common = properties_of(fields.properties)
-        waits = common.get(WAIT) != "false"
-        # Of the broker, and of the batch: the same for all.
-        common |= self._added
+        batch = self._batch_of(request, fields, waits=common.get(WAIT) != "false")
+        if self._is_sync_flush:
+            self._workers.answer_later(request, lambda: self._put_all(batch, common.get(UNIQ_KEY)))
+            return None
+        return self._put_all(batch, common.get(UNIQ_KEY))
+
+    def _batch_of(self, request: Request, fields: SendFields, *, waits: bool) -> SentBatch | list[Message]:
+        """The messages of a batch, as a list where compiled loops cannot know them. Raises MessageIllegal."""
         topic, queue_id = fields.topic, self._queue_of(fields.topic, fields.queue_id)
         sys_flag, born_host = fields.sys_flag & ~_HOST_BITS, request.connection.born_host
         body = request.body
 
         def listed() -> list[Message]:
-            return self._listed(
+            return _listed(
                 body,
-                common,
                 Message(
                     topic,
                     b"",
@@ -192,33 +192,19 @@ class SendProcessor:
                 ),
             )
 
-        if sys_flag or not waits or UNIQ_KEY in common or _POP_CHECK in common:
+        if sys_flag or not waits:
             return listed()
-        return SentBatch(topic, queue_id, body, common, fields.born_timestamp, born_host, listed)
+        return SentBatch(topic, queue_id, body, fields.born_timestamp, born_host, listed)
 
-    def _listed(self, body: memoryview, common: dict[str, str], first: Message) -> list[Message]:
-        """The messages of a batch, one by one. first: what is the same for all. Raises MessageIllegal."""
-        messages = [
-            msgspec.structs.replace(
-                first,
-                body=element.body,
-                properties=self._with_own(_split(element.properties.decode("utf-8", "replace")), common),
-                flag=element.flag,
-            )
-            for element in decode_batch(body)
-        ]
-        if not messages:
-            raise MessageIllegal("the batch has no messages", value=0, limit=1)
-        return messages
-
-    def _put_all(self, batch: SentBatch | list[Message]) -> Answer:
+    def _put_all(self, batch: SentBatch | list[Message], batch_key: str | None) -> Answer:
+        """batch_key: the UNIQ_KEY of the batch itself, which Java's clients give it."""
         puts = self._broker.send_all(batch, timeout_ms=0)
         first = puts[0]
         fields = {
             "msgId": _message_ids(puts),
             "queueId": str(batch.queue_id if isinstance(batch, SentBatch) else batch[0].queue_id),
             "queueOffset": str(first.queue_offset),
-            "transactionId": _first_key(batch),
+            "transactionId": batch_key or _first_key(batch),
         }
         return Answer(first.status.response_code, fields=fields | self._answered)
 
@@ -294,14 +280,6 @@ class SendProcessor:
             return queue_id
         return secrets.randbelow(config.write_queue_nums)
 
-    def _with_own(self, properties: dict[str, str], added: dict[str, str] | None = None) -> dict[str, str]:
-        """With what a broker adds, in place. added: instead of that, with the properties of a batch."""
-        properties |= self._added if added is None else added
-        if UNIQ_KEY not in properties:
-            properties[UNIQ_KEY] = secrets.token_hex(16).upper()
-        properties.pop(_POP_CHECK, None)
-        return properties
-
 
 def send_fields_of(request: Request) -> SendFields:
     """The fields of a send, under full names or letters. Raises FieldsIllegal."""
@@ -332,6 +310,30 @@ def _split(text: str) -> dict[str, str]:
         if separator and name and value:
             properties[name] = value
     return properties
+
+
+def _checked(properties: dict[str, str]) -> dict[str, str]:
+    """With a unique key, and without what only a broker may set; in place."""
+    if UNIQ_KEY not in properties:
+        properties[UNIQ_KEY] = secrets.token_hex(16).upper()
+    properties.pop(_POP_CHECK, None)
+    return properties
+
+
+def _listed(body: memoryview, first: Message) -> list[Message]:
+    """The messages of a batch, one by one. first: what is the same for all. Raises MessageIllegal."""
+    messages = [
+        msgspec.structs.replace(
+            first,
+            body=element.body,
+            properties=_checked(_split(element.properties.decode("utf-8", "replace"))),
+            flag=element.flag,
+        )
+        for element in decode_batch(body)
+    ]
+    if not messages:
+        raise MessageIllegal("the batch has no messages", value=0, limit=1)
+    return messages
 
 
 def _first_key(batch: SentBatch | list[Message]) -> str:

@@ -26,7 +26,6 @@ TEXTS = st.sampled_from(["v", "true", "3", "", "é", "a\x01b", "\0", "x" * 300])
 ORDINARY = st.dictionaries(
     st.sampled_from(["TAGS", "KEYS", "WAIT", "own", "other"]), st.sampled_from(["v", "true", "x" * 300])
 )
-COMMON = st.dictionaries(st.sampled_from(["WAIT", "own", "REGION", "größe"]), st.sampled_from(["true", "é"]))
 HOSTS = st.sampled_from(["127.0.0.1:10911", "[2001:db8::7]:4711"])
 
 
@@ -53,11 +52,11 @@ def elements(draw: st.DrawFn, *, odd: bool) -> BatchElement:
     return BatchElement(draw(BODIES), properties, draw(FLAGS))
 
 
-def listed(body: bytes, topic: str, queue_id: int, common: dict[str, str], host: Host) -> list[Message]:
+def listed(body: bytes, topic: str, queue_id: int, host: Host) -> list[Message]:
     """The twin: one message an element."""
     messages = []
     for element in decode_batch(body):
-        properties = properties_of(element.properties.decode("utf-8", "replace")) | common
+        properties = properties_of(element.properties.decode("utf-8", "replace"))
         properties.setdefault(UNIQ_KEY, "MADE")
         properties.pop("POP_CK", None)
         messages.append(
@@ -90,7 +89,7 @@ def outcome(batch: SentBatch, *, as_list: bool, has_crc: bool) -> tuple[object, 
     }
 
 
-def check(body: bytes, queue_id: int, common: dict[str, str], host: Host, *, has_crc: bool) -> bool:
+def check(body: bytes, queue_id: int, host: Host, *, has_crc: bool) -> bool:
     """Whether the batch went the quick way."""
 
     def batch() -> SentBatch:
@@ -98,10 +97,9 @@ def check(body: bytes, queue_id: int, common: dict[str, str], host: Host, *, has
             "orders",
             queue_id,
             body,
-            common,
             BORN,
             host,
-            lambda: listed(body, "orders", queue_id, common, host),
+            lambda: listed(body, "orders", queue_id, host),
         )
 
     quick = batch()
@@ -113,33 +111,27 @@ def check(body: bytes, queue_id: int, common: dict[str, str], host: Host, *, has
 @settings(max_examples=150, deadline=None)
 @given(
     batch=st.lists(elements(odd=False), min_size=1, max_size=30),
-    common=st.dictionaries(st.sampled_from(["WAIT", "own", "REGION"]), st.just("true")),
     host=HOSTS,
     has_crc=st.booleans(),
 )
-def test_an_ordinary_batch_is_never_a_list(
-    batch: list[BatchElement], common: dict[str, str], host: str, has_crc: bool
-) -> None:
+def test_an_ordinary_batch_is_never_a_list(batch: list[BatchElement], host: str, has_crc: bool) -> None:
     """Tags, keys and flags are ordinary; each name comes once."""
-    assert check(encode_batch(batch), 1, common, Host.parse(host), has_crc=has_crc)
+    assert check(encode_batch(batch), 1, Host.parse(host), has_crc=has_crc)
 
 
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     batch=st.lists(elements(odd=True), min_size=1, max_size=20),
-    common=COMMON,
     queue_id=st.sampled_from([0, 3, 4, 2**31 - 1]),
     host=HOSTS,
 )
-@example([BatchElement(b"x", b"UNIQ_KEY\x01A\x02own\x011\x02own\x012\x02")], {}, 0, "127.0.0.1:1")
-@example([BatchElement(b"x", b"UNIQ_KEY\x01A\x02DELAY\x012\x02")], {}, 0, "127.0.0.1:1")
-@example([BatchElement(b"x", b"")] * 20, {"own": "true"}, 0, "127.0.0.1:1")
-def test_an_odd_batch_is_its_list(
-    batch: list[BatchElement], common: dict[str, str], queue_id: int, host: str
-) -> None:
+@example([BatchElement(b"x", b"UNIQ_KEY\x01A\x02own\x011\x02own\x012\x02")], 0, "127.0.0.1:1")
+@example([BatchElement(b"x", b"UNIQ_KEY\x01A\x02DELAY\x012\x02")], 0, "127.0.0.1:1")
+@example([BatchElement(b"x", b"")] * 20, 0, "127.0.0.1:1")
+def test_an_odd_batch_is_its_list(batch: list[BatchElement], queue_id: int, host: str) -> None:
     """Names that come twice, pairs that are none, text that is none, delays, queues that are missing."""
-    check(encode_batch(batch), queue_id, common, Host.parse(host), has_crc=False)
+    check(encode_batch(batch), queue_id, Host.parse(host), has_crc=False)
 
 
 @pytest.mark.slow
@@ -161,7 +153,7 @@ def test_a_broken_batch_is_refused_like_its_list(
 
     def outcome_of(*, as_list: bool) -> tuple[object, dict[str, bytes]]:
         host = Host.parse("127.0.0.1:1")
-        sent = SentBatch("orders", 0, broken, {}, BORN, host, lambda: listed(broken, "orders", 0, {}, host))
+        sent = SentBatch("orders", 0, broken, BORN, host, lambda: listed(broken, "orders", 0, host))
         return outcome(sent, as_list=as_list, has_crc=False)
 
     assert outcome_of(as_list=False) == outcome_of(as_list=True)
@@ -172,7 +164,7 @@ def test_batches_of_any_length(tmp_path: Path, count: int) -> None:
     """The count is written in three ways."""
     body = encode_batch([BatchElement(b"%d" % n, b"UNIQ_KEY\x01%d\x02" % n) for n in range(count)])
     host = Host.parse("127.0.0.1:1")
-    batch = SentBatch("orders", 0, body, {}, BORN, host, lambda: listed(body, "orders", 0, {}, host))
+    batch = SentBatch("orders", 0, body, BORN, host, lambda: listed(body, "orders", 0, host))
     with MessageStore.open(tmp_path) as store:
         store.topics.create("orders", 1)
         puts = store.put_messages(batch)

@@ -6,12 +6,11 @@ made for any element. The bodies are copied once more for it, which takes less t
     body    SIZE, MAGIC, CRC, FLAG, BODY LENGTH, body, PROPERTIES LENGTH, name 01 value 02 ...   an element
     packed  {topic, queue_id, born_timestamp, born_host, body, flag, properties: {name: value, ...}}
 
-An element's properties are in their order, those of the batch in place of its own of the same names or else
-behind them, as in a dictionary. Out of the ordinary are elements without a unique key, properties of a pop
-consumer, names that come twice, pairs without a name or a value, and whatever is not ASCII.
+An element's properties are in their order. Out of the ordinary are elements without a unique key, properties
+of a pop consumer, names that come twice, pairs without a name or a value, and whatever is not ASCII.
 
-Arrays: C-contiguous uint8, and int64 `bounds`. The caller need not hold the GIL. The twin is
-`decode_batch` with the loop over its elements in server/processors/sends.py.
+Arrays: C-contiguous uint8. The caller need not hold the GIL. The twin is `decode_batch` with the loop over
+its elements in server/processors/sends.py.
 Source: docs/format/commit_log.md, store/record/batch_format.py; the MessagePack specification, "Formats".
 """
 
@@ -20,7 +19,7 @@ import numpy as np
 from mqstore.store.bulk.msgpack_kernels import OUT_OF_THE_ORDINARY
 from mqstore.store.byte_kernels import borrowed, copy_bytes, read_int, read_unsigned, same_bytes, write_int
 from mqstore.store.compiled import compiled, compiled_into_caller
-from mqstore.store.loops.kinds import BYTES, BYTES_OUT, INT64, LONGS
+from mqstore.store.loops.kinds import BYTES, BYTES_OUT, INT64
 from mqstore.store.record.batch_format import ELEMENT_BYTES
 from mqstore.store.record.properties_format import UNIQ_KEY
 
@@ -43,15 +42,14 @@ _POP_CHECK = np.frombuffer(b"POP_CK", np.uint8)
 _FIELDS = 7
 
 
-def element_bytes(front_bytes: int, common_bytes: int) -> int:
+def element_bytes(front_bytes: int) -> int:
     """What an element takes at most when it is packed, beside its bytes in the body.
 
-    front_bytes: of the fields that are the same for all. common_bytes: of names and values of the batch.
+    front_bytes: of the fields that are the same for all.
     """
     fields = len(_BODY_FIELD) + len(_FLAG_FIELD) + len(_PROPERTIES_FIELD)
-    heads = 1 + 5 + 5 + _HEAD_BYTES + 2 * _HEAD_BYTES * 2 * _MAX_PAIRS
-    # A value of the batch may replace a shorter one.
-    return _ARRAY_HEAD_BYTES + front_bytes + fields + heads + 2 * common_bytes
+    heads = 1 + 5 + 5 + _HEAD_BYTES + 2 * _HEAD_BYTES * _MAX_PAIRS
+    return _ARRAY_HEAD_BYTES + front_bytes + fields + heads
 
 
 @compiled(BYTES)
@@ -103,21 +101,10 @@ def _end_of_text(body, at, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled_into_caller
-def _common_of(body, start, stop, texts, bounds):  # type: ignore[no-untyped-def]
-    """Which property of the batch has that name; -1 if none has."""
-    for index in range(len(bounds) // 2):
-        name_at = bounds[2 * index]
-        length = bounds[2 * index + 1] - name_at
-        if length == stop - start and same_bytes(texts, name_at, body, start, length):
-            return np.int64(index)
-    return np.int64(-1)
-
-
-@compiled_into_caller
-def _pack_properties(body, at, stop, texts, bounds, target, to):  # type: ignore[no-untyped-def]
-    """Append the map of an element's properties and those of the batch; where it ends."""
+def _pack_properties(body, at, stop, target, to):  # type: ignore[no-untyped-def]
+    """Append the map of an element's properties; where it ends."""
     refused = np.int64(OUT_OF_THE_ORDINARY)
-    head_at, pairs, used, is_unique = to, np.int64(0), np.int64(0), False
+    head_at, pairs, is_unique = to, np.int64(0), False
     to += _HEAD_BYTES
     first = to
     while at < stop:
@@ -141,37 +128,23 @@ def _pack_properties(body, at, stop, texts, bounds, target, to):  # type: ignore
             earlier += _HEAD_BYTES + read_unsigned(target, earlier + 1, _LENGTH_BYTES)
         is_unique |= _is(body, name_at, name_stop, _UNIQUE)
         to = _write_text(target, to, body, name_at, name_stop)
-        common = _common_of(body, name_at, name_stop, texts, bounds)
-        if common >= 0:
-            used |= np.int64(1) << common
-            to = _write_text(target, to, texts, bounds[2 * common + 1], bounds[2 * common + 2])
-        else:
-            to = _write_text(target, to, body, value_at, value_stop)
+        to = _write_text(target, to, body, value_at, value_stop)
         pairs += 1
         at = value_stop + 1
-    for index in range(len(bounds) // 2):
-        if not used >> index & 1:
-            middle = bounds[2 * index + 1]
-            to = _write_text(target, to, texts, bounds[2 * index], middle)
-            to = _write_text(target, to, texts, middle, bounds[2 * index + 2])
-            pairs += 1
     target[head_at] = _MAP16
     target[head_at + 1] = pairs >> 8
     target[head_at + 2] = pairs & 0xFF
     return to if is_unique else refused
 
 
-@compiled(BYTES, INT64, BYTES, BYTES, LONGS, BYTES_OUT)
-def pack_elements(body, count, front, texts, bounds, target):  # type: ignore[no-untyped-def]
+@compiled(BYTES, INT64, BYTES, BYTES_OUT)
+def pack_elements(body, count, front, target):  # type: ignore[no-untyped-def]
     """Pack the elements of a batch whose lengths add up; how many bytes of `target` are filled.
 
-    count: as `count_elements` has found. front: fields that are the same for all, packed. texts: names and
-    values of the batch's properties in turn; bounds: where each begins, and where the last ends. target:
+    count: as `count_elements` has found. front: fields that are the same for all, packed. target:
     `element_bytes` tells how large it must be. OUT_OF_THE_ORDINARY: its contents are undefined.
     """
-    body, front, texts, target = borrowed((body, front, texts, target))
-    if len(bounds) // 2 > _MAX_PAIRS:
-        return OUT_OF_THE_ORDINARY
+    body, front, target = borrowed((body, front, target))
     to = np.int64(0)
     if count < 1 << 4:
         target[0] = 0x90 | count
@@ -203,7 +176,7 @@ def pack_elements(body, count, front, texts, bounds, target):  # type: ignore[no
         to += 5
         copy_bytes(target, to, _PROPERTIES_FIELD, 0, len(_PROPERTIES_FIELD))
         to += len(_PROPERTIES_FIELD)
-        to = _pack_properties(body, at + ELEMENT_BYTES + length, at + size, texts, bounds, target, to)
+        to = _pack_properties(body, at + ELEMENT_BYTES + length, at + size, target, to)
         if to == OUT_OF_THE_ORDINARY:
             return OUT_OF_THE_ORDINARY
         at += size

@@ -6,26 +6,25 @@ only a batch with anything out of the ordinary becomes a list. What a list of th
     body -> packed, as msgspec packs a list of Messages (batch_kernels.py) -> records (list_encoder.py)
       `- out of the ordinary: one Message an element, as `listed` makes them -> the paths of any list
 
-It does not know which properties a broker adds (server/processors/sends.py).
+Each message has its own properties and no others (server/processors/sends.py).
 Threads: it belongs to one at a time. The body must not change.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import overload
 
 import msgspec
 import numpy as np
 
-from mqstore.store.bulk.text_column import Bytes, Longs
+from mqstore.store.bulk.text_column import Bytes
 from mqstore.store.message.message import Message
 from mqstore.store.record.host import Host
 
 __all__ = ["SentBatch"]
 
 _pack = msgspec.msgpack.Encoder().encode
-_CACHED = 256
 
 
 @functools.cache
@@ -39,27 +38,24 @@ def _kernels() -> ModuleType:
 class SentBatch(Sequence[Message]):
     """The messages of one body. topic, queue_id: of all of them. body: of the batch."""
 
-    __slots__ = ("_born", "_common", "_listed", "_make", "body", "queue_id", "topic")
+    __slots__ = ("_born", "_listed", "_make", "body", "queue_id", "topic")
 
     def __init__(
         self,
         topic: str,
         queue_id: int,
         body: bytes | memoryview,
-        common: Mapping[str, str],
         born_timestamp: int,
         born_host: Host,
         listed: Callable[[], list[Message]],
     ) -> None:
-        """common: properties of all messages, in place of their own of the same names.
+        """listed: makes the messages one by one, where compiled loops cannot store them.
 
-        born_timestamp: epoch ms. listed: makes the messages one by one, where they cannot be stored by
-        compiled loops; it may raise MessageIllegal.
+        It may raise MessageIllegal. born_timestamp: epoch ms.
         """
         self.topic = topic
         self.queue_id = queue_id
         self.body = body
-        self._common = common
         self._born = born_timestamp, born_host
         self._make = listed
         self._listed: list[Message] | None = None
@@ -85,11 +81,10 @@ class SentBatch(Sequence[Message]):
         }
         try:
             front = np.frombuffer(_pack(fields), np.uint8)[1:]
-            texts, bounds = _texts_of(tuple(self._common.items()))
         except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError):
             return None
-        target = np.empty(len(body) + count * kernels.element_bytes(len(front), len(texts)), np.uint8)
-        size = kernels.pack_elements(body, count, front, texts, bounds, target)
+        target = np.empty(len(body) + count * kernels.element_bytes(len(front)), np.uint8)
+        size = kernels.pack_elements(body, count, front, target)
         return None if size == kernels.OUT_OF_THE_ORDINARY else (target[:size], count)
 
     def _messages(self) -> list[Message]:
@@ -111,12 +106,3 @@ class SentBatch(Sequence[Message]):
 
     def __repr__(self) -> str:
         return f"SentBatch({self.topic!r}, queue_id={self.queue_id}, body of {len(self.body)} bytes)"
-
-
-@functools.lru_cache(_CACHED)
-def _texts_of(pairs: tuple[tuple[str, str], ...]) -> tuple[Bytes, Longs]:
-    """Names and values one behind the other, and where each ends. Raises UnicodeEncodeError."""
-    texts = [text.encode() for pair in pairs for text in pair]
-    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    # A loop borrows an array, and there is nothing to borrow of an empty one.
-    return np.frombuffer(b"".join(texts) + b"\0", np.uint8), ends

@@ -107,7 +107,7 @@ def test_a_negative_queue_is_chosen(client: WireClient) -> None:
 
 
 def test_a_batch_is_taken_apart(client: WireClient) -> None:
-    """Each element is a message, with the properties of the batch; the answer has the ids of all."""
+    """Each element is a message with its own properties; the answer has the ids of all."""
     elements = [BatchElement(b"%d" % n, b"KEYS\x01k%d\x02" % n, n) for n in range(30)]
     fields = send_fields(properties="both\x01yes", m="true")
     answer = client.ask(Code.SEND_BATCH_MESSAGE, fields, encode_batch(elements))
@@ -116,11 +116,21 @@ def test_a_batch_is_taken_apart(client: WireClient) -> None:
     for n in (0, 29):
         message = stored(client, offset=n)
         assert (message.body, message.keys, message.flag) == (b"%d" % n, (f"k{n}",), n)
-        assert message.properties["both"] == "yes"
+        assert message.properties.keys() == {"KEYS", "UNIQ_KEY"}
         assert message.msg_id == told["msgId"].split(",")[n]
     assert client.ask(Code.SEND_BATCH_MESSAGE, fields, b"\0\0\0\7torn").code == ResponseCode.MESSAGE_ILLEGAL
     retry = client.ask(Code.SEND_BATCH_MESSAGE, send_fields("%RETRY%g"), encode_batch(elements))
     assert retry.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+@pytest.mark.parametrize("own", [b"UNIQ_KEY\x01%d", b"UNIQ_KEY\x01%d\x02\x02"])
+def test_a_batch_of_java_has_a_key_of_its_own(client: WireClient, own: bytes) -> None:
+    """It is told as the transaction's id, and no message is called by it, on the quick way as one by one."""
+    elements = [BatchElement(b"%d" % n, own % n) for n in range(30)]
+    fields = send_fields(properties="UNIQ_KEY\x01BATCH\x02WAIT\x01true\x02", m="true")
+    answer = client.ask(Code.SEND_BATCH_MESSAGE, fields, encode_batch(elements))
+    assert answer.fields_as_texts()["transactionId"] == "BATCH"
+    assert [stored(client, offset=n).properties for n in (0, 29)] == [{"UNIQ_KEY": "0"}, {"UNIQ_KEY": "29"}]
 
 
 def test_one_way_is_not_answered(client: WireClient) -> None:
