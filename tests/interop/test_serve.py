@@ -100,18 +100,23 @@ def test_every_way_to_send_reaches_a_consumer(
         assert server.stop() == 0
     with MessageStore.open(tmp_path / "data", read_only=True) as store:
         assert stored_bodies(store, "orders") == wanted
+        # A batch has a key of its own, too.
+        keys = Counter(message.unique_key for message in stored(store, "orders"))
+        assert keys.total() == sum(wanted.values())
+        assert not {key: count for key, count in keys.items() if count > 1}
         committed = {row.queue_id: row.offset for row in store.consumer_offsets if row.topic == "orders"}
         assert sum(committed.values()) == sum(wanted.values())
 
 
 def stored_bodies(store: MessageStore, topic: str) -> Counter[str]:
+    return Counter(message.body.decode() for message in stored(store, topic))
+
+
+def stored(store: MessageStore, topic: str) -> Iterator[Any]:
     config = store.topics.get(topic)
     assert config is not None
-    return Counter(
-        message.body.decode()
-        for queue_id in range(config.read_queue_nums)
-        for message in messages_of(store, topic, queue_id)
-    )
+    for queue_id in range(config.read_queue_nums):
+        yield from messages_of(store, topic, queue_id)
 
 
 def messages_of(store: MessageStore, topic: str, queue_id: int) -> Iterator[Any]:
