@@ -100,7 +100,7 @@ def test_every_way_to_send_reaches_a_consumer(
         assert server.stop() == 0
     with MessageStore.open(tmp_path / "data", read_only=True) as store:
         assert stored_bodies(store, "orders") == wanted
-        # A batch has a key of its own, too.
+        # Batches of 5.x have a key of their own, too.
         keys = Counter(message.unique_key for message in stored(store, "orders"))
         assert keys.total() == sum(wanted.values())
         assert not {key: count for key, count in keys.items() if count > 1}

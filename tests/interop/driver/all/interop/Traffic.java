@@ -284,6 +284,8 @@ public final class Traffic {
         consumer.setNamesrvAddr(nameServer);
         consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setInstanceName(name);
+        // Otherwise a message that the listener has just been given is not counted as consumed at the end.
+        consumer.setAwaitTerminationMillisWhenShutdown(TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(request.getString("topic"), request.getString("tags"));
         if (request.containsKey("max_reconsume_times")) {
