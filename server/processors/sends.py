@@ -9,8 +9,8 @@
 What RocketMQ's broker adds to the properties of a message is added here: CLUSTER, MSG_REGION, TRACE_ON, and
 UNIQ_KEY if its producer has set none. The messages of a batch keep their own properties, as with 5.5.0:
 Java's producers of 5.x give the batch a UNIQ_KEY, too, and brokers up to 5.3 put it on each message, so that
-all of them have one id. A topic that is missing gets as many queues as its producer asks for, at most those of
-TBW102, as with a broker; a put in process gives it `default_topic_queue_nums`.
+all of them have one id. A topic that is missing gets as many queues as its producer asks for, at most those
+of TBW102, as with a broker; a put in process gives it `default_topic_queue_nums`.
 
 Threads: the loop's, but for what a worker does. Durability: an answer means what the store's put means.
 Source: docs/spec/remoting.md section 5; SendMessageProcessor of Apache RocketMQ.

@@ -106,8 +106,9 @@ def _made(name: str) -> Any:
     return command
 
 
-def _begun(callback: Callable[..., Any]) -> Callable[..., Any]:
+def _begun(callback: Callable[..., Any] | None) -> Callable[..., Any]:
     """The same command, which has the garbage collector on: the start of the process had it off (app.py)."""
+    assert callback is not None  # each command of ours is made from a function
 
     @functools.wraps(callback)
     def run(*arguments: Any, **options: Any) -> Any:
