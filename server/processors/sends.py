@@ -165,12 +165,12 @@ class SendProcessor:
         if fields.topic in self._waiting or self._is_missing(fields.topic):
             self._create_first(request, fields)
             return None
-        common = properties_of(fields.properties)
-        batch = self._batch_of(request, fields, waits=common.get(WAIT) != "false")
+        of_batch = properties_of(fields.properties)
+        batch = self._batch_of(request, fields, waits=of_batch.get(WAIT) != "false")
         if self._is_sync_flush:
-            self._workers.answer_later(request, lambda: self._put_all(batch, common.get(UNIQ_KEY)))
+            self._workers.answer_later(request, lambda: self._put_all(batch, of_batch.get(UNIQ_KEY)))
             return None
-        return self._put_all(batch, common.get(UNIQ_KEY))
+        return self._put_all(batch, of_batch.get(UNIQ_KEY))
 
     def _batch_of(self, request: Request, fields: SendFields, *, waits: bool) -> SentBatch | list[Message]:
         """The messages of a batch, as a list where compiled loops cannot know them. Raises MessageIllegal."""

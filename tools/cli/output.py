@@ -146,6 +146,7 @@ class Output:
 def table_of(rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str = "") -> "Table":
     """The rows as Rich's table; cells that do not fit are cut."""
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(
@@ -153,7 +154,7 @@ def table_of(rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str =
         show_edge=False,
         pad_edge=False,
         padding=(0, 1, 0, 0),
-        title=_cell(title) or None,
+        title=escape(_cell(title)) or None,
     )
     table.title_justify = "left"
     for column in columns:
@@ -164,18 +165,16 @@ def table_of(rows: Sequence[RowT], columns: Sequence[Column[RowT]], title: str =
             overflow="ellipsis",
         )
     for row in rows:
-        table.add_row(*[_cell(column.text(row)) for column in columns])
+        table.add_row(*[escape(_cell(column.text(row))) for column in columns])
     return table
 
 
 def _cell(value: object) -> str:
-    from rich.markup import escape
-
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else ""
-    return escape(printable(str(value), kept=""))
+    return printable(str(value), kept="")
 
 
 def printable(text: str, kept: str = "\n") -> str:
