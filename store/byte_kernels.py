@@ -22,6 +22,7 @@ __all__ = [
     "copy_bytes",
     "copy_out",
     "equals",
+    "hash_bytes",
     "int_at",
     "load_word",
     "long_at",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 WORD_BYTES = 8
+_HASH_FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _IS_LITTLE_ENDIAN = sys.byteorder == "little"
 
 
@@ -150,6 +152,15 @@ def matches(data, at, expected):  # type: ignore[no-untyped-def]
 def equals(data, at, length, expected):  # type: ignore[no-untyped-def]
     """Whether the `length` bytes at `at` are those of `expected`, no more and no fewer."""
     return length == len(expected) and same_bytes(data, at, expected, 0, length)
+
+
+@compiled
+def hash_bytes(data, at, length):  # type: ignore[no-untyped-def]
+    """A hash of `length` bytes; not negative."""
+    code = np.uint64(length)
+    for place in range(at, at + length):
+        code = (code ^ np.uint64(data[place])) * _HASH_FACTOR
+    return np.int64(code >> np.uint64(32))
 
 
 # -- numbers ------------------------------------------------------------------------------------------

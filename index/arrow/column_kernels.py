@@ -19,6 +19,7 @@ from mqstore.store.byte_kernels import (
     WORD_BYTES,
     borrowed,
     copy_bytes,
+    hash_bytes,
     load_word,
     prefetch,
     read_int,
@@ -125,7 +126,6 @@ _AHEAD: Final = 8
 _LINE_BYTES: Final = 64
 _EACH_BYTE: Final = np.uint64(0x0101_0101_0101_0101)
 _HIGH_BITS: Final = np.uint64(0x8080_8080_8080_8080)
-_HASH_FACTOR: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 @compiled_into_caller
@@ -390,15 +390,6 @@ def _is_piece(buffer: Bytes, start: Int, length: Int, starts: Int32s, lengths: I
     )
 
 
-@compiled
-def _hash(buffer: Bytes, start: Int, length: Int) -> Int:
-    """A hash of `length` bytes; not negative."""
-    code = np.uint64(length)
-    for at in range(start, start + length):
-        code = (code ^ np.uint64(buffer[at])) * _HASH_FACTOR
-    return np.int64(code >> np.uint64(32))
-
-
 @compiled(BYTES, INTS, INTS, INTS_OUT, INTS_OUT, INTS_OUT)
 def number_distinct(
     buffer: Bytes, starts: Int32s, lengths: Int32s, slots: Int32s, numbers: Int32s, firsts: Int32s
@@ -419,7 +410,7 @@ def number_distinct(
         length = np.int64(lengths[n])
         # Most pieces equal the one before them.
         if n == 0 or not _is_piece(buffer, start, length, starts, lengths, firsts[number]):
-            slot = _hash(buffer, start, length) & (slots.size - 1)
+            slot = hash_bytes(buffer, start, length) & (slots.size - 1)
             while slots[slot] >= 0 and not _is_piece(
                 buffer, start, length, starts, lengths, firsts[slots[slot]]
             ):

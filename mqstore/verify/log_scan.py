@@ -33,7 +33,7 @@ __all__ = ["DamagedRange", "Piece", "ScannedSegment", "scan_segment", "scan_segm
 
 T = TypeVar("T")
 
-_PIECE_BYTES = 4 << 20
+_PIECE_BYTES = 2 << 20
 """Small enough that a piece stays in a processor's cache while it is checked and digested."""
 
 

@@ -31,6 +31,9 @@ _CLASSES = {
 }
 _WORDS_OF_S3FS = {"key": "access_key", "secret": "secret_key", "token": "session_token", "anon": "anonymous"}
 _FSSPEC = "fsspec+"
+# An option of pyarrow's S3, from this release on: small objects are sent with one request, not with three.
+_AT_ONCE = "allow_delayed_open"
+_AT_ONCE_SINCE = 21
 
 
 def shown_address(url: str) -> str:
@@ -55,13 +58,26 @@ def file_system_of(
     try:
         if storage_options:
             return _with_options(url, dict(storage_options))
-        # S3's other name, which Hadoop gave it.
-        file_system, path = pa_fs.FileSystem.from_uri(url.replace("s3a://", "s3://", 1))
+        file_system, path = pa_fs.FileSystem.from_uri(_url_for_pyarrow(url))
     except (pa.ArrowException, ValueError, TypeError, ImportError) as error:
         # The message may repeat the address.
-        reason = str(error).replace(url, shown).split("\n", 1)[0]
+        reason = str(error).replace(_url_for_pyarrow(url), shown).replace(url, shown).split("\n", 1)[0]
         raise ArchiveRefused(f"{shown} is no place for an archive: {reason}", value=shown) from None
     return file_system, path
+
+
+def _url_for_pyarrow(url: str) -> str:
+    # S3's other name, which Hadoop gave it.
+    url = url.replace("s3a://", "s3://", 1)
+    if url.startswith("s3://") and _sends_at_once() and _AT_ONCE not in url:
+        url += f"{'&' if '?' in url else '?'}{_AT_ONCE}=true"
+    return url
+
+
+def _sends_at_once() -> bool:
+    import pyarrow as pa
+
+    return int(pa.__version__.partition(".")[0]) >= _AT_ONCE_SINCE
 
 
 def _with_options(url: str, given: dict[str, Any]) -> "tuple[pa_fs.FileSystem, str]":
@@ -84,4 +100,6 @@ def _with_options(url: str, given: dict[str, Any]) -> "tuple[pa_fs.FileSystem, s
         options["scheme"] = scheme or "https"
     if parts.username is not None:
         raise ValueError("it has a user in its address and storage options too: give one of them")
+    if name == "S3FileSystem" and _sends_at_once():
+        options.setdefault(_AT_ONCE, True)
     return getattr(pa_fs, name)(**options), f"{parts.netloc}{parts.path}"

@@ -53,8 +53,8 @@ from mqstore.tools.archive.manifest import (
     segment_offset,
 )
 from mqstore.tools.archive.manifest_reader import load_each, load_object, load_root, roots_of
-from mqstore.tools.archive.sealed_segments import pieces_of, sealed_starts, size_and_crc32c
-from mqstore.tools.archive.segment_upload import SegmentUpload
+from mqstore.tools.archive.segments.sealed_segments import pieces_of, sealed_starts, size_and_crc32c
+from mqstore.tools.archive.segments.segment_upload import SegmentUpload
 from mqstore.tools.archive.state_snapshots import delete_old_snapshots, save_snapshot
 
 if TYPE_CHECKING:
@@ -345,6 +345,7 @@ class _Archiver:
             end_offset = entries[end_offset].end_offset
         listed = self._place.list(MANIFEST_FOLDER)
         starts = sorted(offset for name in listed if (offset := offset_of(name)) is not None)
+        objects = self._place.list(SEGMENT_FOLDER)
         delete_old_snapshots(self._place, end_offset)
         return ArchiveReport(
             place=self._place.shown,
@@ -354,8 +355,8 @@ class _Archiver:
             segments=len(starts),
             end_offset=end_offset,
             gaps=self._gaps(starts),
-            missing=self._missing(starts),
-            unnamed_objects=self._unnamed(starts, sweep=sweep),
+            missing=self._missing(starts, objects),
+            unnamed_objects=self._unnamed(starts, objects, sweep=sweep),
             is_guarded=self._guard(end_offset, guard),
         )
 
@@ -364,16 +365,16 @@ class _Archiver:
         begins = [*starts[1:], max(self._store.min_offset, ends[-1])] if starts else []
         return tuple((end, begin) for end, begin in zip(ends, begins, strict=True) if end < begin)
 
-    def _missing(self, starts: list[int]) -> tuple[int, ...]:
-        listed = self._place.list(SEGMENT_FOLDER).items()
-        whole = {segment_offset(name) for name, size_bytes in listed if size_bytes == self._segment_bytes}
+    def _missing(self, starts: list[int], objects: dict[str, int]) -> tuple[int, ...]:
+        sizes = objects.items()
+        whole = {segment_offset(name) for name, size_bytes in sizes if size_bytes == self._segment_bytes}
         return tuple(start for start in starts if start not in whole)
 
-    def _unnamed(self, starts: list[int], *, sweep: bool) -> int:
+    def _unnamed(self, starts: list[int], objects: dict[str, int], *, sweep: bool) -> int:
         """How many objects no entry names; those of a segment whose entry cannot be read count as named."""
         count = 0
         by_segment: dict[int, list[str]] = {}
-        for name in self._place.list(SEGMENT_FOLDER):
+        for name in objects:
             if (start := segment_offset(name)) is not None:
                 by_segment.setdefault(start, []).append(f"{SEGMENT_FOLDER}/{name}")
         for start, names in by_segment.items():

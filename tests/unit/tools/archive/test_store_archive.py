@@ -26,7 +26,7 @@ from mqstore.tools.archive import (
 )
 from mqstore.tools.archive.archive_place import ArchivePlace
 from mqstore.tools.archive.manifest import ArchivedSegment, decode_signed, encode_signed, entry_name
-from mqstore.tools.archive.sealed_segments import size_and_crc32c
+from mqstore.tools.archive.segments.sealed_segments import size_and_crc32c
 from support.archives.odd_place import OddPlace
 from support.archives.segmented_store import SEGMENT_BYTES, fill, open_store
 

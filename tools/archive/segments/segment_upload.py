@@ -19,7 +19,8 @@ from mqstore.store.threads.run_in_thread import run_in_thread
 from mqstore.tools.archive.archive_errors import ArchiveDamaged
 from mqstore.tools.archive.archive_place import ArchivePlace
 from mqstore.tools.archive.manifest import SEGMENT_FOLDER
-from mqstore.tools.archive.sealed_segments import SegmentContent, inspect_segment, size_and_crc32c
+from mqstore.tools.archive.segments.sealed_segments import inspect_segment, size_and_crc32c
+from mqstore.tools.archive.segments.segment_content import SegmentContent
 
 __all__ = ["SegmentUpload"]
 

@@ -1,0 +1,1 @@
+"""Segments on their way into an archive: which are sealed, what is in each, and its upload."""
