@@ -53,7 +53,12 @@ from mqstore.store.record.record_format import (
     PHYSICAL_OFFSET_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.record.record_kernels import begins_magic, record_layout, whole_record_size
+from mqstore.store.record.record_kernels import (
+    begins_magic,
+    behind_zeros,
+    record_layout,
+    whole_record_size,
+)
 
 __all__ = [
     "BODY_LENGTH",
@@ -281,16 +286,18 @@ def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int
 
 
 @compiled(BYTES, INT64, INT64, INT64)
-def find_header(buffer: Bytes, length: int, physical_offset: int, room: int) -> int:
+def find_header(buffer: Bytes, length: int, physical_offset: int, room: int) -> Int:
     """Position of the first record header in `buffer` that carries its own physical offset, or -1.
 
     The record may end behind the buffer, so no CRC is checked: record_kernels.find_record does that for
     complete records.
     """
-    for at in range(length - _OFFSET_STOP + 1):
+    at = behind_zeros(buffer, np.int64(0), length)
+    while at <= length - _OFFSET_STOP:
         if begins_magic(buffer, at) and _claimed_size(buffer, at, length, physical_offset, room) >= 0:
             return at
-    return -1
+        at = behind_zeros(buffer, at + 1, length)
+    return np.int64(-1)
 
 
 @compiled(BYTES, INTS, INT64, INTS_OUT)

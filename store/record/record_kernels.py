@@ -10,7 +10,7 @@ Source of the rules: CommitLog#checkMessageAndReturnSize; layout: record_format.
 
 import numpy as np
 
-from mqstore.store.byte_kernels import borrowed, matches, read_int, read_long
+from mqstore.store.byte_kernels import WORD_BYTES, borrowed, load_word, matches, read_int, read_long
 from mqstore.store.checksum.crc32_kernels import crc32
 from mqstore.store.compiled import compiled, compiled_into_caller
 from mqstore.store.loops.kinds import BYTES, INT64
@@ -41,6 +41,7 @@ __all__ = [
     "NO_LAYOUT",
     "NO_RECORD",
     "begins_magic",
+    "behind_zeros",
     "body_position",
     "find_record",
     "record_layout",
@@ -70,6 +71,18 @@ def begins_magic(data, at):  # type: ignore[no-untyped-def]
     first = at + MAGIC_CODE_POSITION
     is_begun = data[first] == _FIRST_MAGIC_BYTE and data[first + 1] == _SECOND_MAGIC_BYTE
     return is_begun and data[first + 2] == _THIRD_MAGIC_BYTE
+
+
+@compiled_into_caller
+def behind_zeros(data, at, end):  # type: ignore[no-untyped-def]
+    """`at`, or a position behind it before which no record begins, as zeros lie where its magic would be.
+
+    For searches: most of a segment that is written to is zeros. Only bytes before `end` are read.
+    """
+    first = at + MAGIC_CODE_POSITION
+    while first + WORD_BYTES <= end and data[first] == 0 and load_word(data, first) == 0:
+        first += WORD_BYTES
+    return first - MAGIC_CODE_POSITION
 
 
 @compiled_into_caller
@@ -226,7 +239,9 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
 def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     """Position of the first whole record at or after `start`, or -1. For repair and recovery."""
     (data,) = borrowed((data,))
-    for at in range(start, end - HEADER_BYTES + 1):
+    at = behind_zeros(data, np.int64(start), end)
+    while at <= end - HEADER_BYTES:
         if begins_magic(data, at) and whole_record_size(data, at, end, base_offset) >= 0:
-            return np.int64(at)
+            return at
+        at = behind_zeros(data, at + 1, end)
     return np.int64(-1)

@@ -104,6 +104,17 @@ def test_find_record_is_the_plain_search(log: tuple[bytes, int], data: st.DataOb
     assert found == plain_find(content, start, end, base_offset)
 
 
+@pytest.mark.parametrize("end", [0, 3])
+def test_a_record_is_found_behind_any_number_of_zeros(end: int) -> None:
+    """Zeros are stepped over eight at a time: none of them too many, at the end of the bytes neither."""
+    for zeros in range(40):
+        whole = bytes(zeros) + record(zeros, body=b"body") + bytes(end)
+        assert record_kernels.find_record(array(whole), 0, len(whole), 0) == zeros
+        assert column_kernels.find_header(array(whole), len(whole), 0, len(whole)) == zeros
+        assert record_kernels.find_record(array(bytes(zeros)), 0, zeros, 0) == -1
+        assert column_kernels.find_header(array(bytes(zeros)), zeros, 0, zeros) == -1
+
+
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(logs())
