@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqstore.index.arrow import column_kernels
 from mqstore.store.record import record_kernels
 from mqstore.store.record.record_format import RecordIllegal, check_record, encode_blank, encode_topic
 from mqstore.store.record.record_template import encode_record
@@ -109,10 +110,10 @@ def test_a_record_is_found_behind_any_number_of_zeros(end: int) -> None:
     """Zeros are stepped over eight at a time: none of them too many, at the end of the bytes neither."""
     for zeros in range(40):
         whole = bytes(zeros) + record(zeros, body=b"body") + bytes(end)
-        assert record_kernels.find_record(array(whole), 0, len(whole), 0) == zeros
-        assert column_kernels.find_header(array(whole), len(whole), 0, len(whole)) == zeros
-        assert record_kernels.find_record(array(bytes(zeros)), 0, zeros, 0) == -1
-        assert column_kernels.find_header(array(bytes(zeros)), zeros, 0, zeros) == -1
+        assert record_kernels.find_record(array_of(whole), 0, len(whole), 0) == zeros
+        assert column_kernels.find_header(array_of(whole), len(whole), 0, len(whole)) == zeros
+        assert record_kernels.find_record(array_of(bytes(zeros)), 0, zeros, 0) == -1
+        assert column_kernels.find_header(array_of(bytes(zeros)), zeros, 0, zeros) == -1
 
 
 @pytest.mark.slow
