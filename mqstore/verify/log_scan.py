@@ -270,7 +270,7 @@ class _SegmentWalk(Generic[T]):
         window_bytes = 2 * self._longest_piece
         while position < self._size_bytes:
             data = self._reader.read(position, window_bytes)
-            found = record_kernels.find_record(data, 0, len(data), self._start_offset + position)
+            found = record_kernels.find_record(data, 0, len(data), len(data), self._start_offset + position)
             if found >= 0:
                 return position + int(found)
             if position + len(data) >= self._size_bytes:

@@ -61,6 +61,8 @@ _STEP_BYTES = 64 << 20
 # A piece of this size contains a whole record, unless records are much larger than usual.
 _LOOK_AHEAD_BYTES = 8 << 20
 _PAGE_BYTES = 4096
+# Bytes searched for a record between two questions where the next hole is.
+_SEARCH_BYTES = 1 << 20
 # Bytes searched at first for the record that ends at a recovery point.
 _LOOK_BACK_BYTES = 64 << 10
 _TOTAL_SIZE = struct.Struct(">i")
@@ -363,7 +365,9 @@ def _scan_from_record(segment: MappedFile, position: int) -> tuple[int, _Scanned
     from mqstore.store.record import record_kernels
 
     look_to = min(segment.size_bytes, position + _LOOK_AHEAD_BYTES)
-    begins_at = int(record_kernels.find_record(segment.array, position, look_to, segment.start_offset))
+    begins_at = int(
+        record_kernels.find_record(segment.array, position, look_to, look_to, segment.start_offset)
+    )
     if begins_at < 0:
         return -1, None
     return begins_at, _scan(segment, begins_at, min(segment.size_bytes, position + _STEP_BYTES))
@@ -412,17 +416,26 @@ def _find_damage(log: CommitLog, end_offset: int, durable_offset: int | None) ->
 
 def _has_record_behind(log: CommitLog, end_offset: int) -> bool:
     """Whether there is a whole record after the end of the walk."""
+    return any(
+        _has_record_from(segment, max(0, end_offset - segment.start_offset))
+        for segment in log.files.files
+        if segment.end_offset > end_offset
+    )
+
+
+def _has_record_from(segment: MappedFile, position: int) -> bool:
+    """Whether a whole record begins at or after `position`."""
     from mqstore.store.record import record_kernels
 
-    for segment in log.files.files:
-        if segment.end_offset <= end_offset:
-            continue
-        position = segment.region.next_data(max(0, end_offset - segment.start_offset))
-        if position >= segment.size_bytes:
-            continue
-        found = record_kernels.find_record(segment.array, position, segment.size_bytes, segment.start_offset)
+    size_bytes = segment.size_bytes
+    while position < size_bytes:
+        # No page of a hole is read. The first bytes of a record may be zeros, and lie in one.
+        position = max(position, segment.region.next_data(position) - MAGIC_CODE_POSITION)
+        stop = min(position + _SEARCH_BYTES, size_bytes)
+        found = record_kernels.find_record(segment.array, position, stop, size_bytes, segment.start_offset)
         if found >= 0:
             return True
+        position = stop
     return False
 
 

@@ -235,13 +235,19 @@ def scan(data, start, end, base_offset):  # type: ignore[no-untyped-def]
     return at, records, last_store_timestamp, END_OF_DATA
 
 
-@compiled(BYTES, INT64, INT64, INT64)
-def find_record(data, start, end, base_offset):  # type: ignore[no-untyped-def]
-    """Position of the first whole record at or after `start`, or -1. For repair and recovery."""
+@compiled(BYTES, INT64, INT64, INT64, INT64)
+def find_record(data, start, stop, end, base_offset):  # type: ignore[no-untyped-def]
+    """Position of the first whole record that begins in [start, stop) and ends by `end`, or -1.
+
+    For repair and recovery.
+    """
     (data,) = borrowed((data,))
-    at = behind_zeros(data, np.int64(start), end)
-    while at <= end - HEADER_BYTES:
+    last = min(np.int64(stop) - 1, end - HEADER_BYTES)
+    # Of its header more than a magic and a word of zeros lies before `end`.
+    zeros_end = last + MAGIC_CODE_POSITION + WORD_BYTES
+    at = behind_zeros(data, np.int64(start), zeros_end)
+    while at <= last:
         if begins_magic(data, at) and whole_record_size(data, at, end, base_offset) >= 0:
             return at
-        at = behind_zeros(data, at + 1, end)
+        at = behind_zeros(data, at + 1, zeros_end)
     return np.int64(-1)

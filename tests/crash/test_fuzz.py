@@ -201,7 +201,7 @@ def test_bytes_that_are_no_record(data: bytes, offset: int) -> None:
     stop, records, _, _ = record_kernels.scan(array, 0, len(data), offset)
     assert 0 <= stop <= len(data)
     assert records == 0
-    assert record_kernels.find_record(array, 0, len(data), offset) == -1
+    assert record_kernels.find_record(array, 0, len(data), len(data), offset) == -1
 
 
 @quickly

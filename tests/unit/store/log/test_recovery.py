@@ -15,6 +15,7 @@ from mqstore.store.errors import CorruptRecord
 from mqstore.store.files.file_names import file_name
 from mqstore.store.files.file_system import FileSystem
 from mqstore.store.files.memory_file_system import MemoryFileSystem
+from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.log import recovery
 from mqstore.store.log.recovery import RecoveryReport, find_start, recover
 from mqstore.store.message.put_result import PutMessageResult
@@ -22,6 +23,7 @@ from mqstore.store.record.record_format import encode_blank
 from mqstore.store.state.checkpoint_format import Checkpoint
 from mqstore.store.state.recovery_point_format import RecoveryPoint
 from support.stores.small_log import SEGMENT_BYTES, SmallLog
+from support.twins.plain_records import record
 
 
 class Crashed:
@@ -329,6 +331,29 @@ def test_a_record_of_another_place_ends_the_log(crashed: Crashed) -> None:
     first = crashed.places[0]
     crashed.put_bytes(crashed.end_offset, crashed.get_bytes(0, first.store_size))
     check_ends_at(crashed, crashed.end_offset, [b"one", b"two", b"three"])
+
+
+@pytest.mark.parametrize("in_hole_bytes", [0, 1, 2, 3])
+def test_a_record_at_the_edge_of_a_hole_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_hole_bytes: int
+) -> None:
+    """Holes are stepped over. The first bytes of a record are zeros and may lie in one; it shows damage.
+
+    Only where no offset is known to be durable, as in a directory that RocketMQ has written.
+    """
+    monkeypatch.setattr(recovery, "_SEARCH_BYTES", 4_096)
+    first, place = record(0, body=b"one"), 3 * 4_096 - in_hole_bytes
+    behind = record(place, body=b"two")
+    assert not any(behind[:in_hole_bytes])
+    with (tmp_path / file_name(0)).open("wb") as segment:
+        segment.write(first)
+        segment.seek(place + in_hole_bytes)
+        segment.write(behind[in_hole_bytes:])
+        segment.truncate(SEGMENT_BYTES)
+    small = SmallLog(OsFileSystem(), tmp_path, read_only=True)
+    report = recover(small.log, 0, None, read_only=True)
+    assert report.damage is not None
+    assert (report.records, report.damage.position) == (1, len(first))
 
 
 # -- states 4 and 5: segments created ahead, or not yet -----------------------------------------------

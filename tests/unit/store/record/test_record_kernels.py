@@ -97,12 +97,14 @@ def test_scan_is_the_plain_scan(log: tuple[bytes, int], data: st.DataObject) -> 
 @settings(max_examples=200)
 @given(logs(), st.data())
 def test_find_record_is_the_plain_search(log: tuple[bytes, int], data: st.DataObject) -> None:
-    """The first whole record at or behind a position."""
+    """The first whole record that begins between two positions."""
     content, base_offset = log
     start = data.draw(st.integers(0, len(content)))
-    end = data.draw(st.integers(start, len(content)))
-    found = record_kernels.find_record(array(content), start, end, base_offset)
-    assert found == plain_find(content, start, end, base_offset)
+    stop = data.draw(st.integers(start, len(content)))
+    end = data.draw(st.integers(stop, len(content)))
+    found = record_kernels.find_record(array(content), start, stop, end, base_offset)
+    plain = plain_find(content, start, end, base_offset)
+    assert found == (plain if plain < stop else -1)
 
 
 @pytest.mark.parametrize("end", [0, 3])
@@ -110,9 +112,9 @@ def test_a_record_is_found_behind_any_number_of_zeros(end: int) -> None:
     """Zeros are stepped over eight at a time: none of them too many, at the end of the bytes neither."""
     for zeros in range(40):
         whole = bytes(zeros) + record(zeros, body=b"body") + bytes(end)
-        assert record_kernels.find_record(array_of(whole), 0, len(whole), 0) == zeros
+        assert record_kernels.find_record(array_of(whole), 0, len(whole), len(whole), 0) == zeros
         assert column_kernels.find_header(array_of(whole), len(whole), 0, len(whole)) == zeros
-        assert record_kernels.find_record(array_of(bytes(zeros)), 0, zeros, 0) == -1
+        assert record_kernels.find_record(array_of(bytes(zeros)), 0, zeros, zeros, 0) == -1
         assert column_kernels.find_header(array_of(bytes(zeros)), zeros, 0, zeros) == -1
 
 
@@ -136,7 +138,7 @@ def test_the_kernel_and_check_record_agree(log: tuple[bytes, int]) -> None:
 def test_random_bytes_are_no_records(content: bytes) -> None:
     """Nothing is read beyond the end, whatever the lengths in them say."""
     assert record_kernels.scan(array(content), 0, len(content), 0) == plain_scan(content, 0, len(content), 0)
-    assert record_kernels.find_record(array(content), 0, len(content), 0) == -1
+    assert record_kernels.find_record(array(content), 0, len(content), len(content), 0) == -1
 
 
 @pytest.mark.parametrize("name", ["read_int", "read_long"])
