@@ -165,7 +165,7 @@ bench-streams: bench-installed ## streams and the sink of Spark beside a batch r
 	@cd build/bench && $(CURDIR)/$(BENCHED)/bin/python $(CURDIR)/benchmarks/spark_streams.py \
 	    $(if $(ARGS),--json spark_streams.json,--page $(CURDIR)/docs/spark.md) $(ARGS)
 
-# Two minutes. ARGS="--rounds 1" measures less, and leaves the documents alone.
+# Three minutes. ARGS="--rounds 1" measures less, and leaves the documents alone.
 bench-archive: setup ## archiving beside a plain copy, and what a range of times fetches; writes benchmarks/results/archive.json and docs/archive.md
 	@mkdir -p build/bench
 	@PYTHONPATH=tests:benchmarks $(BIN)/python benchmarks/archive_cost.py \

@@ -1,15 +1,16 @@
 """What archiving costs beside a plain copy to the same place, and how much a read of a time range fetches.
 
-usage: python benchmarks/archive_cost.py [--mib 512] [--mib-s3 64] [--rounds 3] [--directory DIR]
+usage: python benchmarks/archive_cost.py [--mib 512] [--mib-s3 64 256] [--rounds 3] [--directory DIR]
            [--json benchmarks/results/archive.json] [--page docs/archive.md]
 
 The store: messages as in spark_scan.py (bodies of 1 KiB, 20 topics), in four segments. A row is one place:
 a directory of the same disk, and a server of S3's protocol on the loopback (moto, a process of its own),
-which shares the processors with us, as no real one does. A copy is what a program would do that knows nothing
-of messages: a directory's by sendfile and fdatasync; S3's by pyarrow's output stream, which sends parts of
-an object in the background, 8 MiB at a time. The archiver checks each record, sends, reads back, and writes
-the manifest. In each round both have their turn, to a new place; a ratio is the copy's time over ours in the
-same round (more than 1: we are faster), the median of the rounds with the least and the greatest.
+which shares the processors with us, as no real one does. That gets small segments and larger ones, because
+some requests are as many whatever a segment's size. A copy is what a program would do that knows nothing of
+messages: a directory's by sendfile and fdatasync; S3's by pyarrow's output stream, which sends parts of an
+object in the background, 8 MiB at a time. The archiver checks each record, sends, reads back, and writes the
+manifest. In each round both have their turn, to a new place; a ratio is the copy's time over ours in the same
+round (more than 1: we are faster), the median of the rounds with the least and the greatest.
 
 The time range is a tenth of the store times; it is read with all columns through a proxy, which counts
 the bytes that come from the server: objects, manifest and HTTP's own.
@@ -29,6 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -254,8 +256,9 @@ def _table(results: dict[str, Any]) -> str:
     ]
     for row in results["rows"]:
         ratio = f"{row['ratio']:.2f} ({row['least']:.2f}-{row['greatest']:.2f})"
+        size = f"{_SEGMENTS} segments of {row['mib'] / _SEGMENTS:.0f} MiB"
         lines.append(
-            f"| {row['place']}, {row['mib']:.0f} MiB | {row['copy_mib_s']:.0f} | {row['archive_mib_s']:.0f} "
+            f"| {row['place']}, {size} | {row['copy_mib_s']:.0f} | {row['archive_mib_s']:.0f} "
             f"| {ratio} | {row['goal']} |"
         )
     of = results["time_range"]
@@ -274,7 +277,7 @@ def _table(results: dict[str, Any]) -> str:
 def main(
     *,
     mib: Annotated[int, typer.Option(help="MiB of the store that goes to a directory.")] = 512,
-    mib_s3: Annotated[int, typer.Option(help="MiB of the one that goes to a server.")] = 64,
+    mib_s3: Annotated[tuple[int, int], typer.Option(help="MiB of those that go to a server.")] = (64, 256),
     rounds: Annotated[int, typer.Option()] = 3,
     directory: Annotated[Path | None, typer.Option(help="Work here, on the disk that is measured.")] = None,
     json_path: Annotated[Path, typer.Option("--json")] = _RESULTS,
@@ -285,7 +288,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="mqstore-bench-", dir=directory) as temporary:
         work = Path(temporary)
         stores = {}
-        for size_mib in {mib, mib_s3}:
+        for size_mib in {mib, *mib_s3}:
             stores[size_mib] = work / f"store-{size_mib}"
             fill(stores[size_mib], size_mib // _SEGMENTS, size_mib * _MESSAGES_A_MIB, _MESSAGES_A_TIME)
         os.sync()
@@ -297,11 +300,11 @@ def main(
         }
         for row in (
             lambda: _directory_row(stores[mib], rounds, work),
-            lambda: _s3_row(stores[mib_s3], rounds),
+            *(partial(_s3_row, stores[size_mib], rounds) for size_mib in mib_s3),
         ):
             results["rows"].append(row())
             print(results["rows"][-1], flush=True)
-        results["time_range"] = _time_range(stores[mib_s3])
+        results["time_range"] = _time_range(stores[mib_s3[0]])
         results["load"] = (load, os.getloadavg()[0])
     table = _table(results)
     print(table)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOCAL_PIECE_BYTES", "PIECE_BYTES", "ArchivePlace"]
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 16 << 20
 """What is read at a time: large, because each request to an object store takes tens of ms."""
 LOCAL_PIECE_BYTES = 256 << 10
 """The same of files on this machine: it stays in a processor's cache."""

@@ -29,7 +29,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mqstore.message_store import MessageStore
 from mqstore.settings.archived_file import Archived, ArchivedFile
@@ -178,13 +178,13 @@ class _Archiver:
         """All steps."""
         self._store.refresh()
         self._take_root()
-        on_disk = sealed_starts(self._store)
-        entries = self._confirmed_entries(on_disk)
+        on_disk, listing = sealed_starts(self._store), self._list()
+        entries = self._confirmed_entries(on_disk, listing)
         self._refuse_other_bytes(entries)
         save_snapshot(self._store, self._identity, self._place)
         wanted = [start for start in on_disk if start not in entries]
         self._noted.total_bytes = len(wanted) * self._segment_bytes
-        self._archive_segments(wanted)
+        self._archive_segments(wanted, self._left_over(wanted, listing))
         return self._confirm(guard=guard, sweep=sweep)
 
     # -- steps 1 and 2 ----------------------------------------------------------------------------------
@@ -211,11 +211,15 @@ class _Archiver:
                 value=self._place.shown,
             )
 
-    def _confirmed_entries(self, starts: list[int]) -> dict[int, ArchivedSegment]:
-        """The good entries among those of these segments: they can be read, and their objects are there."""
+    def _list(self) -> "_Listing":
+        # Entries first: the objects that they name were there before them.
         names = self._place.list(MANIFEST_FOLDER)
-        listed = {offset_of(name) for name in names}
-        sizes = self._place.list(SEGMENT_FOLDER)
+        starts = sorted(offset for name in names if (offset := offset_of(name)) is not None)
+        return _Listing(starts, self._place.list(SEGMENT_FOLDER))
+
+    def _confirmed_entries(self, starts: list[int], listing: "_Listing") -> dict[int, ArchivedSegment]:
+        """The good entries among those of these segments: they can be read, and their objects are there."""
+        listed, sizes = set(listing.starts), listing.objects
         present = [start for start in starts if start in listed]
         return {
             start: entry
@@ -253,9 +257,8 @@ class _Archiver:
 
     # -- step 4 -----------------------------------------------------------------------------------------
 
-    def _archive_segments(self, starts: list[int]) -> None:
+    def _archive_segments(self, starts: list[int], left_over: dict[int, list[str]]) -> None:
         """Two are under way at a time; their entries are written oldest first."""
-        left_over = self._left_over(starts)
         uploads: deque[SegmentUpload] = deque()
         try:
             for start in starts:
@@ -277,10 +280,10 @@ class _Archiver:
             self._end(uploads, error)
             raise
 
-    def _left_over(self, starts: list[int]) -> dict[int, list[str]]:
+    def _left_over(self, starts: list[int], listing: "_Listing") -> dict[int, list[str]]:
         """By segment the complete objects that archivers before have sent and not entered."""
         found: dict[int, list[str]] = {start: [] for start in starts}
-        for name, size_bytes in self._place.list(SEGMENT_FOLDER).items() if starts else ():
+        for name, size_bytes in listing.objects.items():
             start = segment_offset(name)
             if start in found and size_bytes == self._segment_bytes:
                 found[start].append(f"{SEGMENT_FOLDER}/{name}")
@@ -337,26 +340,23 @@ class _Archiver:
     # -- step 5 -----------------------------------------------------------------------------------------
 
     def _confirm(self, *, guard: bool | None, sweep: bool) -> ArchiveReport:
-        on_disk = sealed_starts(self._store)
-        entries = self._confirmed_entries(on_disk)
+        on_disk, listing = sealed_starts(self._store), self._list()
+        entries = self._confirmed_entries(on_disk, listing)
         # Where the log begins nothing is to be archived yet.
         end_offset = on_disk[0] if on_disk else self._store.min_offset
         while end_offset in entries:
             end_offset = entries[end_offset].end_offset
-        listed = self._place.list(MANIFEST_FOLDER)
-        starts = sorted(offset for name in listed if (offset := offset_of(name)) is not None)
-        objects = self._place.list(SEGMENT_FOLDER)
         delete_old_snapshots(self._place, end_offset)
         return ArchiveReport(
             place=self._place.shown,
             store=self._identity,
             archived_segments=self._archived,
             archived_bytes=self._archived * self._segment_bytes,
-            segments=len(starts),
+            segments=len(listing.starts),
             end_offset=end_offset,
-            gaps=self._gaps(starts),
-            missing=self._missing(starts, objects),
-            unnamed_objects=self._unnamed(starts, objects, sweep=sweep),
+            gaps=self._gaps(listing.starts),
+            missing=self._missing(listing),
+            unnamed_objects=self._unnamed(listing, sweep=sweep),
             is_guarded=self._guard(end_offset, guard),
         )
 
@@ -365,16 +365,16 @@ class _Archiver:
         begins = [*starts[1:], max(self._store.min_offset, ends[-1])] if starts else []
         return tuple((end, begin) for end, begin in zip(ends, begins, strict=True) if end < begin)
 
-    def _missing(self, starts: list[int], objects: dict[str, int]) -> tuple[int, ...]:
-        sizes = objects.items()
+    def _missing(self, listing: "_Listing") -> tuple[int, ...]:
+        sizes = listing.objects.items()
         whole = {segment_offset(name) for name, size_bytes in sizes if size_bytes == self._segment_bytes}
-        return tuple(start for start in starts if start not in whole)
+        return tuple(start for start in listing.starts if start not in whole)
 
-    def _unnamed(self, starts: list[int], objects: dict[str, int], *, sweep: bool) -> int:
+    def _unnamed(self, listing: "_Listing", *, sweep: bool) -> int:
         """How many objects no entry names; those of a segment whose entry cannot be read count as named."""
-        count = 0
+        count, starts = 0, set(listing.starts)
         by_segment: dict[int, list[str]] = {}
-        for name in objects:
+        for name in listing.objects:
             if (start := segment_offset(name)) is not None:
                 by_segment.setdefault(start, []).append(f"{SEGMENT_FOLDER}/{name}")
         for start, names in by_segment.items():
@@ -402,6 +402,13 @@ class _Archiver:
             return False
         file.save(Archived(end_offset, self._place.shown))
         return True
+
+
+class _Listing(NamedTuple):
+    """What an archive has. starts: the first offsets of its entries, ascending. objects: sizes by name."""
+
+    starts: list[int]
+    objects: dict[str, int]
 
 
 class _BrokenOff(Exception):
