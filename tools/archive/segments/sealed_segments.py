@@ -11,6 +11,7 @@ of something. Nothing is changed. Threads: any.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,10 @@ from mqstore.store.record.record_format import MAX_RECORD_OVERHEAD_BYTES
 from mqstore.store.state.recovery_point_file import RecoveryPointFile
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.archive.archive_place import LOCAL_PIECE_BYTES
-from mqstore.tools.archive.segments.segment_content import ContentCounter, SegmentContent
 from mqstore.verify.log_scan import Piece, scan_segment
+
+if TYPE_CHECKING:
+    from mqstore.tools.archive.segments.segment_content import SegmentContent
 
 __all__ = [
     "durable_offset",
@@ -81,12 +84,14 @@ def size_and_crc32c(pieces: Iterator[bytes]) -> tuple[int, int]:
 
 def inspect_segment(
     store: MessageStore, start_offset: int, take: Callable[[npt.NDArray[np.uint8]], object]
-) -> SegmentContent:
+) -> "SegmentContent":
     """Check a sealed segment and say what is in it. `take` gets its bytes, in their order and all of them.
 
     A piece goes to `take` once its records are found good: uint8, read-only. Raises CorruptRecord,
     FileNotFoundError.
     """
+    from mqstore.tools.archive.segments.segment_content import ContentCounter
+
     path, segment_bytes = segment_path(store, start_offset), store.config.mapped_file_size_commit_log
     counter = ContentCounter(segment_bytes)
     taken_offset = start_offset

@@ -2,7 +2,8 @@
 
 A segment has parts, so that a reader of a time range or a topic fetches few bytes of it. The counter keeps
 tables, not records: it needs as much memory as there are queues and names of topics, whatever the segment's
-size. The loops over records are in content_kernels.py. Threads: one at a time.
+size. The loops over records are in content_kernels.py: import this module inside the function that needs it.
+Threads: one at a time.
 """
 
 from itertools import pairwise

@@ -7,6 +7,7 @@ Threads: an upload has one of its own, which is at its end when `result` or `for
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
@@ -20,7 +21,9 @@ from mqstore.tools.archive.archive_errors import ArchiveDamaged
 from mqstore.tools.archive.archive_place import ArchivePlace
 from mqstore.tools.archive.manifest import SEGMENT_FOLDER
 from mqstore.tools.archive.segments.sealed_segments import inspect_segment, size_and_crc32c
-from mqstore.tools.archive.segments.segment_content import SegmentContent
+
+if TYPE_CHECKING:
+    from mqstore.tools.archive.segments.segment_content import SegmentContent
 
 __all__ = ["SegmentUpload"]
 
@@ -54,7 +57,7 @@ class SegmentUpload:
         self._size_bytes = store.config.mapped_file_size_commit_log
         self._call = run_in_thread(self._run)
 
-    def result(self) -> SegmentContent:
+    def result(self) -> "SegmentContent":
         """What is in the segment, when the object is there and has come back as it was sent.
 
         Raises CorruptRecord, FileNotFoundError when retention has deleted the segment, OSError, and what
@@ -68,14 +71,14 @@ class SegmentUpload:
         if self.name not in self._left_over:
             self._place.delete(self.name)
 
-    def _run(self) -> SegmentContent:
+    def _run(self) -> "SegmentContent":
         try:
             taken = self._take() if self._left_over else None
             return self._send() if taken is None else taken
         finally:
             self._on_end(self)
 
-    def _take(self) -> SegmentContent | None:
+    def _take(self) -> "SegmentContent | None":
         """Take an object of an earlier archiver, if one has the segment's bytes."""
         content = inspect_segment(self._store, self.start_offset, self._sum)
         for name in self._left_over:
@@ -86,7 +89,7 @@ class SegmentUpload:
         self.crc32c = 0
         return None
 
-    def _send(self) -> SegmentContent:
+    def _send(self) -> "SegmentContent":
         unfinished = self._place.create(self.name)
 
         def send(data: npt.NDArray[np.uint8]) -> None:

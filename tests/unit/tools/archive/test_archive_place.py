@@ -16,6 +16,7 @@ from mqstore.tools.archive.archive_errors import ArchiveRefused
 from mqstore.tools.archive.archive_file_system import shown_address
 from mqstore.tools.archive.archive_place import ArchivePlace
 from support.archives.odd_place import OddPlace
+from support.archives.s3_server import CREDENTIALS, S3Server
 
 
 @pytest.mark.slow
@@ -94,6 +95,28 @@ def test_a_large_object_is_sent_in_parts(url: str) -> None:
     place, piece = ArchivePlace(url), bytes(range(256)) * (6 << 12)
     place.write("commitlog/large", [piece, piece, b"end"])
     assert place.read("commitlog/large") == piece + piece + b"end"
+
+
+@pytest.mark.parametrize("are_options_apart", [False, True])
+def test_a_small_object_is_sent_with_one_request(s3: S3Server, *, are_options_apart: bool) -> None:
+    """It is not begun, sent and ended as an upload in parts: the tag of one that is has a dash."""
+    url = s3.url()
+    place = ArchivePlace(url)
+    if are_options_apart:
+        bare = url.partition("?")[0].replace(f"{CREDENTIALS['AWS_ACCESS_KEY_ID']}:testing@", "")
+        endpoint = f"http://127.0.0.1:{s3.port}"
+        place = ArchivePlace(
+            bare, storage_options={"key": "testing", "secret": "testing", "endpoint_url": endpoint}
+        )
+    large = bytes(12 << 20)
+    place.write("small", [b"one", b"two"])
+    place.write("large", [large])
+    tags = {}
+    for name in ("small", "large"):
+        with place.open(name) as opened:
+            tags[name] = b"-" in opened.metadata()[b"ETag"]
+    assert tags == {"small": False, "large": True}
+    assert (place.read("small"), place.read("large")) == (b"onetwo", large)
 
 
 @pytest.mark.parametrize("options", [{}, {"skip_instance_cache": True}])
