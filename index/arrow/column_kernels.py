@@ -292,7 +292,7 @@ def find_header(buffer: Bytes, length: int, physical_offset: int, room: int) -> 
     The record may end behind the buffer, so no CRC is checked: record_kernels.find_record does that for
     complete records.
     """
-    at = behind_zeros(buffer, np.int64(0), length)
+    at: Int = behind_zeros(buffer, np.int64(0), length)
     while at <= length - _OFFSET_STOP:
         if begins_magic(buffer, at) and _claimed_size(buffer, at, length, physical_offset, room) >= 0:
             return at
