@@ -30,7 +30,7 @@ from mqstore.store.files.timed_sync import TimedSync
 from mqstore.store.foreign_error import raise_foreign, suppress_system_error
 from mqstore.store.threads.lock import RLock
 
-__all__ = ["MappedWrites", "OsCalledRegion", "OsFileSystem", "OsMappedRegion"]
+__all__ = ["MappedWrites", "OsCalledRegion", "OsFileSystem", "OsMappedRegion", "next_data"]
 
 MappedWrites: TypeAlias = Literal["auto", "always", "never"]
 """Whether bytes are written through mappings; auto: where the file system keeps room that was reserved."""
@@ -165,16 +165,8 @@ class OsMappedRegion:
             self._populated_position = position + length_bytes
 
     def next_data(self, position: int) -> int:
-        try:
-            with self._guard:
-                return os.lseek(self._open(), position, os.SEEK_DATA)
-        except OSError as error:
-            raise_foreign(error)
-            if error.errno == errno.ENXIO:
-                return self.size_bytes
-            if error.errno == errno.EINVAL:
-                return position
-            raise
+        with self._guard:
+            return min(next_data(self._open(), position), self.size_bytes)
 
     def sync(self) -> None:
         with self._guard:
@@ -291,6 +283,23 @@ class OsCalledRegion(OsMappedRegion):
 
     def populate(self, position: int, length_bytes: int, *, writable: bool = True) -> None:
         return
+
+
+def next_data(descriptor: int, position: int) -> int:
+    """First position of a file at or after `position` that may hold a byte other than zero; its size if none.
+
+    Moves the descriptor's own position.
+    """
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError as error:
+        raise_foreign(error)
+        if error.errno == errno.ENXIO:
+            return os.fstat(descriptor).st_size
+        if error.errno == errno.EINVAL:
+            # The file system knows no holes.
+            return position
+        raise
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from mqstore.store.files.os_file_system import next_data
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -42,6 +44,9 @@ class SegmentBytes(Protocol):
     def read(self, length: int, position: int) -> bytes:
         """So many bytes, or fewer at the end. Raises OSError."""
 
+    def next_data(self, position: int) -> int:
+        """First position at or after `position` that may hold a byte other than zero; the size if none."""
+
     def close(self) -> None:
         """Give back what is held."""
 
@@ -63,6 +68,10 @@ class FileBytes:
     def read(self, length: int, position: int) -> bytes:
         """One positional read."""
         return os.pread(self.descriptor, length, position)
+
+    def next_data(self, position: int) -> int:
+        """As the file system says, which knows where the file has holes."""
+        return next_data(self.descriptor, position)
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -111,6 +120,10 @@ class ArchivedBytes:
                 break
             filled += count
         return bytes(data[:filled])
+
+    def next_data(self, position: int) -> int:
+        """`position`: objects have no holes."""
+        return position
 
     def close(self) -> None:
         """Wait for what is under way."""

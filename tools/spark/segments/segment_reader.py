@@ -27,6 +27,7 @@ from mqstore.store.errors import CorruptRecord, StoreError
 from mqstore.store.record.host import IPV4_HOST_BYTES
 from mqstore.store.record.record_format import (
     HEADER_BYTES,
+    MAGIC_CODE_POSITION,
     MESSAGE_MAGIC_CODE,
     RecordIllegal,
     check_record,
@@ -166,6 +167,10 @@ class SegmentScan:
         at, stop = self.position, self._stop if stop is None else min(stop, self._stop)
         search_bytes = _FIRST_SEARCH_BYTES
         while at < stop:
+            # Most of a segment that is written to is a hole. The first bytes of a record may be zeros in one.
+            at = max(at, self._source.next_data(at) - MAGIC_CODE_POSITION)
+            if at >= stop:
+                break
             # Of the last record only the header must be there.
             wanted = min(search_bytes, stop - at + LONGEST_HEADER_BYTES, self._stop - at)
             buffer = np.empty(wanted, np.uint8)
