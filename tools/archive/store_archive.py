@@ -356,7 +356,8 @@ class _Archiver:
             end_offset=end_offset,
             gaps=self._gaps(listing.starts),
             missing=self._missing(listing),
-            unnamed_objects=self._unnamed(listing, sweep=sweep),
+            # Listed anew, for an object may have been entered meanwhile.
+            unnamed_objects=self._unnamed(self._list() if sweep else listing, sweep=sweep),
             is_guarded=self._guard(end_offset, guard),
         )
 

@@ -35,10 +35,9 @@ from mqstore.store.loops.kinds import (
 from mqstore.store.record.record_format import (
     QUEUE_ID_POSITION,
     QUEUE_OFFSET_POSITION,
-    STORE_TIMESTAMP_POSITION,
     SYS_FLAG_POSITION,
 )
-from mqstore.store.record.record_kernels import record_layout
+from mqstore.store.record.record_kernels import record_layout, store_timestamp_at
 from mqstore.store.record.sys_flag import TRANSACTION_PREPARED
 
 __all__ = [
@@ -278,7 +277,7 @@ def count_records(
                 if row < 0:
                     return at
             _count_in_queue(queues, row, read_long(buffer, at + QUEUE_OFFSET_POSITION))
-        timestamp = read_long(buffer, at + STORE_TIMESTAMP_POSITION)
+        timestamp = read_long(buffer, store_timestamp_at(buffer, at))
         part = _part_of(position + at, part_bytes, timestamp, parts, counts)
         _count_in_part(parts, part, size, timestamp)
         if is_message and topic < TOLD_TOPICS:

@@ -24,6 +24,8 @@ _LEAST_PART_BYTES = 64 << 10
 _TOPICS = 64
 _NAMES_BYTES = 64 << 10
 _QUEUES = 512
+# A length is 15 bits.
+_LONGEST_NAME_BYTES = 1 << 15
 
 
 class SegmentContent(NamedTuple):
@@ -57,7 +59,7 @@ class ContentCounter:
     def count(self, data: npt.NDArray[np.uint8]) -> None:
         """Count the next piece of the segment: uint8, whole records that were checked."""
         at = 0
-        while True:
+        while at < len(data):
             at = kernels.count_records(
                 data,
                 at,
@@ -72,9 +74,8 @@ class ContentCounter:
                 self._part_topics,
                 self._counts,
             )
-            if at == len(data):
-                break
-            self._double_tables()
+            if at < len(data):
+                self._double_full_tables()
         self._position += len(data)
 
     def content(self) -> SegmentContent:
@@ -90,15 +91,24 @@ class ContentCounter:
             tuple(parts),
         )
 
-    def _double_tables(self) -> None:
-        topics, queues = self._counts[kernels.TOPICS], self._counts[kernels.QUEUES]
-        self._names = np.resize(self._names, 2 * len(self._names))
-        self._name_ends = np.resize(self._name_ends, 2 * len(self._name_ends))
-        self._topic_slots = _slots_for(len(self._name_ends))
-        kernels.place_topics(self._names, self._name_ends, topics, self._topic_slots)
-        self._queues = np.resize(self._queues, (2 * len(self._queues), kernels.QUEUE_FIELDS))
-        self._queue_slots = _slots_for(len(self._queues))
-        kernels.place_queues(self._queues, queues, self._queue_slots)
+    def _double_full_tables(self) -> None:
+        topics, queues, _ = self._counts.tolist()
+        is_full = (
+            len(self._names) - self._name_ends[topics] < _LONGEST_NAME_BYTES,
+            topics + 1 == len(self._name_ends),
+            queues == len(self._queues),
+        )
+        assert any(is_full), "a piece holds bytes that are no record"
+        if is_full[0]:
+            self._names = np.resize(self._names, 2 * len(self._names))
+        if is_full[1]:
+            self._name_ends = np.resize(self._name_ends, 2 * len(self._name_ends))
+            self._topic_slots = _slots_for(len(self._name_ends))
+            kernels.place_topics(self._names, self._name_ends, topics, self._topic_slots)
+        if is_full[2]:
+            self._queues = np.resize(self._queues, (2 * queues, kernels.QUEUE_FIELDS))
+            self._queue_slots = _slots_for(len(self._queues))
+            kernels.place_queues(self._queues, queues, self._queue_slots)
 
     def _topic_names(self) -> list[str]:
         """The topics in the order in which they were found."""
