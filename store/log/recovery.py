@@ -416,24 +416,24 @@ def _find_damage(log: CommitLog, end_offset: int, durable_offset: int | None) ->
 
 def _has_record_behind(log: CommitLog, end_offset: int) -> bool:
     """Whether there is a whole record after the end of the walk."""
+    # Here, not below: an empty store loads the loops when it is opened, and not with its first put.
+    from mqstore.store.record import record_kernels
+
     return any(
-        _has_record_from(segment, max(0, end_offset - segment.start_offset))
+        _has_record_from(segment, max(0, end_offset - segment.start_offset), record_kernels.find_record)
         for segment in log.files.files
         if segment.end_offset > end_offset
     )
 
 
-def _has_record_from(segment: MappedFile, position: int) -> bool:
+def _has_record_from(segment: MappedFile, position: int, find_record: Callable[..., int]) -> bool:
     """Whether a whole record begins at or after `position`."""
-    from mqstore.store.record import record_kernels
-
     size_bytes = segment.size_bytes
     while position < size_bytes:
         # No page of a hole is read. The first bytes of a record may be zeros, and lie in one.
         position = max(position, segment.region.next_data(position) - MAGIC_CODE_POSITION)
         stop = min(position + _SEARCH_BYTES, size_bytes)
-        found = record_kernels.find_record(segment.array, position, stop, size_bytes, segment.start_offset)
-        if found >= 0:
+        if find_record(segment.array, position, stop, size_bytes, segment.start_offset) >= 0:
             return True
         position = stop
     return False
