@@ -166,7 +166,7 @@ class OsMappedRegion:
 
     def next_data(self, position: int) -> int:
         with self._guard:
-            return min(next_data(self._open(), position), self.size_bytes)
+            return next_data(self._open(), position, self.size_bytes)
 
     def sync(self) -> None:
         with self._guard:
@@ -285,17 +285,17 @@ class OsCalledRegion(OsMappedRegion):
         return
 
 
-def next_data(descriptor: int, position: int) -> int:
-    """First position of a file at or after `position` that may hold a byte other than zero; its size if none.
+def next_data(descriptor: int, position: int, size_bytes: int) -> int:
+    """First position of a file at or after `position` that may hold a byte other than zero.
 
-    Moves the descriptor's own position.
+    size_bytes: of the file, which is the answer where there is none. Moves the descriptor's own position.
     """
     try:
         return os.lseek(descriptor, position, os.SEEK_DATA)
     except OSError as error:
         raise_foreign(error)
         if error.errno == errno.ENXIO:
-            return os.fstat(descriptor).st_size
+            return size_bytes
         if error.errno == errno.EINVAL:
             # The file system knows no holes.
             return position

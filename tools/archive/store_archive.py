@@ -356,7 +356,7 @@ class _Archiver:
             end_offset=end_offset,
             gaps=self._gaps(listing.starts),
             missing=self._missing(listing),
-            # Listed anew, for an object may have been entered meanwhile.
+            # A sweep lists again: since the listing another archiver may have written an entry.
             unnamed_objects=self._unnamed(self._list() if sweep else listing, sweep=sweep),
             is_guarded=self._guard(end_offset, guard),
         )

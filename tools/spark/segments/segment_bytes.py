@@ -71,7 +71,7 @@ class FileBytes:
 
     def next_data(self, position: int) -> int:
         """As the file system says, which knows where the file has holes."""
-        return next_data(self.descriptor, position)
+        return next_data(self.descriptor, position, self.size_bytes())
 
     def close(self) -> None:
         """Close the descriptor."""
