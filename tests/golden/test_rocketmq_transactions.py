@@ -8,6 +8,7 @@ in it again is compared, then what the records tell of each transaction. At last
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,12 +149,14 @@ class Committing:
 def asked(name: str, golden_copy: Callable[[str], Path]) -> Iterator[tuple[Path, Committing]]:
     """A copy whose transactions our broker has asked about, until both that were open are in their queue."""
     path, listener = golden_copy(name), Committing()
+    # These halves are as old as the archives, and those that are older than the log is kept are given up.
+    config = replace(CONFIG, file_reserved_time=24 * 365 * 100)
     # RocketMQ has asked more often than its default of 15 allows.
     settings = TransactionSettings(
         transaction_timeout=100, transaction_check_interval=100, transaction_check_max=10_000
     )
     with (
-        MessageStore.open(path, CONFIG) as store,
+        MessageStore.open(path, config) as store,
         EmbeddedBroker(store, transaction_settings=settings) as broker,
         TransactionProducer(broker, GROUP, listener),
     ):

@@ -52,6 +52,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 public final class Traffic {
     /** Every call of a client waits so long; three seconds, RocketMQ's default, is too short beside other work. */
     private static final int TIMEOUT_MS = 20_000;
+    private static final int HEARTBEAT_MS = 2_000;
 
     private final String nameServer;
     private final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
@@ -286,6 +287,9 @@ public final class Traffic {
         consumer.setInstanceName(name);
         // Otherwise a message that the listener has just been given is not counted as consumed at the end.
         consumer.setAwaitTerminationMillisWhenShutdown(TIMEOUT_MS);
+        // A client of 5.x that has new queues tells its broker so, but not while another heartbeat is under way.
+        // Until the next one, half a minute later, every broker answers its pulls SUBSCRIPTION_NOT_LATEST.
+        consumer.setHeartbeatBrokerInterval(HEARTBEAT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(request.getString("topic"), request.getString("tags"));
         if (request.containsKey("max_reconsume_times")) {
