@@ -252,14 +252,13 @@ class OsMappedRegion:
                 self._descriptor = _open(self.path, create=False, read_only=self._read_only)
         return self._descriptor
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # `os` may be gone: at the end of the process a module's names are cleared before some objects.
         descriptor = getattr(self, "_descriptor", None)
         if descriptor is not None:
             self._descriptor = None
-            if self._timed_sync is None:
-                os.close(descriptor)
-            else:
-                self._timed_sync.abandon(descriptor)
+            if self._timed_sync is None or not self._timed_sync.close_later(descriptor):
+                close(descriptor)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, size_bytes={self.size_bytes})"

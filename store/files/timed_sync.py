@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 
@@ -73,13 +74,13 @@ class TimedSync:
             self._thread.stop()
             self._thread.join()
 
-    def abandon(self, descriptor: int) -> None:
-        """Close `descriptor`, once it is not being synced any more; does not wait. The last call."""
+    def close_later(self, descriptor: int) -> bool:
+        """Have `descriptor` closed after the sync under way; False if there is none. The last call."""
         thread = self._thread
         if thread is None or thread.is_idle:
-            os.close(descriptor)
-        else:
-            thread.descriptor_to_close = descriptor
+            return False
+        thread.descriptor_to_close = descriptor
+        return True
 
     def _start_thread(self) -> "_SyncThread | None":
         """None if the system has no thread or no descriptors left, or the interpreter is ending."""
@@ -94,10 +95,10 @@ class TimedSync:
             raise_foreign(error)
             return None
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # The end of the process ends the thread, which must not look for an interpreter by then.
         thread = getattr(self, "_thread", None)
-        if thread is not None and not sys.is_finalizing():
+        if thread is not None and not is_finalizing():
             thread.stop()
 
 
@@ -204,13 +205,14 @@ class _SyncThread:
         self._thread = None
         self._close()
 
-    def _close(self) -> None:
+    def _close(self, close: Callable[[int], None] = os.close) -> None:
         # Each is forgotten before it is closed: an interrupt in between leaks it, and never closes it twice.
+        # `os` may be gone: at the end of the process a module's names are cleared before some objects.
         for name in ("_asked", "_ended", "descriptor_to_close"):
             descriptor = getattr(self, name)
             setattr(self, name, -1)
             if descriptor >= 0:
-                os.close(descriptor)
+                close(descriptor)
 
     def __del__(self) -> None:
         self._close()

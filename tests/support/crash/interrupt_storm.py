@@ -3,7 +3,8 @@
 Python runs the handlers of signals in the main thread, and looks for signals where a function begins and
 where a call of C has returned; what a handler raises comes out there. `Strike` raises at the n-th such place,
 whatever module it is in, so that a scene that failed can be played again. (Imports are left out: one that is
-interrupted is Python's own affair.) `storm` uses real signals instead, with other threads at work beside.
+interrupted is Python's own affair. So are the callbacks of weak sets, where Python only tells what a handler
+raises.) `storm` uses real signals instead, with other threads at work beside.
 
 `StormyStore` is a store to which all of it happens, with what it acknowledged. `audit` then asks for the
 promises: each acknowledged message is there, and is found by its key; queue offsets have neither holes nor
@@ -18,6 +19,7 @@ import shutil
 import signal
 import sys
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -42,6 +44,7 @@ _BOUND_S = 120
 _FIRST_MESSAGES = 8
 _STRIKES_OF_A_STORE = 200
 _HERE = str(Path(__file__).parent)
+_WEAK_SETS = sys.modules[weakref.WeakSet.__module__].__file__
 
 
 class Struck(Exception):
@@ -99,7 +102,7 @@ class Strike:
             # A compiled loop, of which numba tells as of a function; no handler runs where it is called.
             return
         name = frame.f_code.co_filename
-        if name.startswith((_HERE, "<frozen importlib")):
+        if name.startswith((_HERE, "<frozen importlib")) or name == _WEAK_SETS:
             return
         self.passed += 1
         if self.has_struck:
