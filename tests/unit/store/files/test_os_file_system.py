@@ -180,6 +180,19 @@ def test_an_error_of_an_interrupt_that_is_kept_keeps_no_descriptor(path: Path, *
 
 
 @pytest.mark.parametrize("is_timed", [False, True])
+def test_a_file_that_is_forgotten_keeps_no_descriptor(path: Path, *, is_timed: bool) -> None:
+    """Nobody has released it, and no sync is under way."""
+    region = OsFileSystem().map(path, 4_096, create=True)
+    region.sync_within(60) if is_timed else region.sync()
+    descriptor = region._descriptor
+    assert descriptor is not None
+    os.fstat(descriptor)
+    del region
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
 def test_a_finalizer_within_a_sync_leaves_its_descriptor(
     path: Path, monkeypatch: pytest.MonkeyPatch, is_timed: bool
 ) -> None:
