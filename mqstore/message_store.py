@@ -13,7 +13,7 @@ Source: DefaultMessageStore of Apache RocketMQ.
 
 import itertools
 import logging
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 
     from mqstore.administration.backup import BackupProgress, BackupReport, Cut
     from mqstore.index.queue.consume_queue import ConsumeQueue
+    from mqstore.store.bulk.record_block import RecordBlock
 
     Columns: TypeAlias = pa.Table | pa.RecordBatch | Mapping[str, object]
 
@@ -314,6 +315,16 @@ class MessageStore:
         ([0, 1, 2], b'three')
         """
         return self._puts.put_columns(columns, topic, queue_id)
+
+    def put_block(self, topics: Iterable[str], block: "RecordBlock") -> int:
+        """For a sink in this process: store records that were encoded for this store before, all or none.
+
+        block: of mqstore/store/bulk; its buffer is written to, and is the caller's again when this returns.
+        topics: those that its rows name. One that is missing is created; that they take puts, and have the
+        queues, is not asked. Returns where the last record ends. A crash may keep the first records only.
+        Raises TopicNotExist, StoreFull, StorePoisoned, StoreClosed, StoreReadOnly.
+        """
+        return self._puts.put_block(topics, block).appended.end_offset
 
     def put_message_async(self, message: Message) -> "Future[PutMessageResult]":
         """Store one message without waiting for the disk.

@@ -7,13 +7,13 @@ one append lock and with one wait for the disk. A topic is created by itself onl
 Threads: any. Durability: as put_path.py.
 """
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from mqstore.metadata.topics import MAX_QUEUE_NUMS
+from mqstore.put.column_checks import refuse_dead_letters, with_chosen_queues
 from mqstore.put.put_checks import no_such_queue, refuse_put
 from mqstore.put.put_parts import PutParts
 from mqstore.schedule.delay.delayed_columns import rewrite
@@ -24,15 +24,12 @@ from mqstore.store.bulk.message_columns import MessageColumns, read_columns
 from mqstore.store.bulk.message_list import columns_of_messages
 from mqstore.store.bulk.record_block import AppendedBlock, RecordBlock
 from mqstore.store.bulk.sent.sent_batch import SentBatch
-from mqstore.store.bulk.text_column import Longs
-from mqstore.store.errors import MessageIllegal
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutColumnsResult
 from mqstore.store.message.topic_names import (
     RETRY_GROUP_TOPIC_PREFIX,
     is_retry_topic,
 )
-from mqstore.store.record.properties_format import RECONSUME_TIME
 from mqstore.store.status import PutMessageStatus
 
 __all__ = ["ColumnsPath", "StoredRows"]
@@ -104,12 +101,16 @@ class ColumnsPath:
 
         Its buffer is used again; only its places remain valid.
         """
+        stored = self.put_block(topics, block)
+        self._buffers.release(block.buffer)
+        return stored
+
+    def put_block(self, topics: Iterable[str], block: RecordBlock) -> StoredRows:
+        """As `store`, for a block that was encoded elsewhere: its buffer stays with the caller."""
         for name in topics:
             if self._topics.lookup(name) is None:
                 self._topics.find(name)
-        stored = self.append(block)
-        self._buffers.release(block.buffer)
-        return stored
+        return self.append(block)
 
     def append(self, block: RecordBlock) -> StoredRows:
         """Append records whose topics exist, wait for the disk, and announce the messages."""
@@ -139,7 +140,8 @@ class ColumnsPath:
             queue_nums[index] = nums_to_be(topic) if config is None else config.queue_nums
             write_queue_nums[index] = queue_nums[index] if config is None else config.write_queue_nums
         if columns.queue_ids.min(initial=0) < 0:
-            columns = self._with_chosen_queues(columns, write_queue_nums)
+            choice = np.random.default_rng(self._choice.getrandbits(64))
+            columns = with_chosen_queues(columns, write_queue_nums, choice)
         if columns.queue_ids.max(initial=0) < queue_nums.min(initial=MAX_QUEUE_NUMS):
             return columns
         beyond = columns.queue_ids >= queue_nums[columns.topic_indices]
@@ -151,28 +153,9 @@ class ColumnsPath:
         return columns
 
     def _refuse_dead_letters(self, columns: MessageColumns, topic: str) -> None:
-        """Raise where messages to a retry topic might be dead letters: only single puts decide that."""
         group = topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
         settings = self._groups.get(group)
         if settings is None:
             self._groups.refuse_unknown(group)
         tries_never = settings is not None and settings.retry_max_times < 0
-        # The name MAX_RECONSUME_TIMES holds it too.
-        if tries_never or columns.properties.may_hold(RECONSUME_TIME.encode()):
-            raise MessageIllegal(
-                f"topic {topic!r} is a group's retry topic, and the rows say how often they failed, by which "
-                "they may be dead letters: put them with put_messages",
-                value=topic,
-            )
-
-    def _with_chosen_queues(self, columns: MessageColumns, write_queue_nums: Longs) -> MessageColumns:
-        """A queue to write to, chosen at random, for each row that has a negative one."""
-        rows = np.flatnonzero(columns.queue_ids < 0)
-        counts = write_queue_nums[columns.topic_indices[rows]]
-        if not counts.all():
-            row = int(rows[counts.argmin()])
-            queue_id, topic = int(columns.queue_ids[row]), columns.topic_at(row)
-            raise no_such_queue(f"queue_id of row {row}", queue_id, topic, 0, row)
-        queue_ids = columns.queue_ids.copy()
-        queue_ids[rows] = np.random.default_rng(self._choice.getrandbits(64)).integers(0, counts)
-        return dataclasses.replace(columns, queue_ids=queue_ids)
+        refuse_dead_letters(columns, topic, tries_never=tries_never)

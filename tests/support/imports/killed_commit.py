@@ -18,19 +18,25 @@ from typing import Any
 import pyarrow as pa
 
 from mqstore.message_store import MessageStore
-from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS
+from mqstore.store.config import StoreConfig
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.state.state_file import StateFile
 from mqstore.store_layout import StoreLayout
-from mqstore.tools.spark.sink import staged_parts
+from mqstore.tools.spark.sink.row_encoder import EncodingRules
 from mqstore.tools.spark.sink.sink_commit import CommitReport, Write, commit
-from mqstore.tools.spark.sink.staged_parts import Part, RowCheck, stage
+from mqstore.tools.spark.sink.staged_parts import Part, stage
 
-__all__ = ["APP", "ROWS", "bodies", "body", "stage_rows", "write"]
+__all__ = ["APP", "ROWS", "RULES", "bodies", "body", "stage_rows", "write"]
 
 APP = "killed"
 ROWS = 60
-CHECK = RowCheck(60_000, DEFAULT_DELAY_LEVELS)
+RULES = EncodingRules(
+    config=StoreConfig(max_message_size=60_000),
+    write_queue_nums={},
+    new_topic_queue_nums=8,
+    new_retry_queue_nums=1,
+    never_retried=frozenset(),
+)
 
 
 def body(version: int, row: int) -> bytes:
@@ -57,7 +63,7 @@ def stage_rows(root: Path, wanted: Iterable[bytes], folder: str, parts: int = 1)
         path = StoreLayout(root).imports / folder / f"part-{number:05}-0.arrow"
         # A batch of Arrow for each few rows, so that there are several puts.
         table = pa.table(columns)
-        found = stage(path, (table.slice(at, 10) for at in range(0, table.num_rows, 10)), CHECK)
+        found = stage(path, (table.slice(at, 10) for at in range(0, table.num_rows, 10)), RULES)
         if found is not None:
             staged.append(found)
     return staged
@@ -86,12 +92,10 @@ def _kill_before(kind: type, name: str, steps: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    # Ten rows a put.
-    staged_parts._PUT_BYTES = 1
     if len(sys.argv) > 4:
         steps = [int(sys.argv[4])]
         for kind, name in (
-            (MessageStore, "put_columns"),
+            (MessageStore, "put_block"),
             (MessageStore, "flush"),
             (StateFile, "save"),
             (OsFileSystem, "delete"),

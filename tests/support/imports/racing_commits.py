@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 from mqstore.store.errors import StoreLocked
-from mqstore.tools.spark.sink import staged_parts
 from mqstore.tools.spark.sink.sink_commit import Write, commit, discard
 from support.imports.killed_commit import ROWS, stage_rows
 
@@ -43,8 +42,6 @@ def run(root: Path, app: str, last: int, choice: random.Random) -> int:
 
 
 if __name__ == "__main__":
-    # Ten rows a put.
-    staged_parts._PUT_BYTES = 1
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()

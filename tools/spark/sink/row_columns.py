@@ -9,8 +9,8 @@
     bornTimestamp   timestamp
 
 Columns that a read of a store has besides, and that a put decides anew, are left out: a store is copied by
-reading and writing it. UNIQ_KEY is taken out of the properties, for the sink gives each row its own
-(staged_parts.py). Pure functions: any thread.
+reading and writing it. UNIQ_KEY among the properties gives way to the row's own (row_encoder.py).
+Pure functions: any thread.
 """
 
 import difflib
@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 
 from mqstore.store.bulk.arrow_columns import stored_properties_of
 from mqstore.store.errors import MessageIllegal
-from mqstore.store.record.properties_format import KEY_SEPARATOR, UNIQ_KEY
+from mqstore.store.record.properties_format import KEY_SEPARATOR
 from mqstore.tools.spark.schema import FIELDS, SchemaIllegal
 
 if TYPE_CHECKING:
@@ -128,24 +128,12 @@ def _converted(name: str, array: Any) -> Any:
     if name == "keys" and pa.types.is_list(array.type):
         return _joined(array)
     if name == "properties":
-        return _array_of(stored_properties_of(name, _without_own_keys(array)))
+        return _array_of(stored_properties_of(name, array))
     if name in ("queueId", "delayLevel", "flag"):
         return pc.fill_null(array, _CHOSEN if name == "queueId" else 0)
     if name == "bornTimestamp":
         return array.cast(pa.timestamp("ms", tz=array.type.tz), safe=False)
     return array
-
-
-def _without_own_keys(maps: Any) -> Any:
-    """The maps without the entry UNIQ_KEY."""
-    is_kept = pc.not_equal(maps.keys, UNIQ_KEY)
-    if pc.all(is_kept).as_py():
-        return maps
-    kept_before = np.append(np.int32(0), np.cumsum(is_kept.to_numpy(zero_copy_only=False), dtype=np.int32))
-    # A null offset stands for a null map; the last one ends the last map.
-    is_null = np.append(maps.is_null().to_numpy(zero_copy_only=False), False)
-    offsets = pa.array(kept_before[maps.offsets.to_numpy()], mask=is_null)
-    return pa.MapArray.from_arrays(offsets, maps.keys.filter(is_kept), maps.items.filter(is_kept))
 
 
 def _joined(array: Any) -> Any:

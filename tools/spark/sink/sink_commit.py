@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 
 from mqstore.message_store import MessageStore
+from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.clock import SystemClock
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_tree import delete_tree
@@ -30,7 +30,8 @@ from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.message.message import Message
 from mqstore.store.record.properties_format import UNIQ_KEY
 from mqstore.tools.spark.sink.import_journal import Entry, ImportJournal
-from mqstore.tools.spark.sink.staged_parts import Part, numbered_tables, row_key_prefix, row_number
+from mqstore.tools.spark.sink.row_keys import row_key_prefix, row_number
+from mqstore.tools.spark.sink.staged_parts import Part, PartDamaged, numbered_blocks
 from mqstore.tools.spark.sink.store_lock import opened_for_write
 
 __all__ = ["CommitReport", "StagedRowsMissing", "Write", "commit", "discard"]
@@ -102,7 +103,7 @@ def commit(root: Path, write: Write, parts: Sequence[Part], *, lock_timeout_ms: 
 def _put(store: MessageStore, journal: ImportJournal, write: Write, parts: tuple[Part, ...]) -> None:
     if write.app is None:
         prefix = row_key_prefix(uuid.uuid4().hex, write.version)
-        _put_tables(store, numbered_tables(journal.directory, parts, prefix, 0))
+        _put_blocks(store, parts, numbered_blocks(journal.directory, parts, prefix, 0))
         store.flush()
         return
     # What comes before is durable when the entry is: after a power cut `begin` is still in the log.
@@ -173,27 +174,28 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
             entry = msgspec.structs.replace(entry, begin=store.max_offset, rows_before=done)
             journal.save(entry)
         try:
-            _put_tables(store, numbered_tables(journal.directory, entry.parts, prefix, done))
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            _put_blocks(store, entry.parts, numbered_blocks(journal.directory, entry.parts, prefix, done))
+        except (FileNotFoundError, PartDamaged) as error:
             raise StagedRowsMissing(store.path, entry, journal.directory) from error
     store.flush()
     journal.save(Entry(app=entry.app, version=entry.version, is_done=True, begin=entry.begin))
     _delete(journal, entry.parts)
 
 
-def _put_tables(store: MessageStore, tables: Iterable[pa.Table]) -> None:
+def _put_blocks(store: MessageStore, parts: Iterable[Part], blocks: Iterable[RecordBlock]) -> None:
     """Put all of them; the last ones may not be durable on return.
 
     The store of a commit runs no services. A second thread syncs and dispatches what has been put while this
-    one encodes the next tables.
+    one numbers and puts the next blocks.
     """
+    topics = sorted({topic for part in parts for topic in part.queues})
     with ThreadPoolExecutor(1, "mqstore-sink-flush") as second:
         flush: Future[None] | None = None
-        for table in tables:
+        for block in blocks:
             if flush is not None and flush.done():
                 flush.result()
                 flush = None
-            store.put_columns(table)
+            store.put_block(topics, block)
             flush = flush or second.submit(store.flush)
         if flush is not None:
             flush.result()

@@ -31,9 +31,10 @@ from pyspark.sql.types import StructType
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.spark.options import SparkOptionIllegal
 from mqstore.tools.spark.sink.row_columns import check_row_schema, message_table
+from mqstore.tools.spark.sink.row_encoder import EncodingRules
 from mqstore.tools.spark.sink.sink_commit import Write, commit, discard
 from mqstore.tools.spark.sink.sink_options import WriteOptions
-from mqstore.tools.spark.sink.staged_parts import Part, RowCheck, stage
+from mqstore.tools.spark.sink.staged_parts import Part, stage
 from mqstore.tools.spark.sink.store_lock import opened_for_write
 
 __all__ = ["MqstoreStreamWriter", "MqstoreWriter", "StagedPart"]
@@ -58,8 +59,7 @@ class _Staging:
         self._root = Path(options.directory)
         self._staging = uuid.uuid4().hex
         with opened_for_write(self._root, options.lock_timeout_ms) as store:
-            config = store.config
-        self._check = RowCheck(config.max_message_size, config.message_delay_level)
+            self._rules = EncodingRules.of(store)
 
     def stage(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
         """Stage the rows of this task."""
@@ -67,7 +67,7 @@ class _Staging:
         assert context is not None
         name = f"part-{context.partitionId():05}-{context.taskAttemptId()}.arrow"
         tables = (message_table(batch, self._options.topic) for batch in iterator)
-        return StagedPart(stage(StoreLayout(self._root).imports / self._staging / name, tables, self._check))
+        return StagedPart(stage(StoreLayout(self._root).imports / self._staging / name, tables, self._rules))
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:

@@ -29,15 +29,13 @@ BORN = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 
 
 def test_every_column_reaches_its_message() -> None:
-    """Nulls are what a missing value means; UNIQ_KEY is left to the sink."""
+    """Nulls are what a missing value means."""
     batch = pa.record_batch(
         {
             "body": ["first", "second"],
             "tags": ["t", None],
             "keys": pa.array([["k1", "k2"], None], pa.list_(pa.string())),
-            "properties": pa.array(
-                [[("a", "1"), ("UNIQ_KEY", "X"), ("b", "2")], None], pa.map_(pa.string(), pa.string())
-            ),
+            "properties": pa.array([[("a", "1"), ("b", "2")], None], pa.map_(pa.string(), pa.string())),
             "queueId": pa.array([2, None], pa.int32()),
             "flag": pa.array([7, None], pa.int32()),
             "bornTimestamp": pa.array([BORN, BORN], pa.timestamp("us", tz="UTC")),
@@ -51,44 +49,9 @@ def test_every_column_reaches_its_message() -> None:
     assert first is not None
     assert second is not None
     assert (first.topic, bytes(first.body), first.tags, first.keys) == ("orders", b"first", "t", ("k1", "k2"))
-    assert {name: first.properties.get(name) for name in ("a", "b", "UNIQ_KEY")} == {
-        "a": "1",
-        "b": "2",
-        "UNIQ_KEY": None,
-    }
+    assert {name: first.properties.get(name) for name in ("a", "b")} == {"a": "1", "b": "2"}
     assert (first.queue_id, first.flag, first.born_timestamp) == (2, 7, int(BORN.timestamp() * 1000))
     assert (second.tags, second.keys, second.flag) == (None, (), 0)
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        [("UNIQ_KEY", "X")],
-        [("UNIQ_KEY", "X"), ("a", "1")],
-        [("a", "1"), ("UNIQ_KEY", "X")],
-        [("a", "1"), ("NOT_UNIQ_KEY", "X")],
-    ],
-)
-def test_a_unique_key_is_taken_out_wherever_it_stands(properties: list[tuple[str, str]]) -> None:
-    """And no other property."""
-    array = pa.array([properties], pa.map_(pa.string(), pa.string()))
-    (text,) = message_table(pa.record_batch({"body": ["x"], "properties": array}), "t")[
-        "properties"
-    ].to_pylist()
-    pairs = [tuple(pair.split("\x01")) for pair in text.split("\x02") if pair]
-    assert pairs == [pair for pair in properties if pair[0] != "UNIQ_KEY"]
-
-
-@pytest.mark.parametrize("begin", range(5))
-def test_a_unique_key_is_taken_out_of_a_slice(begin: int) -> None:
-    """Spark's batches may be parts of others, and a row may have no properties."""
-    maps = [[("a", "1"), ("UNIQ_KEY", "X")], None, [], [("UNIQ_KEY", "Y"), ("b", "2"), ("c", "3")], None]
-    array = pa.array(maps, pa.map_(pa.string(), pa.string()))[begin:]
-    batch = pa.record_batch({"body": ["x"] * len(array), "properties": array})
-    texts = message_table(batch, "t")["properties"].to_pylist()
-    pairs = [[tuple(pair.split("\x01")) for pair in (text or "").split("\x02") if pair] for text in texts]
-    expected = [[pair for pair in each or [] if pair[0] != "UNIQ_KEY"] for each in maps[begin:]]
-    assert pairs == expected
 
 
 def test_a_key_that_is_null_is_refused() -> None:

@@ -1,6 +1,6 @@
 """Goal: what a task stages is what is put, row by row; a row that cannot be stored is found in its task.
 
-Method: parts of random sizes, read from every row on.
+Method: parts of random sizes, read from every row on; parts that are damaged.
 """
 
 from itertools import pairwise
@@ -9,18 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from mqstore.schedule.delay.delay_levels import DEFAULT_DELAY_LEVELS
 from mqstore.store.errors import MessageTooLarge, TopicIllegal
+from mqstore.store.record.properties_format import UNIQ_KEY
+from mqstore.store.record.record_format import HEADER_BYTES
 from mqstore.tools.spark.sink import staged_parts
-from mqstore.tools.spark.sink.staged_parts import (
-    RowCheck,
-    numbered_tables,
-    row_key_prefix,
-    row_number,
-    stage,
-)
+from mqstore.tools.spark.sink.row_keys import row_key_prefix, row_number
+from mqstore.tools.spark.sink.staged_parts import PartDamaged, numbered_blocks, stage
+from support.imports.killed_commit import RULES
 
-CHECK = RowCheck(1_000, DEFAULT_DELAY_LEVELS)
 PREFIX = row_key_prefix("app", 1)
 
 
@@ -31,38 +27,34 @@ def table(bodies: list[str], topic: str = "orders", **more: pa.Array) -> pa.Tabl
 def numbers(directory: Path, parts: list[staged_parts.Part], first: int) -> list[tuple[int | None, str]]:
     """(number by its key, body) of all rows from one on."""
     found = []
-    for each in numbered_tables(directory, parts, PREFIX, first):
-        for row in each.to_pylist():
-            pairs = dict(pair.split("\x01") for pair in row["properties"].split("\x02") if pair)
-            found.append((row_number(pairs["UNIQ_KEY"], PREFIX), row["body"]))
+    for block in numbered_blocks(directory, parts, PREFIX, first):
+        for row in range(len(block)):
+            record = bytes(block.bytes_of(row, row + 1))
+            body_bytes = int.from_bytes(record[HEADER_BYTES - 4 : HEADER_BYTES], "big")
+            key = record.partition(f"{UNIQ_KEY}\x01".encode())[2][:32].decode()
+            body = record[HEADER_BYTES : HEADER_BYTES + body_bytes].decode()
+            found.append((row_number(key, PREFIX), body))
     return found
 
 
-def test_rows_are_numbered_over_all_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From any row on: the numbers are those of the whole."""
-    monkeypatch.setattr(staged_parts, "_PUT_BYTES", 1)
+@pytest.mark.parametrize("block_bytes", [1, 60, 1 << 20])
+def test_rows_are_numbered_over_all_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
+) -> None:
+    """From any row on, in blocks of any size: the numbers are those of the whole."""
+    monkeypatch.setattr(staged_parts, "_BLOCK_BYTES", block_bytes)
     wanted = [str(number) for number in range(23)]
     cuts = (0, 5, 6, 15, 23)
     parts = []
     for number, (begin, end) in enumerate(pairwise(cuts)):
         rows = wanted[begin:end]
         tables = [table(rows[:2]), table([]), table(rows[2:])]
-        part = stage(tmp_path / "folder" / f"part-{number}", tables, CHECK)
+        part = stage(tmp_path / "folder" / f"part-{number}", tables, RULES)
         assert part is not None
         assert part.rows == end - begin
         parts.append(part)
     for first in range(24):
         assert numbers(tmp_path, parts, first) == list(enumerate(wanted))[first:]
-
-
-def test_other_properties_stay(tmp_path: Path) -> None:
-    """Behind the key; a row without any has the key alone."""
-    properties = pa.array(["a\x01b\x02", None])
-    part = stage(tmp_path / "folder" / "part", [table(["x", "y"], properties=properties)], CHECK)
-    assert part is not None
-    (found,) = numbered_tables(tmp_path, [part], PREFIX, 0)
-    texts = found["properties"].to_pylist()
-    assert [text.partition("\x02")[2] for text in texts] == ["a\x01b\x02", ""]
 
 
 def test_a_part_is_synced_while_it_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +67,7 @@ def test_a_part_is_synced_while_it_grows(tmp_path: Path, monkeypatch: pytest.Mon
         lambda self, path: sizes.extend([path.stat().st_size] if path.is_file() else []),
     )
     path, tables = tmp_path / "folder" / "part", [table([str(number) * 60]) for number in range(6)]
-    assert stage(path, tables, CHECK) is not None
+    assert stage(path, tables, RULES) is not None
     assert len(sizes) > 2
     assert sizes[-1] == path.stat().st_size
 
@@ -84,36 +76,56 @@ def test_a_part_is_synced_while_it_grows(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(staged_parts.OsFileSystem, "sync", fail)
     with pytest.raises(OSError, match="the disk fails"):
-        stage(path, tables, CHECK)
+        stage(path, tables, RULES)
     assert not path.exists()
 
 
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
     """Neither a file nor a folder."""
-    assert stage(tmp_path / "folder" / "part", [table([])], CHECK) is None
+    assert stage(tmp_path / "folder" / "part", [table([])], RULES) is None
     assert not list(tmp_path.iterdir())
 
 
 def test_a_row_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
     """Found behind rows that can: the file is deleted."""
     for wrong, error in (
-        (table(["x" * 1_001]), MessageTooLarge),
+        (table(["x" * 60_001]), MessageTooLarge),
         (table(["x"], topic="no topic"), TopicIllegal),
     ):
         with pytest.raises(error):
-            stage(tmp_path / "folder" / "part", [table(["x"]), wrong], CHECK)
+            stage(tmp_path / "folder" / "part", [table(["x"]), wrong], RULES)
         assert not list((tmp_path / "folder").iterdir())
 
 
 def test_the_greatest_queues_are_told(tmp_path: Path) -> None:
     """By topic, for the driver to look whether they are there."""
-    columns = {"topic": ["a", "b", "a"], "body": ["x"] * 3, "queue_id": pa.array([1, -1, 4], pa.int32())}
-    part = stage(tmp_path / "folder" / "part", [pa.table(columns)], CHECK)
+    columns = {"topic": ["a", "b", "a"], "body": ["x"] * 3, "queue_id": pa.array([1, 0, 4], pa.int32())}
+    part = stage(tmp_path / "folder" / "part", [pa.table(columns)], RULES)
     assert part is not None
-    assert part.queues == {"a": 4, "b": -1}
+    assert part.queues == {"a": 4, "b": 0}
 
 
-@pytest.mark.parametrize("key", [None, "", PREFIX, PREFIX + "x" * 16, "0" * 32, PREFIX + "0" * 17])
-def test_keys_of_others(key: str | None) -> None:
-    """A producer's own keys are none of ours."""
-    assert row_number(key, PREFIX) is None
+def test_a_part_that_was_damaged(tmp_path: Path) -> None:
+    """Each byte flipped: rows are as they were, or an error says which part; never another body."""
+    part = stage(tmp_path / "folder" / "part", [table(["first", "second"]), table(["third"])], RULES)
+    assert part is not None
+    path, wanted = tmp_path / "folder" / "part", numbers(tmp_path, [part], 0)
+    whole = path.read_bytes()
+    told = 0
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        try:
+            assert numbers(tmp_path, [part], 0) == wanted, at
+        except PartDamaged as error:
+            assert str(path) in str(error)
+            told += 1
+    assert told > sum(len(body) for _, body in wanted)
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+def test_a_part_of_other_rows(tmp_path: Path, rows: int) -> None:
+    """Fewer or more than the journal says: the numbers of later parts would be wrong."""
+    part = stage(tmp_path / "folder" / "part", [table(["first", "second", "third"])], RULES)
+    assert part is not None
+    with pytest.raises(PartDamaged, match=f"should be {rows}"):
+        numbers(tmp_path, [staged_parts.Part(folder="folder", name="part", rows=rows, queues={})], 0)
