@@ -13,7 +13,7 @@ Source: DefaultMessageStore of Apache RocketMQ.
 
 import itertools
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -316,15 +316,16 @@ class MessageStore:
         """
         return self._puts.put_columns(columns, topic, queue_id)
 
-    def put_block(self, topics: Iterable[str], block: "RecordBlock") -> int:
-        """For a sink in this process: store records that were encoded for this store before, all or none.
+    def put_block(self, block: "RecordBlock") -> int:
+        """For the sink of Spark: store records that were encoded before, with this store's settings.
 
-        block: of mqstore/store/bulk; its buffer is written to, and is the caller's again when this returns.
-        topics: those that its rows name. One that is missing is created; that they take puts, and have the
-        queues, is not asked. Returns where the last record ends. A crash may keep the first records only.
-        Raises TopicNotExist, StoreFull, StorePoisoned, StoreClosed, StoreReadOnly.
+        block: as ColumnsEncoder makes it (mqstore/store/bulk). It is trusted: one that was made otherwise may
+        end the process. Its buffer is written to, and is the caller's again on return. Topics must be there;
+        whether they take puts and have the queues is not asked. Returns where the last record ends. All or
+        none is stored, but a crash may keep the first records.
+        Raises StoreFull, StorePoisoned, StoreClosed, StoreReadOnly.
         """
-        return self._puts.put_block(topics, block).appended.end_offset
+        return self._puts.put_block(block).appended.end_offset
 
     def put_message_async(self, message: Message) -> "Future[PutMessageResult]":
         """Store one message without waiting for the disk.

@@ -7,7 +7,7 @@ one append lock and with one wait for the disk. A topic is created by itself onl
 Threads: any. Durability: as put_path.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -101,16 +101,12 @@ class ColumnsPath:
 
         Its buffer is used again; only its places remain valid.
         """
-        stored = self.put_block(topics, block)
-        self._buffers.release(block.buffer)
-        return stored
-
-    def put_block(self, topics: Iterable[str], block: RecordBlock) -> StoredRows:
-        """As `store`, for a block that was encoded elsewhere: its buffer stays with the caller."""
         for name in topics:
             if self._topics.lookup(name) is None:
                 self._topics.find(name)
-        return self.append(block)
+        stored = self.append(block)
+        self._buffers.release(block.buffer)
+        return stored
 
     def append(self, block: RecordBlock) -> StoredRows:
         """Append records whose topics exist, wait for the disk, and announce the messages."""

@@ -70,7 +70,7 @@ class PutPath:
         self._append = parts.commit_log.append
         self._sync_soon = parts.flusher.sync_soon
         self.put_columns = self._columns.put
-        self.put_block = self._columns.put_block
+        self.put_block = self._columns.append
         self._direct = parts.commit_log.direct_put(
             encoder,
             parts.topics.queues_to_put_to,

@@ -1,7 +1,8 @@
 """The record block: encoded records, one behind the other, on their way into the log.
 
-columns_encoder.py makes it without a lock. store/log/log_appender.py completes it under the append lock and
-copies it into a segment in one piece. Then its buffer may be used again (buffer_pool.py); the places stay.
+columns_encoder.py makes it without a lock; the sink of Spark keeps it in a file for a while.
+store/log/log_appender.py completes it under the append lock and copies it into a segment in one piece. Then
+its buffer may be used again (buffer_pool.py); the places stay.
 Threads: one owner at a time; nothing in it is shared.
 """
 

@@ -1,4 +1,4 @@
-"""From the columns of a DataFrame to those of `put_columns`.
+"""From the columns of a DataFrame to those of `put_columns`, which the encoder takes, too.
 
     body            binary or string; the one that must be there
     topic           string, or option `topic`
@@ -9,7 +9,7 @@
     bornTimestamp   timestamp
 
 Columns that a read of a store has besides, and that a put decides anew, are left out: a store is copied by
-reading and writing it. UNIQ_KEY among the properties gives way to the row's own (row_encoder.py).
+reading and writing it. A UNIQ_KEY among the properties is replaced by the row's own (row_encoder.py).
 Pure functions: any thread.
 """
 
@@ -112,7 +112,7 @@ def _wanted(name: str) -> str:
 
 
 def message_table(batch: pa.RecordBatch, topic: str | None) -> pa.Table:
-    """The rows for `put_columns`; properties are in the stored form. Raises PropertiesIllegal."""
+    """The rows as columns for the encoder; properties are in the stored form. Raises PropertiesIllegal."""
     columns: dict[str, Any] = {}
     for name in batch.schema.names:
         if name not in _DECIDED_ANEW:

@@ -8,13 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from mqstore.store.byte_kernels import borrowed, copy_bytes, read_int
-from mqstore.store.checksum.crc32_kernels import crc32
+from mqstore.store.byte_kernels import borrowed, copy_bytes
 from mqstore.store.compiled import compiled
 from mqstore.store.loops.kinds import BYTES, BYTES_OUT, INT64, LONGS
 from mqstore.store.record.properties_format import UNIQ_KEY
 from mqstore.store.record.property_kernels import find_property
-from mqstore.store.record.record_format import BODY_CRC_POSITION
 from mqstore.store.record.record_kernels import record_layout
 
 __all__ = ["NUMBER_DIGITS", "write_row_keys"]
@@ -31,20 +29,18 @@ def write_row_keys(records, starts, prefix, first_number):  # type: ignore[no-un
     """Write the key of each record: `prefix`, and its number, the first of which is `first_number`.
 
     records: filled. starts: where each begins, and behind the last; within `records`.
-    Returns the first row that is no whole record with the CRC of its body and room for such a key, or -1.
+    Returns the first row that is no whole record with room for such a key, or -1.
     """
     records, starts, prefix = borrowed((records, starts, prefix))
     prefix_bytes = np.int64(len(prefix))
     for row in range(len(starts) - 1):
         at, stop = starts[row], starts[row + 1]
         layout = record_layout(records, at, stop)
-        total_size, body_at, body_bytes, _, _, properties_at, properties_bytes = layout
+        total_size, _, _, _, _, properties_at, properties_bytes = layout
         if total_size != stop - at:
             return row
         key_at, key_bytes = find_property(records, properties_at, properties_bytes, _NAME)
         if key_bytes != prefix_bytes + NUMBER_DIGITS:
-            return row
-        if crc32(records, body_at, body_at + body_bytes) != read_int(records, at + BODY_CRC_POSITION):
             return row
         copy_bytes(records, key_at, prefix, 0, prefix_bytes)
         number = first_number + row

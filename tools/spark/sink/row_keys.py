@@ -14,6 +14,7 @@ from mqstore.store.bulk.record_block import RecordBlock
 __all__ = ["NO_KEY", "number_rows", "row_key_prefix", "row_number"]
 
 _DIGITS: Final = 16
+# A number has as many; row_key_kernels.py writes them.
 
 NO_KEY: Final = b"0" * 2 * _DIGITS
 """The key of a row that has no number yet."""
@@ -35,14 +36,15 @@ def row_number(key: str | None, prefix: str) -> int | None:
         return None
 
 
-def number_rows(block: RecordBlock, prefix: str, first_row: int) -> int | None:
+def number_rows(block: RecordBlock, prefix: str, first_row: int) -> None:
     """Give the records of a block their keys; the first of them is row `first_row` of the write.
 
-    Returns the first record that is damaged, or that has no room for a key.
+    Raises ValueError for a record without room for such a key.
     """
     from mqstore.tools.spark.sink import row_key_kernels
 
-    damaged: int = row_key_kernels.write_row_keys(
+    row = row_key_kernels.write_row_keys(
         block.buffer, block.starts, np.frombuffer(prefix.encode(), np.uint8), first_row
     )
-    return None if damaged < 0 else damaged
+    if row >= 0:
+        raise ValueError(f"record {row} of a block has no room for the key of a row")

@@ -22,7 +22,6 @@ from pathlib import Path
 import msgspec
 
 from mqstore.message_store import MessageStore
-from mqstore.store.bulk.record_block import RecordBlock
 from mqstore.store.clock import SystemClock
 from mqstore.store.errors import StoreError
 from mqstore.store.files.file_tree import delete_tree
@@ -71,8 +70,10 @@ def commit(root: Path, write: Write, parts: Sequence[Part], *, lock_timeout_ms: 
     """Put the rows of `parts`, and finish what earlier commits have begun.
 
     lock_timeout_ms: how long another writer is waited for.
-    Raises LockTimeout, NoPermission, QueueIllegal, TopicIllegal (nothing is put then), StoreFull (the next
-    commit of a write with a name goes on), StagedRowsMissing.
+    Raises LockTimeout, NoPermission, QueueIllegal, TopicIllegal, TopicNotExist (nothing is put then), and
+    TopicNotSupported. Once a write with a name has begun, the next commit goes on after a StoreFull, and when
+    a topic that became one without plain messages takes them again. StagedRowsMissing; PartDamaged for a
+    write without a name.
     """
     journal = ImportJournal(root)
     with opened_for_write(root, lock_timeout_ms) as store:
@@ -103,7 +104,7 @@ def commit(root: Path, write: Write, parts: Sequence[Part], *, lock_timeout_ms: 
 def _put(store: MessageStore, journal: ImportJournal, write: Write, parts: tuple[Part, ...]) -> None:
     if write.app is None:
         prefix = row_key_prefix(uuid.uuid4().hex, write.version)
-        _put_blocks(store, parts, numbered_blocks(journal.directory, parts, prefix, 0))
+        _put_parts(store, journal.directory, parts, prefix, 0)
         store.flush()
         return
     # What comes before is durable when the entry is: after a power cut `begin` is still in the log.
@@ -152,13 +153,18 @@ def _delete_forgotten(journal: ImportJournal) -> None:
             delete_tree(files, path)
 
 
-def _check_queues(store: MessageStore, parts: Iterable[Part]) -> None:
-    """Topics and queues exist or can be made. Raises as `put_message`."""
+def _greatest_queues(parts: Iterable[Part]) -> dict[str, int]:
+    """By topic the greatest queue id of a row."""
     greatest: dict[str, int] = {}
     for part in parts:
         for topic, queue_id in part.queues.items():
             greatest[topic] = max(queue_id, greatest.get(topic, -1))
-    for topic, queue_id in greatest.items():
+    return greatest
+
+
+def _check_queues(store: MessageStore, parts: Iterable[Part]) -> None:
+    """Topics take puts and have the queues; missing topics are made. Raises as `put_message`."""
+    for topic, queue_id in _greatest_queues(parts).items():
         store.check_message(Message(topic, b"x", queue_id=queue_id))
 
 
@@ -174,7 +180,7 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
             entry = msgspec.structs.replace(entry, begin=store.max_offset, rows_before=done)
             journal.save(entry)
         try:
-            _put_blocks(store, entry.parts, numbered_blocks(journal.directory, entry.parts, prefix, done))
+            _put_parts(store, journal.directory, entry.parts, prefix, done)
         except (FileNotFoundError, PartDamaged) as error:
             raise StagedRowsMissing(store.path, entry, journal.directory) from error
     store.flush()
@@ -182,20 +188,23 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
     _delete(journal, entry.parts)
 
 
-def _put_blocks(store: MessageStore, parts: Iterable[Part], blocks: Iterable[RecordBlock]) -> None:
+def _put_parts(store: MessageStore, directory: Path, parts: Sequence[Part], prefix: str, done: int) -> None:
     """Put all of them; the last ones may not be durable on return.
 
     The store of a commit runs no services. A second thread syncs and dispatches what has been put while this
     one numbers and puts the next blocks.
     """
-    topics = sorted({topic for part in parts for topic in part.queues})
+    for topic, queue_id in _greatest_queues(parts).items():
+        # Checked before the write was begun. Who changed it since then must not keep the rows from the log.
+        queue_nums = max(store.config.default_topic_queue_nums, queue_id + 1)
+        store.topics.ensure(topic, queue_nums).refuse_unsupported()
     with ThreadPoolExecutor(1, "mqstore-sink-flush") as second:
         flush: Future[None] | None = None
-        for block in blocks:
+        for block in numbered_blocks(directory, parts, prefix, done):
             if flush is not None and flush.done():
                 flush.result()
                 flush = None
-            store.put_block(topics, block)
+            store.put_block(block)
             flush = flush or second.submit(store.flush)
         if flush is not None:
             flush.result()

@@ -1,7 +1,7 @@
 """The writers that Spark asks for: tasks stage their rows, the driver commits them.
 
     driver    the options, the columns and the store are checked; the store is made if there is none
-    tasks     rows -> columns of put_columns -> checked -> staged (staged_parts.py)
+    tasks     rows -> columns -> records -> staged (row_columns.py, row_encoder.py, staged_parts.py)
     driver    all tasks have succeeded: commit (sink_commit.py); else abort deletes what they staged
 
 Spark makes a writer in a Python process of the driver, sends it to the tasks, and commits in another one. So

@@ -5,8 +5,9 @@
 `writer` is drawn for each writer that Spark asks for; for a stream it asks for several. A task that is
 repeated, or that runs twice, writes a file of its own, and the commit is told which of them count. A batch of
 Arrow is a block of records (row_encoder.py): column `record` has their bytes, `group` says which of its
-queues each goes to, and the batch's metadata `block` is JSON of those queues and of their marks. So the
-commit fills in numbers and copies, and a row that cannot be stored is found before anything is put.
+queues each goes to, and the batch's metadata have those queues and the records' marks as JSON (`head`) and
+the CRC-32 of it all (`crc32`): the commit and the loops under it trust what they are given. The commit fills
+in what is missing and copies, and a row that cannot be stored is found before anything is put.
 
 Threads: a part has one, and a second one that syncs. Durability: a part is synced when `stage` returns.
 """
@@ -23,6 +24,8 @@ import pyarrow as pa
 
 from mqstore.store.bulk.buffer_pool import BufferPool
 from mqstore.store.bulk.record_block import RecordBlock
+from mqstore.store.checksum.crc32 import crc32
+from mqstore.store.errors import StoreError
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.threads.run_in_thread import CallInThread, run_in_thread
 from mqstore.tools.spark.sink.row_encoder import EncodingRules, RowEncoder
@@ -32,10 +35,13 @@ __all__ = ["Part", "PartDamaged", "numbered_blocks", "stage"]
 
 _BLOCK_BYTES = 12 << 20
 """About so much is encoded and put in one step. The pool keeps buffers of that size."""
+_RECORD_BYTES: Final = 256
+"""About so much a record has besides the columns."""
 _SYNC_BYTES = 64 << 20
 """So much is staged before the disk is told to begin: it works while the next rows are made."""
 _SCHEMA: Final = pa.schema([("record", pa.large_binary()), ("group", pa.int32())])
-_BLOCK: Final = b"block"
+_HEAD: Final = b"head"
+_CRC32: Final = b"crc32"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +53,15 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     queues: dict[str, int]
 
 
-class PartDamaged(ValueError):
-    """A staged part does not hold what was staged."""
+class PartDamaged(StoreError):
+    """A staged part does not hold what was staged. path: of its file."""
 
     def __init__(self, path: Path, what: str) -> None:
         super().__init__(f"{path} is damaged: {what}")
+        self.path = path
 
 
-class _BlockHead(msgspec.Struct, frozen=True):
+class _Head(msgspec.Struct, frozen=True):
     """What the metadata of a batch say. marks: of all its records, as in RecordBlock."""
 
     queues: list[tuple[str, int]]
@@ -90,8 +97,10 @@ def stage(path: Path, tables: Iterable[pa.Table], rules: EncodingRules) -> Part 
         if sync is not None:
             sync.wait()
         if writer is not None:
-            writer.close()
-            files.delete(path)
+            try:
+                writer.close()
+            finally:
+                files.delete(path)
         raise
     if writer is None:
         return None
@@ -114,56 +123,58 @@ def numbered_blocks(
         if end > first_row:
             path = directory / part.folder / part.name
             with pa.OSFile(str(path)) as source:
-                for batch, head in _batches(path, source):
-                    skipped = min(max(first_row - number, 0), batch.num_rows)
-                    if skipped < batch.num_rows:
-                        block = _block(path, batch.slice(skipped), head, buffers)
-                        damaged = number_rows(block, prefix, number + skipped)
-                        if damaged is not None:
-                            raise PartDamaged(path, f"its row {damaged} from {number + skipped} on")
+                for staged in _staged(path, source):
+                    skipped = max(first_row - number, 0)
+                    if skipped < len(staged):
+                        block = _copy(staged, skipped, buffers)
+                        number_rows(block, prefix, number + skipped)
                         yield block
                         buffers.release(block.buffer)
-                    number += batch.num_rows
+                    number += len(staged)
             if number != end:
-                raise PartDamaged(path, f"the number of its rows, which should be {part.rows}")
+                raise PartDamaged(path, f"it has not the {part.rows} rows that were staged")
         number = end
 
 
 def _pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """The tables, in pieces that are worth a block; none without rows."""
     for table in tables:
-        rows = max(1, table.num_rows * _BLOCK_BYTES // max(table.nbytes, 1))
+        record_bytes = table.nbytes + table.num_rows * _RECORD_BYTES
+        rows = max(1, table.num_rows * _BLOCK_BYTES // max(record_bytes, 1))
         for first in range(0, table.num_rows, rows):
             yield table.slice(first, rows)
 
 
 def _write(writer: Any, block: RecordBlock) -> int:
     """Append a block to a part; returns how many bytes its records have."""
-    end = int(block.starts[-1])
-    buffers = [None, pa.py_buffer(block.starts), pa.py_buffer(block.buffer[:end])]
-    records = pa.Array.from_buffers(pa.large_binary(), len(block), buffers)
-    batch = pa.record_batch([records, pa.array(block.groups)], schema=_SCHEMA)
+    data = block.buffer[: block.starts[-1]]
+    records = pa.Array.from_buffers(
+        pa.large_binary(), len(block), [None, pa.py_buffer(block.starts), pa.py_buffer(data)]
+    )
     # All rows of one table were born alike, and have the CRC or not: so they have the same marks.
-    head = msgspec.json.encode(_BlockHead(block.queues, int(block.marks[0])))
-    writer.write_batch(batch, custom_metadata={_BLOCK: head})
-    return end
+    head = msgspec.json.encode(_Head(block.queues, int(block.marks[0])))
+    checksum = _checksum(head, block.starts, block.groups, data)
+    writer.write_batch(
+        pa.record_batch([records, pa.array(block.groups)], schema=_SCHEMA),
+        custom_metadata={_HEAD: head, _CRC32: checksum},
+    )
+    return len(data)
 
 
-def _batches(path: Path, source: Any) -> Iterator[tuple[pa.RecordBatch, _BlockHead]]:
-    """Raises PartDamaged."""
+def _staged(path: Path, source: Any) -> Iterator[RecordBlock]:
+    """The blocks of a part, as they were written; their arrays are read-only. Raises PartDamaged."""
     try:
         reader = pa.ipc.open_file(source)
         if reader.schema != _SCHEMA:
-            raise PartDamaged(path, f"its columns are {reader.schema.names}")
+            raise PartDamaged(path, "it has other columns")
         end = 0
         for index in range(reader.num_record_batches):
             batch, metadata = reader.get_batch_with_custom_metadata(index)
-            # Places of texts and groups that a loop can trust.
-            batch.validate(full=True)
+            block = _checked(path, batch, metadata)
             end += batch.nbytes
             _drop_pages(source, end)
-            yield batch, msgspec.json.decode(metadata[_BLOCK], type=_BlockHead)
-    except (pa.ArrowException, KeyError, TypeError, msgspec.MsgspecError) as error:
+            yield block
+    except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
         raise PartDamaged(path, str(error)) from error
     except OSError as error:
         # Arrow says so of lengths that cannot be, too. What the system says has a number.
@@ -172,21 +183,40 @@ def _batches(path: Path, source: Any) -> Iterator[tuple[pa.RecordBatch, _BlockHe
         raise PartDamaged(path, str(error)) from error
 
 
+def _checked(path: Path, batch: pa.RecordBatch, metadata: Any) -> RecordBlock:
+    batch.validate(full=True)
+    records, groups = batch.columns
+    if records.null_count or groups.null_count:
+        raise PartDamaged(path, "there is a null in it")
+    _, places, data = records.buffers()
+    starts = np.frombuffer(places, np.int64, len(batch) + 1)
+    buffer = np.frombuffer(data, np.uint8, int(starts[-1]))
+    block_groups = groups.to_numpy()
+    head = metadata[_HEAD]
+    if metadata[_CRC32] != _checksum(head, starts, block_groups, buffer):
+        raise PartDamaged(path, "a checksum does not match")
+    said = msgspec.json.decode(head, type=_Head)
+    return RecordBlock(buffer, starts, np.full(len(batch), said.marks, np.uint8), said.queues, block_groups)
+
+
+def _checksum(*parts: Any) -> bytes:
+    """CRC-32 of bytes and arrays that come one behind the other, as eight hexadecimal digits."""
+    checksum = 0
+    for part in parts:
+        checksum = crc32(part, checksum)
+    return b"%08x" % checksum
+
+
 def _drop_pages(source: Any, end: int) -> None:
     """Tell the system that what was read is not read again: the log that is written now takes its memory."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(source.fileno(), 0, end, os.POSIX_FADV_DONTNEED)
 
 
-def _block(path: Path, batch: pa.RecordBatch, head: _BlockHead, buffers: BufferPool) -> RecordBlock:
-    """A copy of a batch that is not empty, to be completed. Raises PartDamaged."""
-    count, records = batch.num_rows, batch.column(0)
-    _, places, data = records.buffers()
-    starts = np.frombuffer(places, np.int64, count + 1, 8 * records.offset)
-    first, end = int(starts[0]), int(starts[-1])
-    buffer = buffers.take(end - first)
-    buffer[: end - first] = np.frombuffer(data, np.uint8, end - first, first)
-    groups = batch.column(1).to_numpy()
-    if not 0 <= groups.min() <= groups.max() < len(head.queues):
-        raise PartDamaged(path, f"a group is not among its {len(head.queues)} queues")
-    return RecordBlock(buffer, starts - first, np.full(count, head.marks, np.uint8), head.queues, groups)
+def _copy(block: RecordBlock, first: int, buffers: BufferPool) -> RecordBlock:
+    """The rows from `first` on, in a buffer that may be written to."""
+    begin, end = int(block.starts[first]), int(block.starts[-1])
+    buffer = buffers.take(end - begin)
+    buffer[: end - begin] = block.buffer[begin:end]
+    starts, marks, groups = block.starts[first:] - begin, block.marks[first:], block.groups[first:]
+    return RecordBlock(buffer, starts, marks, block.queues, groups)

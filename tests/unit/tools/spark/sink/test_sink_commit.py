@@ -12,16 +12,18 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mqstore import Message, MessageStore, StoredMessage
-from mqstore.store.errors import QueueIllegal, StoreFull, StoreLocked
+from mqstore.metadata.topics import TopicConfig
+from mqstore.store.errors import QueueIllegal, StoreFull, StoreLocked, TopicNotSupported
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.spark.sink import sink_commit
 from mqstore.tools.spark.sink.import_journal import Entry, ImportJournal
 from mqstore.tools.spark.sink.row_keys import row_key_prefix
 from mqstore.tools.spark.sink.sink_commit import StagedRowsMissing, Write, commit, discard
-from mqstore.tools.spark.sink.staged_parts import Part, numbered_blocks
+from mqstore.tools.spark.sink.staged_parts import Part, PartDamaged, numbered_blocks
 from mqstore.verify import verify
 from support.imports import killed_commit
 from support.imports.killed_commit import APP, ROWS, bodies, stage_rows
@@ -192,8 +194,9 @@ def test_retention_has_deleted_the_first_rows_meanwhile(root: Path) -> None:
     begun = Entry(app=APP, version=0, is_done=False, begin=0, parts=tuple(parts))
     with MessageStore.open(root, start=False) as store:
         blocks = numbered_blocks(StoreLayout(root).imports, parts, row_key_prefix(APP, 0), 0)
+        store.topics.ensure("rows", 8)
         for block in itertools.islice(blocks, 20):
-            store.put_block(["rows"], block)
+            store.put_block(block)
         assert store.max_offset > SEGMENT_BYTES
         put = [message.physical_offset for message in messages(store)]
     ImportJournal(root).save(begun)
@@ -231,6 +234,55 @@ def test_a_store_that_is_open_and_a_queue_that_is_not_there(root: Path) -> None:
     assert ImportJournal(root).entry(APP) is None
     discard(root, parts, "staged")
     assert not list(StoreLayout(root).imports.iterdir())
+
+
+@pytest.mark.parametrize("queue_nums", [None, 1])
+def test_a_topic_that_was_changed_after_the_write_had_begun(root: Path, queue_nums: int | None) -> None:
+    """Deleted, or left with fewer queues: the write is finished, and a new topic has the queues."""
+    parts = stage_rows(root, bodies(0), "staged", 2)
+    parts = [msgspec.structs.replace(part, queues={"rows": 11}) for part in parts]
+    with MessageStore.open(root, start=False) as store:
+        if queue_nums is not None:
+            store.topics.create("rows", queue_nums)
+    ImportJournal(root).save(Entry(app=APP, version=0, is_done=False, begin=0, parts=tuple(parts)))
+    commit(root, Write(app="other", version=0), [])
+    with MessageStore.open(root, read_only=True) as store:
+        topic = store.topics.get("rows")
+        assert topic is not None
+        assert topic.read_queue_nums == (12 if queue_nums is None else queue_nums)
+        assert Counter(bytes(message.body) for message in messages(store)) == Counter(bodies(0))
+
+
+def test_a_topic_that_takes_no_plain_messages_any_more(root: Path) -> None:
+    """The write waits, as others do, until the topic takes them again; the error says which topic."""
+    parts = stage_rows(root, bodies(0), "staged", 2)
+    with MessageStore.open(root, start=False) as store:
+        store.topics.replace(
+            "rows", TopicConfig(topic_name="rows", attributes={"cleanup.policy": "COMPACTION"})
+        )
+    ImportJournal(root).save(Entry(app=APP, version=0, is_done=False, begin=0, parts=tuple(parts)))
+    with pytest.raises(TopicNotSupported, match="rows"):
+        commit(root, Write(app="other", version=0), [])
+    with MessageStore.open(root, start=False) as store:
+        store.delete_topic("rows")
+    commit(root, Write(app="other", version=0), [])
+    assert rows_of(root) == Counter(bodies(0))
+
+
+@pytest.mark.parametrize("app", [APP, None])
+def test_a_part_that_was_damaged(root: Path, app: str | None) -> None:
+    """Nothing of it is put, and the error names the file or what can be done."""
+    (part,) = parts = stage_rows(root, bodies(0), "staged")
+    path = StoreLayout(root).imports / "staged" / part.name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(
+        StagedRowsMissing if app else PartDamaged, match="bring them back" if app else "checksum"
+    ):
+        commit(root, Write(app=app, version=0), parts)
+    assert sum(rows_of(root).values()) < ROWS
+    assert verify(root).is_sound
 
 
 def test_discarding_keeps_what_is_being_put(root: Path) -> None:
