@@ -1,6 +1,6 @@
 """What archiving costs beside a plain copy to the same place, and how much a read of a time range fetches.
 
-usage: python benchmarks/archive_cost.py [--mib 512] [--mib-s3 64 256] [--rounds 3] [--directory DIR]
+usage: python benchmarks/archive_cost.py [--mib 512] [--mib-s3 64 256] [--rounds 7] [--directory DIR]
            [--json benchmarks/results/archive.json] [--page docs/archive.md]
 
 The store: messages as in spark_scan.py (bodies of 1 KiB, 20 topics), in four segments. A row is one place:
@@ -278,7 +278,7 @@ def main(
     *,
     mib: Annotated[int, typer.Option(help="MiB of the store that goes to a directory.")] = 512,
     mib_s3: Annotated[tuple[int, int], typer.Option(help="MiB of those that go to a server.")] = (64, 256),
-    rounds: Annotated[int, typer.Option()] = 3,
+    rounds: Annotated[int, typer.Option()] = 7,
     directory: Annotated[Path | None, typer.Option(help="Work here, on the disk that is measured.")] = None,
     json_path: Annotated[Path, typer.Option("--json")] = _RESULTS,
     page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
