@@ -321,8 +321,8 @@ class MessageStore:
 
         block: as ColumnsEncoder makes it (mqstore/store/bulk). It is trusted: one that was made otherwise may
         end the process. Its buffer is written to, and is the caller's again on return. Topics must be there;
-        whether they take puts and have the queues is not asked. Returns where the last record ends. All or
-        none is stored, but a crash may keep the first records.
+        whether they take puts and have the queues is not asked. Returns where the last record ends: when
+        `flush` has returned, it is durable. All or none is stored, but a crash may keep the first records.
         Raises StoreFull, StorePoisoned, StoreClosed, StoreReadOnly.
         """
         return self._puts.put_block(block).appended.end_offset

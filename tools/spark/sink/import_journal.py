@@ -6,7 +6,7 @@
     1 staged     the parts are written and synced; there is no entry of this version
     2 begun      the entry says: the log ended at `begin`, the rows of `parts` come now; so it says anew each
                  time that another commit goes on, from the first row that is missing
-    3 put        in batches, each of them whole in the log or not at all, the first rows first
+    3 put        in blocks, the first rows first; a crash may keep the first rows of a block
     4 synced     all of them are durable
     5 done       the entry says so; the parts are deleted
 
@@ -72,9 +72,13 @@ class ImportJournal:
         file.load(_decode)
         file.save(msgspec.json.encode(entry))
 
+    def files(self, app: str) -> tuple[Path, Path]:
+        """The file of an application's entry, and the copy before it."""
+        path = self.directory / f"{hashlib.sha256(app.encode()).hexdigest()[:_DIGITS]}.json"
+        return path, path.with_name(f"{path.name}.bak")
+
     def _file(self, app: str) -> StateFile:
-        name = hashlib.sha256(app.encode()).hexdigest()[:_DIGITS]
-        return StateFile(self._files, self.directory / f"{name}.json")
+        return StateFile(self._files, self.files(app)[0])
 
     def __repr__(self) -> str:
         return f"ImportJournal({str(self.directory)!r})"

@@ -23,7 +23,7 @@ import msgspec
 
 from mqstore.message_store import MessageStore
 from mqstore.store.clock import SystemClock
-from mqstore.store.errors import StoreError
+from mqstore.store.errors import StoreError, TopicNotSupported
 from mqstore.store.files.file_tree import delete_tree
 from mqstore.store.files.os_file_system import OsFileSystem
 from mqstore.store.message.message import Message
@@ -33,21 +33,27 @@ from mqstore.tools.spark.sink.row_keys import row_key_prefix, row_number
 from mqstore.tools.spark.sink.staged_parts import Part, PartDamaged, numbered_blocks
 from mqstore.tools.spark.sink.store_lock import opened_for_write
 
-__all__ = ["CommitReport", "StagedRowsMissing", "Write", "commit", "discard"]
+__all__ = ["CommitReport", "Write", "WriteUnfinished", "commit", "discard"]
 
 _logger = logging.getLogger(__name__)
 _FORGOTTEN_MS = 7 * 86_400_000
 
 
-class StagedRowsMissing(StoreError):
-    """A write was begun and its staged rows are not there, so it cannot be finished. `path`: the store."""
+class WriteUnfinished(StoreError):
+    """A write was begun and cannot be finished. `path`: the store; `app`, `version`: of the write.
 
-    def __init__(self, path: Path, entry: Entry, directory: Path) -> None:
+    No other write is begun before.
+    """
+
+    def __init__(self, path: Path, entry: Entry, files: Sequence[Path], reason: str) -> None:
+        names = " and ".join(map(str, files))
         super().__init__(
-            f"{path}: version {entry.version} of {entry.app!r} was begun, and its staged rows in {directory} "
-            f"are gone or damaged: bring them back, or delete {directory}/*.json to accept what is in the log"
+            f"{path}: version {entry.version} of {entry.app!r} was begun and cannot be finished: {reason}. "
+            f"Mend that, and the next write to this store finishes it first. Or delete {names}: what is in "
+            "the log stays, the rows that are missing are given up, and the store does not know any more "
+            "which version this application has written last"
         )
-        self.path = path
+        self.path, self.app, self.version = path, entry.app, entry.version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +76,10 @@ def commit(root: Path, write: Write, parts: Sequence[Part], *, lock_timeout_ms: 
     """Put the rows of `parts`, and finish what earlier commits have begun.
 
     lock_timeout_ms: how long another writer is waited for.
-    Raises LockTimeout, NoPermission, QueueIllegal, TopicIllegal, TopicNotExist (nothing is put then), and
-    TopicNotSupported. Once a write with a name has begun, the next commit goes on after a StoreFull, and when
-    a topic that became one without plain messages takes them again. StagedRowsMissing; PartDamaged for a
-    write without a name.
+    Raises LockTimeout; NoPermission, QueueIllegal, TopicIllegal, TopicNotExist, TopicNotSupported,
+    SubscriptionGroupNotExist (no row is put then; topics may have been made); StoreFull, after which the next
+    commit goes on with a write that has a name; WriteUnfinished; PartDamaged and TopicNotSupported for a
+    write without a name; OSError, StorePoisoned, StateFileCorrupt.
     """
     journal = ImportJournal(root)
     with opened_for_write(root, lock_timeout_ms) as store:
@@ -153,6 +159,24 @@ def _delete_forgotten(journal: ImportJournal) -> None:
             delete_tree(files, path)
 
 
+def _make_readable(store: MessageStore, topic: str, queue_id: int) -> None:
+    """Give a topic back what it had when its rows were checked, if somebody took it since: they are not lost.
+
+    Raises TopicNotSupported for one that became a topic of another kind.
+    """
+    config = store.topics.ensure(topic, max(store.topics.queue_nums_to_be(topic), queue_id + 1))
+    config.refuse_unsupported()
+    if config.read_queue_nums <= queue_id:
+        _logger.warning(
+            "topic %r of %s has %d queues to read, and gets %d: rows that were checked before go to them",
+            topic,
+            store.path,
+            config.read_queue_nums,
+            queue_id + 1,
+        )
+        store.topics.replace(topic, store.topics.with_changes(topic, read_queue_nums=queue_id + 1))
+
+
 def _greatest_queues(parts: Iterable[Part]) -> dict[str, int]:
     """By topic the greatest queue id of a row."""
     greatest: dict[str, int] = {}
@@ -181,8 +205,8 @@ def _finish(store: MessageStore, journal: ImportJournal, entry: Entry) -> None:
             journal.save(entry)
         try:
             _put_parts(store, journal.directory, entry.parts, prefix, done)
-        except (FileNotFoundError, PartDamaged) as error:
-            raise StagedRowsMissing(store.path, entry, journal.directory) from error
+        except (PartDamaged, TopicNotSupported) as error:
+            raise WriteUnfinished(store.path, entry, journal.files(entry.app), str(error)) from error
     store.flush()
     journal.save(Entry(app=entry.app, version=entry.version, is_done=True, begin=entry.begin))
     _delete(journal, entry.parts)
@@ -195,9 +219,7 @@ def _put_parts(store: MessageStore, directory: Path, parts: Sequence[Part], pref
     one numbers and puts the next blocks.
     """
     for topic, queue_id in _greatest_queues(parts).items():
-        # Checked before the write was begun. Who changed it since then must not keep the rows from the log.
-        queue_nums = max(store.config.default_topic_queue_nums, queue_id + 1)
-        store.topics.ensure(topic, queue_nums).refuse_unsupported()
+        _make_readable(store, topic, queue_id)
     with ThreadPoolExecutor(1, "mqstore-sink-flush") as second:
         flush: Future[None] | None = None
         for block in numbered_blocks(directory, parts, prefix, done):

@@ -5,13 +5,15 @@
 `writer` is drawn for each writer that Spark asks for; for a stream it asks for several. A task that is
 repeated, or that runs twice, writes a file of its own, and the commit is told which of them count. A batch of
 Arrow is a block of records (row_encoder.py): column `record` has their bytes, `group` says which of its
-queues each goes to, and the batch's metadata have those queues and the records' marks as JSON (`head`) and
-the CRC-32 of it all (`crc32`): the commit and the loops under it trust what they are given. The commit fills
-in what is missing and copies, and a row that cannot be stored is found before anything is put.
+queues each goes to, and the batch's metadata have, as JSON (`head`), those queues, the records' marks and
+the number of the first row in the part, and the CRC-32 of all of that (`crc32`): the commit and the loops
+under it trust what they are given. The commit fills in what is missing and copies, and a row that cannot be
+stored is found before anything is put.
 
 Threads: a part has one, and a second one that syncs. Durability: a part is synced when `stage` returns.
 """
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -54,16 +56,20 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartDamaged(StoreError):
-    """A staged part does not hold what was staged. path: of its file."""
+    """A staged part is not there, or does not hold what was staged. path: of its file."""
 
     def __init__(self, path: Path, what: str) -> None:
-        super().__init__(f"{path} is damaged: {what}")
+        super().__init__(f"staged rows in {path}: {what}")
         self.path = path
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What the metadata of a batch say. marks: of all its records, as in RecordBlock."""
+    """What the metadata of a batch say. marks: of all its records, as in RecordBlock.
 
+    first_row: its number in the part. Where blocks are, Arrow says without a checksum.
+    """
+
+    first_row: int
     queues: list[tuple[str, int]]
     marks: int
 
@@ -84,7 +90,7 @@ def stage(path: Path, tables: Iterable[pa.Table], rules: EncodingRules) -> Part 
             if writer is None:
                 files.make_directories(path.parent)
                 writer = pa.ipc.new_file(str(path), _SCHEMA)
-            unsynced_bytes += _write(writer, encoded.block)
+            unsynced_bytes += _write(writer, encoded.block, rows)
             encoder.release(encoded)
             rows += table.num_rows
             if unsynced_bytes >= _SYNC_BYTES:
@@ -93,6 +99,11 @@ def stage(path: Path, tables: Iterable[pa.Table], rules: EncodingRules) -> Part 
                 sync, unsynced_bytes = run_in_thread(partial(files.sync, path)), 0
         if sync is not None:
             sync.result()
+        if writer is None:
+            return None
+        writer.close()
+        files.sync(path)
+        files.sync_directory(path.parent)
     except BaseException:
         if sync is not None:
             sync.wait()
@@ -102,11 +113,6 @@ def stage(path: Path, tables: Iterable[pa.Table], rules: EncodingRules) -> Part 
             finally:
                 files.delete(path)
         raise
-    if writer is None:
-        return None
-    writer.close()
-    files.sync(path)
-    files.sync_directory(path.parent)
     return Part(folder=path.parent.name, name=path.name, rows=rows, queues=queues)
 
 
@@ -115,24 +121,23 @@ def numbered_blocks(
 ) -> Iterator[RecordBlock]:
     """The rows from number `first_row` on, in blocks to be put, with their keys. directory: `imports`.
 
-    A block is valid until the next one is asked for. Raises FileNotFoundError if a part is gone, PartDamaged.
+    A block is valid until the next one is asked for. Raises PartDamaged, OSError.
     """
     number, buffers = 0, BufferPool()
     for part in parts:
         end = number + part.rows
         if end > first_row:
             path = directory / part.folder / part.name
-            with pa.OSFile(str(path)) as source:
-                for staged in _staged(path, source):
-                    skipped = max(first_row - number, 0)
-                    if skipped < len(staged):
-                        block = _copy(staged, skipped, buffers)
-                        number_rows(block, prefix, number + skipped)
-                        yield block
-                        buffers.release(block.buffer)
-                    number += len(staged)
+            for staged in _staged(path):
+                skipped = max(first_row - number, 0)
+                if skipped < len(staged):
+                    block = _copy(staged, skipped, buffers)
+                    number_rows(block, prefix, number + skipped)
+                    yield block
+                    buffers.release(block.buffer)
+                number += len(staged)
             if number != end:
-                raise PartDamaged(path, f"it has not the {part.rows} rows that were staged")
+                raise PartDamaged(path, f"they are not the {part.rows} that were staged")
         number = end
 
 
@@ -145,14 +150,14 @@ def _pieces(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
             yield table.slice(first, rows)
 
 
-def _write(writer: Any, block: RecordBlock) -> int:
+def _write(writer: Any, block: RecordBlock, first_row: int) -> int:
     """Append a block to a part; returns how many bytes its records have."""
     data = block.buffer[: block.starts[-1]]
     records = pa.Array.from_buffers(
         pa.large_binary(), len(block), [None, pa.py_buffer(block.starts), pa.py_buffer(data)]
     )
     # All rows of one table were born alike, and have the CRC or not: so they have the same marks.
-    head = msgspec.json.encode(_Head(block.queues, int(block.marks[0])))
+    head = msgspec.json.encode(_Head(first_row, block.queues, int(block.marks[0])))
     checksum = _checksum(head, block.starts, block.groups, data)
     writer.write_batch(
         pa.record_batch([records, pa.array(block.groups)], schema=_SCHEMA),
@@ -161,33 +166,40 @@ def _write(writer: Any, block: RecordBlock) -> int:
     return len(data)
 
 
-def _staged(path: Path, source: Any) -> Iterator[RecordBlock]:
-    """The blocks of a part, as they were written; their arrays are read-only. Raises PartDamaged."""
+def _staged(path: Path) -> Iterator[RecordBlock]:
+    """The blocks of a part, as they were written; their arrays are read-only. Raises PartDamaged, OSError."""
     try:
-        reader = pa.ipc.open_file(source)
-        if reader.schema != _SCHEMA:
-            raise PartDamaged(path, "it has other columns")
-        end = 0
-        for index in range(reader.num_record_batches):
-            batch, metadata = reader.get_batch_with_custom_metadata(index)
-            block = _checked(path, batch, metadata)
-            end += batch.nbytes
-            _drop_pages(source, end)
-            yield block
+        with pa.OSFile(str(path)) as source:
+            reader = pa.ipc.open_file(source)
+            if reader.schema != _SCHEMA:
+                raise PartDamaged(path, "the file has other columns")
+            end = rows = 0
+            for index in range(reader.num_record_batches):
+                batch, metadata = reader.get_batch_with_custom_metadata(index)
+                block = _checked(path, batch, metadata, rows)
+                rows += len(block)
+                end += batch.nbytes
+                _drop_pages(source, end)
+                yield block
+    except MemoryError:
+        # Arrow's is a kind of what follows.
+        raise
+    except FileNotFoundError as error:
+        raise PartDamaged(path, "there is no such file") from error
     except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
-        raise PartDamaged(path, str(error)) from error
+        raise PartDamaged(path, f"the file is damaged: {error}") from error
     except OSError as error:
         # Arrow says so of lengths that cannot be, too. What the system says has a number.
-        if error.errno is not None:
-            raise
-        raise PartDamaged(path, str(error)) from error
+        if error.errno is None:
+            raise PartDamaged(path, f"the file is damaged: {error}") from error
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
-def _checked(path: Path, batch: pa.RecordBatch, metadata: Any) -> RecordBlock:
+def _checked(path: Path, batch: pa.RecordBatch, metadata: Any, first_row: int) -> RecordBlock:
     batch.validate(full=True)
     records, groups = batch.columns
     if records.null_count or groups.null_count:
-        raise PartDamaged(path, "there is a null in it")
+        raise PartDamaged(path, "there is a null among them")
     _, places, data = records.buffers()
     starts = np.frombuffer(places, np.int64, len(batch) + 1)
     buffer = np.frombuffer(data, np.uint8, int(starts[-1]))
@@ -196,6 +208,8 @@ def _checked(path: Path, batch: pa.RecordBatch, metadata: Any) -> RecordBlock:
     if metadata[_CRC32] != _checksum(head, starts, block_groups, buffer):
         raise PartDamaged(path, "a checksum does not match")
     said = msgspec.json.decode(head, type=_Head)
+    if said.first_row != first_row:
+        raise PartDamaged(path, f"row {said.first_row} comes where row {first_row} should")
     return RecordBlock(buffer, starts, np.full(len(batch), said.marks, np.uint8), said.queues, block_groups)
 
 
@@ -210,7 +224,8 @@ def _checksum(*parts: Any) -> bytes:
 def _drop_pages(source: Any, end: int) -> None:
     """Tell the system that what was read is not read again: the log that is written now takes its memory."""
     if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(source.fileno(), 0, end, os.POSIX_FADV_DONTNEED)
+        with contextlib.suppress(OSError):  # a hint
+            os.posix_fadvise(source.fileno(), 0, end, os.POSIX_FADV_DONTNEED)
 
 
 def _copy(block: RecordBlock, first: int, buffers: BufferPool) -> RecordBlock:

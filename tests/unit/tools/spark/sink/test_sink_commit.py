@@ -17,12 +17,12 @@ import pytest
 
 from mqstore import Message, MessageStore, StoredMessage
 from mqstore.metadata.topics import TopicConfig
-from mqstore.store.errors import QueueIllegal, StoreFull, StoreLocked, TopicNotSupported
+from mqstore.store.errors import QueueIllegal, StoreFull, StoreLocked
 from mqstore.store_layout import StoreLayout
 from mqstore.tools.spark.sink import sink_commit
 from mqstore.tools.spark.sink.import_journal import Entry, ImportJournal
 from mqstore.tools.spark.sink.row_keys import row_key_prefix
-from mqstore.tools.spark.sink.sink_commit import StagedRowsMissing, Write, commit, discard
+from mqstore.tools.spark.sink.sink_commit import Write, WriteUnfinished, commit, discard
 from mqstore.tools.spark.sink.staged_parts import Part, PartDamaged, numbered_blocks
 from mqstore.verify import verify
 from support.imports import killed_commit
@@ -59,6 +59,8 @@ def test_a_version_is_written_once(root: Path) -> None:
         assert commit(root, Write(app=APP, version=version), parts).rows == wanted
         assert not staged_files(root)
     assert rows_of(root) == Counter([*bodies(1), *bodies(2)])
+    with MessageStore.open(root, read_only=True) as store:
+        assert all(message.born_timestamp == message.store_timestamp for message in messages(store))
     assert verify(root).is_sound
 
 
@@ -210,7 +212,7 @@ def test_retention_has_deleted_the_first_rows_meanwhile(root: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["gone", "cut"])
 def test_staged_rows_that_are_not_there(root: Path, kind: str) -> None:
-    """An error that says what can be done; nothing is put for anybody."""
+    """An error that says what can be done, as often as somebody writes; and doing it helps."""
     lost = Part(folder="lost", name="part", rows=1, queues={"rows": 0})
     if kind == "cut":
         (found,) = stage_rows(root, bodies(0), "lost")
@@ -218,9 +220,15 @@ def test_staged_rows_that_are_not_there(root: Path, kind: str) -> None:
         path.write_bytes(path.read_bytes()[:-100])
         lost = found
     ImportJournal(root).save(Entry(app=APP, version=0, is_done=False, begin=0, parts=(lost,)))
-    with pytest.raises(StagedRowsMissing, match="bring them back"):
-        commit(root, Write(app="other", version=0), stage_rows(root, bodies(1), "others"))
+    for _ in range(2):
+        with pytest.raises(WriteUnfinished, match=r"version 0 of 'killed'.*staged rows in .*lost") as caught:
+            commit(root, Write(app="other", version=0), stage_rows(root, bodies(1), "others"))
     assert not rows_of(root)
+    for path in ImportJournal(root).files(APP):
+        assert str(path) in str(caught.value)
+        path.unlink(missing_ok=True)
+    commit(root, Write(app="other", version=0), stage_rows(root, bodies(1), "others"))
+    assert rows_of(root) == Counter(bodies(1))
 
 
 def test_a_store_that_is_open_and_a_queue_that_is_not_there(root: Path) -> None:
@@ -238,7 +246,7 @@ def test_a_store_that_is_open_and_a_queue_that_is_not_there(root: Path) -> None:
 
 @pytest.mark.parametrize("queue_nums", [None, 1])
 def test_a_topic_that_was_changed_after_the_write_had_begun(root: Path, queue_nums: int | None) -> None:
-    """Deleted, or left with fewer queues: the write is finished, and a new topic has the queues."""
+    """Deleted, or left with fewer queues: the write is finished, and consumers read its queues."""
     parts = stage_rows(root, bodies(0), "staged", 2)
     parts = [msgspec.structs.replace(part, queues={"rows": 11}) for part in parts]
     with MessageStore.open(root, start=False) as store:
@@ -249,19 +257,20 @@ def test_a_topic_that_was_changed_after_the_write_had_begun(root: Path, queue_nu
     with MessageStore.open(root, read_only=True) as store:
         topic = store.topics.get("rows")
         assert topic is not None
-        assert topic.read_queue_nums == (12 if queue_nums is None else queue_nums)
+        assert topic.read_queue_nums == 12
+        assert topic.write_queue_nums == (12 if queue_nums is None else queue_nums)
         assert Counter(bytes(message.body) for message in messages(store)) == Counter(bodies(0))
 
 
 def test_a_topic_that_takes_no_plain_messages_any_more(root: Path) -> None:
-    """The write waits, as others do, until the topic takes them again; the error says which topic."""
+    """The write waits, as others do, until the topic is gone; the error says which write and which topic."""
     parts = stage_rows(root, bodies(0), "staged", 2)
     with MessageStore.open(root, start=False) as store:
         store.topics.replace(
             "rows", TopicConfig(topic_name="rows", attributes={"cleanup.policy": "COMPACTION"})
         )
     ImportJournal(root).save(Entry(app=APP, version=0, is_done=False, begin=0, parts=tuple(parts)))
-    with pytest.raises(TopicNotSupported, match="rows"):
+    with pytest.raises(WriteUnfinished, match=r"version 0 of 'killed'.*topic 'rows' has cleanup"):
         commit(root, Write(app="other", version=0), [])
     with MessageStore.open(root, start=False) as store:
         store.delete_topic("rows")
@@ -270,16 +279,14 @@ def test_a_topic_that_takes_no_plain_messages_any_more(root: Path) -> None:
 
 
 @pytest.mark.parametrize("app", [APP, None])
-def test_a_part_that_was_damaged(root: Path, app: str | None) -> None:
-    """Nothing of it is put, and the error names the file or what can be done."""
+def test_a_damaged_block_is_not_put(root: Path, app: str | None) -> None:
+    """What comes before it may be; the error names the file, and the write if it has a name."""
     (part,) = parts = stage_rows(root, bodies(0), "staged")
     path = StoreLayout(root).imports / "staged" / part.name
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(
-        StagedRowsMissing if app else PartDamaged, match="bring them back" if app else "checksum"
-    ):
+    with pytest.raises(WriteUnfinished if app else PartDamaged, match=f"{path}: a checksum does not match"):
         commit(root, Write(app=app, version=0), parts)
     assert sum(rows_of(root).values()) < ROWS
     assert verify(root).is_sound

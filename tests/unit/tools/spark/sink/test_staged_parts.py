@@ -3,6 +3,8 @@
 Method: parts of random sizes, read from every row on; parts that are damaged.
 """
 
+import os
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from mqstore.store.errors import MessageTooLarge, TopicIllegal
 from mqstore.store.record.properties_format import UNIQ_KEY
-from mqstore.store.record.record_format import HEADER_BYTES
+from mqstore.store.record.record_format import HEADER_BYTES, QUEUE_ID_POSITION
 from mqstore.tools.spark.sink import staged_parts
 from mqstore.tools.spark.sink.row_keys import row_key_prefix, row_number
 from mqstore.tools.spark.sink.staged_parts import PartDamaged, numbered_blocks, stage
@@ -21,7 +23,8 @@ PREFIX = row_key_prefix("app", 1)
 
 
 def table(bodies: list[str], topic: str = "orders", **more: pa.Array) -> pa.Table:
-    return pa.table({"topic": [topic] * len(bodies), "body": bodies, **more})
+    queue_ids = pa.array([len(body) % 3 for body in bodies], pa.int32())
+    return pa.table({"topic": [topic] * len(bodies), "body": bodies, "queue_id": queue_ids, **more})
 
 
 def numbers(directory: Path, parts: list[staged_parts.Part], first: int) -> list[tuple[int | None, str]]:
@@ -33,6 +36,9 @@ def numbers(directory: Path, parts: list[staged_parts.Part], first: int) -> list
             body_bytes = int.from_bytes(record[HEADER_BYTES - 4 : HEADER_BYTES], "big")
             key = record.partition(f"{UNIQ_KEY}\x01".encode())[2][:32].decode()
             body = record[HEADER_BYTES : HEADER_BYTES + body_bytes].decode()
+            # What the log counts by is what the record says.
+            queue_id = int.from_bytes(record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + 4], "big")
+            assert block.queues[block.groups[row]] == ("orders", queue_id) == ("orders", len(body) % 3)
             found.append((row_number(key, PREFIX), body))
     return found
 
@@ -75,9 +81,11 @@ def test_a_part_is_synced_while_it_grows(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(5, "the disk fails")
 
     monkeypatch.setattr(staged_parts.OsFileSystem, "sync", fail)
-    with pytest.raises(OSError, match="the disk fails"):
-        stage(path, tables, RULES)
-    assert not path.exists()
+    for sync_bytes in (100, 1 << 20):
+        monkeypatch.setattr(staged_parts, "_SYNC_BYTES", sync_bytes)
+        with pytest.raises(OSError, match="the disk fails"):
+            stage(path, tables, RULES)
+        assert not path.exists()
 
 
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
@@ -108,8 +116,7 @@ def test_the_greatest_queues_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pattern", [1, 2, 4, 8, 16, 32, 64, 128, 255])
 def test_a_part_that_was_damaged(tmp_path: Path, pattern: int) -> None:
     """In any byte, Arrow's own included: the blocks are the same, or an error says which part."""
-    columns = table(["first", "second"], queue_id=pa.array([0, 1], pa.int32()))
-    part = stage(tmp_path / "folder" / "part", [columns, table(["third"])], RULES)
+    part = stage(tmp_path / "folder" / "part", [table(["first", "second"]), table(["third"])], RULES)
     assert part is not None
 
     def content() -> list[tuple[object, ...]]:
@@ -133,10 +140,51 @@ def test_a_part_that_was_damaged(tmp_path: Path, pattern: int) -> None:
     assert told > len(b"".join(record for record, *_ in wanted))
 
 
+def test_a_block_that_is_read_twice(tmp_path: Path) -> None:
+    """Arrow's list of its batches has no checksum: a flipped bit in it may name one of them for another."""
+    path = tmp_path / "folder" / "part"
+    part = stage(path, [table([f"{number:04}"]) for number in range(4)], RULES)
+    assert part is not None
+    whole = path.read_bytes()
+    offsets = [found.start() for found in re.finditer(b"\xff\xff\xff\xff", whole)]
+    in_list = [whole.rfind(offset.to_bytes(8, "little")) for offset in offsets]
+    # The first is the schema, and the last says that the batches have ended.
+    at, other = in_list[2], in_list[3]
+    assert offsets[3] < at < other
+    path.write_bytes(whole[:at] + whole[other : other + 8] + whole[at + 8 :])
+    with pytest.raises(PartDamaged, match="row 2 comes where row 1 should"):
+        numbers(tmp_path, [part], 0)
+
+
+def test_a_part_that_is_gone(tmp_path: Path) -> None:
+    """An error of this store, which names the file."""
+    part = staged_parts.Part(folder="folder", name="part", rows=1, queues={})
+    with pytest.raises(PartDamaged, match="folder/part: there is no such file"):
+        numbers(tmp_path, [part], 0)
+
+
+def test_pages_of_what_was_read_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the end of the block, and not beyond; a file system that cannot do it is none the worse."""
+    told: list[int] = []
+
+    def advise(descriptor: int, begin: int, length: int, advice: int) -> None:
+        assert (begin, advice) == (0, os.POSIX_FADV_DONTNEED)
+        told.append(length)
+        raise OSError(22, "not here")
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    path = tmp_path / "folder" / "part"
+    part = stage(path, [table(["x" * 5_000]) for _ in range(3)], RULES)
+    assert part is not None
+    assert len(numbers(tmp_path, [part], 0)) == 3
+    assert [length // 5_000 for length in told] == [1, 2, 3]
+    assert told[-1] < path.stat().st_size
+
+
 @pytest.mark.parametrize("rows", [2, 4])
 def test_a_part_of_other_rows(tmp_path: Path, rows: int) -> None:
     """Fewer or more than the journal says: the numbers of later parts would be wrong."""
     part = stage(tmp_path / "folder" / "part", [table(["first", "second", "third"])], RULES)
     assert part is not None
-    with pytest.raises(PartDamaged, match=f"not the {rows} rows"):
+    with pytest.raises(PartDamaged, match=f"not the {rows} that were staged"):
         numbers(tmp_path, [staged_parts.Part(folder="folder", name="part", rows=rows, queues={})], 0)
