@@ -166,12 +166,12 @@ def _make_readable(store: MessageStore, topic: str, queue_id: int) -> None:
     """
     config = store.topics.ensure(topic, max(store.topics.queue_nums_to_be(topic), queue_id + 1))
     config.refuse_unsupported()
-    if config.read_queue_nums <= queue_id:
+    if config.queue_nums <= queue_id:
         _logger.warning(
-            "topic %r of %s has %d queues to read, and gets %d: rows that were checked before go to them",
+            "topic %r of %s has %d queues, and gets %d to read: rows that were checked before go to them",
             topic,
             store.path,
-            config.read_queue_nums,
+            config.queue_nums,
             queue_id + 1,
         )
         store.topics.replace(topic, store.topics.with_changes(topic, read_queue_nums=queue_id + 1))

@@ -262,6 +262,16 @@ def test_a_topic_that_was_changed_after_the_write_had_begun(root: Path, queue_nu
         assert Counter(bytes(message.body) for message in messages(store)) == Counter(bodies(0))
 
 
+def test_queues_that_are_written_and_not_read_yet(root: Path) -> None:
+    """Somebody wants a topic so: a write is as a put, and changes nothing."""
+    with MessageStore.open(root, start=False) as store:
+        wanted = store.topics.create("rows", read_queue_nums=1, write_queue_nums=8)
+    commit(root, Write(app=APP, version=0), stage_rows(root, bodies(0), "staged"))
+    with MessageStore.open(root, read_only=True) as store:
+        assert store.topics.get("rows") == wanted
+        assert store.get_max_offset_in_queue("rows", 2) == ROWS // 3
+
+
 def test_a_topic_that_takes_no_plain_messages_any_more(root: Path) -> None:
     """The write waits, as others do, until the topic is gone; the error says which write and which topic."""
     parts = stage_rows(root, bodies(0), "staged", 2)
