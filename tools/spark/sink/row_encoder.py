@@ -6,8 +6,7 @@ Errors of rows are found here, before anything is put.
 Threads: an encoder has one; rules may be used by any, and are sent to the tasks.
 """
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -85,7 +84,7 @@ class RowEncoder:
         np.maximum.at(greatest, columns.topic_indices, columns.queue_ids)
         rewritten = rewrite(columns, self._levels)
         keys = (UNIQ_KEY, TextColumn.repeated(NO_KEY, len(columns)))
-        keyed = dataclasses.replace(rewritten, overrides=(*rewritten.overrides, keys))
+        keyed = replace(rewritten, overrides=(*rewritten.overrides, keys))
         block = self._encoder.encode(keyed)
         return EncodedRows(block, dict(zip(columns.topics, greatest.tolist(), strict=True)))
 

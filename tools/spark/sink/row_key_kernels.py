@@ -4,8 +4,6 @@ Callers need not hold the GIL: the kernel releases it. Import this module inside
 it; compiled code is cached on disk. The plain twin is in tests/unit/tools/spark/sink/test_row_keys.py.
 """
 
-from typing import Final
-
 import numpy as np
 
 from mqstore.store.byte_kernels import borrowed, copy_bytes
@@ -15,20 +13,18 @@ from mqstore.store.record.properties_format import UNIQ_KEY
 from mqstore.store.record.property_kernels import find_property
 from mqstore.store.record.record_kernels import record_layout
 
-__all__ = ["NUMBER_DIGITS", "write_row_keys"]
-
-NUMBER_DIGITS: Final = 16
-"""Hexadecimal digits of a row's number, with which its key ends."""
+__all__ = ["write_row_keys"]
 
 _NAME = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
-@compiled(BYTES_OUT, LONGS, BYTES, INT64)
-def write_row_keys(records, starts, prefix, first_number):  # type: ignore[no-untyped-def]
-    """Write the key of each record: `prefix`, and its number, the first of which is `first_number`.
+@compiled(BYTES_OUT, LONGS, BYTES, INT64, INT64)
+def write_row_keys(records, starts, prefix, number_digits, first_number):  # type: ignore[no-untyped-def]
+    """Write the key of each record: `prefix`, and its number in so many hexadecimal digits.
 
-    records: filled. starts: where each begins, and behind the last; within `records`.
+    records: filled. starts: where each begins, and behind the last; within `records`. first_number: of the
+    first record.
     Returns the first row that is no whole record with room for such a key, or -1.
     """
     records, starts, prefix = borrowed((records, starts, prefix))
@@ -40,11 +36,11 @@ def write_row_keys(records, starts, prefix, first_number):  # type: ignore[no-un
         if total_size != stop - at:
             return row
         key_at, key_bytes = find_property(records, properties_at, properties_bytes, _NAME)
-        if key_bytes != prefix_bytes + NUMBER_DIGITS:
+        if key_bytes != prefix_bytes + number_digits:
             return row
         copy_bytes(records, key_at, prefix, 0, prefix_bytes)
         number = first_number + row
-        for digit in range(NUMBER_DIGITS):
-            shift = 4 * (NUMBER_DIGITS - 1 - digit)
+        for digit in range(number_digits):
+            shift = 4 * (number_digits - 1 - digit)
             records[key_at + prefix_bytes + digit] = _DIGITS[(number >> shift) & 15]
     return -1

@@ -14,7 +14,7 @@ from mqstore.store.bulk.record_block import RecordBlock
 __all__ = ["NO_KEY", "number_rows", "row_key_prefix", "row_number"]
 
 _DIGITS: Final = 16
-# A number has as many; row_key_kernels.py writes them.
+"""As many for the write as for the number."""
 
 NO_KEY: Final = b"0" * 2 * _DIGITS
 """The key of a row that has no number yet."""
@@ -44,7 +44,7 @@ def number_rows(block: RecordBlock, prefix: str, first_row: int) -> None:
     from mqstore.tools.spark.sink import row_key_kernels
 
     row = row_key_kernels.write_row_keys(
-        block.buffer, block.starts, np.frombuffer(prefix.encode(), np.uint8), first_row
+        block.buffer, block.starts, np.frombuffer(prefix.encode(), np.uint8), _DIGITS, first_row
     )
     if row >= 0:
         raise ValueError(f"record {row} of a block has no room for the key of a row")

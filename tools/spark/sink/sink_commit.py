@@ -42,7 +42,7 @@ _FORGOTTEN_MS = 7 * 86_400_000
 class WriteUnfinished(StoreError):
     """A write was begun and cannot be finished. `path`: the store; `app`, `version`: of the write.
 
-    No other write is begun before.
+    No other write to the store begins until it is finished or given up.
     """
 
     def __init__(self, path: Path, entry: Entry, files: Sequence[Path], reason: str) -> None:
@@ -160,7 +160,7 @@ def _delete_forgotten(journal: ImportJournal) -> None:
 
 
 def _make_readable(store: MessageStore, topic: str, queue_id: int) -> None:
-    """Give a topic back what it had when its rows were checked, if somebody took it since: they are not lost.
+    """Make a topic that was deleted since its rows were checked, and give it the queues that it lost.
 
     Raises TopicNotSupported for one that became a topic of another kind.
     """

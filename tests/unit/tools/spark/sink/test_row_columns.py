@@ -54,6 +54,17 @@ def test_every_column_reaches_its_message() -> None:
     assert (second.tags, second.keys, second.flag) == (None, (), 0)
 
 
+@pytest.mark.parametrize("begin", range(5))
+def test_properties_of_a_slice(begin: int) -> None:
+    """Spark's batches may be parts of others, and a row may have no properties."""
+    maps = [[("a", "1"), ("UNIQ_KEY", "X")], None, [], [("UNIQ_KEY", "Y"), ("b", "2"), ("c", "3")], None]
+    array = pa.array(maps, pa.map_(pa.string(), pa.string()))[begin:]
+    batch = pa.record_batch({"body": ["x"] * len(array), "properties": array})
+    texts = message_table(batch, "t")["properties"].to_pylist()
+    pairs = [[tuple(pair.split("\x01")) for pair in (text or "").split("\x02") if pair] for text in texts]
+    assert pairs == [each or [] for each in maps[begin:]]
+
+
 def test_a_key_that_is_null_is_refused() -> None:
     """Rather than a message that has lost all of its keys."""
     keys = pa.array([["a"], None, ["b", None]], pa.list_(pa.string()))

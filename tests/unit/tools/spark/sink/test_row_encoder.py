@@ -87,7 +87,7 @@ def messages(store: MessageStore) -> Iterator[StoredMessage]:
 
 
 def told(message: StoredMessage) -> tuple[object, ...]:
-    others = {name: text for name, text in message.properties.items() if name != "UNIQ_KEY"}
+    others = [(name, text) for name, text in message.properties.items() if name != "UNIQ_KEY"]
     of_place = (message.topic, message.queue_id, message.queue_offset)
     return (*of_place, bytes(message.body), message.tags, message.keys, message.flag, others)
 
