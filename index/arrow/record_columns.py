@@ -163,9 +163,12 @@ def _long_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
 
 def _timestamp(epoch_ms: Int64s, arrow_type: pa.DataType) -> pa.Array:
     """Spark counts microseconds; a time that is not in Python's calendar becomes the nearest that is."""
-    if arrow_type.unit == "ms":
-        return pa.array(epoch_ms).view(arrow_type)
-    return pa.array(np.clip(epoch_ms, _LEAST_MS, _MOST_MS) * 1000).view(arrow_type)
+    times = epoch_ms
+    if arrow_type.unit != "ms":
+        if times.min(initial=0) < _LEAST_MS or times.max(initial=0) > _MOST_MS:
+            times = np.clip(times, _LEAST_MS, _MOST_MS)
+        times = times * 1000
+    return pa.Array.from_buffers(arrow_type, times.size, [None, pa.py_buffer(times)])
 
 
 def _born_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
@@ -192,6 +195,8 @@ def _store_host(records: Records, _: pa.DataType) -> pa.Array:
 
 def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:
     numbers, firsts = records.distinct(starts, ends - starts)
+    if firsts.size == 1:
+        return pa.repeat(_host_text(bytes(records.buffer[starts[0] : ends[0]])), numbers.size)
     texts = [_host_text(bytes(records.buffer[starts[first] : ends[first]])) for first in firsts.tolist()]
     distinct = Records(np.frombuffer("".join(texts).encode(), np.uint8), records.layout)
     lengths = np.array([len(text) for text in texts], np.int32)

@@ -78,20 +78,12 @@ def _wants_queues(entry: ArchivedSegment, topic: str, selection: Selection) -> b
     )
 
 
-def joined(ranges: Sequence[SegmentRange], target: int) -> Iterator[SegmentRange]:
-    """The ranges, those that follow each other in a segment as one of at most `target` bytes."""
-    waiting: SegmentRange | None = None
+def joined(ranges: Sequence[SegmentRange]) -> tuple[SegmentRange, ...]:
+    """The ranges of a task, those that follow each other in a segment as one."""
+    found: list[SegmentRange] = []
     for one in ranges:
-        if (
-            waiting is not None
-            and waiting.segment == one.segment
-            and waiting.end == one.begin
-            and one.end - waiting.begin <= target
-        ):
-            waiting = replace(waiting, end=one.end)
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = one
-    if waiting is not None:
-        yield waiting
+        if found and found[-1].segment == one.segment and found[-1].end == one.begin:
+            found[-1] = replace(found[-1], end=one.end)
+        else:
+            found.append(one)
+    return tuple(found)

@@ -7,10 +7,7 @@ Spark's filters are not pushed into it: Spark 4.3 keeps what a filter left of a 
 the same DataFrame, which then miss rows (docs/decisions/0023-filters-are-not-pushed.md).
 """
 
-import functools
-import gc
 import logging
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +23,7 @@ from mqstore.tools.spark.options import ReadMode, ReadOptions
 from mqstore.tools.spark.read.partitions import LogPartition, QueuePartition
 from mqstore.tools.spark.read.selection import Selection
 from mqstore.tools.spark.schema import CORRUPT_RECORD, FIELDS, STORE
+from mqstore.tools.spark.worker_heap import freeze_imports
 
 if TYPE_CHECKING:
     from mqstore.index.arrow.records import Records
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["MqstoreReader"]
 
 _logger = logging.getLogger(__name__)
+
+_GATHERED_BYTES = 512 << 10
 
 
 class MqstoreReader(DataSourceReader):
@@ -48,16 +48,22 @@ class MqstoreReader(DataSourceReader):
         """What each task reads; decided here once, with the end of the log."""
         from mqstore.tools.spark.read.read_plan import plan_read
 
-        return list(plan_read(self._options, self._selection))
+        planned: list[InputPartition] = list(plan_read(self._options, self._selection))
+        freeze_imports()
+        return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The wanted records of one partition, a batch for each 2 MiB piece of it."""
+        """The wanted records of one partition, in batches of a row up to some megabytes."""
+        yield from _gathered(self._batches(partition))
+        freeze_imports()
+
+    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A batch for each 2 MiB piece."""
         if not isinstance(partition, LogPartition | QueuePartition):
             # Spark replaces an empty list of partitions by one without a value.
             return
         from mqstore.tools.spark.segments.segment_reader import PassedOver
 
-        _freeze_once()
         schema = to_arrow_schema(self._schema, timezone="UTC")
         passed_bytes = 0
         for piece in self._pieces(partition):
@@ -123,21 +129,29 @@ class MqstoreReader(DataSourceReader):
         return _told_the_option(as_sent(records, schema, keep_broken=self._passes_over))
 
 
-@functools.cache
-def _freeze_once() -> None:
-    """Leave all that is imported by now out of the garbage collections that Spark does after each task.
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small batches together: each costs Spark about as much as a thousand rows of one column.
 
-    They would look through all objects of numba, which takes longer than a small task. Only in Spark's own
-    processes: in a user's program objects live and die as it wants.
+    The first goes alone, and more and more of those behind it go together: a query that wants some rows only
+    does not wait for others.
     """
-    program = getattr(sys.modules["__main__"], "__spec__", None)
-    if program is None or not program.name.startswith("pyspark."):
-        return
-    import mqstore.index.arrow.record_columns
-    import mqstore.tools.spark.segments.segment_reader  # noqa: F401
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes, least_bytes = 0, 1
+    for batch in batches:
+        waiting.append(batch)
+        waiting_bytes += batch.nbytes
+        if waiting_bytes >= least_bytes:
+            yield _together(waiting)
+            waiting, waiting_bytes, least_bytes = [], 0, min(least_bytes + waiting_bytes, _GATHERED_BYTES)
+    if waiting:
+        yield _together(waiting)
 
-    gc.collect()
-    gc.freeze()
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
 
 
 def _batch(records: "Records", store: str, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,8 +1,8 @@
 """The ranges of the log: which parts of which segments are read, and by how many tasks.
 
 Segments are left out whose records cannot be wanted, by store time, before more than their first record is
-read. What is left is cut where records begin, and packed, so that tasks are of similar
-size: not so small that what a task costs counts, not so large that processors wait.
+read. What is left is cut between segments or where records begin, so that tasks are of similar size: not so
+small that what a task costs counts, and as many as the processors can share.
 
 Store times are taken to be in the order of the log, as RocketMQ takes them. If the clock was set back between
 the first records of two segments, both are read.
@@ -14,20 +14,19 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mqstore.tools.spark.read.partitions import LogPartition, SegmentRange
+from mqstore.tools.spark.read.partitions import SegmentRange
 from mqstore.tools.spark.read.selection import Selection
-from mqstore.tools.spark.segments.segment_bytes import SegmentBytes
 from mqstore.tools.spark.segments.segment_files import LARGEST_RECORD_BYTES, SegmentFile
 from mqstore.tools.spark.segments.segment_reader import SegmentScan, opened
 
-__all__ = ["pack", "split", "target_bytes", "wanted_ranges"]
+__all__ = ["cut_into_tasks", "target_bytes", "wanted_ranges"]
 
 _LEAST_BYTES, _MOST_BYTES = 128 << 20, 512 << 20
-_TASKS_OF_A_CORE = 3
 # How far behind the wanted place a cut is looked for at first; then it is as far as a record can reach.
 _NEAR_BYTES = 64 << 10
-# A rest below this part of a task is not cut off.
-_LEAST_REST = 0.25
+# A cut is moved by at most this part of a task, so that it lies between two ranges: a task has a quarter more
+# or less at most.
+_MOST_SHIFT = 0.125
 
 
 def wanted_ranges(
@@ -69,11 +68,13 @@ def _time_ranges(segments: Sequence[SegmentFile]) -> list[tuple[float, float]]:
 def target_bytes(total_bytes: int, min_partitions: int | None, max_bytes: int | None) -> int:
     """How much one task is to read.
 
-    Three tasks for each processor of this machine, of 128 to 512 MiB. min_partitions, max_bytes: as the
-    options of these names say; of both, what makes more tasks counts.
+    128 to 512 MiB: a task for each processor of this machine, or two, or three and so on, so that all of them
+    are at work to the end. A task more costs Spark more time than it takes to read 10 MiB.
+    min_partitions, max_bytes: as the options of these names say; of both, what makes more tasks counts.
     """
     cores = len(os.sched_getaffinity(0))
-    target = min(max(total_bytes // (_TASKS_OF_A_CORE * cores), _LEAST_BYTES), _MOST_BYTES)
+    tasks = cores * max(-(-total_bytes // (cores * _MOST_BYTES)), 1)
+    target = max(-(-total_bytes // tasks), _LEAST_BYTES)
     if max_bytes is not None:
         target = max_bytes
     if min_partitions is not None:
@@ -81,50 +82,52 @@ def target_bytes(total_bytes: int, min_partitions: int | None, max_bytes: int | 
     return max(target, 1)
 
 
-def split(ranges: Sequence[SegmentRange], target: int, *, check_crc: bool = True) -> Iterator[SegmentRange]:
-    """The ranges, cut into pieces of about `target` bytes. Raises SegmentMissing."""
+def cut_into_tasks(
+    ranges: Sequence[SegmentRange], target: int, *, keeps_whole: bool = False, check_crc: bool = True
+) -> Iterator[list[SegmentRange]]:
+    """The ranges of each task: it reads about `target` bytes.
+
+    A cut lies between two ranges if it can, which costs nothing and is always true; else at a record.
+    keeps_whole: a range of at most `target` bytes is not cut. Raises SegmentMissing.
+    """
+    most_shift = int(target * _MOST_SHIFT)
+    # What is behind it is too little for a task.
+    last_cut = sum(one.size_bytes for one in ranges) - most_shift
+    planned: list[SegmentRange] = []
+    read_bytes, next_cut = 0, target
     for one in ranges:
-        if one.size_bytes <= target * (1 + _LEAST_REST):
-            yield one
-        else:
-            yield from _split(one, target, check_crc)
-
-
-def _split(one: SegmentRange, target: int, check_crc: bool) -> Iterator[SegmentRange]:
-    begin = one.begin
-    with opened(one.segment) as source:
-        while one.end - begin > target * (1 + _LEAST_REST):
-            # Pieces of equal size: the last one is not a sliver.
-            count = -(-(one.end - begin) // target)
-            cut = _find_cut(source, one, begin + (one.end - begin) // count, check_crc)
+        rest = one
+        while rest.size_bytes and next_cut < min(read_bytes + one.size_bytes, last_cut):
+            before = next_cut - read_bytes
+            behind = one.size_bytes - before
+            if before <= min(most_shift, behind) or (keeps_whole and one.size_bytes <= target):
+                cut: int | None = one.begin
+            elif behind <= most_shift:
+                cut = one.end
+            else:
+                cut = _find_cut(one, one.begin + before, check_crc)
             if cut is None:
                 break
-            yield replace(one, begin=begin, end=cut)
-            begin = cut
-    yield replace(one, begin=begin)
+            if cut > rest.begin:
+                planned.append(replace(rest, end=cut))
+                rest = replace(rest, begin=cut)
+            if planned:
+                yield planned
+                planned = []
+            next_cut = (max(next_cut, read_bytes + cut - one.begin) // target + 1) * target
+        if rest.size_bytes:
+            planned.append(rest)
+        read_bytes += one.size_bytes
+    if planned:
+        yield planned
 
 
-def _find_cut(source: SegmentBytes, one: SegmentRange, wanted: int, check_crc: bool) -> int | None:
+def _find_cut(one: SegmentRange, wanted: int, check_crc: bool) -> int | None:
     """The first record at or behind `wanted`; None: there is none near."""
-    scan = SegmentScan(source, one.segment, wanted, one.end, check_crc=check_crc, chunk_bytes=1)
-    position = scan.position
-    found = scan.find_record(position + _NEAR_BYTES)
-    if found is None and source.read(_NEAR_BYTES, position) != bytes(_NEAR_BYTES):
-        found = scan.find_record(position + LARGEST_RECORD_BYTES)
+    with opened(one.segment) as source:
+        scan = SegmentScan(source, one.segment, wanted, one.end, check_crc=check_crc, chunk_bytes=1)
+        position = scan.position
+        found = scan.find_record(position + _NEAR_BYTES)
+        if found is None and source.read(_NEAR_BYTES, position) != bytes(_NEAR_BYTES):
+            found = scan.find_record(position + LARGEST_RECORD_BYTES)
     return None if found is None else one.segment.start_offset + found
-
-
-def pack(
-    store: str, selection: Selection, ranges: Iterator[SegmentRange], target: int
-) -> Iterator[LogPartition]:
-    """Tasks of about `target` bytes: small ranges share one."""
-    waiting: list[SegmentRange] = []
-    size_bytes = 0
-    for one in ranges:
-        if waiting and size_bytes + one.size_bytes > target:
-            yield LogPartition(store, selection, tuple(waiting))
-            waiting, size_bytes = [], 0
-        waiting.append(one)
-        size_bytes += one.size_bytes
-    if waiting:
-        yield LogPartition(store, selection, tuple(waiting))

@@ -197,8 +197,13 @@ class _LogPlan:
     ) -> Iterator[LogPartition]:
         ranges = log_ranges(log, begin, end, selection)
         target = self._target(sum(one.size_bytes for one in ranges))
-        pieces = range_plan.split(list(joined(ranges, target)), target, check_crc=self._options.check_crc)
-        return range_plan.pack(self._source.shown, selection, pieces, target)
+        tasks = range_plan.cut_into_tasks(
+            ranges,
+            target,
+            keeps_whole=self._options.max_partition_bytes is not None,
+            check_crc=self._options.check_crc,
+        )
+        return (LogPartition(self._source.shown, selection, joined(task)) for task in tasks)
 
     def _target(self, total_bytes: int) -> int:
         return range_plan.target_bytes(total_bytes, self._min_partitions, self._options.max_partition_bytes)

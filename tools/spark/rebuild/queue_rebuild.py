@@ -118,7 +118,8 @@ def plan_rebuild(
     rules = _rules(inspection, layout, directory, begin, end)
     wanted = range_plan.wanted_ranges(segments, begin, end, Selection())
     target_bytes = range_plan.target_bytes(end - begin, None, max_partition_bytes)
-    return rules, list(range_plan.split(wanted, target_bytes)), end
+    tasks = range_plan.cut_into_tasks(wanted, target_bytes, keeps_whole=max_partition_bytes is not None)
+    return rules, [one for task in tasks for one in task], end
 
 
 def _find_end(

@@ -36,6 +36,7 @@ from mqstore.tools.spark.sink.sink_commit import Write, commit, discard
 from mqstore.tools.spark.sink.sink_options import WriteOptions
 from mqstore.tools.spark.sink.staged_parts import Part, stage
 from mqstore.tools.spark.sink.store_lock import opened_for_write
+from mqstore.tools.spark.worker_heap import freeze_imports
 
 __all__ = ["MqstoreStreamWriter", "MqstoreWriter", "StagedPart"]
 
@@ -67,7 +68,9 @@ class _Staging:
         assert context is not None
         name = f"part-{context.partitionId():05}-{context.taskAttemptId()}.arrow"
         tables = (message_table(batch, self._options.topic) for batch in iterator)
-        return StagedPart(stage(StoreLayout(self._root).imports / self._staging / name, tables, self._rules))
+        staged = stage(StoreLayout(self._root).imports / self._staging / name, tables, self._rules)
+        freeze_imports()
+        return StagedPart(staged)
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:

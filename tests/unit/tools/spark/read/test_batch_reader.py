@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from mqstore import Message, MessageStore, StoreConfig
 from mqstore.store.errors import CorruptBody, CorruptRecord
 from mqstore.tools.spark.options import ReadOptions
 from mqstore.tools.spark.read.batch_reader import MqstoreReader
@@ -310,6 +311,29 @@ def test_a_read_is_of_one_state(tmp_path: Path) -> None:
     for _ in range(2):
         assert [batch.num_rows for batch in reader.read(pickle.loads(pickle.dumps(partition)))] == [1]
     assert len(_rows(tmp_path)) == 3
+
+
+def test_small_batches_come_together(tmp_path: Path) -> None:
+    """Fewer and fewer as the read goes on; the first rows wait for no others."""
+    count = 9_000
+    with MessageStore.open(tmp_path, StoreConfig(mapped_file_size_commit_log=64 << 20)) as store:
+        store.topics.create("orders", 1)
+        for _ in range(count):
+            store.put_message(Message("orders", bytes(4000)))
+
+    def row_counts(*names: str) -> list[int]:
+        reader = _reader(tmp_path, *names, maxPartitionBytes="1g")
+        (partition,) = reader.partitions()
+        return [batch.num_rows for batch in reader.read(partition)]
+
+    whole, narrow = row_counts("body"), row_counts("queueOffset")
+    assert sum(whole) == sum(narrow) == count
+    assert len(whole) > 15
+    assert len(narrow) <= 6
+    assert narrow[0] == whole[0]
+    assert narrow[0] < narrow[1] < narrow[2]
+    found = [row["queueOffset"] for row in _read(_reader(tmp_path, "queueOffset"))]
+    assert found == list(range(count))
 
 
 def test_times_that_spark_cannot_hold_are_its_limits(tmp_path: Path) -> None:
