@@ -433,6 +433,7 @@ def main(
                 fill(data / name, segment_mib, messages)
         load = os.getloadavg()[0]
         spark = local_session(cores=cores)
+        first_queries = _first_queries(spark, data / "4 x 256 MiB")
         if not (data / "parquet").exists():
             write_parquet(spark, data / "4 x 256 MiB", data / "parquet")
         results: dict[str, Any] = {
@@ -444,7 +445,7 @@ def main(
             "rows": [],
         }
         results["figures"] = {
-            "first_queries": _first_queries(spark, data / "4 x 256 MiB"),
+            "first_queries": first_queries,
             "task_cpu_ms": _task_cpu_ms(spark, data / "64 x 16 MiB", rounds),
             "decoding": _decoding(data / "4 x 256 MiB", min(rounds, 3)),
             "planning_s": _planning_s(),

@@ -107,6 +107,12 @@ def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Arr
     return make(records, arrow_type)
 
 
+def _numbers(values: Int32s | Int64s, arrow_type: pa.DataType | None = None) -> pa.Array:
+    """An array that refers to `values`: `pa.array` would import pandas, which takes a quarter of a second."""
+    arrow_type = pa.from_numpy_dtype(values.dtype) if arrow_type is None else arrow_type
+    return pa.Array.from_buffers(arrow_type, values.size, [None, pa.py_buffer(values)])
+
+
 def _topic(records: Records, _: pa.DataType) -> pa.Array:
     return records.string(
         records.layout[column_kernels.TOPIC_START], records.layout[column_kernels.TOPIC_LENGTH]
@@ -126,37 +132,36 @@ def _sys_flag(records: Records, _: pa.DataType) -> pa.Array:
     sys_flags = records.layout[column_kernels.SYS_FLAG].copy()
     if records.sent is not None:
         sys_flags[records.sent.rows] &= ~COMPRESSED
-    return pa.array(sys_flags)
+    return _numbers(sys_flags)
 
 
 def _store_size(records: Records, _: pa.DataType) -> pa.Array:
-    return pa.array(
-        records.layout[column_kernels.SIZE].copy()
-    )  # the layout is reused, Arrow would refer to it
+    # The layout is reused, and Arrow would refer to it.
+    return _numbers(records.layout[column_kernels.SIZE].copy())
 
 
 def _body_size(records: Records, _: pa.DataType) -> pa.Array:
-    return pa.array(records.layout[column_kernels.BODY_LENGTH].copy())
+    return _numbers(records.layout[column_kernels.BODY_LENGTH].copy())
 
 
 def _store_timestamp_ms(records: Records, _: pa.DataType) -> pa.Array:
-    return pa.array(records.store_timestamps_ms)
+    return _numbers(records.store_timestamps_ms)
 
 
 def _reconsume_times(records: Records, _: pa.DataType) -> pa.Array:
-    return pa.array(records.int32(records.layout[column_kernels.BODY_START], -STORE_HOST_END_BEFORE_BODY))
+    return _numbers(records.int32(records.layout[column_kernels.BODY_START], -STORE_HOST_END_BEFORE_BODY))
 
 
 def _int_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
     def column(records: Records, _: pa.DataType) -> pa.Array:
-        return pa.array(records.int32(records.layout[column_kernels.POSITION], distance))
+        return _numbers(records.int32(records.layout[column_kernels.POSITION], distance))
 
     return column
 
 
 def _long_at(distance: int) -> Callable[[Records, pa.DataType], pa.Array]:
     def column(records: Records, _: pa.DataType) -> pa.Array:
-        return pa.array(records.int64(records.layout[column_kernels.POSITION], distance))
+        return _numbers(records.int64(records.layout[column_kernels.POSITION], distance))
 
     return column
 
@@ -168,7 +173,7 @@ def _timestamp(epoch_ms: Int64s, arrow_type: pa.DataType) -> pa.Array:
         if times.min(initial=0) < _LEAST_MS or times.max(initial=0) > _MOST_MS:
             times = np.clip(times, _LEAST_MS, _MOST_MS)
         times = times * 1000
-    return pa.Array.from_buffers(arrow_type, times.size, [None, pa.py_buffer(times)])
+    return _numbers(times, arrow_type)
 
 
 def _born_timestamp(records: Records, arrow_type: pa.DataType) -> pa.Array:
@@ -196,7 +201,10 @@ def _store_host(records: Records, _: pa.DataType) -> pa.Array:
 def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:
     numbers, firsts = records.distinct(starts, ends - starts)
     if firsts.size == 1:
-        return pa.repeat(_host_text(bytes(records.buffer[starts[0] : ends[0]])), numbers.size)
+        text = _host_text(bytes(records.buffer[starts[0] : ends[0]])).encode()
+        offsets = np.arange(0, len(text) * numbers.size + 1, len(text), np.int32)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * numbers.size)]
+        return pa.Array.from_buffers(pa.string(), numbers.size, buffers)
     texts = [_host_text(bytes(records.buffer[starts[first] : ends[first]])) for first in firsts.tolist()]
     distinct = Records(np.frombuffer("".join(texts).encode(), np.uint8), records.layout)
     lengths = np.array([len(text) for text in texts], np.int32)

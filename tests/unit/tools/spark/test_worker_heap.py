@@ -11,8 +11,7 @@ from pathlib import Path
 from mqstore import Message, MessageStore
 from mqstore.tools.spark.worker_heap import freeze_imports
 
-# Modules have thousands of objects each: pandas alone, which pyarrow imports when it makes the first column
-# of an array of numpy, has 30,000.
+# Modules have thousands of objects each, pandas 30,000.
 _MOST_OBJECTS = 3_000
 _TASK = """
 import gc, importlib.machinery, sys
@@ -23,7 +22,8 @@ from mqstore.tools.spark.schema import SCHEMA
 reader = MqstoreReader(SCHEMA, ReadOptions.parse({"path": sys.argv[1]}))
 rows = sum(batch.num_rows for partition in reader.partitions() for batch in reader.read(partition))
 left = len(gc.get_objects())
-import xmlrpc.server
+assert "pandas" not in sys.modules
+import pandas
 more = len(gc.get_objects())
 rows += sum(batch.num_rows for partition in reader.partitions() for batch in reader.read(partition))
 print(rows, left, more, len(gc.get_objects()))
@@ -31,7 +31,7 @@ print(rows, left, more, len(gc.get_objects()))
 
 
 def test_what_a_task_has_imported_is_not_looked_through(tmp_path: Path) -> None:
-    """Nor what a later task imports."""
+    """Nor what a later task imports. The first imports no pandas, which takes a quarter of a second."""
     with MessageStore.open(tmp_path / "store") as store:
         store.topics.create("orders", 1)
         store.put_message(Message("orders", b"one"))
@@ -40,7 +40,7 @@ def test_what_a_task_has_imported_is_not_looked_through(tmp_path: Path) -> None:
     rows, left, more, left_at_last = map(int, answer.stdout.split())
     assert rows == 2
     assert left < _MOST_OBJECTS
-    assert more > left + 1_000
+    assert more > left + 10_000
     assert left_at_last < _MOST_OBJECTS
 
 
