@@ -202,7 +202,7 @@ def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:
     numbers, firsts = records.distinct(starts, ends - starts)
     if firsts.size == 1:
         text = _host_text(bytes(records.buffer[starts[0] : ends[0]])).encode()
-        offsets = np.arange(0, len(text) * numbers.size + 1, len(text), np.int32)
+        offsets = np.arange(numbers.size + 1, dtype=np.int32) * np.int32(len(text))
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * numbers.size)]
         return pa.Array.from_buffers(pa.string(), numbers.size, buffers)
     texts = [_host_text(bytes(records.buffer[starts[first] : ends[first]])) for first in firsts.tolist()]

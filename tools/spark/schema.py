@@ -98,7 +98,9 @@ def schema_of(options: ReadOptions) -> StructType:
 
 
 def check_schema(schema: StructType, options: ReadOptions) -> None:
-    """Raise SchemaIllegal unless every field of `schema` is one of ours with our type."""
+    """Raise SchemaIllegal unless there are fields, and every one is one of ours with our type."""
+    if not schema.fields:
+        raise SchemaIllegal("a schema without columns has no rows: name one, such as queueId", key="schema")
     for field in schema.fields:
         _check_field(field)
         if options.mode is ReadMode.PERMISSIVE and not field.nullable:

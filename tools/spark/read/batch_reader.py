@@ -138,11 +138,16 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     waiting: list[pa.RecordBatch] = []
     waiting_bytes, least_bytes = 0, 1
     for batch in batches:
+        if waiting and batch.nbytes >= _GATHERED_BYTES:
+            # Large ones are not copied.
+            small, waiting, waiting_bytes = waiting, [], 0
+            yield _together(small)
         waiting.append(batch)
         waiting_bytes += batch.nbytes
         if waiting_bytes >= least_bytes:
-            yield _together(waiting)
-            waiting, waiting_bytes, least_bytes = [], 0, min(least_bytes + waiting_bytes, _GATHERED_BYTES)
+            least_bytes = min(least_bytes + waiting_bytes, _GATHERED_BYTES)
+            full, waiting, waiting_bytes = waiting, [], 0
+            yield _together(full)
     if waiting:
         yield _together(waiting)
 

@@ -68,8 +68,8 @@ def _time_ranges(segments: Sequence[SegmentFile]) -> list[tuple[float, float]]:
 def target_bytes(total_bytes: int, min_partitions: int | None, max_bytes: int | None) -> int:
     """How much one task is to read.
 
-    128 to 512 MiB: a task for each processor of this machine, or two, or three and so on, so that all of them
-    are at work to the end. A task more costs Spark more time than it takes to read 10 MiB.
+    About 128 to 512 MiB: a task for each processor of this machine, or two, three and so on, so that all of
+    them are at work to the end. A task more costs Spark more time than it takes to read 10 MiB.
     min_partitions, max_bytes: as the options of these names say; of both, what makes more tasks counts.
     """
     cores = len(os.sched_getaffinity(0))
@@ -100,7 +100,8 @@ def cut_into_tasks(
         while rest.size_bytes and next_cut < min(read_bytes + one.size_bytes, last_cut):
             before = next_cut - read_bytes
             behind = one.size_bytes - before
-            if before <= min(most_shift, behind) or (keeps_whole and one.size_bytes <= target):
+            is_kept = keeps_whole and one.size_bytes <= target
+            if is_kept or before <= min(most_shift, behind):
                 cut: int | None = one.begin
             elif behind <= most_shift:
                 cut = one.end
@@ -114,7 +115,9 @@ def cut_into_tasks(
             if planned:
                 yield planned
                 planned = []
-            next_cut = (max(next_cut, read_bytes + cut - one.begin) // target + 1) * target
+            cut_bytes = read_bytes + cut - one.begin
+            # Cuts stay at the multiples of `target`, so that the last task is none of a rest.
+            next_cut = cut_bytes + target if is_kept else (max(next_cut, cut_bytes) // target + 1) * target
         if rest.size_bytes:
             planned.append(rest)
         read_bytes += one.size_bytes

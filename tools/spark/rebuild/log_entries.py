@@ -27,9 +27,9 @@ from mqstore.tools.spark.read.partitions import SegmentRange
 from mqstore.tools.spark.rebuild.queue_rules import QueueRules
 from mqstore.tools.spark.segments.segment_reader import PassedOver, read_range
 
-__all__ = ["RANGE", "RUN", "RUN_SCHEMA", "entries_of_ranges"]
+__all__ = ["RANGES", "RUN", "RUN_SCHEMA", "entries_of_ranges"]
 
-RANGE: Final = "range BINARY"
+RANGES: Final = "ranges BINARY"
 """A row for each range: a pickled SegmentRange."""
 RUN: Final = "topic STRING, queueId INT, physicalOffset LONG, queueOffset LONG, entries BINARY"
 """A run, as Spark has it: the offsets are those of its first entry."""
@@ -55,16 +55,17 @@ class _Run(NamedTuple):
 
 
 def entries_of_ranges(batches: Iterator[pa.RecordBatch], rules: QueueRules) -> Iterator[pa.RecordBatch]:
-    """The runs of the ranges in `batches` (RANGE), a batch for each piece of the log.
+    """The runs of the ranges in `batches` (RANGES: a row for a task), a batch for each piece of the log.
 
     Raises CorruptRecord, SegmentMissing, ForgedBoundary.
     """
     for batch in batches:
         for pickled in batch.column(0).to_pylist():
-            one: SegmentRange = pickle.loads(pickled)
-            for records in read_range(one.segment, one.begin, one.end):
-                assert not isinstance(records, PassedOver), records
-                yield _batch(list(_runs(records, one, rules)))
+            ranges: list[SegmentRange] = pickle.loads(pickled)
+            for one in ranges:
+                for records in read_range(one.segment, one.begin, one.end):
+                    assert not isinstance(records, PassedOver), records
+                    yield _batch(list(_runs(records, one, rules)))
 
 
 def _runs(records: Records, one: SegmentRange, rules: QueueRules) -> Iterator[_Run]:

@@ -83,10 +83,10 @@ def rebuild_queues(
         raise StoreNotFound(layout.root)
     _refuse_taken(target, staging)
     with inspection.locked_if_writable(layout), job_session(spark, master, settings) as session:
-        rules, ranges, end_offset = plan_rebuild(inspection, layout, max_partition_bytes)
+        rules, tasks, end_offset = plan_rebuild(inspection, layout, max_partition_bytes)
         inspection.file_system.make_directories(staging / "finished")
         try:
-            queues = _run(session, ranges, rules, staging)
+            queues = _run(session, tasks, rules, staging)
             (staging / "finished").rename(target)
             inspection.file_system.sync_directory(target.parent)
         finally:
@@ -103,8 +103,8 @@ def _refuse_taken(target: Path, staging: Path) -> None:
 
 def plan_rebuild(
     inspection: Inspection, layout: StoreLayout, max_partition_bytes: int | None
-) -> "tuple[QueueRules, list[SegmentRange], int]":
-    """The rules of the store, the ranges of its log, and where that ends."""
+) -> "tuple[QueueRules, list[list[SegmentRange]], int]":
+    """The rules of the store, the ranges of its log for each task, and where that ends."""
     from mqstore.tools.spark.read import range_plan
     from mqstore.tools.spark.read.selection import Selection
     from mqstore.tools.spark.segments.segment_files import list_segments
@@ -119,7 +119,7 @@ def plan_rebuild(
     wanted = range_plan.wanted_ranges(segments, begin, end, Selection())
     target_bytes = range_plan.target_bytes(end - begin, None, max_partition_bytes)
     tasks = range_plan.cut_into_tasks(wanted, target_bytes, keeps_whole=max_partition_bytes is not None)
-    return rules, [one for task in tasks for one in task], end
+    return rules, list(tasks), end
 
 
 def _find_end(
@@ -153,17 +153,17 @@ def _rules(
 
 
 def _run(
-    session: "SparkSession", ranges: "Sequence[SegmentRange]", rules: QueueRules, staging: Path
+    session: "SparkSession", tasks: "Sequence[list[SegmentRange]]", rules: QueueRules, staging: Path
 ) -> "tuple[RebuiltQueue, ...]":
     """Both halves: entries by ranges of the log, then files by queue."""
-    from mqstore.tools.spark.rebuild.log_entries import RANGE, RUN, entries_of_ranges
+    from mqstore.tools.spark.rebuild.log_entries import RANGES, RUN, entries_of_ranges
     from mqstore.tools.spark.rebuild.queue_files import WRITTEN, RebuiltQueue, write_queues
 
-    if not ranges:
+    if not tasks:
         return ()
     context = session.sparkContext
-    rows = context.parallelize([(pickle.dumps(one),) for one in ranges], len(ranges))
-    runs = session.createDataFrame(rows, RANGE).mapInArrow(
+    rows = context.parallelize([(pickle.dumps(ranges),) for ranges in tasks], len(tasks))
+    runs = session.createDataFrame(rows, RANGES).mapInArrow(
         lambda batches: entries_of_ranges(batches, rules), RUN
     )
     by_queue = runs.repartition(_TASKS_OF_A_CORE * context.defaultParallelism, "topic", "queueId")

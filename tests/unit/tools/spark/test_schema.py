@@ -34,6 +34,12 @@ def test_an_unknown_column_is_named() -> None:
         check_schema(StructType([StructField("queueOfset", LongType())]), PLAIN)
 
 
+def test_a_schema_without_columns_is_refused() -> None:
+    """It would have no rows to count."""
+    with pytest.raises(SchemaIllegal, match="without columns has no rows: name one"):
+        check_schema(StructType([]), PLAIN)
+
+
 def test_another_type_is_refused() -> None:
     """Casting is Spark's business."""
     with pytest.raises(SchemaIllegal, match="'queueId' is int, not bigint"):

@@ -76,7 +76,7 @@ def _joined(parts: list[SegmentRange]) -> list[tuple[int, int]]:
 def test_tasks_are_the_whole_and_of_one_size(
     ranges: list[SegmentRange], first: int, count: int, divisor: float, whole: bool
 ) -> None:
-    """A quarter more or less, and a record; more where a segment is kept whole, less there too."""
+    """A quarter more or less, and a record; less where segments are kept whole."""
     some = ranges[first : first + count]
     total = sum(one.size_bytes for one in some)
     target = max(int(total / divisor), 1)
@@ -89,7 +89,7 @@ def test_tasks_are_the_whole_and_of_one_size(
         assert abs(len(tasks) - total / target) <= 1
 
 
-@pytest.mark.parametrize("begin", [0, 1, 7])
+@pytest.mark.parametrize("begin", [0, 1, 50, 100, 150, 200])
 def test_a_segment_of_the_size_of_a_task_is_kept_whole(ranges: list[SegmentRange], begin: int) -> None:
     """So that the advice of ForgedBoundary helps, wherever the first range begins."""
     first = ranges[0]
@@ -98,3 +98,6 @@ def test_a_segment_of_the_size_of_a_task_is_kept_whole(ranges: list[SegmentRange
     tasks = list(cut_into_tasks(some, SEGMENT_BYTES, keeps_whole=True))
     assert [one for task in tasks for one in task] == some
     assert all(sum(one.size_bytes for one in task) <= 1.25 * SEGMENT_BYTES for task in tasks)
+    if begin == 100:
+        cut_through = list(cut_into_tasks(some, SEGMENT_BYTES))
+        assert [one for task in cut_through for one in task] != some

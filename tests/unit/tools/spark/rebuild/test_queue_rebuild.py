@@ -34,11 +34,11 @@ HOUR_MS = 3_600_000
 
 def rebuilt(store: Path, target: Path, *, again: bool = False) -> tuple[dict[str, bytes], list[RebuiltQueue]]:
     """The files of the queues that two tasks write, and what they say of them. again: each runs twice."""
-    rules, ranges, _ = plan_rebuild(Inspection.of(None, None), StoreLayout(store), RANGE_BYTES)
+    rules, tasks, _ = plan_rebuild(Inspection.of(None, None), StoreLayout(store), RANGE_BYTES)
     rules = pickle.loads(pickle.dumps(rules))
     runs = []
-    for one in ranges:
-        batch = pa.record_batch([pa.array([pickle.dumps(one)])], ["range"])
+    for ranges in tasks:
+        batch = pa.record_batch([pa.array([pickle.dumps(ranges)])], ["ranges"])
         for made in entries_of_ranges(iter([batch]), rules):
             runs += made.to_pylist()
     runs.sort(key=lambda run: (run["topic"], run["queueId"], run["physicalOffset"]))
