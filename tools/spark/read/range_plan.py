@@ -116,7 +116,7 @@ def cut_into_tasks(
                 yield planned
                 planned = []
             cut_bytes = read_bytes + cut - one.begin
-            # Cuts stay at the multiples of `target`, so that the last task is none of a rest.
+            # Cuts stay at the multiples of `target`, so that no small rest is left for the last task.
             next_cut = cut_bytes + target if is_kept else (max(next_cut, cut_bytes) // target + 1) * target
         if rest.size_bytes:
             planned.append(rest)
