@@ -28,7 +28,7 @@ from mqstore.store.record.record_format import (
 from mqstore.store.record.sys_flag import COMPRESSED
 from mqstore.store.threads.run_in_thread import run_in_thread
 
-__all__ = ["SCHEMA", "build_column", "build_columns"]
+__all__ = ["SCHEMA", "build_column", "build_columns", "repeated_text"]
 
 # Python's calendar has the years 1 to 9999; a day less, for it may show them in any time zone.
 _LEAST_MS, _MOST_MS = -62_135_510_400_000, 253_402_214_399_999
@@ -105,6 +105,15 @@ def build_column(name: str, records: Records, arrow_type: pa.DataType) -> pa.Arr
     """
     make = _COLUMNS.get(name) or _FURTHER_COLUMNS[name]
     return make(records, arrow_type)
+
+
+def repeated_text(text: str, count: int) -> pa.Array:
+    """A string array of `count` times `text`. `pa.repeat` would import pandas, as `pa.array` does."""
+    data = text.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(data))
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data * count)]
+    )
 
 
 def _numbers(values: Int32s | Int64s, arrow_type: pa.DataType | None = None) -> pa.Array:
@@ -201,10 +210,7 @@ def _store_host(records: Records, _: pa.DataType) -> pa.Array:
 def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:
     numbers, firsts = records.distinct(starts, ends - starts)
     if firsts.size == 1:
-        text = _host_text(bytes(records.buffer[starts[0] : ends[0]])).encode()
-        offsets = np.arange(numbers.size + 1, dtype=np.int32) * np.int32(len(text))
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * numbers.size)]
-        return pa.Array.from_buffers(pa.string(), numbers.size, buffers)
+        return repeated_text(_host_text(bytes(records.buffer[starts[0] : ends[0]])), numbers.size)
     texts = [_host_text(bytes(records.buffer[starts[first] : ends[first]])) for first in firsts.tolist()]
     distinct = Records(np.frombuffer("".join(texts).encode(), np.uint8), records.layout)
     lengths = np.array([len(text) for text in texts], np.int32)

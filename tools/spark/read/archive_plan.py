@@ -1,9 +1,9 @@
 """What of an archive is read: decided by its manifest, before a byte of an object is read.
 
 An entry tells the times and topics of each part of its segment, and where the part begins, which is at a
-record. Parts that cannot hold wanted records are left out, and what is left is cut between parts, unless
-tasks are to be smaller than some parts: such a cut is always true. An entry of version 1 tells of the segment
-as a whole.
+record. Parts that cannot hold wanted records are left out. What is left is cut between parts, where a record
+surely begins; inside of a part only if tasks are to be as small as that. An entry of version 1 tells of the
+segment as a whole.
 
     topics      only where no half messages are in a segment, or none are wanted: entries count the others
     queues      of the segment as a whole

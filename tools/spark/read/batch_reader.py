@@ -53,12 +53,12 @@ class MqstoreReader(DataSourceReader):
         return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The wanted records of one partition, in batches of a row up to some megabytes."""
+        """The wanted records of one partition: small batches at first, then of half a MiB and more."""
         yield from _gathered(self._batches(partition))
         freeze_imports()
 
     def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A batch for each 2 MiB piece."""
+        """A batch for each piece of 2 MiB of the log."""
         if not isinstance(partition, LogPartition | QueuePartition):
             # Spark replaces an empty list of partitions by one without a value.
             return
@@ -160,12 +160,12 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _batch(records: "Records", store: str, schema: pa.Schema) -> pa.RecordBatch:
-    from mqstore.index.arrow.record_columns import build_column
+    from mqstore.index.arrow.record_columns import build_column, repeated_text
 
     columns = []
     for field in schema:
         if field.name == STORE:
-            columns.append(pa.repeat(pa.scalar(store, pa.string()), len(records)))
+            columns.append(repeated_text(store, len(records)))
         elif field.name == CORRUPT_RECORD:
             columns.append(pa.nulls(len(records), pa.string()))
         else:

@@ -30,7 +30,7 @@ from mqstore.tools.spark.segments.segment_reader import PassedOver, read_range
 __all__ = ["RANGES", "RUN", "RUN_SCHEMA", "entries_of_ranges"]
 
 RANGES: Final = "ranges BINARY"
-"""A row for each range: a pickled SegmentRange."""
+"""A row for each task: the pickled list of its SegmentRanges."""
 RUN: Final = "topic STRING, queueId INT, physicalOffset LONG, queueOffset LONG, entries BINARY"
 """A run, as Spark has it: the offsets are those of its first entry."""
 RUN_SCHEMA: Final = pa.schema(

@@ -5,6 +5,7 @@ it; compiled code is cached on disk. The plain twin is in tests/unit/tools/spark
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from mqstore.store.byte_kernels import borrowed, copy_bytes
 from mqstore.store.compiled import compiled
@@ -15,12 +16,17 @@ from mqstore.store.record.record_kernels import record_layout
 
 __all__ = ["write_row_keys"]
 
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+
 _NAME = np.frombuffer(UNIQ_KEY.encode(), np.uint8)
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 @compiled(BYTES_OUT, LONGS, BYTES, INT64, INT64)
-def write_row_keys(records, starts, prefix, number_digits, first_number):  # type: ignore[no-untyped-def]
+def write_row_keys(
+    records: Bytes, starts: Int64s, prefix: Bytes, number_digits: int, first_number: int
+) -> int:
     """Write the key of each record: `prefix`, and its number in so many hexadecimal digits.
 
     records: filled. starts: where each begins, and behind the last; within `records`. first_number: of the

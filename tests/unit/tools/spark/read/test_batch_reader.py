@@ -314,7 +314,7 @@ def test_a_read_is_of_one_state(tmp_path: Path) -> None:
 
 
 def test_small_batches_come_together(tmp_path: Path) -> None:
-    """Fewer and fewer as the read goes on; the first rows wait for no others."""
+    """The batches grow as the read goes on; the first rows wait for no others."""
     count = 9_000
     with MessageStore.open(tmp_path, StoreConfig(mapped_file_size_commit_log=64 << 20)) as store:
         store.topics.create("orders", 1)
