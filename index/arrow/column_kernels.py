@@ -90,6 +90,7 @@ __all__ = [
     "take_bytes",
     "take_int32",
     "take_int64",
+    "total_length",
     "walk",
 ]
 
@@ -316,11 +317,21 @@ def take_int64(buffer: Bytes, starts: Int32s, distance: int, values: Int64s) -> 
         values[n] = read_long(buffer, starts[n] + distance)
 
 
+@compiled(INTS)
+def total_length(lengths: Int32s) -> tuple[int, bool]:
+    """(the sum of the lengths, of which a negative one counts as 0; whether one is negative)."""
+    total, least = np.int64(0), np.int32(0)
+    for n in range(lengths.size):
+        total += max(lengths[n], np.int32(0))
+        least = min(least, lengths[n])
+    return total, least < 0
+
+
 @compiled(BYTES, INTS, INTS, INTS_OUT, BYTES_OUT)
 def take_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, offsets: Int32s, data: Bytes) -> None:
     """Copy the pieces one after another into `data`; `offsets` (one longer) gets where each begins.
 
-    `data` needs the sum of `lengths`, and PIECE_ROOM more. A negative length counts as 0.
+    `data` needs `total_length` of the lengths, and PIECE_ROOM more. A negative length counts as 0.
     """
     buffer, starts, lengths, offsets, data = borrowed((buffer, starts, lengths, offsets, data))
     end = np.int64(0)

@@ -215,9 +215,7 @@ def _hosts(records: Records, starts: Int32s, ends: Int32s) -> pa.Array:
     distinct = Records(np.frombuffer("".join(texts).encode(), np.uint8), records.layout)
     lengths = np.array([len(text) for text in texts], np.int32)
     starts = np.cumsum(lengths, dtype=np.int32) - lengths
-    return pa.Array.from_buffers(
-        pa.string(), numbers.size, [None, *distinct.pieces(starts[numbers], lengths[numbers])]
-    )
+    return distinct.string(starts[numbers], lengths[numbers])
 
 
 @lru_cache(maxsize=4096)

@@ -25,7 +25,7 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 # Room for this many properties a record is allocated without a count; if more are possible, they are counted.
-_ROOM_FOR_PAIRS = 16
+_ROOM_FOR_PAIRS = 64
 
 
 class Pairs(NamedTuple):
@@ -73,15 +73,19 @@ class Records:
         column_kernels.take_int64(self.buffer, starts, distance, values)
         return values
 
-    def pieces(self, starts: Int32s, lengths: Int32s) -> tuple[pa.Buffer, pa.Buffer]:
-        """Offsets and data of an Arrow array of the given pieces of the buffer."""
+    def pieces(self, starts: Int32s, lengths: Int32s) -> tuple[pa.Buffer | None, pa.Buffer, pa.Buffer]:
+        """The buffers of an Arrow array of the given pieces of the buffer: validity, offsets and data.
+
+        Pieces of a negative length are null; without one there is no validity buffer.
+        """
+        total_bytes, has_nulls = column_kernels.total_length(lengths)
+        present = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little")) if has_nulls else None
         offsets = pa.allocate_buffer((starts.size + 1) * 4)
-        total_bytes = int(np.maximum(lengths, 0).sum(dtype=np.int64))
         data = pa.allocate_buffer(total_bytes + column_kernels.PIECE_ROOM)
         column_kernels.take_bytes(
             self.buffer, starts, lengths, np.frombuffer(offsets, np.int32), np.frombuffer(data, np.uint8)
         )
-        return offsets, data.slice(0, total_bytes)
+        return present, offsets, data.slice(0, total_bytes)
 
     def distinct(self, starts: Int32s, lengths: Int32s) -> tuple[Int32s, Int32s]:
         """(number of the distinct piece that each piece is, index of the first piece of each number)."""
@@ -91,15 +95,13 @@ class Records:
         return numbers, firsts[:count]
 
     def binary(self, starts: Int32s, lengths: Int32s) -> pa.Array:
-        """A binary array of the given pieces."""
-        return pa.Array.from_buffers(pa.binary(), starts.size, [None, *self.pieces(starts, lengths)])
+        """A binary array of the given pieces; those of a negative length are null."""
+        return pa.Array.from_buffers(pa.binary(), starts.size, list(self.pieces(starts, lengths)))
 
     def string(self, starts: Int32s, lengths: Int32s) -> pa.Array:
-        """A string array of the given pieces; pieces of a negative length are null."""
-        present = np.packbits(lengths >= 0, bitorder="little") if (lengths < 0).any() else None
-        offsets, data = self.pieces(starts, lengths)
-        nulls = pa.py_buffer(present) if present is not None else None
-        buffers = [nulls, offsets, data]
+        """A string array of the given pieces; those of a negative length are null."""
+        present, offsets, data = self.pieces(starts, lengths)
+        buffers = [present, offsets, data]
         if column_kernels.are_texts(
             np.frombuffer(data, np.uint8), data.size, np.frombuffer(offsets, np.int32)
         ):

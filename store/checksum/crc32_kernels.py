@@ -1,7 +1,7 @@
 """CRC-32 for compiled loops, as fast as the machine can: zlib's polynomial, about three times zlib's speed.
 
 With carry-less multiplication (PCLMULQDQ, x86-64 since 2010) two multiplications fold sixteen bytes, in four
-parallel chains. With VPCLMULQDQ and AVX-512, which work on 512 bits, they fold sixty-four bytes. Other
+parallel chains. With VPCLMULQDQ (since 2020) they fold thirty-two bytes, and sixty-four with AVX-512. Other
 processors use tables, eight bytes a step. All give the same numbers. The processor that numba compiles for
 decides once, at import, which one is compiled.
 
@@ -16,22 +16,22 @@ from mqstore.store.compiled import COMPILES_HERE, compiled, compiles_with
 
 if COMPILES_HERE:
     from mqstore.store.checksum.vector_kernels import (
+        PARTS_OF_WIDE,
         first_alone,
-        first_quarter,
         high_of,
         high_times_high,
-        last_quarter,
         load,
         load_wide,
         low_of,
         low_times_high,
         low_times_low,
         repeated,
-        second_quarter,
-        third_quarter,
+        take_part,
         vector_of,
         xor,
     )
+else:
+    PARTS_OF_WIDE = 2  # nobody folds
 
 __all__ = ["CAN_FOLD", "CAN_FOLD_WIDELY", "crc32", "folded_crc32", "table_crc32", "widely_folded_crc32"]
 
@@ -39,14 +39,15 @@ _POLYNOMIAL = 0x1_04C1_1DB7
 _REFLECTED = np.uint32(0xEDB8_8320)
 _LOW_32 = np.uint64(0xFFFF_FFFF)
 _CRC_MASK = np.uint64(0x7FFF_FFFF)
-# Wide vectors begin with 256 bytes. From this many bytes on they are faster, despite the split at the end.
-_MANY_BYTES = 384
+_WIDE_BYTES = 16 * PARTS_OF_WIDE
+# Wide vectors begin with four times their bytes. From this many on they are faster, despite the end.
+_MANY_BYTES = 6 * _WIDE_BYTES
 
 
 CAN_FOLD = compiles_with("pclmul")
 """Whether `crc32` folds by carry-less multiplication."""
-CAN_FOLD_WIDELY = CAN_FOLD and compiles_with("vpclmulqdq", "avx512f")
-"""Whether `crc32` folds 512 bits at a time."""
+CAN_FOLD_WIDELY = CAN_FOLD and compiles_with("vpclmulqdq", "avx2")
+"""Whether `crc32` folds 256 or 512 bits at a time."""
 
 
 # -- by tables ----------------------------------------------------------------------------------------
@@ -125,10 +126,15 @@ def _quotient() -> np.uint64:
     return np.uint64(_reflect(quotient, 33))
 
 
-# Factors that carry sixteen bytes over 2048, over 512, over 128 and over 64 bits.
-_OVER_2048 = (_power(16 * 128 + 32), _power(16 * 128 - 32))
-_OVER_512 = (_power(4 * 128 + 32), _power(4 * 128 - 32))
-_OVER_128 = (_power(128 + 32), _power(128 - 32))
+def _factors_over(length_bytes: int) -> tuple[np.uint64, np.uint64]:
+    """The factors that carry sixteen bytes over so many."""
+    return _power(8 * length_bytes + 32), _power(8 * length_bytes - 32)
+
+
+_OVER_FOUR_WIDE = _factors_over(4 * _WIDE_BYTES)
+_OVER_WIDE = _factors_over(_WIDE_BYTES)
+_OVER_512 = _factors_over(64)
+_OVER_128 = _factors_over(16)
 _OVER_64 = _power(64)
 _MODULUS, _QUOTIENT = np.uint64(_reflect(_POLYNOMIAL, 33)), _quotient()
 
@@ -212,9 +218,19 @@ def folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
     return _finish(data, folded, at, stop)
 
 
+@compiled(inline="always")
+def _joined(wide):  # type: ignore[no-untyped-def]
+    """Fold the parts of a wide vector onto its last one."""
+    over = vector_of(_OVER_128[0], _OVER_128[1])
+    folded = _fold(take_part(wide, 0), over, take_part(wide, 1))
+    if PARTS_OF_WIDE == 4:
+        folded = _fold(_fold(folded, over, take_part(wide, 2)), over, take_part(wide, 3))
+    return folded
+
+
 @compiled
 def widely_folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
-    """As `folded_crc32`, but many bytes are folded sixty-four at a time: only if CAN_FOLD_WIDELY."""
+    """As `folded_crc32`, but many bytes are folded in wide vectors: only if CAN_FOLD_WIDELY."""
     if stop - start < 16:
         return table_crc32(data, start, stop)
     folded, at = _begin(data, start, stop)
@@ -223,23 +239,22 @@ def widely_folded_crc32(data, start, stop):  # type: ignore[no-untyped-def]
         # Carried over sixteen bytes, it can be combined with the first wide vector.
         folded = xor(low_times_low(folded, over), high_times_high(folded, over))
         wide = xor(first_alone(folded), load_wide(data, at))
-        second, third = load_wide(data, at + 64), load_wide(data, at + 128)
-        fourth = load_wide(data, at + 192)
-        at += 256
-        far = repeated(vector_of(_OVER_2048[0], _OVER_2048[1]))
-        while at + 256 <= stop:
+        second, third = load_wide(data, at + _WIDE_BYTES), load_wide(data, at + 2 * _WIDE_BYTES)
+        fourth = load_wide(data, at + 3 * _WIDE_BYTES)
+        at += 4 * _WIDE_BYTES
+        far = repeated(vector_of(_OVER_FOUR_WIDE[0], _OVER_FOUR_WIDE[1]))
+        while at + 4 * _WIDE_BYTES <= stop:
             wide = _fold(wide, far, load_wide(data, at))
-            second = _fold(second, far, load_wide(data, at + 64))
-            third = _fold(third, far, load_wide(data, at + 128))
-            fourth = _fold(fourth, far, load_wide(data, at + 192))
-            at += 256
-        near = repeated(vector_of(_OVER_512[0], _OVER_512[1]))
+            second = _fold(second, far, load_wide(data, at + _WIDE_BYTES))
+            third = _fold(third, far, load_wide(data, at + 2 * _WIDE_BYTES))
+            fourth = _fold(fourth, far, load_wide(data, at + 3 * _WIDE_BYTES))
+            at += 4 * _WIDE_BYTES
+        near = repeated(vector_of(_OVER_WIDE[0], _OVER_WIDE[1]))
         wide = _fold(_fold(_fold(wide, near, second), near, third), near, fourth)
-        while at + 64 <= stop:
+        while at + _WIDE_BYTES <= stop:
             wide = _fold(wide, near, load_wide(data, at))
-            at += 64
-        folded = _fold(first_quarter(wide), over, second_quarter(wide))
-        folded = _fold(_fold(folded, over, third_quarter(wide)), over, last_quarter(wide))
+            at += _WIDE_BYTES
+        folded = _joined(wide)
     return _finish(data, folded, at, stop)
 
 

@@ -1,11 +1,11 @@
-"""Vectors in compiled loops: 128 or 512 bits that stay in one register, and carry-less multiplication.
+"""Vectors in compiled loops: 128 bits, or more, that stay in one register, and carry-less multiplication.
 
 For crc32_kernels.py. They check nothing, unless loops are compiled with checked bounds (compiled.py).
-Multiplication needs PCLMULQDQ, that of wide vectors VPCLMULQDQ and AVX-512 too: see crc32_kernels.py. Import
-this module only where loops are compiled (intrinsics.py).
+Multiplication needs PCLMULQDQ, that of wide vectors VPCLMULQDQ too: see crc32_kernels.py. A wide vector has
+512 bits with AVX-512, else 256. Import this module only where loops are compiled (intrinsics.py).
 """
 
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -13,24 +13,26 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 from mqstore.store.byte_kernels import address_of_bytes
+from mqstore.store.compiled import compiles_with
 
 __all__ = [
+    "PARTS_OF_WIDE",
     "first_alone",
-    "first_quarter",
     "high_of",
     "high_times_high",
-    "last_quarter",
     "load",
     "load_wide",
     "low_of",
     "low_times_high",
     "low_times_low",
     "repeated",
-    "second_quarter",
-    "third_quarter",
+    "take_part",
     "vector_of",
     "xor",
 ]
+
+PARTS_OF_WIDE: Final = 4 if compiles_with("avx512f") else 2
+"""How many vectors a wide one has."""
 
 
 class _Vector(types.Type):
@@ -41,7 +43,7 @@ class _Vector(types.Type):
 
 
 class _Wide(types.Type):
-    """Four vectors side by side."""
+    """Vectors side by side: PARTS_OF_WIDE."""
 
     def __init__(self) -> None:
         super().__init__(name="mqstore.store.checksum.Wide")
@@ -49,7 +51,7 @@ class _Wide(types.Type):
 
 _VECTOR, _WIDE = _Vector(), _Wide()
 _LANES = ir.VectorType(ir.IntType(64), 2)
-_WIDE_LANES = ir.VectorType(ir.IntType(64), 8)
+_WIDE_LANES = ir.VectorType(ir.IntType(64), 2 * PARTS_OF_WIDE)
 _LANE = ir.IntType(32)
 _SELECTOR = ir.IntType(8)
 
@@ -83,7 +85,7 @@ def _loader(kind: types.Type, lanes: ir.VectorType) -> Any:
     return load
 
 
-# The sixteen, or sixty-four, bytes from data[at] on.
+# The vector, or the wide vector, of the bytes from data[at] on.
 load, load_wide = _loader(_VECTOR, _LANES), _loader(_WIDE, _WIDE_LANES)
 
 
@@ -120,10 +122,10 @@ def high_of(typing_context, vector):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def repeated(typing_context, vector):  # type: ignore[no-untyped-def]
-    """The vector four times."""
+    """The vector as each part of a wide one."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        places = ir.Constant(ir.VectorType(_LANE, 8), [0, 1] * 4)
+        places = ir.Constant(ir.VectorType(_LANE, _WIDE_LANES.count), [0, 1] * PARTS_OF_WIDE)
         return builder.shuffle_vector(arguments[0], ir.Constant(_LANES, ir.Undefined), places)
 
     return _WIDE(_VECTOR), generate
@@ -131,28 +133,28 @@ def repeated(typing_context, vector):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def first_alone(typing_context, vector):  # type: ignore[no-untyped-def]
-    """The vector, then three vectors of zeros."""
+    """The vector as the first part of a wide one, whose other parts are zeros."""
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        places = ir.Constant(ir.VectorType(_LANE, 8), [0, 1, *[2, 3] * 3])
+        numbers = [0, 1, *[2, 3] * (PARTS_OF_WIDE - 1)]
+        places = ir.Constant(ir.VectorType(_LANE, _WIDE_LANES.count), numbers)
         return builder.shuffle_vector(arguments[0], ir.Constant(_LANES, [0, 0]), places)
 
     return _WIDE(_VECTOR), generate
 
 
-def _quarter(number: int) -> Any:
-    @intrinsic
-    def take(typing_context, wide):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            places = ir.Constant(ir.VectorType(_LANE, 2), [2 * number, 2 * number + 1])
-            return builder.shuffle_vector(arguments[0], ir.Constant(_WIDE_LANES, ir.Undefined), places)
+@intrinsic
+def take_part(typing_context, wide, number):  # type: ignore[no-untyped-def]
+    """A vector of a wide one. number: a literal, or a constant of the module that asks."""
+    if not isinstance(number, types.IntegerLiteral):
+        return None
+    first_lane = 2 * number.literal_value
 
-        return _VECTOR(_WIDE), generate
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        places = ir.Constant(ir.VectorType(_LANE, 2), [first_lane, first_lane + 1])
+        return builder.shuffle_vector(arguments[0], ir.Constant(_WIDE_LANES, ir.Undefined), places)
 
-    return take
-
-
-first_quarter, second_quarter, third_quarter, last_quarter = map(_quarter, range(4))
+    return _VECTOR(_WIDE, number), generate
 
 
 @intrinsic
@@ -171,7 +173,7 @@ def _carryless_product(selector: int) -> Any:
     @intrinsic
     def multiply(typing_context, one, other):  # type: ignore[no-untyped-def]
         lanes = _LANES if one == _VECTOR else _WIDE_LANES
-        name = "llvm.x86.pclmulqdq" if one == _VECTOR else "llvm.x86.pclmulqdq.512"
+        name = "llvm.x86.pclmulqdq" if one == _VECTOR else f"llvm.x86.pclmulqdq.{128 * PARTS_OF_WIDE}"
 
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             kind = ir.FunctionType(lanes, [lanes, lanes, _SELECTOR])

@@ -46,6 +46,7 @@ _V4: Final = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl", "
 # The best one of a machine first.
 _TARGETS: Final = (
     _Target("x86_64_v4", "x86_64", "x86-64-v4", ("+avx512f", "+pclmul", "+vpclmulqdq"), _V4),
+    _Target("x86_64_v3_wide", "x86_64", "x86-64-v3", ("+pclmul", "+vpclmulqdq"), (*_V3, "vpclmulqdq")),
     _Target("x86_64_v3", "x86_64", "x86-64-v3", ("+pclmul",), _V3),
     _Target("x86_64_v1", "x86_64", "x86-64", (), ()),
     _Target("aarch64", "aarch64", "generic", (), ()),

