@@ -174,6 +174,7 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
     `physical_offset` is that of the buffer's first byte, `room` the bytes from there to the segment's
     end. `layout` needs length // MIN_RECORD_BYTES columns.
     """
+    buffer, layout = borrowed((buffer, layout))
     at = np.int64(0)
     n = 0
     while length - at >= BLANK_MIN_BYTES:
@@ -197,6 +198,7 @@ def first_damaged(buffer: Bytes, physical_offset: int, layout: Int32s, count: in
 
     `physical_offset` is that of the buffer's first byte. The rule is that of recovery (record_kernels.py).
     """
+    buffer, layout = borrowed((buffer, layout))
     for n in range(count):
         at = np.int64(layout[POSITION, n])
         if whole_record_size(buffer, at, at + layout[SIZE, n], physical_offset) < 0:
@@ -270,6 +272,7 @@ def lend_bytes(buffer: Bytes, starts: Int32s, lengths: Int32s, buffer_index: Int
 
     A view contains values of up to 12 bytes; for longer ones length, first 4 bytes, buffer index, position.
     """
+    buffer, starts, lengths, views = borrowed((buffer, starts, lengths, views))
     inline = views.view(np.uint8)
     for n in range(starts.size):
         start = np.int64(starts[n])
@@ -293,6 +296,7 @@ def find_header(buffer: Bytes, length: int, physical_offset: int, room: int) -> 
     The record may end behind the buffer, so no CRC is checked: record_kernels.find_record does that for
     complete records.
     """
+    (buffer,) = borrowed((buffer,))
     at: Int = behind_zeros(buffer, np.int64(0), length)
     while at <= length - _OFFSET_STOP:
         if begins_magic(buffer, at) and _claimed_size(buffer, at, length, physical_offset, room) >= 0:

@@ -133,23 +133,26 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Small batches together: each costs Spark about as much as a thousand rows of one column.
 
     The first goes alone, and more and more of those behind it go together: a query that wants some rows only
-    does not wait for others.
+    does not wait for others. Large ones are not copied.
     """
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes, least_bytes = 0, 1
+    small: list[pa.RecordBatch] = []
+    small_bytes, least_bytes = 0, 1
     for batch in batches:
-        if waiting and batch.nbytes >= _GATHERED_BYTES:
-            # Large ones are not copied.
-            small, waiting, waiting_bytes = waiting, [], 0
+        size_bytes = batch.get_total_buffer_size()  # `nbytes` looks at each column, and takes 40 us
+        if size_bytes >= _GATHERED_BYTES:
+            if small:
+                yield _together(small)
+                small, small_bytes = [], 0
+            yield batch
+            continue
+        small.append(batch)
+        small_bytes += size_bytes
+        if small_bytes >= least_bytes:
             yield _together(small)
-        waiting.append(batch)
-        waiting_bytes += batch.nbytes
-        if waiting_bytes >= least_bytes:
-            least_bytes = min(least_bytes + waiting_bytes, _GATHERED_BYTES)
-            full, waiting, waiting_bytes = waiting, [], 0
-            yield _together(full)
-    if waiting:
-        yield _together(waiting)
+            least_bytes = min(least_bytes + small_bytes, _GATHERED_BYTES)
+            small, small_bytes = [], 0
+    if small:
+        yield _together(small)
 
 
 def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
