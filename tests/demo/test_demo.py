@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-import typer
 
 from mqstore.client.consumer.listener import ConsumeConcurrentlyStatus
 from mqstore.message_store import MessageStore
@@ -102,7 +102,7 @@ def test_its_store_is_sound_for_whom_nobody_told_its_settings(tmp_path: Path) ->
 @pytest.mark.parametrize("questions", [1, 2, 3, 4, 5])
 def test_an_interrupted_demo_goes_on_where_it_was(tmp_path: Path, questions: int) -> None:
     """Whenever Ctrl-C comes, exit code 130, and the next run ends with the same counts, nothing doubled."""
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(click.exceptions.Exit) as ended:
         demo(tmp_path / "demo", interruption=AskedAfter(questions))
     assert ended.value.exit_code == 130
     assert state(tmp_path / "demo") is DemoState.INTERRUPTED
@@ -127,7 +127,7 @@ def test_a_demo_that_is_interrupted_while_it_consumes(
         return consume(*arguments)
 
     monkeypatch.setattr(Arrivals, "_consume", count)
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(click.exceptions.Exit) as ended:
         demo(tmp_path / "demo", interruption=interruption)
     assert ended.value.exit_code == 130
     found = demo(tmp_path / "demo")
@@ -185,7 +185,7 @@ def test_another_limit_is_refused(tmp_path: Path) -> None:
 def test_a_demo_under_way_is_not_disturbed(tmp_path: Path) -> None:
     """A second run, and --fresh, are refused while the first holds the store."""
     path = tmp_path / "demo"
-    with pytest.raises(typer.Exit):
+    with pytest.raises(click.exceptions.Exit):
         demo(path, limit=100, interruption=AskedAfter(1))
     with MessageStore.open(path, AT_ONCE):
         with pytest.raises(StoreLocked):
@@ -205,7 +205,7 @@ def test_a_failed_check_answers_1(tmp_path: Path) -> None:
         store.put_message(first.to_message())
     directory = DemoDirectory(path)
     directory.write(DemoNote(state=DemoState.INTERRUPTED, limit=100))
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(click.exceptions.Exit) as ended:
         demo(path, limit=100)
     assert ended.value.exit_code == 1
     assert state(path) is DemoState.INTERRUPTED

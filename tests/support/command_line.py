@@ -1,11 +1,11 @@
 """Running `mqstore` in a test, and a small store for it to look at."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from mqstore.message_store import MessageStore
 from mqstore.store.config import StoreConfig
@@ -20,9 +20,9 @@ ORDER_CONFIG = StoreConfig(
 """Small files, so that nothing works by having guessed the defaults."""
 
 
-def run(*arguments: object, stdin: str | bytes = b"") -> Result:
-    """Run a command as from a shell; the arguments as text."""
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+def run(*arguments: object, stdin: str | bytes = b"", env: Mapping[str, str] | None = None) -> Result:
+    """Run a command as from a shell; the arguments as text. env: variables beside those that there are."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin, env=env)
 
 
 def json_lines(result: Result) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
     mqstore COMMAND ...          exit codes: 0 ok, 1 problem found, 2 usage, 3 locked, 4 corruption
 
-The commands are registered in command_table.py. Typer is imported only inside `main`, and Rich when it is
+The commands are registered in command_table.py. Click is imported only inside `main`, and Rich when it is
 needed, so that an installation without them is told what to install instead of getting a traceback.
 
 What a start imports and makes stays until the end: to look for garbage in it takes an eighth of the time
@@ -14,7 +14,7 @@ import sys
 
 __all__ = ["main"]
 
-_PACKAGES = frozenset({"typer", "rich"})
+_PACKAGES = frozenset({"click", "rich"})
 
 
 def main() -> None:
@@ -27,5 +27,5 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _PACKAGES:
             raise
-        sys.stderr.write(f"mqstore: the command line needs {error.name}: pip install typer rich\n")
+        sys.stderr.write(f"mqstore: the command line needs {error.name}: pip install click rich\n")
         sys.exit(1)

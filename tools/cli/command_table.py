@@ -1,4 +1,4 @@
-"""The Typer application: its commands, `--version`, and how an error ends.
+"""The application: its commands, `--version`, and how an error ends.
 
 A command is imported when it is asked for, and all of them for the first page of help and for completion: a
 process does not wait for the imports of commands that it does not run.
@@ -7,23 +7,22 @@ An error of a command ends in one line on standard error (with --json, one objec
 exit_codes.py gives it. Any other exception is a bug and keeps its traceback.
 """
 
-import functools
-import gc
-from collections import UserDict
-from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from mqstore import __version__
 from mqstore.store.direct import machine_code as put_machine_code
 from mqstore.store.errors import StoreError
 from mqstore.store.loops import machine_code
+from mqstore.tools.cli.command import Group
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
 from mqstore.tools.cli.options import is_json_asked
 from mqstore.tools.cli.output import Output
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["app"]
 
@@ -59,6 +58,7 @@ _SHOWN: Final = {
     "dlq": ("dead_letters.dlq", "dlq"),
     "delay": ("administration.delay", "delay"),
     "spark": ("spark.spark", "spark"),
+    "completion": ("completion", "completion"),
 }
 # Names of RocketMQ's mqadmin for the same work; arguments and options are ours.
 _ALIASES: Final = {
@@ -76,65 +76,34 @@ _ALIASES: Final = {
 }
 
 
-class _CommandTable(UserDict[str, Any]):
-    """The commands by their names; each is made when it is looked up, and kept."""
+class _CommandTable(Group):
+    """Finds a command, runs it, and turns its errors into exit codes."""
 
-    def __init__(self) -> None:
-        super().__init__(dict.fromkeys([*_SHOWN, *_ALIASES]))
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Those of the first page; the others are known all the same."""
+        return list(_SHOWN)
 
-    def __getitem__(self, name: str) -> Any:
-        command = super().__getitem__(name)
-        if command is None:
-            command = self[name] = _made(name)
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _SHOWN and cmd_name not in _ALIASES:
+            return None
+        module, attribute = _SHOWN[_ALIASES.get(cmd_name, cmd_name)]
+        command: click.Command = getattr(import_module(f"mqstore.tools.cli.{module}"), attribute)
         return command
 
-
-def _made(name: str) -> Any:
-    """The command or the group with that name."""
-    module, attribute = _SHOWN[_ALIASES.get(name, name)]
-    found = getattr(import_module(f"mqstore.tools.cli.{module}"), attribute)
-    if isinstance(found, typer.Typer):
-        group = typer.main.get_group(found)
-        group.name = name
-        for command in group.commands.values():
-            command.callback = _begun(command.callback)
-        return group
-    only = typer.Typer(add_completion=False)
-    only.command(name, hidden=name in _ALIASES)(found)
-    command = typer.main.get_command(only)
-    command.callback = _begun(command.callback)
-    return command
-
-
-def _begun(callback: Callable[..., Any] | None) -> Callable[..., Any]:
-    """The same command, which has the garbage collector on: the start of the process had it off (app.py)."""
-    assert callback is not None  # each command of ours is made from a function
-
-    @functools.wraps(callback)
-    def run(*arguments: Any, **options: Any) -> Any:
-        if not gc.isenabled():
-            gc.freeze()
-            gc.enable()
-        return callback(*arguments, **options)
-
-    return run
-
-
-class _Commands(TyperGroup):
-    """Runs a command and turns its errors into exit codes."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands = _CommandTable()
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """A command of two words, such as `topics create`, goes before that of its first word."""
         two_words = " ".join(args[:2])
-        if two_words in self.commands:
-            return two_words, self.commands[two_words], args[2:]
+        if len(args) > 1 and two_words in _SHOWN:
+            return two_words, self.get_command(ctx, two_words), args[2:]
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: Any) -> Any:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Single words: what a shell completes is one."""
+        return [item for item in super().shell_complete(ctx, incomplete) if " " not in item.value]
+
+    def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (StoreError, ToolProblem, OSError) as error:
@@ -142,32 +111,37 @@ class _Commands(TyperGroup):
                 raise
             code = exit_code_of(error)
             Output(is_json=is_json_asked(ctx)).error(error, code)
-            raise typer.Exit(code) from error
+            raise click.exceptions.Exit(code) from error
         except KeyboardInterrupt as error:
-            raise typer.Exit(ExitCode.INTERRUPTED) from error
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from error
 
 
-app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if not is_asked or context.resilient_parsing:
+        return
+    code = machine_code.BUILT_IN
+    loops = "compiled by numba" if code is None else f"built for {code.name} by {code.compiler}"
+    direct_put = put_machine_code.MACHINE_CODE
+    puts = "interpreted" if direct_put is None else f"compiled by {direct_put.compiler}"
+    click.echo(f"mqstore {__version__}, loops {loops}, puts {puts}")
+    context.exit()
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
-        code = machine_code.BUILT_IN
-        loops = "compiled by numba" if code is None else f"built for {code.name} by {code.compiler}"
-        direct_put = put_machine_code.MACHINE_CODE
-        puts = "interpreted" if direct_put is None else f"compiled by {direct_put.compiler}"
-        typer.echo(f"mqstore {__version__}, loops {loops}, puts {puts}")
-        raise typer.Exit
-
-
-@app.callback(
+@click.group(
+    "mqstore",
+    cls=_CommandTable,
+    context_settings={"show_default": True, "max_content_width": 100},
     epilog="Exit codes: 0 ok, 1 problem found, 2 usage, 3 store locked, 4 corruption.",
 )
-def mqstore(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version.",
+)
+def app() -> None:
     """A persistent message store with Apache RocketMQ's on-disk format and retry semantics.
 
     Commands that only read take no lock and work beside a live writer.

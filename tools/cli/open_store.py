@@ -107,7 +107,7 @@ def _setting_value(key: str, text: str) -> object:
         raise ConfigIllegal(f"-o {key}={text}: give {name}", key=key, value=text) from None
 
 
-def settings_of(store: Path, config_file: Path | None, settings: list[str] | None) -> StoreConfig:
+def settings_of(store: Path, config_file: Path | None, settings: Sequence[str]) -> StoreConfig:
     """The given settings, and those of the directory. Raises ConfigIllegal."""
-    given = config_that_fits(read_settings(config_file, settings or ()))
+    given = config_that_fits(read_settings(config_file, settings))
     return tool_config(OsFileSystem(), store, given).config

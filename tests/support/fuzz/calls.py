@@ -7,7 +7,6 @@ that are no valid Arrow, control characters on a terminal, whole records of the 
 """
 
 import contextlib
-import functools
 import gc
 import hashlib
 import io
@@ -223,13 +222,15 @@ def _some_files(path: Path) -> list[Path]:
 
 
 def _command(arguments: list[str], failures: Failures) -> int:
+    from mqstore.tools.cli.command_table import app
+
     name = "mqstore " + " ".join(arguments[:1] + arguments[2:])
     shown, told = io.StringIO(), io.StringIO()
     code = 0
     with failures.call(name):
         try:
             with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(told):
-                _program()(arguments)
+                app(arguments)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0
     if code not in (0, 1, 2, 3, 4):
@@ -239,16 +240,6 @@ def _command(arguments: list[str], failures: Failures) -> int:
         if wrong:
             failures.add(name, f"raw {sorted(map(ord, wrong))} in its output")
     return code
-
-
-@functools.cache
-def _program() -> Callable[[list[str]], object]:
-    """The command `mqstore`."""
-    import typer.main
-
-    from mqstore.tools.cli.command_table import app
-
-    return typer.main.get_command(app)
 
 
 def _commands_terminals(character: str) -> bool:

@@ -1,9 +1,8 @@
 """Commands that delete or move: they show what they would do, and act only with --apply, as `repair` does."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.store.errors import StoreNotFound
@@ -11,9 +10,9 @@ from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.open_store import open_for_reading, open_for_writing
 from mqstore.tools.cli.output import Output
 
-__all__ = ["ApplyOption", "end_of", "open_to_apply"]
+__all__ = ["apply_option", "end_of", "open_to_apply"]
 
-ApplyOption = Annotated[bool, typer.Option("--apply", help="Do it. Without, it is only shown.")]
+apply_option = click.option("--apply", is_flag=True, help="Do it. Without, it is only shown.")
 
 
 def open_to_apply(path: Path, output: Output, *, apply: bool, settings: tuple[str, ...] = ()) -> MessageStore:
@@ -29,4 +28,4 @@ def end_of(output: Output, *, apply: bool, is_needed: bool) -> None:
     """Exit code 1 if there is something to do and --apply was not given."""
     if is_needed and not apply:
         output.note("--apply does it")
-        raise typer.Exit(ExitCode.PROBLEM)
+        raise click.exceptions.Exit(ExitCode.PROBLEM)

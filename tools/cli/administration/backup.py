@@ -8,13 +8,14 @@ closed.
 """
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument, shell_path
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output, Row
+from mqstore.tools.cli.parameter_types import SHELL_PATH
 from mqstore.tools.cli.progress import progress, scan_progress
 
 __all__ = ["backup"]
@@ -31,21 +32,17 @@ class BackupRow(Row):
     copied_bytes: int
 
 
-def backup(
-    store: StoreArgument,
-    target: Annotated[
-        Path,
-        typer.Argument(
-            parser=shell_path,
-            metavar="TARGET",
-            help="New directory for the copy; must not exist or be empty.",
-        ),
-    ],
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@store_argument
+@click.argument(
+    "target", cls=Argument, type=SHELL_PATH, help="New directory for the copy; must not exist or be empty."
+)
+@json_option
+def backup(store: Path, target: Path, json: bool) -> None:
     """Copy a store into a new directory, beside a writer that is at work.
 
     The copy holds all that was put before, and opens without damage. Never copy a live store with cp or tar.
+
     Example: mqstore backup data data-of-monday
     """
     output = Output(is_json=json)

@@ -9,24 +9,23 @@ Cancelling needs the store for itself, and acts only with --apply; a program tha
 """
 
 import itertools
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.schedule.delivery.waiting_message import WaitingMessage
 from mqstore.store.errors import DelayNotWaiting
 from mqstore.store.record.properties_format import ORIGIN_MESSAGE_ID, RETRY_TOPIC
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
+from mqstore.tools.cli.command import Argument, CommandGroup
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument
+from mqstore.tools.cli.options import json_option, raw_option, store_argument
 from mqstore.tools.cli.output import Column, Output
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["delay"]
-
-delay = typer.Typer(no_args_is_help=True)
 
 
 class WaitingRow(MessageRow):
@@ -52,25 +51,23 @@ _COLUMNS = (
 )
 
 
-@delay.callback()
-def about() -> None:
+@click.group(cls=CommandGroup)
+def delay() -> None:
     """Delayed messages that wait for their delivery; retries that wait are among them."""
 
 
 @delay.command("list")
-def list_waiting(
-    store: StoreArgument,
-    level: Annotated[int | None, typer.Option("--level", min=1, help="Of this delay level only.")] = None,
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="TOPIC", help="Only those that will go to this topic.")
-    ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="At most so many.")] = 100,
-    raw: RawOption = False,
-    json: JsonOption = False,
-) -> None:
+@store_argument
+@click.option("--level", type=click.IntRange(min=1), help="Of this delay level only.")
+@click.option("--to", metavar="TOPIC", help="Only those that will go to this topic.")
+@click.option("--count", type=click.IntRange(min=1), default=100, help="At most so many.")
+@raw_option
+@json_option
+def list_waiting(store: Path, level: int | None, to: str | None, count: int, raw: bool, json: bool) -> None:
     """List the delayed messages that wait, level by level, the next one of each level first.
 
     Beside a live writer, what it delivered in the last seconds is listed, too.
+
     Example: mqstore delay list data --level 5
     """
     output = Output(is_json=json)
@@ -84,17 +81,22 @@ def list_waiting(
 
 
 @delay.command()
-def cancel(
-    store: StoreArgument,
-    physical_offset: Annotated[
-        int, typer.Argument(metavar="PHYSICAL", help="Where its record begins, as `list` shows it.")
-    ],
-    apply: ApplyOption = False,
-    json: JsonOption = False,
-) -> None:
+@store_argument
+@click.argument(
+    "physical_offset",
+    cls=Argument,
+    type=int,
+    metavar="PHYSICAL",
+    help="Where its record begins, as `list` shows it.",
+)
+@apply_option
+@json_option
+def cancel(store: Path, physical_offset: int, apply: bool, json: bool) -> None:
     """Let a delayed message not be delivered. Its record stays, and a RocketMQ broker would deliver it.
 
-    Exit code 1: not applied, or it does not wait. Example: mqstore delay cancel data 1204 --apply
+    Exit code 1: not applied, or it does not wait.
+
+    Example: mqstore delay cancel data 1204 --apply
     """
     output = Output(is_json=json)
     with open_to_apply(store, output, apply=apply) as opened:

@@ -5,97 +5,106 @@
     billing  orders      0       2           0           5    3
     $ mqstore group reset data billing orders --to-time 2026-07-18T12:30 --apply
 
-The work is done by the commands that go from a store: groups.py, group_settings.py, offsets.py; `clone` is in
-group_clone.py.
+The work is done as by the commands that go from a store: groups.py, group_settings.py, offsets.py; `clone` is
+in group_clone.py.
 """
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
-from mqstore.tools.cli.administration import groups as groups_command
-from mqstore.tools.cli.administration import offsets as offsets_command
-from mqstore.tools.cli.administration.applying import ApplyOption
+from mqstore.tools.cli.administration.applying import apply_option
 from mqstore.tools.cli.administration.group_clone import clone
 from mqstore.tools.cli.administration.group_settings import create_group, update_group
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.administration.groups import delete_group, show_groups
+from mqstore.tools.cli.administration.offsets import move_offsets, show_offsets
+from mqstore.tools.cli.command import Argument, CommandGroup
+from mqstore.tools.cli.options import json_option, store_argument
+from mqstore.tools.cli.output import Output
 
 __all__ = ["group"]
 
-group = typer.Typer(no_args_is_help=True, help="A consumer group: settings, how far it has come, moving it.")
+group_argument = click.argument("group", cls=Argument, help="Name of the consumer group.")
+topic_argument = click.argument("topic", cls=Argument, help="Topic in which to move it.")
+queue_option = click.option("--queue", type=int, help="In this queue only.")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the consumer group.")]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic in which to move it.")]
-QueueOption = Annotated[int | None, typer.Option("--queue", help="In this queue only.")]
+
+@click.group(cls=CommandGroup)
+def group() -> None:
+    """A consumer group: settings, how far it has come, moving it."""
 
 
 @group.command("list")
-def list_groups(store: StoreArgument, json: JsonOption = False) -> None:
+@store_argument
+@json_option
+def list_groups(store: Path, json: bool) -> None:
     """List the consumer groups. As: mqstore groups.
 
     Example: mqstore group list data
     """
-    groups_command.groups(store, json=json)
+    show_groups(Output(is_json=json), store)
 
 
-@group.command("progress")
-def progress(
-    store: StoreArgument,
-    group: Annotated[
-        str | None, typer.Argument(metavar="[GROUP]", help="Name of the group; without it, all groups.")
-    ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="In this topic only.")] = None,
-    queue: QueueOption = None,
-    json: JsonOption = False,
-) -> None:
+@group.command()
+@store_argument
+@click.argument("group", cls=Argument, required=False, help="Name of the group; without it, all groups.")
+@click.option("--topic", help="In this topic only.")
+@queue_option
+@json_option
+def progress(store: Path, group: str | None, topic: str | None, queue: int | None, json: bool) -> None:
     """Show how far a group has come, queue by queue. As: mqstore offsets.
 
     Example: mqstore group progress data billing --topic orders
     """
-    offsets_command.offsets(store, group=group, topic=topic, queue=queue, json=json)
+    show_offsets(Output(is_json=json), store, group, topic, queue)
 
 
-@group.command("reset")
+@group.command()
+@store_argument
+@group_argument
+@topic_argument
+@queue_option
+@click.option("--to", metavar="PLACE", help="A queue offset, 'end', or 'start'.")
+@click.option("--to-time", metavar="TIME", help="A store time: epoch ms, or local.")
+@apply_option
+@json_option
 def reset(
-    store: StoreArgument,
-    group: GroupArgument,
-    topic: TopicArgument,
-    queue: QueueOption = None,
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="PLACE", help="A queue offset, 'end', or 'start'.")
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option("--to-time", metavar="TIME", help="A store time: epoch ms, or local.")
-    ] = None,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
+    store: Path,
+    group: str,
+    topic: str,
+    queue: int | None,
+    to: str | None,
+    to_time: str | None,
+    apply: bool,
+    json: bool,
 ) -> None:
     """Move a group to an offset or a time. As: mqstore offsets with --to or --to-time.
 
-    Exit code 1: not applied. Example: mqstore group reset data billing orders --to start --apply
+    Exit code 1: not applied.
+
+    Example: mqstore group reset data billing orders --to start --apply
     """
-    if to is None and to_time is None:
-        raise typer.BadParameter("say where to move: --to or --to-time")
-    offsets_command.offsets(
-        store, group=group, topic=topic, queue=queue, to=to, to_time=to_time, apply=apply, json=json
-    )
+    if (to is None) == (to_time is None):
+        raise click.BadParameter("say where to move: --to or --to-time")
+    move_offsets(Output(is_json=json), store, group, topic, queue, to, to_time, apply=apply)
 
 
-@group.command("delete")
-def delete(
-    store: StoreArgument,
-    group: GroupArgument,
-    clean_offset: Annotated[bool, typer.Option("--clean-offset", help="Its offsets as well.")] = False,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
-) -> None:
+@group.command()
+@store_argument
+@group_argument
+@click.option("--clean-offset", is_flag=True, help="Its offsets as well.")
+@apply_option
+@json_option
+def delete(store: Path, group: str, clean_offset: bool, apply: bool, json: bool) -> None:
     """Delete a group: its settings, and with --clean-offset how far it has come. As: mqstore groups --delete.
 
-    Exit code 1: not applied, or no such group. Example: mqstore group delete data billing --apply
+    Exit code 1: not applied, or no such group.
+
+    Example: mqstore group delete data billing --apply
     """
-    groups_command.groups(store, delete=group, clean_offset=clean_offset, apply=apply, json=json)
+    delete_group(Output(is_json=json), store, group, clean_offset=clean_offset, apply=apply)
 
 
-group.command("create")(create_group)
-group.command("update")(update_group)
-group.command("clone")(clone)
+group.add_command(create_group, "create")
+group.add_command(update_group, "update")
+group.add_command(clone)

@@ -7,31 +7,33 @@
 The other group's offsets stay. Acts only with --apply.
 """
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
 from mqstore.tools.cli.administration.offsets import MOVED_COLUMNS, MovedRow
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ToolProblem
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output
 
 __all__ = ["clone"]
 
 
-def clone(
-    store: StoreArgument,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The group whose offsets are taken.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The group that goes on from there.")],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="In this topic.")],
-    apply: ApplyOption = False,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@store_argument
+@click.argument("source", cls=Argument, metavar="FROM", help="The group whose offsets are taken.")
+@click.argument("target", cls=Argument, metavar="TO", help="The group that goes on from there.")
+@click.argument("topic", cls=Argument, help="In this topic.")
+@apply_option
+@json_option
+def clone(store: Path, source: str, target: str, topic: str, apply: bool, json: bool) -> None:
     """Have a group go on from where another one is in a topic. A group that does not exist is created.
 
     Exit code 1: not applied, or FROM has no offset in it.
+
     Example: mqstore group clone data billing reports orders --apply
     """
     output = Output(is_json=json)

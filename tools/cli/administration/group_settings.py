@@ -8,11 +8,12 @@
 Both act only with --apply, and then need the store for themselves. Listing and deleting are in groups.py.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
+import click
 import msgspec
-import typer
 
 from mqstore.metadata.subscription_groups import SubscriptionGroupConfig
 from mqstore.schedule.retry.retry_policy import (
@@ -20,10 +21,11 @@ from mqstore.schedule.retry.retry_policy import (
     group_retry_policy,
     retry_policy_settings,
 )
-from mqstore.tools.cli.administration.applying import ApplyOption, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, open_to_apply
 from mqstore.tools.cli.administration.setting_changes import ChangedRow, show_change
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ToolProblem
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output
 
 __all__ = ["create_group", "update_group"]
@@ -40,14 +42,14 @@ def _retry_policy(text: str) -> dict[str, Any]:
     try:
         given = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeEncodeError):
-        raise typer.BadParameter(f"{text!r} {_NO_POLICY}") from None
+        raise click.BadParameter(f"{text!r} {_NO_POLICY}") from None
     if given == {"type": "CUSTOMIZED"}:
         return given
     policy = group_retry_policy(given)
     kept = retry_policy_settings(policy)
     # A part that is misspelt would be left out without a word.
     if policy is DEFAULT_RETRY_POLICY or not _is_part(given, kept):
-        raise typer.BadParameter(f"{text!r} {_NO_POLICY}")
+        raise click.BadParameter(f"{text!r} {_NO_POLICY}")
     return kept
 
 
@@ -61,76 +63,70 @@ def _is_part(given: dict[str, Any], kept: dict[str, Any]) -> bool:
     )
 
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the consumer group.")]
-ConsumeEnableOption = Annotated[
-    bool | None, typer.Option("--consume-enable/--no-consume-enable", help="Whether the group may consume.")
-]
-ConsumeFromMinEnableOption = Annotated[
-    bool | None,
-    typer.Option(
+group_argument = click.argument("group", cls=Argument, help="Name of the consumer group.")
+_SETTINGS = (
+    click.option("--consume-enable/--no-consume-enable", default=None, help="Whether the group may consume."),
+    click.option(
         "--consume-from-min-enable/--no-consume-from-min-enable",
+        default=None,
         help="Whether it may begin at the oldest message.",
     ),
-]
-ConsumeBroadcastEnableOption = Annotated[
-    bool | None,
-    typer.Option(
+    click.option(
         "--consume-broadcast-enable/--no-consume-broadcast-enable",
+        default=None,
         help="Whether its members may each consume all.",
     ),
-]
-ConsumeMessageOrderlyOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--consume-message-orderly/--no-consume-message-orderly", help="Whether it consumes in order."
+    click.option(
+        "--consume-message-orderly/--no-consume-message-orderly",
+        default=None,
+        help="Whether it consumes in order.",
     ),
-]
-ConsumeTimeoutMinuteOption = Annotated[
-    int | None,
-    typer.Option(
-        "--consume-timeout-minute", min=0, max=_MOST, metavar="N", help="Minutes that a consumer may take."
+    click.option(
+        "--consume-timeout-minute",
+        type=click.IntRange(min=0, max=_MOST),
+        metavar="N",
+        help="Minutes that a consumer may take.",
     ),
-]
-RetryMaxTimesOption = Annotated[
-    int | None,
-    typer.Option("--retry-max-times", metavar="N", help="Retries before a message is a dead letter."),
-]
-RetryQueueNumsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--retry-queue-nums", metavar="N", help="Queues of its retry topic; 0: what fails is discarded."
+    click.option(
+        "--retry-max-times", type=int, metavar="N", help="Retries before a message is a dead letter."
     ),
-]
-GroupRetryPolicyOption = Annotated[
-    dict[str, Any] | None,
-    typer.Option(
+    click.option(
+        "--retry-queue-nums",
+        type=int,
+        metavar="N",
+        help="Queues of its retry topic; 0: what fails is discarded.",
+    ),
+    click.option(
         "--group-retry-policy",
-        parser=_retry_policy,
+        type=_retry_policy,
         metavar="JSON",
         help="How long retries wait, as JSON like RocketMQ's.",
     ),
-]
-NotifyConsumerIdsChangedEnableOption = Annotated[
-    bool | None,
-    typer.Option(
+    click.option(
         "--notify-consumer-ids-changed-enable/--no-notify-consumer-ids-changed-enable",
+        default=None,
         help="Whether its members hear of one another.",
     ),
-]
-BrokerIdOption = Annotated[
-    int | None,
-    typer.Option("--broker-id", min=0, max=_MOST, metavar="N", help="The broker that it consumes from."),
-]
-WhichBrokerWhenConsumeSlowlyOption = Annotated[
-    int | None,
-    typer.Option(
+    click.option(
+        "--broker-id",
+        type=click.IntRange(min=0, max=_MOST),
+        metavar="N",
+        help="The broker that it consumes from.",
+    ),
+    click.option(
         "--which-broker-when-consume-slowly",
-        min=0,
-        max=_MOST,
+        type=click.IntRange(min=0, max=_MOST),
         metavar="N",
         help="The broker that it goes to when it is slow.",
     ),
-]
+)
+
+
+def _settings(command: Callable[..., None]) -> Callable[..., None]:
+    """An option for each setting of a group, by RocketMQ's names."""
+    for option in reversed(_SETTINGS):
+        command = option(command)
+    return command
 
 
 class ChangedGroupRow(ChangedRow):
@@ -139,85 +135,55 @@ class ChangedGroupRow(ChangedRow):
     group: str
 
 
+@click.command(cls=Command)
+@store_argument
+@group_argument
+@_settings
+@apply_option
+@json_option
 def create_group(
-    store: StoreArgument,
-    group: GroupArgument,
-    consume_enable: ConsumeEnableOption = None,
-    consume_from_min_enable: ConsumeFromMinEnableOption = None,
-    consume_broadcast_enable: ConsumeBroadcastEnableOption = None,
-    consume_message_orderly: ConsumeMessageOrderlyOption = None,
-    consume_timeout_minute: ConsumeTimeoutMinuteOption = None,
-    retry_max_times: RetryMaxTimesOption = None,
-    retry_queue_nums: RetryQueueNumsOption = None,
-    group_retry_policy: GroupRetryPolicyOption = None,
-    notify_consumer_ids_changed_enable: NotifyConsumerIdsChangedEnableOption = None,
-    broker_id: BrokerIdOption = None,
-    which_broker_when_consume_slowly: WhichBrokerWhenConsumeSlowlyOption = None,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
+    store: Path,
+    group: str,
+    apply: bool,
+    json: bool,
+    **settings: Any,
 ) -> None:
     """Create a consumer group, with RocketMQ's settings unless told otherwise.
 
-    Exit code 1: not applied, or the group is there. Example: mqstore groups create data billing
-    --retry-max-times 3 --apply
+    Exit code 1: not applied, or the group is there.
+
+    Example: mqstore groups create data billing --retry-max-times 3 --apply
     """
-    changes = _named(
-        consume_enable=consume_enable,
-        consume_from_min_enable=consume_from_min_enable,
-        consume_broadcast_enable=consume_broadcast_enable,
-        consume_message_orderly=consume_message_orderly,
-        consume_timeout_minute=consume_timeout_minute,
-        retry_max_times=retry_max_times,
-        retry_queue_nums=retry_queue_nums,
-        group_retry_policy=group_retry_policy,
-        notify_consumer_ids_changed_enable=notify_consumer_ids_changed_enable,
-        broker_id=broker_id,
-        which_broker_when_consume_slowly=which_broker_when_consume_slowly,
-    )
+    changes = _named(settings)
     _run(Output(is_json=json), store, group, changes, is_new=True, apply=apply)
 
 
+@click.command(cls=Command)
+@store_argument
+@group_argument
+@_settings
+@apply_option
+@json_option
 def update_group(
-    store: StoreArgument,
-    group: GroupArgument,
-    consume_enable: ConsumeEnableOption = None,
-    consume_from_min_enable: ConsumeFromMinEnableOption = None,
-    consume_broadcast_enable: ConsumeBroadcastEnableOption = None,
-    consume_message_orderly: ConsumeMessageOrderlyOption = None,
-    consume_timeout_minute: ConsumeTimeoutMinuteOption = None,
-    retry_max_times: RetryMaxTimesOption = None,
-    retry_queue_nums: RetryQueueNumsOption = None,
-    group_retry_policy: GroupRetryPolicyOption = None,
-    notify_consumer_ids_changed_enable: NotifyConsumerIdsChangedEnableOption = None,
-    broker_id: BrokerIdOption = None,
-    which_broker_when_consume_slowly: WhichBrokerWhenConsumeSlowlyOption = None,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
+    store: Path,
+    group: str,
+    apply: bool,
+    json: bool,
+    **settings: Any,
 ) -> None:
     """Change settings of a consumer group. What is not named stays as it is.
 
-    Exit code 1: not applied, or no such group. Example: mqstore groups update data billing
-    --no-consume-enable --apply
+    Exit code 1: not applied, or no such group.
+
+    Example: mqstore groups update data billing --no-consume-enable --apply
     """
-    changes = _named(
-        consume_enable=consume_enable,
-        consume_from_min_enable=consume_from_min_enable,
-        consume_broadcast_enable=consume_broadcast_enable,
-        consume_message_orderly=consume_message_orderly,
-        consume_timeout_minute=consume_timeout_minute,
-        retry_max_times=retry_max_times,
-        retry_queue_nums=retry_queue_nums,
-        group_retry_policy=group_retry_policy,
-        notify_consumer_ids_changed_enable=notify_consumer_ids_changed_enable,
-        broker_id=broker_id,
-        which_broker_when_consume_slowly=which_broker_when_consume_slowly,
-    )
+    changes = _named(settings)
     if not changes:
-        raise typer.BadParameter("name what to change, such as --retry-max-times: --help lists the settings")
+        raise click.BadParameter("name what to change, such as --retry-max-times: --help lists the settings")
     _run(Output(is_json=json), store, group, changes, is_new=False, apply=apply)
 
 
-def _named(**settings: Any) -> dict[str, Any]:
+def _named(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings that the command line names."""
     return {name: value for name, value in settings.items() if value is not None}
 

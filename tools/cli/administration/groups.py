@@ -10,21 +10,22 @@ that have offsets but no settings are listed, too. Deleting acts only with --app
 """
 
 from collections.abc import Iterator
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.metadata.subscription_groups import SubscriptionGroupConfig
 from mqstore.schedule.retry.retry_policy import retry_delays_ms
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import duration_text
 
-__all__ = ["GroupRow", "group_rows", "groups"]
+__all__ = ["GroupRow", "delete_group", "group_rows", "groups", "show_groups"]
 
 _WHOSE_RETRIES = "retries, after: the broker's; max_reconsume_times and retry_policy of a consumer come first"
 _SHOWN_DELAYS = 3
@@ -75,38 +76,45 @@ _COLUMNS = (
 )
 
 
-def groups(
-    store: StoreArgument,
-    delete: Annotated[
-        str | None, typer.Option("--delete", metavar="GROUP", help="Delete this group.")
-    ] = None,
-    clean_offset: Annotated[
-        bool, typer.Option("--clean-offset", help="With --delete: its offsets as well.")
-    ] = False,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@store_argument
+@click.option("--delete", metavar="GROUP", help="Delete this group.")
+@click.option("--clean-offset", is_flag=True, help="With --delete: its offsets as well.")
+@apply_option
+@json_option
+def groups(store: Path, delete: str | None, clean_offset: bool, apply: bool, json: bool) -> None:
     """List the consumer groups, or delete one: its settings, and with --clean-offset how far it has come.
 
     Retries are those of the broker, for consumers that bring no limit or policy of their own. A group that
     is deleted leaves its retry and dead-letter topics (mqstore topics --delete). Others: mqstore groups
     create, mqstore groups update. Exit code 1: not applied, or no such group.
+
     Example: mqstore groups data --delete billing --clean-offset --apply
     """
     output = Output(is_json=json)
     if delete is None:
-        with open_for_reading(store) as opened:
-            if output.listing(group_rows(opened), _COLUMNS):
-                output.note(_WHOSE_RETRIES)
-        return
-    with open_to_apply(store, output, apply=apply) as opened:
-        row = _deleted(opened, delete, clean_offset=clean_offset, is_applied=apply)
+        show_groups(output, store)
+    else:
+        delete_group(output, store, delete, clean_offset=clean_offset, apply=apply)
+
+
+def show_groups(output: Output, path: Path) -> None:
+    """List the groups of a store."""
+    with open_for_reading(path) as opened:
+        if output.listing(group_rows(opened), _COLUMNS):
+            output.note(_WHOSE_RETRIES)
+
+
+def delete_group(output: Output, path: Path, group: str, *, clean_offset: bool, apply: bool) -> None:
+    """Delete a group, or show what that would delete. Exit code 1: not applied, or no such group."""
+    with open_to_apply(path, output, apply=apply) as opened:
+        row = _deleted(opened, group, clean_offset=clean_offset, is_applied=apply)
         if apply:
-            opened.delete_subscription_group(delete, clean_offset=clean_offset)
+            opened.delete_subscription_group(group, clean_offset=clean_offset)
     is_there = row.has_settings or bool(row.offsets)
     _show(output, row, is_there=is_there)
     if not is_there:
-        raise typer.Exit(ExitCode.PROBLEM)
+        raise click.exceptions.Exit(ExitCode.PROBLEM)
     end_of(output, apply=apply, is_needed=True)
 
 

@@ -9,20 +9,20 @@ Moving and deleting act only with --apply.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.metadata.consumer_offsets import ConsumerOffset
 from mqstore.store.errors import SubscriptionGroupNotExist, TopicNotExist
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import parse_time_ms
 
-__all__ = ["MOVED_COLUMNS", "MovedRow", "offsets"]
+__all__ = ["MOVED_COLUMNS", "MovedRow", "move_offsets", "offsets", "show_offsets"]
 
 
 class OffsetRow(Row):
@@ -66,41 +66,69 @@ MOVED_COLUMNS = (
 )
 
 
+@click.command(cls=Command)
+@store_argument
+@click.option("--group", help="Of this group only.")
+@click.option("--topic", help="In this topic only.")
+@click.option("--queue", type=int, help="In this queue only.")
+@click.option("--to", metavar="PLACE", help="Move to a queue offset, to 'end', or to 'start'.")
+@click.option("--to-time", metavar="TIME", help="Move to a store time: epoch ms, or local.")
+@click.option("--delete", is_flag=True, help="Forget them.")
+@apply_option
+@json_option
 def offsets(
-    store: StoreArgument,
-    group: Annotated[str | None, typer.Option("--group", help="Of this group only.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="In this topic only.")] = None,
-    queue: Annotated[int | None, typer.Option("--queue", help="In this queue only.")] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="PLACE", help="Move to a queue offset, to 'end', or to 'start'."),
-    ] = None,
-    to_time: Annotated[
-        str | None,
-        typer.Option("--to-time", metavar="TIME", help="Move to a store time: epoch ms, or local."),
-    ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Forget them.")] = False,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
+    store: Path,
+    group: str | None,
+    topic: str | None,
+    queue: int | None,
+    to: str | None,
+    to_time: str | None,
+    delete: bool,
+    apply: bool,
+    json: bool,
 ) -> None:
     """List the offsets of consumer groups, move them, or delete them. To move, give --group and --topic.
 
-    Exit code 1: not applied. Example: mqstore offsets data --group billing --topic orders --to start --apply
+    Exit code 1: not applied.
+
+    Example: mqstore offsets data --group billing --topic orders --to start --apply
     """
     output = Output(is_json=json)
     if sum((to is not None, to_time is not None, delete)) > 1:
-        raise typer.BadParameter("give one of --to, --to-time and --delete")
+        raise click.BadParameter("give one of --to, --to-time and --delete")
     if to is None and to_time is None and not delete:
-        with open_for_reading(store) as opened:
-            output.listing(_progress(opened, group, topic, queue), _COLUMNS)
+        show_offsets(output, store, group, topic, queue)
         return
     if group is None or (topic is None and not delete):
-        raise typer.BadParameter("say whose offsets: --group, and to move them --topic")
-    rows = (
-        _delete(store, output, group, topic, queue, apply=apply)
-        if delete
-        else _move(store, output, group, topic or "", queue, to, to_time, apply=apply)
-    )
+        raise click.BadParameter("say whose offsets: --group, and to move them --topic")
+    if delete:
+        _show_moved(output, _deleted(store, output, group, topic, queue, apply=apply), apply=apply)
+    else:
+        move_offsets(output, store, group, topic or "", queue, to, to_time, apply=apply)
+
+
+def show_offsets(output: Output, path: Path, group: str | None, topic: str | None, queue: int | None) -> None:
+    """List how far groups have come."""
+    with open_for_reading(path) as opened:
+        output.listing(_progress(opened, group, topic, queue), _COLUMNS)
+
+
+def move_offsets(
+    output: Output,
+    path: Path,
+    group: str,
+    topic: str,
+    queue: int | None,
+    to: str | None,
+    to_time: str | None,
+    *,
+    apply: bool,
+) -> None:
+    """Move a group to a place or a time, or show what that would change. Exit code 1: not applied."""
+    _show_moved(output, _moved(path, output, group, topic, queue, to, to_time, apply=apply), apply=apply)
+
+
+def _show_moved(output: Output, rows: list[MovedRow], *, apply: bool) -> None:
     output.listing(rows, MOVED_COLUMNS)
     end_of(output, apply=apply, is_needed=any(row.before != row.after for row in rows))
 
@@ -132,7 +160,7 @@ def _progress(
     ]
 
 
-def _delete(
+def _deleted(
     path: Path, output: Output, group: str, topic: str | None, queue: int | None, *, apply: bool
 ) -> list[MovedRow]:
     with open_to_apply(path, output, apply=apply) as store:
@@ -152,7 +180,7 @@ def _delete(
     ]
 
 
-def _move(
+def _moved(
     path: Path,
     output: Output,
     group: str,
@@ -188,7 +216,7 @@ def _place(text: str | None) -> int | str | None:
     if text is None or text in ("start", "end"):
         return text
     if not (text.isascii() and text.isdigit()):
-        raise typer.BadParameter(f"--to {text}: give a queue offset, 'start' or 'end'")
+        raise click.BadParameter(f"--to {text}: give a queue offset, 'start' or 'end'")
     return int(text)
 
 
@@ -196,7 +224,7 @@ def _time_ms(text: str | None) -> int | None:
     try:
         return None if text is None else parse_time_ms(text)
     except ValueError as error:
-        raise typer.BadParameter(f"--to-time {text}: {error}") from error
+        raise click.BadParameter(f"--to-time {text}: {error}") from error
 
 
 def _target(

@@ -7,13 +7,14 @@ A segment has expired `file_reserved_time` hours (72) after its last write; one 
 which is still to be delivered stays. Takes the writer's lock.
 """
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
+from mqstore.tools.cli.command import Command
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 
 __all__ = ["retain"]
@@ -32,24 +33,28 @@ class RetainRow(Row):
     unused_topics: list[str] | None
 
 
+@click.command(cls=Command)
+@store_argument
+@click.option(
+    "--hours", type=click.IntRange(min=0), help="Keep segments this long, instead of the 72 of RocketMQ."
+)
+@click.option("--queues", is_flag=True, help="Then delete the queues of which no message is left.")
+@click.option("--unused-topics", is_flag=True, help="Then delete the queues of topics without settings.")
+@apply_option
+@json_option
 def retain(
-    store: StoreArgument,
-    hours: Annotated[
-        int | None,
-        typer.Option("--hours", min=0, help="Keep segments this long, instead of the 72 of RocketMQ."),
-    ] = None,
-    queues: Annotated[
-        bool, typer.Option("--queues", help="Then delete the queues of which no message is left.")
-    ] = False,
-    unused_topics: Annotated[
-        bool, typer.Option("--unused-topics", help="Then delete the queues of topics without settings.")
-    ] = False,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
+    store: Path,
+    hours: int | None,
+    queues: bool,
+    unused_topics: bool,
+    apply: bool,
+    json: bool,
 ) -> None:
     """Delete the log's segments that have expired, whatever the hour; queues and keys follow.
 
-    Exit code 1: not applied. Example: mqstore retain data --hours 24 --apply
+    Exit code 1: not applied.
+
+    Example: mqstore retain data --hours 24 --apply
     """
     output = Output(is_json=json)
     settings = () if hours is None else (f"file_reserved_time={hours}",)

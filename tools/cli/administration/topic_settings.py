@@ -10,16 +10,16 @@ Both act only with --apply, and then need the store for themselves. Listing and 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.metadata.topics import Perm, TopicConfig
-from mqstore.tools.cli.administration.applying import ApplyOption, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, open_to_apply
 from mqstore.tools.cli.administration.setting_changes import ChangedRow, show_change
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ToolProblem
-from mqstore.tools.cli.options import JsonOption, StoreArgument, TopicArgument
+from mqstore.tools.cli.options import json_option, store_argument, topic_argument
 from mqstore.tools.cli.output import Output
 
 __all__ = ["create_topic", "update_topic"]
@@ -37,29 +37,24 @@ _PERMS = {
 def _perm(text: str) -> Perm:
     perm = _PERMS.get(text.upper())
     if perm is None:
-        raise typer.BadParameter(f"{text!r} is none: give RW (6), R (4) or W (2)")
+        raise click.BadParameter(f"{text!r} is none: give RW (6), R (4) or W (2)")
     return perm
 
 
-QueuesOption = Annotated[
-    int | None, typer.Option("--queues", metavar="N", help="Queues to read and to write.")
-]
-ReadQueuesOption = Annotated[
-    int | None, typer.Option("--read-queues", metavar="N", help="Queues that consumers read.")
-]
-WriteQueuesOption = Annotated[
-    int | None, typer.Option("--write-queues", metavar="N", help="Queues that producers put to.")
-]
-PermOption = Annotated[
-    Perm | None,
-    typer.Option("--perm", parser=_perm, metavar="RW|R|W|6|4|2", help="Who may: R to read, W to write."),
-]
-AttributeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--attribute", metavar="+NAME=VALUE", help="Set an attribute, or with -NAME remove it. Repeatable."
-    ),
-]
+queues_option = click.option("--queues", type=int, metavar="N", help="Queues to read and to write.")
+read_queues_option = click.option("--read-queues", type=int, metavar="N", help="Queues that consumers read.")
+write_queues_option = click.option(
+    "--write-queues", type=int, metavar="N", help="Queues that producers put to."
+)
+perm_option = click.option(
+    "--perm", type=_perm, metavar="RW|R|W|6|4|2", help="Who may: R to read, W to write."
+)
+attribute_option = click.option(
+    "--attribute",
+    multiple=True,
+    metavar="+NAME=VALUE",
+    help="Set an attribute, or with -NAME remove it. Repeatable.",
+)
 
 
 class ChangedTopicRow(ChangedRow):
@@ -68,44 +63,67 @@ class ChangedTopicRow(ChangedRow):
     topic: str
 
 
+@click.command(cls=Command)
+@store_argument
+@topic_argument
+@queues_option
+@read_queues_option
+@write_queues_option
+@perm_option
+@attribute_option
+@apply_option
+@json_option
 def create_topic(
-    store: StoreArgument,
-    topic: TopicArgument,
-    queues: QueuesOption = None,
-    read_queues: ReadQueuesOption = None,
-    write_queues: WriteQueuesOption = None,
-    perm: PermOption = None,
-    attribute: AttributeOption = None,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
+    store: Path,
+    topic: str,
+    queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
+    perm: Perm | None,
+    attribute: tuple[str, ...],
+    apply: bool,
+    json: bool,
 ) -> None:
     """Create a topic: with 8 queues to read and to write, and permission RW, unless told otherwise.
 
-    Exit code 1: not applied, or the topic is there. Example: mqstore topics create data orders --queues 4
-    --apply
+    Exit code 1: not applied, or the topic is there.
+
+    Example: mqstore topics create data orders --queues 4 --apply
     """
     changes = _Changes(queues, read_queues, write_queues, perm, attribute)
     changes.run(Output(is_json=json), store, topic, is_new=True, apply=apply)
 
 
+@click.command(cls=Command)
+@store_argument
+@topic_argument
+@queues_option
+@read_queues_option
+@write_queues_option
+@perm_option
+@attribute_option
+@apply_option
+@json_option
 def update_topic(
-    store: StoreArgument,
-    topic: TopicArgument,
-    queues: QueuesOption = None,
-    read_queues: ReadQueuesOption = None,
-    write_queues: WriteQueuesOption = None,
-    perm: PermOption = None,
-    attribute: AttributeOption = None,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
+    store: Path,
+    topic: str,
+    queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
+    perm: Perm | None,
+    attribute: tuple[str, ...],
+    apply: bool,
+    json: bool,
 ) -> None:
     """Change settings of a topic. What is not named stays as it is.
 
-    Exit code 1: not applied, or no such topic. Example: mqstore topics update data orders --perm R --apply
+    Exit code 1: not applied, or no such topic.
+
+    Example: mqstore topics update data orders --perm R --apply
     """
     changes = _Changes(queues, read_queues, write_queues, perm, attribute)
     if changes.are_none:
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "name what to change: --queues, --read-queues, --write-queues, --perm or --attribute"
         )
     changes.run(Output(is_json=json), store, topic, is_new=False, apply=apply)
@@ -120,14 +138,14 @@ class _Changes:
         read_queues: int | None,
         write_queues: int | None,
         perm: Perm | None,
-        attributes: Sequence[str] | None,
+        attributes: Sequence[str],
     ) -> None:
         if queues is not None and (read_queues, write_queues) != (None, None):
-            raise typer.BadParameter("give --queues for both, or --read-queues and --write-queues")
+            raise click.BadParameter("give --queues for both, or --read-queues and --write-queues")
         self._read_queue_nums = read_queues if queues is None else queues
         self._write_queue_nums = write_queues if queues is None else queues
         self._perm = perm
-        self._attributes = _attributes(attributes or ())
+        self._attributes = _attributes(attributes)
 
     @property
     def are_none(self) -> bool:
@@ -171,9 +189,9 @@ def _attributes(changes: Sequence[str]) -> dict[str, str]:
     for change in changes:
         name, separator, value = change.partition("=")
         if bool(separator) == name.startswith("-"):
-            raise typer.BadParameter(f"--attribute {change}: give +NAME=VALUE, or -NAME to remove it")
+            raise click.BadParameter(f"--attribute {change}: give +NAME=VALUE, or -NAME to remove it")
         if name in found:
-            raise typer.BadParameter(f"--attribute {change}: {name} is named twice: name it once")
+            raise click.BadParameter(f"--attribute {change}: {name} is named twice: name it once")
         found[name] = value
     return found
 

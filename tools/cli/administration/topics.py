@@ -10,19 +10,19 @@ Topics with settings but no message are listed, too. Deleting one acts only with
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
 
+import click
 import msgspec
-import typer
 
 from mqstore.message_store import MessageStore
 from mqstore.store.errors import TopicIllegal
 from mqstore.store.message import topic_names
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
+from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.messages.queue_reader import READER_GROUP
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import local_time
 
@@ -80,20 +80,18 @@ _QUEUE_COLUMNS = (
 )
 
 
-def topics(
-    store: StoreArgument,
-    queues: Annotated[bool, typer.Option("--queues", help="One line for each queue.")] = False,
-    delete: Annotated[
-        str | None,
-        typer.Option("--delete", metavar="TOPIC", help="Delete this topic: settings, queues, offsets."),
-    ] = None,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@store_argument
+@click.option("--queues", is_flag=True, help="One line for each queue.")
+@click.option("--delete", metavar="TOPIC", help="Delete this topic: settings, queues, offsets.")
+@apply_option
+@json_option
+def topics(store: Path, queues: bool, delete: str | None, apply: bool, json: bool) -> None:
     """List the topics, with the messages in their queues, or delete one.
 
     Its records stay in the log until they expire, and what waits for delivery is delivered all the same.
     Others: mqstore topics create, mqstore topics update. Exit code 1: not applied, or no such topic.
+
     Example: mqstore topics data --delete orders --apply
     """
     output = Output(is_json=json)
@@ -127,7 +125,7 @@ def _delete(path: Path, output: Output, topic: str, *, apply: bool) -> None:
             f"offsets of {row.groups:,} groups"
         )
     if not is_there:
-        raise typer.Exit(ExitCode.PROBLEM)
+        raise click.exceptions.Exit(ExitCode.PROBLEM)
     end_of(output, apply=apply, is_needed=True)
 
 

@@ -1,28 +1,27 @@
 """Arguments and options that the commands `mqstore dlq ...` share, and the filter that they make."""
 
-from typing import Annotated
-
-import typer
+import click
 
 from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
+from mqstore.tools.cli.command import Argument
 from mqstore.tools.cli.times import parse_time_ms
 
-__all__ = ["GroupArgument", "KeyOption", "OriginOption", "SinceOption", "TagOption", "UntilOption", "wanted"]
+__all__ = [
+    "group_argument",
+    "key_option",
+    "origin_option",
+    "since_option",
+    "tag_option",
+    "until_option",
+    "wanted",
+]
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The consumer group that gave them up.")]
-OriginOption = Annotated[
-    str | None, typer.Option("--from-topic", metavar="TOPIC", help="Only those that came from this topic.")
-]
-SinceOption = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help="Only those that died at this time or later."),
-]
-UntilOption = Annotated[
-    str | None,
-    typer.Option("--until", metavar="TIME", help="Only those that died at this time or before."),
-]
-TagOption = Annotated[str | None, typer.Option("--tag", help="Only those with this tag.")]
-KeyOption = Annotated[str | None, typer.Option("--key", help="Only those with this key.")]
+group_argument = click.argument("group", cls=Argument, help="The consumer group that gave them up.")
+origin_option = click.option("--from-topic", metavar="TOPIC", help="Only those that came from this topic.")
+since_option = click.option("--since", metavar="TIME", help="Only those that died at this time or later.")
+until_option = click.option("--until", metavar="TIME", help="Only those that died at this time or before.")
+tag_option = click.option("--tag", help="Only those with this tag.")
+key_option = click.option("--key", help="Only those with this key.")
 
 
 def wanted(
@@ -49,4 +48,4 @@ def _time_ms(option: str, text: str | None) -> int | None:
     try:
         return None if text is None else parse_time_ms(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{option} {text}: {error}") from error
+        raise click.BadParameter(f"{option} {text}: {error}") from error

@@ -12,41 +12,40 @@ are in files of their name.
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from mqstore.client.dead_letters.dead_letter import Arrival, DeadLetter
 from mqstore.client.dead_letters.dead_letter_export import ByteStream
 from mqstore.client.dead_letters.dead_letters import DeadLetters
+from mqstore.tools.cli.command import Argument, CommandGroup
 from mqstore.tools.cli.dead_letters.dead_letter_options import (
-    GroupArgument,
-    KeyOption,
-    OriginOption,
-    SinceOption,
-    TagOption,
-    UntilOption,
+    group_argument,
+    key_option,
+    origin_option,
+    since_option,
+    tag_option,
+    until_option,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, LetterStore, none_found, open_letters
+from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, letter_store, none_found, open_letters
 from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
 from mqstore.tools.cli.dead_letters.server_place import (
-    AccessKeysOption,
-    ServerOption,
     ServerPlace,
-    TlsCaOption,
-    TlsCertOption,
-    TlsOption,
+    access_keys_option,
+    server_option,
+    tls_ca_option,
+    tls_cert_option,
+    tls_option,
 )
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
-from mqstore.tools.cli.options import JsonOption, RawOption, shell_path
+from mqstore.tools.cli.options import json_option, raw_option
 from mqstore.tools.cli.output import Column, Output, json_text
+from mqstore.tools.cli.parameter_types import SHELL_PATH
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["dlq"]
-
-dlq = typer.Typer(no_args_is_help=True)
 
 
 class DeadLetterRow(MessageRow):
@@ -84,36 +83,52 @@ _COLUMNS = (
 )
 
 
-@dlq.callback()
-def about() -> None:
+@click.group(cls=CommandGroup)
+def dlq() -> None:
     """Dead letters: the messages that a consumer group gave up on."""
 
 
 @dlq.command("list", cls=LetterCommand)
+@letter_store
+@click.argument(
+    "group", cls=Argument, required=False, help="The consumer group; otherwise each that has some."
+)
+@origin_option
+@since_option
+@until_option
+@tag_option
+@key_option
+@click.option("--offset", type=int, default=0, help="From this queue offset on.")
+@click.option("--count", type=click.IntRange(min=1), default=100, help="At most so many messages.")
+@server_option
+@access_keys_option
+@tls_option
+@tls_ca_option
+@tls_cert_option
+@raw_option
+@json_option
 def list_letters(
-    store: LetterStore,
-    group: Annotated[
-        str | None,
-        typer.Argument(metavar="GROUP", help="The consumer group; otherwise each that has some."),
-    ] = None,
-    from_topic: OriginOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    tag: TagOption = None,
-    key: KeyOption = None,
-    offset: Annotated[int, typer.Option("--offset", help="From this queue offset on.")] = 0,
-    count: Annotated[int, typer.Option("--count", min=1, help="At most so many messages.")] = 100,
-    server: ServerOption = None,
-    access_keys: AccessKeysOption = None,
-    tls: TlsOption = False,
-    tls_ca: TlsCaOption = None,
-    tls_cert: TlsCertOption = None,
-    raw: RawOption = False,
-    json: JsonOption = False,
+    store: Path | None,
+    group: str | None,
+    from_topic: str | None,
+    since: str | None,
+    until: str | None,
+    tag: str | None,
+    key: str | None,
+    offset: int,
+    count: int,
+    server: str | None,
+    access_keys: Path | None,
+    tls: bool,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    raw: bool,
+    json: bool,
 ) -> None:
     """List the messages that a group gave up, oldest first, each with its newest dead letter.
 
     Without GROUP those of all groups, one after the other. With --server in place of STORE: at that broker.
+
     Example: mqstore dlq list data billing --from-topic orders --since 2026-07-18
     """
     output = Output(is_json=json)
@@ -137,22 +152,34 @@ def list_letters(
 
 
 @dlq.command(cls=LetterCommand)
+@letter_store
+@group_argument
+@click.argument("offset", cls=Argument, type=int, help="Its queue offset, as `list` shows it.")
+@click.option("--queue", type=int, default=0, help="Its queue; there is one by default.")
+@server_option
+@access_keys_option
+@tls_option
+@tls_ca_option
+@tls_cert_option
+@raw_option
+@json_option
 def show(
-    store: LetterStore,
-    group: GroupArgument,
-    offset: Annotated[int, typer.Argument(metavar="OFFSET", help="Its queue offset, as `list` shows it.")],
-    queue: Annotated[int, typer.Option("--queue", help="Its queue; there is one by default.")] = 0,
-    server: ServerOption = None,
-    access_keys: AccessKeysOption = None,
-    tls: TlsOption = False,
-    tls_ca: TlsCaOption = None,
-    tls_cert: TlsCertOption = None,
-    raw: RawOption = False,
-    json: JsonOption = False,
+    store: Path | None,
+    group: str,
+    offset: int,
+    queue: int,
+    server: str | None,
+    access_keys: Path | None,
+    tls: bool,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    raw: bool,
+    json: bool,
 ) -> None:
     """Show all of one dead letter: how often it failed, when it died, where it came from, what it holds.
 
     Why it failed is in the log of its consumer, not in the store. Exit code 1: there is none.
+
     Example: mqstore dlq show data billing 0
     """
     output = Output(is_json=json)
@@ -163,30 +190,41 @@ def show(
 
 
 @dlq.command(cls=LetterCommand)
+@letter_store
+@group_argument
+@origin_option
+@since_option
+@until_option
+@tag_option
+@key_option
+@click.option("--to", type=SHELL_PATH, metavar="FILE", help="A new file; otherwise standard output.")
+@server_option
+@access_keys_option
+@tls_option
+@tls_ca_option
+@tls_cert_option
+@json_option
 def export(
-    store: LetterStore,
-    group: GroupArgument,
-    from_topic: OriginOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    tag: TagOption = None,
-    key: KeyOption = None,
-    to: Annotated[
-        Path | None,
-        typer.Option(
-            "--to", parser=shell_path, metavar="FILE", help="A new file; otherwise standard output."
-        ),
-    ] = None,
-    server: ServerOption = None,
-    access_keys: AccessKeysOption = None,
-    tls: TlsOption = False,
-    tls_ca: TlsCaOption = None,
-    tls_cert: TlsCertOption = None,
-    json: JsonOption = False,
+    store: Path | None,
+    group: str,
+    from_topic: str | None,
+    since: str | None,
+    until: str | None,
+    tag: str | None,
+    key: str | None,
+    to: Path | None,
+    server: str | None,
+    access_keys: Path | None,
+    tls: bool,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    json: bool,
 ) -> None:
     """Write dead letters as JSON, one object a line, nothing shortened.
 
-    Exit code 1: the file exists. Example: mqstore dlq export data billing --to dead.jsonl
+    Exit code 1: the file exists.
+
+    Example: mqstore dlq export data billing --to dead.jsonl
     """
     chosen = wanted(from_topic, since, until, tag, key)
     place = ServerPlace(server, access_keys, tls, tls_ca, tls_cert)
@@ -230,5 +268,5 @@ def _row(
     )
 
 
-dlq.command(cls=LetterCommand)(resend)
-dlq.command()(purge)
+dlq.add_command(resend)
+dlq.add_command(purge)

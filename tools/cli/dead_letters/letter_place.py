@@ -7,59 +7,50 @@ A running `mqstore serve` is the one writer of its store, so a resend beside it 
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Final
 
-import typer
-from typer.core import TyperCommand
+import click
 
 from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.message_store import MessageStore
 from mqstore.store.errors import StoreLocked
 from mqstore.tools.cli.administration.applying import open_to_apply
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.dead_letters.server_place import ServerPlace
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import shell_path
 from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.parameter_types import SHELL_PATH
 
-__all__ = ["LetterCommand", "LetterStore", "none_found", "open_letters"]
+__all__ = ["LetterCommand", "letter_store", "none_found", "open_letters"]
 
 _SERVER = "--server"
-_UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[1]
-"""Typer gives it no name of its own."""
 _ASK_THE_SERVER: Final = (
     "stop that writer, or, if it is `mqstore serve`, give --server HOST:PORT in place of STORE"
 )
 
 
-LetterStore = Annotated[
-    Path | None,
-    typer.Argument(
-        parser=shell_path,
-        metavar="STORE",
-        help="Directory of the store. Left out with --server.",
-        show_default=False,
-    ),
-]
+letter_store = click.argument(
+    "store",
+    cls=Argument,
+    type=SHELL_PATH,
+    required=False,
+    help="Directory of the store. Left out with --server.",
+)
 
 
-class LetterCommand(TyperCommand):
+class LetterCommand(Command):
     """A command whose first argument, STORE, is left out with --server."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        # In a signature an argument that may be left out cannot stand before one that may not.
-        next(param for param in self.params if param.name == "store").required = False
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put something in the place of STORE."""
         is_served = any(arg == _SERVER or arg.startswith(f"{_SERVER}=") for arg in args)
         try:
             return super().parse_args(ctx, ["-", *args] if is_served else args)
-        except _UsageError:
+        except click.UsageError:
             # What is too much may be the directory, in the place of a group.
             if is_served and any(Path(arg, "commitlog").is_dir() for arg in args):
-                raise typer.BadParameter("STORE or --server, not both", ctx=ctx) from None
+                raise click.BadParameter("STORE or --server, not both", ctx=ctx) from None
             raise
 
 
@@ -74,7 +65,7 @@ def open_letters(
     if server.address is not None:
         return server.open()
     if store is None:
-        raise typer.BadParameter("say where: STORE, or --server HOST:PORT")
+        raise click.BadParameter("say where: STORE, or --server HOST:PORT")
     if output is None:
         return open_for_reading(store)
     try:

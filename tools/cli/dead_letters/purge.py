@@ -6,11 +6,16 @@
 All of them go: a log is only appended to, so there is no purging of some. The records expire with the log.
 """
 
+from pathlib import Path
+
+import click
+
 from mqstore.client.dead_letters.dead_letters import DeadLetters
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of, open_to_apply
-from mqstore.tools.cli.dead_letters.dead_letter_options import GroupArgument
+from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
+from mqstore.tools.cli.command import Command
+from mqstore.tools.cli.dead_letters.dead_letter_options import group_argument
 from mqstore.tools.cli.dead_letters.letter_place import none_found
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 
 __all__ = ["purge"]
@@ -26,15 +31,16 @@ class PurgedRow(Row):
     is_applied: bool
 
 
-def purge(
-    store: StoreArgument,
-    group: GroupArgument,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@store_argument
+@group_argument
+@apply_option
+@json_option
+def purge(store: Path, group: str, apply: bool, json: bool) -> None:
     """Delete all dead letters of a group, resent or not: its dead-letter topic, with the offsets in it.
 
     Their records stay in the log until they expire. Exit code 1: not applied.
+
     Example: mqstore dlq purge data billing --apply
     """
     output = Output(is_json=json)

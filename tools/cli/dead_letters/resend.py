@@ -11,33 +11,34 @@ it goes through a running broker, whose store is its own.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotSendable, Resent
 from mqstore.client.dead_letters.dead_letters import DeadLetters
-from mqstore.tools.cli.administration.applying import ApplyOption, end_of
+from mqstore.tools.cli.administration.applying import apply_option, end_of
+from mqstore.tools.cli.command import Argument
 from mqstore.tools.cli.dead_letters.dead_letter_options import (
-    GroupArgument,
-    KeyOption,
-    OriginOption,
-    SinceOption,
-    TagOption,
-    UntilOption,
+    group_argument,
+    key_option,
+    origin_option,
+    since_option,
+    tag_option,
+    until_option,
     wanted,
 )
-from mqstore.tools.cli.dead_letters.letter_place import LetterStore, none_found, open_letters
+from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, letter_store, none_found, open_letters
 from mqstore.tools.cli.dead_letters.server_place import (
-    AccessKeysOption,
-    ServerOption,
     ServerPlace,
-    TlsCaOption,
-    TlsCertOption,
-    TlsOption,
+    access_keys_option,
+    server_option,
+    tls_ca_option,
+    tls_cert_option,
+    tls_option,
 )
 from mqstore.tools.cli.exit_codes import ExitCode
-from mqstore.tools.cli.options import JsonOption
+from mqstore.tools.cli.options import json_option
 from mqstore.tools.cli.output import Column, Output, Row
 
 __all__ = ["resend"]
@@ -67,45 +68,66 @@ _COLUMNS = (
 )
 
 
+@click.command(cls=LetterCommand)
+@letter_store
+@group_argument
+@click.argument(
+    "offsets",
+    cls=Argument,
+    type=int,
+    nargs=-1,
+    metavar="[OFFSET]...",
+    help="Their queue offsets, as `list` shows them.",
+)
+@click.option("--all", "every", is_flag=True, help="All that the other options accept.")
+@click.option("--queue", type=int, default=0, help="The queue of OFFSET.")
+@origin_option
+@since_option
+@until_option
+@tag_option
+@key_option
+@click.option("--to-topic", metavar="TOPIC", help="To this topic, not to the original one.")
+@click.option("--only-group", is_flag=True, help="To this group alone, not to all groups of the topic.")
+@click.option("--again", is_flag=True, help="Also those that were resent before.")
+@server_option
+@access_keys_option
+@tls_option
+@tls_ca_option
+@tls_cert_option
+@apply_option
+@json_option
 def resend(
-    store: LetterStore,
-    group: GroupArgument,
-    offsets: Annotated[
-        list[int] | None,
-        typer.Argument(metavar="OFFSET", help="Their queue offsets, as `list` shows them."),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that the other options accept.")] = False,
-    queue: Annotated[int, typer.Option("--queue", help="The queue of OFFSET.")] = 0,
-    from_topic: OriginOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    tag: TagOption = None,
-    key: KeyOption = None,
-    to_topic: Annotated[
-        str | None,
-        typer.Option("--to-topic", metavar="TOPIC", help="To this topic, not to the original one."),
-    ] = None,
-    only_group: Annotated[
-        bool, typer.Option("--only-group", help="To this group alone, not to all groups of the topic.")
-    ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Also those that were resent before.")] = False,
-    server: ServerOption = None,
-    access_keys: AccessKeysOption = None,
-    tls: TlsOption = False,
-    tls_ca: TlsCaOption = None,
-    tls_cert: TlsCertOption = None,
-    apply: ApplyOption = False,
-    json: JsonOption = False,
+    store: Path | None,
+    group: str,
+    offsets: tuple[int, ...],
+    every: bool,
+    queue: int,
+    from_topic: str | None,
+    since: str | None,
+    until: str | None,
+    tag: str | None,
+    key: str | None,
+    to_topic: str | None,
+    only_group: bool,
+    again: bool,
+    server: str | None,
+    access_keys: Path | None,
+    tls: bool,
+    tls_ca: Path | None,
+    tls_cert: Path | None,
+    apply: bool,
+    json: bool,
 ) -> None:
     """Put dead letters again, to the topics that they came from. They stay among the dead letters.
 
     Every group of the topic gets them, unless --only-group. With --server in place of STORE: through that
     broker. One that cannot be sent does not stop the others. Exit code 1: not applied, or one was not sent.
+
     Example: mqstore dlq resend data billing --all --from-topic orders --apply
     """
     output = Output(is_json=json)
     if bool(offsets) == every:
-        raise typer.BadParameter("say which: OFFSET..., or --all")
+        raise click.BadParameter("say which: OFFSET..., or --all")
     chosen = wanted(from_topic, since, until, tag, key)
     place = ServerPlace(server, access_keys, tls, tls_ca, tls_cert)
     with open_letters(store, place, output=output, apply=apply) as opened:
@@ -126,7 +148,7 @@ def resend(
     are_all_sent = _tell(outcomes, output, again=again, are_named=bool(offsets))
     end_of(output, apply=apply, is_needed=bool(rows))
     if not are_all_sent:
-        raise typer.Exit(ExitCode.PROBLEM)
+        raise click.exceptions.Exit(ExitCode.PROBLEM)
 
 
 def _row(group: str, outcome: Resent) -> ResentRow:

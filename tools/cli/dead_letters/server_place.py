@@ -7,64 +7,52 @@ What the options say is what a RemoteBroker takes. Secrets are in files: a comma
 
 import ssl
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import typer
+import click
 
 from mqstore.client.remote.remote_broker import RemoteBroker
 from mqstore.remoting.signature import Credentials
 from mqstore.store.config import read_toml
 from mqstore.store.errors import ConfigIllegal
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
-from mqstore.tools.cli.options import shell_path
+from mqstore.tools.cli.parameter_types import SHELL_PATH
 
 __all__ = [
-    "AccessKeysOption",
-    "ServerOption",
     "ServerPlace",
-    "TlsCaOption",
-    "TlsCertOption",
-    "TlsOption",
+    "access_keys_option",
+    "server_option",
+    "tls_ca_option",
+    "tls_cert_option",
+    "tls_option",
 ]
 
 # Whoever typed a command waits for a slow server rather than type it again.
 _TIMEOUT_MS: Final = 20_000
 
-ServerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        metavar="HOST:PORT",
-        help="In place of STORE: a running `mqstore serve`, or a name server of RocketMQ.",
-    ),
-]
-AccessKeysOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--access-keys",
-        parser=shell_path,
-        metavar="FILE",
-        help='Sign requests to the server with the first key of this file, a line `name = "secret"`.',
-    ),
-]
-TlsOption = Annotated[
-    bool, typer.Option("--tls", help="Speak TLS with the server, and trust the CAs of this machine.")
-]
-TlsCaOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-ca", parser=shell_path, metavar="FILE", help="Speak TLS, and trust only this CA (PEM)."
-    ),
-]
-TlsCertOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-cert",
-        parser=shell_path,
-        metavar="FILE",
-        help="Speak TLS, and show this certificate; its key is in the same file (PEM).",
-    ),
-]
+server_option = click.option(
+    "--server",
+    metavar="HOST:PORT",
+    help="In place of STORE: a running `mqstore serve`, or a name server of RocketMQ.",
+)
+access_keys_option = click.option(
+    "--access-keys",
+    type=SHELL_PATH,
+    metavar="FILE",
+    help='Sign requests to the server with the first key of this file, a line `name = "secret"`.',
+)
+tls_option = click.option(
+    "--tls", is_flag=True, help="Speak TLS with the server, and trust the CAs of this machine."
+)
+tls_ca_option = click.option(
+    "--tls-ca", type=SHELL_PATH, metavar="FILE", help="Speak TLS, and trust only this CA (PEM)."
+)
+tls_cert_option = click.option(
+    "--tls-cert",
+    type=SHELL_PATH,
+    metavar="FILE",
+    help="Speak TLS, and show this certificate; its key is in the same file (PEM).",
+)
 
 
 class ServerPlace(NamedTuple):
@@ -82,7 +70,7 @@ class ServerPlace(NamedTuple):
     def check(self) -> None:
         """Raises BadParameter for options that no server is there for."""
         if self.address is None and any(self[1:]):
-            raise typer.BadParameter("--access-keys, --tls, --tls-ca and --tls-cert go with --server")
+            raise click.BadParameter("--access-keys, --tls, --tls-ca and --tls-cert go with --server")
 
     def open(self) -> RemoteBroker:
         """The broker. Raises ToolProblem for files that are not what they should be, and as RemoteBroker."""

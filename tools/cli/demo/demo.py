@@ -12,19 +12,20 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.store.clock import SystemClock
 from mqstore.store.config import StoreConfig
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.demo import demo_tables
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.interruption import Interruption, interruptible
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, shell_path
+from mqstore.tools.cli.options import json_option
 from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.parameter_types import SHELL_PATH
 from mqstore.tools.cli.progress import progress
 from mqstore.tools.demo.demo_directory import DemoDirectory, DemoNote, DemoState, NoDemoDirectory
 from mqstore.tools.demo.flights import FLIGHT_COUNT
@@ -37,23 +38,24 @@ from mqstore.tools.spark.session import JavaNotFound, SparkNotInstalled
 __all__ = ["Demo", "demo"]
 
 
-def demo(
-    path: Annotated[
-        Path,
-        typer.Option(
-            "--path", parser=shell_path, metavar="DIR", help="Directory of the store that it leaves."
-        ),
-    ] = Path("mqstore-demo"),
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only so many flights instead of 336,776.")
-    ] = None,
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave the Spark report out.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier demo there first.")] = False,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@click.option(
+    "--path",
+    type=SHELL_PATH,
+    default="mqstore-demo",
+    metavar="DIR",
+    help="Directory of the store that it leaves.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Only so many flights instead of 336,776.")
+@click.option("--no-spark", is_flag=True, help="Leave the Spark report out.")
+@click.option("--fresh", is_flag=True, help="Delete an earlier demo there first.")
+@json_option
+def demo(path: Path, limit: int | None, no_spark: bool, fresh: bool, json: bool) -> None:
     """Send 336,776 real flights through the store: publish, consume, retry, dead letters, Spark report.
 
-    Exit code 1 if anything was lost or doubled. Example: mqstore demo --limit 20000 --no-spark
+    Exit code 1 if anything was lost or doubled.
+
+    Example: mqstore demo --limit 20000 --no-spark
     """
     output = Output(is_json=json)
     run = Demo(output, path, flights_csv_path(), None if limit and limit >= FLIGHT_COUNT else limit)
@@ -102,7 +104,7 @@ class Demo:
             )
 
     def run(self, *, with_report: bool) -> Audit | None:
-        """Do the remaining steps. Raises typer.Exit for an interruption and for a check that failed."""
+        """Do the remaining steps. Raises Click's Exit for an interruption and for a check that failed."""
         state = self._directory.note.state if self._directory.note else None
         if state is DemoState.FINISHED or (state is DemoState.CONSUMED and not with_report):
             self._say_finished()
@@ -119,7 +121,7 @@ class Demo:
         seconds = (self._clock.now_ms() - start_ms) / 1000
         demo_tables.show_end(self._output, self._directory, found, report, problems, seconds)
         if not found.passed or problems:
-            raise typer.Exit(ExitCode.PROBLEM)
+            raise click.exceptions.Exit(ExitCode.PROBLEM)
         return found
 
     def _say_finished(self) -> None:
@@ -145,7 +147,7 @@ class Demo:
             self._output.note(
                 "interrupted: everything acknowledged is kept, and the same command goes on from here"
             )
-            raise typer.Exit(ExitCode.INTERRUPTED)
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED)
         return found
 
     def _begin(self, before: DemoNote | None) -> DemoNote:
@@ -208,7 +210,7 @@ class Demo:
             return None
         except KeyboardInterrupt:
             self._output.note("interrupted: the same command makes the report that is missing")
-            raise typer.Exit(ExitCode.INTERRUPTED) from None
+            raise click.exceptions.Exit(ExitCode.INTERRUPTED) from None
         note = self._directory.note
         if note is not None:
             self._directory.write(_with_state(note, DemoState.FINISHED))

@@ -7,16 +7,17 @@ Safe on a live store: takes no lock of the writer. Exit code 1: the archive has 
 What it does with a store is in tools/archive/store_archive.py.
 """
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.tools.archive import ArchiveReport
 from mqstore.tools.archive import archive as archive_store
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.interruption import interruptible
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument, UrlArgument
+from mqstore.tools.cli.options import json_option, store_argument, url_argument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.progress import progress, scan_progress
 
@@ -38,25 +39,23 @@ class ArchiveRow(Row):
     is_guarded: bool
 
 
-def archive(
-    store: StoreArgument,
-    url: UrlArgument,
-    guard: Annotated[
-        bool | None,
-        typer.Option(
-            "--guard/--no-guard",
-            help="Let retention delete only what this archive has confirmed, from now on; or end that.",
-        ),
-    ] = None,
-    sweep: Annotated[
-        bool,
-        typer.Option("--sweep", help="Delete what broken-off uploads left; with no other archiver at work."),
-    ] = False,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@store_argument
+@url_argument
+@click.option(
+    "--guard/--no-guard",
+    default=None,
+    help="Let retention delete only what this archive has confirmed, from now on; or end that.",
+)
+@click.option(
+    "--sweep", is_flag=True, help="Delete what broken-off uploads left; with no other archiver at work."
+)
+@json_option
+def archive(store: Path, url: str, guard: bool | None, sweep: bool, json: bool) -> None:
     """Copy the log's finished segments to a place elsewhere, beside a writer that is at work.
 
     Run it again and again, from cron: it sends what is not there yet. A broken-off run is taken up.
+
     Example: mqstore archive data s3://backups/orders --guard
     """
     output = Output(is_json=json)
@@ -79,7 +78,7 @@ def archive(
     else:
         _tell(output, report)
     if report.gaps or report.missing:
-        raise typer.Exit(ExitCode.PROBLEM)
+        raise click.exceptions.Exit(ExitCode.PROBLEM)
 
 
 def _row(report: ArchiveReport) -> ArchiveRow:

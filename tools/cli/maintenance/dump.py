@@ -10,15 +10,17 @@ For files of RocketMQ, too: index files, the timer log, checkpoint, config/*.jso
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import msgspec
-import typer
 
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.maintenance.dump_rows import Dump, RecordRow, dump_of
-from mqstore.tools.cli.options import JsonOption, existing_path
+from mqstore.tools.cli.options import json_option
 from mqstore.tools.cli.output import Column, Output, Row, json_text
+from mqstore.tools.cli.parameter_types import EXISTING_PATH
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["dump"]
@@ -39,19 +41,23 @@ _RECORD_COLUMNS = (
 )
 
 
-def dump(
-    file: Annotated[
-        Path, typer.Argument(parser=existing_path, metavar="FILE", help="A file inside a store.")
-    ],
-    start: Annotated[
-        int, typer.Option("--from", min=0, help="Physical offset in a segment; number of the row elsewhere.")
-    ] = 0,
-    count: Annotated[int, typer.Option("--count", min=0, help="At most so many rows; 0 for all.")] = 100,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@click.argument("file", cls=Argument, type=EXISTING_PATH, help="A file inside a store.")
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Physical offset in a segment; number of the row elsewhere.",
+)
+@click.option("--count", type=click.IntRange(min=0), default=100, help="At most so many rows; 0 for all.")
+@json_option
+def dump(file: Path, start: int, count: int, json: bool) -> None:
     """Show the records of a segment, the entries of a consume queue, or what else a file of a store holds.
 
-    Exit code 4 where the bytes are damaged. Example: mqstore dump data/commitlog/00000000000000000000
+    Exit code 4 where the bytes are damaged.
+
+    Example: mqstore dump data/commitlog/00000000000000000000
     """
     found = None if file.is_dir() else dump_of(file.resolve())
     if found is None:

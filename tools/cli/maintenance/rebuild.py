@@ -7,14 +7,16 @@ Takes the writer's lock. If it is killed at any point, run it again.
 """
 
 import enum
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.repair.rebuild import rebuild as rebuild_store
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.open_store import settings_of
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
+from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Output, Row
+from mqstore.tools.cli.parameter_types import MemberOf
 from mqstore.tools.cli.progress import opening_progress, progress
 
 __all__ = ["rebuild"]
@@ -36,16 +38,20 @@ class RebuildRow(Row):
     max_offset: int
 
 
-def rebuild(
-    what: Annotated[Derived, typer.Argument(help="queues: the consume queues. keys: the key index.")],
-    store: StoreArgument,
-    config: ConfigFileOption = None,
-    setting: SettingOption = None,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@click.argument(
+    "what", cls=Argument, type=MemberOf(Derived), help="queues: the consume queues. keys: the key index."
+)
+@store_argument
+@config_option
+@setting_option
+@json_option
+def rebuild(what: Derived, store: Path, config: Path | None, setting: tuple[str, ...], json: bool) -> None:
     """Delete the consume queues or the key index, and build them again from the log.
 
-    The queues come out byte for byte as they were. Example: mqstore rebuild queues data
+    The queues come out byte for byte as they were.
+
+    Example: mqstore rebuild queues data
     """
     output = Output(is_json=json)
     with progress(output) as board:

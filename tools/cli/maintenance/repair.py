@@ -7,21 +7,22 @@ Takes the writer's lock. In place it first copies the damaged bytes to `mqstore/
 """
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from mqstore.repair.repair_copy import check_target, repair_into
 from mqstore.repair.repair_in_place import repair_in_place
 from mqstore.repair.repair_plan import RepairPlan, plan_repair
 from mqstore.store.errors import StoreNotFound
 from mqstore.store.files.os_file_system import OsFileSystem
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
-from mqstore.tools.cli.maintenance.verify import WorkersOption
+from mqstore.tools.cli.maintenance.verify import workers_option
 from mqstore.tools.cli.open_store import settings_of
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument, shell_path
+from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
+from mqstore.tools.cli.parameter_types import SHELL_PATH
 from mqstore.tools.cli.progress import opening_progress, progress, scan_progress
 
 __all__ = ["repair"]
@@ -61,27 +62,29 @@ _FILL_COLUMNS = (
 )
 
 
+@click.command(cls=Command)
+@store_argument
+@click.option("--into", type=SHELL_PATH, metavar="NEW", help="Write to a new directory; STORE is only read.")
+@click.option("--apply", is_flag=True, help="Do it. Without, it is only shown.")
+@workers_option
+@config_option
+@setting_option
+@json_option
 def repair(
-    store: StoreArgument,
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            "--into",
-            parser=shell_path,
-            metavar="NEW",
-            help="Write to a new directory; STORE is only read.",
-        ),
-    ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it. Without, it is only shown.")] = False,
-    workers: WorkersOption = None,
-    config: ConfigFileOption = None,
-    setting: SettingOption = None,
-    json: JsonOption = False,
+    store: Path,
+    into: Path | None,
+    apply: bool,
+    workers: int | None,
+    config: Path | None,
+    setting: tuple[str, ...],
+    json: bool,
 ) -> None:
     """Fill what is damaged and keep every record that is whole, with its offsets. Shows what it would do.
 
     Prefer --into: the damaged store stays as it is. Exit codes: 0 nothing to repair, or repaired; 1 not
-    applied. Example: mqstore repair data --into repaired --apply
+    applied.
+
+    Example: mqstore repair data --into repaired --apply
     """
     output = Output(is_json=json)
     if not (store / "commitlog").is_dir():
@@ -105,7 +108,7 @@ def repair(
             )
     _show(output, store, plan, into, saved, is_applied=apply)
     if plan.is_needed and not apply:
-        raise typer.Exit(ExitCode.PROBLEM)
+        raise click.exceptions.Exit(ExitCode.PROBLEM)
 
 
 def _show(

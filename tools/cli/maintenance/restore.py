@@ -7,15 +7,16 @@ The directory must not exist or be empty. What it does is in tools/archive/store
 """
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from mqstore.tools.archive import restore as restore_archive
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.interruption import interruptible
-from mqstore.tools.cli.options import JsonOption, UrlArgument, shell_path
+from mqstore.tools.cli.options import json_option, url_argument
 from mqstore.tools.cli.output import Output, Row
+from mqstore.tools.cli.parameter_types import SHELL_PATH
 from mqstore.tools.cli.progress import progress, scan_progress
 
 __all__ = ["restore"]
@@ -33,27 +34,27 @@ class RestoreRow(Row):
     messages: int
 
 
-def restore(
-    url: UrlArgument,
-    directory: Annotated[
-        Path,
-        typer.Argument(
-            parser=shell_path,
-            metavar="DIR",
-            help="New directory for the store; must not exist or be empty.",
-        ),
-    ],
-    begin_offset: Annotated[
-        int,
-        typer.Option(
-            "--begin-offset", min=0, help="Leave out segments that end before this physical offset."
-        ),
-    ] = 0,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@url_argument
+@click.argument(
+    "directory",
+    cls=Argument,
+    type=SHELL_PATH,
+    metavar="DIR",
+    help="New directory for the store; must not exist or be empty.",
+)
+@click.option(
+    "--begin-offset",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Leave out segments that end before this physical offset.",
+)
+@json_option
+def restore(url: str, directory: Path, begin_offset: int, json: bool) -> None:
     """Make a store of an archive: segments, topics, groups; queues and keys are built, and all is verified.
 
     Exit code 4: something in the archive is missing or damaged; nothing is restored then.
+
     Example: mqstore restore s3://backups/orders data
     """
     output = Output(is_json=json)

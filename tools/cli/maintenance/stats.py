@@ -9,12 +9,16 @@ Then what was put to each topic, the lag of each consumer group, and what waits 
 `MessageStore.stats` counts what one process has put and got since it opened the store.
 """
 
+from pathlib import Path
+
+import click
 import msgspec
 
 from mqstore.message_store import MessageStore
 from mqstore.schedule.delivery.level_status import LevelStatus
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.times import local_time
 
@@ -105,7 +109,10 @@ _LEVEL_COLUMNS = (
 )
 
 
-def stats(store: StoreArgument, json: JsonOption = False) -> None:
+@click.command(cls=Command)
+@store_argument
+@json_option
+def stats(store: Path, json: bool) -> None:
     """Show the size of the log, the lag of each consumer group, and what waits in each delay level.
 
     Example: mqstore stats data --json

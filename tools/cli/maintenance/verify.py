@@ -7,25 +7,25 @@ Takes the writer's lock, so that nothing changes meanwhile; `--live` checks with
 """
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from mqstore.store.errors import StoreError, StoreLocked
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.maintenance.findings_table import finding_rows, show_findings
 from mqstore.tools.cli.open_store import settings_of
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument
+from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.progress import progress, scan_progress
 from mqstore.verify.verification import VerifyReport
 from mqstore.verify.verification import verify as verify_store
 
-__all__ = ["WorkersOption", "could_not_check", "verify"]
+__all__ = ["could_not_check", "verify", "workers_option"]
 
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Segments looked at at a time; default: processors.")
-]
+workers_option = click.option(
+    "--workers", type=click.IntRange(min=1), help="Segments looked at at a time; default: processors."
+)
 
 
 class VerifyRow(Row):
@@ -41,20 +41,27 @@ class VerifyRow(Row):
     lost_messages: int
 
 
+@click.command(cls=Command)
+@store_argument
+@workers_option
+@click.option("--live", is_flag=True, help="Beside a writer: what is derived may be behind the log.")
+@config_option
+@setting_option
+@json_option
 def verify(
-    store: StoreArgument,
-    workers: WorkersOption = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="Beside a writer: what is derived may be behind the log.")
-    ] = False,
-    config: ConfigFileOption = None,
-    setting: SettingOption = None,
-    json: JsonOption = False,
+    store: Path,
+    workers: int | None,
+    live: bool,
+    config: Path | None,
+    setting: tuple[str, ...],
+    json: bool,
 ) -> None:
     """Check the log, the queues, the keys and the state files of a store, and change nothing.
 
     Exit codes: 0 sound, 1 damage found, 2 could not check, 3 somebody writes. With --json one finding a line,
-    then the outcome. Example: mqstore verify data --json
+    then the outcome.
+
+    Example: mqstore verify data --json
     """
     output = Output(is_json=json)
     settings = settings_of(store, config, setting)
@@ -69,7 +76,7 @@ def verify(
         raise could_not_check(store, error) from error
     _show(output, store, report)
     if not report.is_sound:
-        raise typer.Exit(ExitCode.PROBLEM)
+        raise click.exceptions.Exit(ExitCode.PROBLEM)
 
 
 def could_not_check(store: Path, error: Exception) -> ToolProblem:

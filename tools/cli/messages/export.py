@@ -12,17 +12,20 @@ import io
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
 
+import click
 import msgspec
-import typer
 
 from mqstore.store.clock import END_OF_TIME_MS
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.interruption import interruptible
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import BeginOption, EndOption, JsonOption, RawOption, StoreArgument
+from mqstore.tools.cli.options import begin_option, end_option, json_option, raw_option, store_argument
 from mqstore.tools.cli.output import Output, Row, json_text
+from mqstore.tools.cli.parameter_types import MemberOf
 from mqstore.tools.cli.progress import Work, WorkBoard, progress
 from mqstore.tools.cli.times import parse_time_ms
 from mqstore.tools.export import ExportReport
@@ -56,53 +59,58 @@ class ExportRow(Row):
     left_out: tuple[str, ...]
 
 
+@click.command(cls=Command)
+@store_argument
+@click.option(
+    "--out",
+    "-o",
+    required=True,
+    metavar="FILE|DIR",
+    help="A file (orders.parquet), a directory by topic and date (lake/), - for standard output.",
+)
+@click.option("--topic", multiple=True, help="A topic. Repeatable; otherwise all but the broker's own.")
+@click.option("--all", "all_topics", is_flag=True, help="The broker's own topics, too.")
+@click.option(
+    "--format",
+    "row_format",
+    type=MemberOf(RowFormat),
+    help="Where the name does not say it: parquet for a directory, jsonl for -.",
+)
+@begin_option
+@end_option
+@click.option("--columns", metavar="NAME,...", help="Only these columns, in this order.")
+@click.option(
+    "--compression",
+    type=MemberOf(Compression),
+    help="Parquet: zstd if not given. JSON lines, CSV: none or gzip.",
+)
+@raw_option
+@click.option("--base64", is_flag=True, help="JSON lines, CSV: all bodies in body_base64, texts too.")
+@click.option("--force", is_flag=True, help="Replace a file or an export that is there.")
+@json_option
 def export(
-    store: StoreArgument,
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE|DIR",
-            help="A file (orders.parquet), a directory by topic and date (lake/), - for standard output.",
-        ),
-    ],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", help="A topic. Repeatable; otherwise all but the broker's own."),
-    ] = None,
-    all_topics: Annotated[bool, typer.Option("--all", help="The broker's own topics, too.")] = False,
-    row_format: Annotated[
-        RowFormat | None,
-        typer.Option(
-            "--format", help="Where the name does not say it: parquet for a directory, jsonl for -."
-        ),
-    ] = None,
-    begin: BeginOption = None,
-    end: EndOption = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", metavar="NAME,...", help="Only these columns, in this order.")
-    ] = None,
-    compression: Annotated[
-        Compression | None,
-        typer.Option("--compression", help="Parquet: zstd if not given. JSON lines, CSV: none or gzip."),
-    ] = None,
-    raw: RawOption = False,
-    base64: Annotated[
-        bool, typer.Option("--base64", help="JSON lines, CSV: all bodies in body_base64, texts too.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a file or an export that is there.")
-    ] = False,
-    json: JsonOption = False,
+    store: Path,
+    out: str,
+    topic: tuple[str, ...],
+    all_topics: bool,
+    row_format: RowFormat | None,
+    begin: str | None,
+    end: str | None,
+    columns: str | None,
+    compression: Compression | None,
+    raw: bool,
+    base64: bool,
+    force: bool,
+    json: bool,
 ) -> None:
     """Write messages as rows of Parquet, JSON lines or CSV: topic by topic, queue by queue, by offset.
 
     A killed export leaves no file of the final name. Exit code 2: the target is there already.
+
     Example: mqstore export data --topic orders --out orders.parquet
     """
     if all_topics and topic:
-        raise typer.BadParameter("give --topic or --all, not both")
+        raise click.BadParameter("give --topic or --all, not both")
     output = Output(is_json=json)
     is_stream = out == "-"
     row_format = row_format or (RowFormat.JSONL if is_stream else None)
@@ -127,7 +135,7 @@ def export(
             opened,
             _standard_output(row_format, compression) if is_stream else out,
             file_format=row_format,
-            topics=topic,
+            topics=topic or None,
             all_topics=all_topics,
             begin_ms=begin_ms,
             end_ms=end_ms,
@@ -151,7 +159,7 @@ def _time_ms(option: str, text: str | None, absent: int) -> int:
     try:
         return absent if text is None else parse_time_ms(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{option} {text}: {error}") from error
+        raise click.BadParameter(f"{option} {text}: {error}") from error
 
 
 def _tell(output: Output, report: ExportReport, *, is_stream: bool) -> None:
@@ -194,7 +202,7 @@ def _standard_output(row_format: RowFormat | None, compression: Compression | No
     if not _is_terminal():
         return sys.stdout.buffer
     if row_format is RowFormat.PARQUET or compression is Compression.GZIP:
-        raise typer.BadParameter("Parquet and gzip are nothing for a terminal: redirect standard output")
+        raise click.BadParameter("Parquet and gzip are nothing for a terminal: redirect standard output")
     return cast(BinaryIO, _Terminal())
 
 

@@ -8,41 +8,49 @@ It commits nothing: no consumer group moves.
 """
 
 import itertools
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.messages.message_row import MESSAGE_COLUMNS, message_row
 from mqstore.tools.cli.messages.queue_reader import queue_ids, read_queue
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, TagsOption, TopicArgument
+from mqstore.tools.cli.options import json_option, raw_option, store_argument, tags_option, topic_argument
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.times import parse_time_ms
 
 __all__ = ["get"]
 
 
+@click.command(cls=Command)
+@store_argument
+@topic_argument
+@click.option("--queue", type=int, help="One queue; otherwise all in turn.")
+@click.option("--offset", type=int, help="From this queue offset on.")
+@click.option("--time", help="From this store time on: epoch ms, or 2026-07-18T12:30 local.")
+@click.option("--count", type=click.IntRange(min=1), default=10, help="At most so many messages.")
+@tags_option
+@raw_option
+@json_option
 def get(
-    store: StoreArgument,
-    topic: TopicArgument,
-    queue: Annotated[int | None, typer.Option("--queue", help="One queue; otherwise all in turn.")] = None,
-    offset: Annotated[int | None, typer.Option("--offset", help="From this queue offset on.")] = None,
-    time: Annotated[
-        str | None,
-        typer.Option("--time", help="From this store time on: epoch ms, or 2026-07-18T12:30 local."),
-    ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="At most so many messages.")] = 10,
-    tags: TagsOption = "*",
-    raw: RawOption = False,
-    json: JsonOption = False,
+    store: Path,
+    topic: str,
+    queue: int | None,
+    offset: int | None,
+    time: str | None,
+    count: int,
+    tags: str,
+    raw: bool,
+    json: bool,
 ) -> None:
     """Show messages of a topic, queue by queue, from the oldest, an offset, or a time on.
 
     Example: mqstore get data orders --queue 0 --offset 100 --count 5
     """
     if offset is not None and time is not None:
-        raise typer.BadParameter("give --offset or --time, not both")
+        raise click.BadParameter("give --offset or --time, not both")
     time_ms = None if time is None else _time_ms(time)
     with open_for_reading(store) as opened:
         messages = itertools.chain.from_iterable(
@@ -59,7 +67,7 @@ def _time_ms(text: str) -> int:
     try:
         return parse_time_ms(text)
     except ValueError as error:
-        raise typer.BadParameter(f"--time {text}: {error}") from error
+        raise click.BadParameter(f"--time {text}: {error}") from error
 
 
 def _start(store: MessageStore, topic: str, queue_id: int, offset: int | None, time_ms: int | None) -> int:

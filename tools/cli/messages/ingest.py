@@ -13,18 +13,20 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.store.errors import MessageIllegal, StoreError
 from mqstore.store.message.message import Message
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem, exit_code_of
 from mqstore.tools.cli.interruption import interruptible
 from mqstore.tools.cli.open_store import open_for_writing
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument, shell_path
+from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Output, Row
+from mqstore.tools.cli.parameter_types import SHELL_PATH, MemberOf
 from mqstore.tools.cli.progress import progress
 from mqstore.tools.ingest.row_files import ReaderMissing, RowFormat, RowIllegal, format_of, read_rows
 from mqstore.tools.ingest.row_mapping import RowMapping
@@ -41,52 +43,54 @@ class IngestRow(Row):
     rows: int
 
 
+@click.command(cls=Command)
+@store_argument
+@click.argument("file", cls=Argument, type=SHELL_PATH, help="JSON lines, CSV, Parquet; - for standard input.")
+@click.option("--topic", help="The topic of all rows.")
+@click.option("--topic-field", help="The field with it.")
+@click.option("--key-field", multiple=True, help="A field with a key for `query`. Repeatable.")
+@click.option("--tag-field", help="The field with the tag.")
+@click.option("--queue-field", help="The field with the queue; else queues take turns.")
+@click.option("--body-field", help="The field with the body; otherwise the row as JSON.")
+@click.option(
+    "--format", "row_format", type=MemberOf(RowFormat), help="Where the file's name does not say it."
+)
+@click.option("--skip", type=click.IntRange(min=0), default=0, help="Pass over so many rows first.")
+@config_option
+@setting_option
+@json_option
 def ingest(
-    store: StoreArgument,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            parser=shell_path, metavar="FILE", help="JSON lines, CSV, Parquet; - for standard input."
-        ),
-    ],
-    topic: Annotated[str | None, typer.Option("--topic", help="The topic of all rows.")] = None,
-    topic_field: Annotated[str | None, typer.Option("--topic-field", help="The field with it.")] = None,
-    key_field: Annotated[
-        list[str] | None, typer.Option("--key-field", help="A field with a key for `query`. Repeatable.")
-    ] = None,
-    tag_field: Annotated[str | None, typer.Option("--tag-field", help="The field with the tag.")] = None,
-    queue_field: Annotated[
-        str | None,
-        typer.Option("--queue-field", help="The field with the queue; else queues take turns."),
-    ] = None,
-    body_field: Annotated[
-        str | None, typer.Option("--body-field", help="The field with the body; otherwise the row as JSON.")
-    ] = None,
-    row_format: Annotated[
-        RowFormat | None, typer.Option("--format", help="Where the file's name does not say it.")
-    ] = None,
-    skip: Annotated[int, typer.Option("--skip", min=0, help="Pass over so many rows first.")] = 0,
-    config: ConfigFileOption = None,
-    settings: SettingOption = None,
-    json: JsonOption = False,
+    store: Path,
+    file: Path,
+    topic: str | None,
+    topic_field: str | None,
+    key_field: tuple[str, ...],
+    tag_field: str | None,
+    queue_field: str | None,
+    body_field: str | None,
+    row_format: RowFormat | None,
+    skip: int,
+    config: Path | None,
+    setting: tuple[str, ...],
+    json: bool,
 ) -> None:
     """Store every row of a file as a message; the store and the topics are created if need be.
 
     Example: mqstore ingest data orders.jsonl --topic orders --key-field id --tag-field state
     """
     if (topic is None) == (topic_field is None):
-        raise typer.BadParameter("give one of --topic and --topic-field")
+        raise click.BadParameter("give one of --topic and --topic-field")
     mapping = RowMapping(
         topic=topic,
         topic_field=topic_field,
-        key_fields=tuple(key_field or ()),
+        key_fields=key_field,
         tag_field=tag_field,
         queue_field=queue_field,
         body_field=body_field,
     )
     output = Output(is_json=json)
     known_format = row_format or _known_format(file)
-    with _opened(file) as source, open_for_writing(store, config, settings or (), output=output) as opened:
+    with _opened(file) as source, open_for_writing(store, config, setting, output=output) as opened:
         work = Ingestion(opened, mapping, skip)
         with progress(output) as board:
             _run(work, read_rows(source, known_format), board.begin("ingest").done)
@@ -99,7 +103,7 @@ def ingest(
 def _known_format(file: Path) -> RowFormat:
     found = RowFormat.JSONL if str(file) == "-" else format_of(file)
     if found is None:
-        raise typer.BadParameter(f"what is in {file}? Give --format jsonl, csv or parquet")
+        raise click.BadParameter(f"what is in {file}? Give --format jsonl, csv or parquet")
     return found
 
 

@@ -8,20 +8,22 @@ Opens the store for writing, so not beside a live writer (exit code 3).
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.store.message.message import Message
 from mqstore.store.message.put_result import PutMessageResult
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.open_store import open_for_writing
 from mqstore.tools.cli.options import (
-    ConfigFileOption,
-    JsonOption,
-    SettingOption,
-    StoreArgument,
-    TopicArgument,
+    config_option,
+    json_option,
+    setting_option,
+    store_argument,
+    topic_argument,
 )
 from mqstore.tools.cli.output import Output, Row
 
@@ -42,22 +44,34 @@ class PutRow(Row):
     msg_id: str
 
 
+@click.command(cls=Command)
+@store_argument
+@topic_argument
+@click.argument(
+    "body", cls=Argument, default="-", help="The body; - for standard input, which is the default."
+)
+@click.option("--tag", help="The tag that consumers filter by.")
+@click.option("--key", multiple=True, help="A key for `query`. Repeatable.")
+@click.option("--queue", type=int, default=0, help="Queue of the topic, from 0.")
+@click.option(
+    "--delay-level", type=int, default=0, help="Deliver later: 1 is 1 s, 3 is 10 s, 18 is 2 h by default."
+)
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property. Repeatable.")
+@config_option
+@setting_option
+@json_option
 def put(
-    store: StoreArgument,
-    topic: TopicArgument,
-    body: Annotated[str, typer.Argument(metavar="BODY", help="The body; - for standard input.")] = "-",
-    tag: Annotated[str | None, typer.Option("--tag", help="The tag that consumers filter by.")] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", help="A key for `query`. Repeatable.")] = None,
-    queue: Annotated[int, typer.Option("--queue", help="Queue of the topic, from 0.")] = 0,
-    delay_level: Annotated[
-        int, typer.Option("--delay-level", help="Deliver later: 1 is 1 s, 3 is 10 s, 18 is 2 h by default.")
-    ] = 0,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property. Repeatable.")
-    ] = None,
-    config: ConfigFileOption = None,
-    settings: SettingOption = None,
-    json: JsonOption = False,
+    store: Path,
+    topic: str,
+    body: str,
+    tag: str | None,
+    key: tuple[str, ...],
+    queue: int,
+    delay_level: int,
+    properties: tuple[str, ...],
+    config: Path | None,
+    setting: tuple[str, ...],
+    json: bool,
 ) -> None:
     """Store one message; the store and the topic are created if need be.
 
@@ -67,19 +81,19 @@ def put(
         topic,
         sys.stdin.buffer.read() if body == "-" else os.fsencode(body),
         tags=tag,
-        keys=tuple(key or ()),
+        keys=key,
         queue_id=queue,
         delay_level=delay_level,
-        properties=_pairs(properties or []),
+        properties=_pairs(properties),
     )
     output = Output(is_json=json)
-    with open_for_writing(store, config, settings or (), output=output) as opened:
+    with open_for_writing(store, config, setting, output=output) as opened:
         result = opened.put_message(message)
         opened.flush()
     _show(output, result)
 
 
-def _pairs(properties: list[str]) -> dict[str, str]:
+def _pairs(properties: Sequence[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in properties]
     for name, separator, value in pairs:
         if not separator:

@@ -6,9 +6,9 @@
 Prints what it finds, oldest first; exit code 1 when that is nothing.
 """
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.metadata.topic_hints import nearest_topic
@@ -16,36 +16,50 @@ from mqstore.store.clock import END_OF_TIME_MS
 from mqstore.store.errors import MessageNotFound
 from mqstore.store.message.stored_message import StoredMessage
 from mqstore.store.record.message_id import decode_message_id
+from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.messages.message_row import FOUND_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument
+from mqstore.tools.cli.options import json_option, raw_option, store_argument
 from mqstore.tools.cli.output import Output
 from mqstore.tools.cli.times import parse_time_ms
 
 __all__ = ["query"]
 
 
+@click.command(cls=Command)
+@store_argument
+@click.argument("topic", cls=Argument, required=False, help="The topic, for --key.")
+@click.option("--key", help="A key, or the producer's unique key.")
+@click.option("--id", "message_id", help="A message id: 32 or 56 hex digits.")
+@click.option("--offset", type=click.IntRange(min=0), help="A physical offset.")
+@click.option("--begin", default="0", help="Stored at or after: epoch ms or local time.")
+@click.option("--end", help="Stored at or before.")
+@click.option("--count", type=click.IntRange(min=1), default=32, help="At most so many, the newest.")
+@raw_option
+@json_option
 def query(
-    store: StoreArgument,
-    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="The topic, for --key.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="A key, or the producer's unique key.")] = None,
-    message_id: Annotated[str | None, typer.Option("--id", help="A message id: 32 or 56 hex digits.")] = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="A physical offset.")] = None,
-    begin: Annotated[str, typer.Option("--begin", help="Stored at or after: epoch ms or local time.")] = "0",
-    end: Annotated[str | None, typer.Option("--end", help="Stored at or before.")] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="At most so many, the newest.")] = 32,
-    raw: RawOption = False,
-    json: JsonOption = False,
+    store: Path,
+    topic: str | None,
+    key: str | None,
+    message_id: str | None,
+    offset: int | None,
+    begin: str,
+    end: str | None,
+    count: int,
+    raw: bool,
+    json: bool,
 ) -> None:
     """Find messages by key within a topic, or one message by its id or physical offset.
 
-    Exit code 1 when there is none. Example: mqstore query data orders --key o-1
+    Exit code 1 when there is none.
+
+    Example: mqstore query data orders --key o-1
     """
     if sum(given is not None for given in (key, message_id, offset)) != 1:
-        raise typer.BadParameter("give one of --key, --id and --offset")
+        raise click.BadParameter("give one of --key, --id and --offset")
     if (key is None) != (topic is None):
-        raise typer.BadParameter("--key needs a TOPIC, and --id and --offset need none")
+        raise click.BadParameter("--key needs a TOPIC, and --id and --offset need none")
     output = Output(is_json=json)
     with open_for_reading(store) as opened:
         if topic is not None and key is not None:
@@ -57,14 +71,14 @@ def query(
     if not found:
         hint = f"; there is no such topic: did you mean {near!r}?" if near else ""
         output.note(f"no message of topic {topic} has the key {key}{hint}")
-        raise typer.Exit(ExitCode.PROBLEM)
+        raise click.exceptions.Exit(ExitCode.PROBLEM)
 
 
 def _time_ms(text: str | None, absent: int) -> int:
     try:
         return absent if text is None else parse_time_ms(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text} is no time: {error}") from error
+        raise click.BadParameter(f"{text} is no time: {error}") from error
 
 
 def _physical_offset(message_id: str | None, offset: int | None) -> int:
@@ -73,7 +87,7 @@ def _physical_offset(message_id: str | None, offset: int | None) -> int:
     try:
         return decode_message_id(message_id or "")[1]
     except ValueError as error:
-        raise typer.BadParameter(f"--id: {error}") from error
+        raise click.BadParameter(f"--id: {error}") from error
 
 
 def _at(store: MessageStore, physical_offset: int) -> StoredMessage:

@@ -7,16 +7,17 @@ Asks each queue again, five times a second while nothing comes; Ctrl-C ends it w
 
 import threading
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.store.message.stored_message import StoredMessage
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.messages.message_row import MESSAGE_COLUMNS, message_row
 from mqstore.tools.cli.messages.queue_reader import next_offset_and_messages, queue_ids, read_queue
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, RawOption, StoreArgument, TagsOption, TopicArgument
+from mqstore.tools.cli.options import json_option, raw_option, store_argument, tags_option, topic_argument
 from mqstore.tools.cli.output import Output
 
 __all__ = ["Follower", "tail"]
@@ -25,15 +26,24 @@ _PAUSE_SECONDS = 0.2
 _FURTHER_BACK = 8
 
 
+@click.command(cls=Command)
+@store_argument
+@topic_argument
+@click.option("-n", "--count", type=click.IntRange(min=0), default=10, help="So many of the newest messages.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("--queue", type=int, help="One queue; otherwise all.")
+@tags_option
+@raw_option
+@json_option
 def tail(
-    store: StoreArgument,
-    topic: TopicArgument,
-    count: Annotated[int, typer.Option("-n", "--count", min=0, help="So many of the newest messages.")] = 10,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until Ctrl-C.")] = False,
-    queue: Annotated[int | None, typer.Option("--queue", help="One queue; otherwise all.")] = None,
-    tags: TagsOption = "*",
-    raw: RawOption = False,
-    json: JsonOption = False,
+    store: Path,
+    topic: str,
+    count: int,
+    follow: bool,
+    queue: int | None,
+    tags: str,
+    raw: bool,
+    json: bool,
 ) -> None:
     """Show the newest messages of a topic in the order of the log.
 

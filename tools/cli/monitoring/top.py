@@ -8,23 +8,25 @@ Rates are the difference of two looks (store_look.py), so nothing is kept anywhe
 terminal each look replaces the one before; elsewhere they follow one another.
 """
 
+import math
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
+import click
 from rich.console import Console
 from rich.live import Live
 
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.monitoring.store_look import StoreLook, puts_since, take_look
 from mqstore.tools.cli.monitoring.top_row import TopRow, top_row
 from mqstore.tools.cli.monitoring.top_screen import screen, write_plain
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output
 
 __all__ = ["Ticks", "top"]
@@ -33,21 +35,28 @@ _LEAST_INTERVAL_S = 0.05
 _MOST_INTERVAL_S = 86_400.0
 
 
-def top(
-    store: StoreArgument,
-    interval: Annotated[
-        float,
-        typer.Option(
-            "--interval",
-            min=_LEAST_INTERVAL_S,
-            max=_MOST_INTERVAL_S,
-            metavar="SECONDS",
-            help="Time between two looks.",
-        ),
-    ] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="One tick, after one interval.")] = False,
-    json: JsonOption = False,
-) -> None:
+class _Seconds(click.FloatRange):
+    """A number within the range; NaN is in none, which Click does not know."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return seconds
+
+
+@click.command(cls=Command)
+@store_argument
+@click.option(
+    "--interval",
+    type=_Seconds(min=_LEAST_INTERVAL_S, max=_MOST_INTERVAL_S),
+    default=1.0,
+    metavar="SECONDS",
+    help="Time between two looks.",
+)
+@click.option("--once", is_flag=True, help="One tick, after one interval.")
+@json_option
+def top(store: Path, interval: float, once: bool, json: bool) -> None:
     """Show what is put to each topic, how far groups are behind, what waits, and the disk, until Ctrl-C.
 
     Example: mqstore top data --interval 5

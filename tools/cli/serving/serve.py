@@ -14,19 +14,21 @@ import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from mqstore.message_store import MessageStore
 from mqstore.store.config import read_toml
 from mqstore.store.errors import ConfigIllegal
 from mqstore.store.message.topic_names import is_system_topic
 from mqstore.store.record.host import Host
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.open_store import open_for_writing
-from mqstore.tools.cli.options import ConfigFileOption, JsonOption, SettingOption, StoreArgument, shell_path
+from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Output, Row
+from mqstore.tools.cli.parameter_types import SHELL_PATH
 
 if TYPE_CHECKING:
     import ssl
@@ -50,52 +52,59 @@ class ServingRow(Row):
     messages: int
 
 
+@click.command(cls=Command)
+@store_argument
+@click.option(
+    "--listen", default=_LOOPBACK, metavar="ADDRESS", help="IP address to listen on; others see the port."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(min=0, max=65_535),
+    default=_PORT,
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option("--advertise", metavar="IP:PORT", help="Where clients reach it, if not where it listens.")
+@click.option(
+    "--access-keys",
+    type=SHELL_PATH,
+    metavar="FILE",
+    help="Serve only requests that are signed with a key of this file.",
+)
+@click.option("--tls-cert", type=SHELL_PATH, metavar="FILE", help="Speak TLS, with this certificate (PEM).")
+@click.option("--tls-key", type=SHELL_PATH, metavar="FILE", help="Its key, if it is not in the same file.")
+@click.option(
+    "--tls-client-ca",
+    type=SHELL_PATH,
+    metavar="FILE",
+    help="Let in only clients with a certificate of this CA.",
+)
+@click.option("--insecure", is_flag=True, help="Listen beyond the loopback without any access control.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(min=0, max=65_535),
+    help="Serve /metrics and /health on this port of the loopback.",
+)
+@click.option("--broker-name", default="broker-a", help="Name of the broker.")
+@click.option("--cluster-name", default="DefaultCluster", help="Name of its cluster.")
+@config_option
+@setting_option
+@json_option
 def serve(
-    store: StoreArgument,
-    listen: Annotated[
-        str, typer.Option("--listen", metavar="ADDRESS", help="IP address to listen on; others see the port.")
-    ] = _LOOPBACK,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
-    ] = _PORT,
-    advertise: Annotated[
-        str | None,
-        typer.Option(metavar="IP:PORT", help="Where clients reach it, if not where it listens."),
-    ] = None,
-    access_keys: Annotated[
-        Path | None,
-        typer.Option(
-            parser=shell_path,
-            metavar="FILE",
-            help="Serve only requests that are signed with a key of this file.",
-        ),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option(parser=shell_path, metavar="FILE", help="Speak TLS, with this certificate (PEM)."),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option(parser=shell_path, metavar="FILE", help="Its key, if it is not in the same file."),
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(
-            parser=shell_path, metavar="FILE", help="Let in only clients with a certificate of this CA."
-        ),
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen beyond the loopback without any access control.")
-    ] = False,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65_535, help="Serve /metrics and /health on this port of the loopback."),
-    ] = None,
-    broker_name: Annotated[str, typer.Option(help="Name of the broker.")] = "broker-a",
-    cluster_name: Annotated[str, typer.Option(help="Name of its cluster.")] = "DefaultCluster",
-    config: ConfigFileOption = None,
-    setting: SettingOption = None,
-    json: JsonOption = False,
+    store: Path,
+    listen: str,
+    port: int,
+    advertise: str | None,
+    access_keys: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    insecure: bool,
+    metrics_port: int | None,
+    broker_name: str,
+    cluster_name: str,
+    config: Path | None,
+    setting: tuple[str, ...],
+    json: bool,
 ) -> None:
     """Serve a store to RocketMQ's clients, as name server and broker on one port.
 
@@ -122,7 +131,7 @@ def serve(
             access_keys=keys,
             tls=tls,
         )
-        given = [*(setting or ()), f"store_host={address}"]
+        given = [*setting, f"store_host={address}"]
         with open_for_writing(store, config, given, output=output) as opened:
             serving = _Serving(output, store, opened, settings, metrics_port)
             is_drained = asyncio.run(serving.run(bound))

@@ -7,16 +7,17 @@
 What is written: tools/spark/jobs/parquet_export.py. `mqstore export` does the same without Spark.
 """
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
-from mqstore.tools.cli.options import BeginOption, EndOption, JsonOption, RawOption
+from mqstore.tools.cli.options import begin_option, end_option, json_option, raw_option
 from mqstore.tools.cli.output import Column, Output, Row
-from mqstore.tools.cli.spark.job_options import ConfOption, MasterOption, StoresArgument
+from mqstore.tools.cli.spark.job_options import conf_option, master_option, stores_argument
 from mqstore.tools.cli.times import parse_time_ms
-from mqstore.tools.spark.jobs.job_session import ANY_CORES, parse_settings
+from mqstore.tools.spark.jobs.job_session import parse_settings
 from mqstore.tools.spark.jobs.parquet_export import COMPRESSIONS, export_parquet
 
 __all__ = ["export"]
@@ -35,38 +36,43 @@ _COLUMNS = (
 )
 
 
+@click.command(cls=Command)
+@stores_argument
+@click.option(
+    "--out", "-o", required=True, metavar="PATH", help="Any directory that Spark can write: lake/, s3a://..."
+)
+@click.option("--topic", multiple=True, help="A topic. Repeatable; otherwise every record of the log.")
+@begin_option
+@end_option
+@click.option("--compression", default=COMPRESSIONS[0], help=f"One of {', '.join(COMPRESSIONS)}.")
+@raw_option
+@click.option("--force", is_flag=True, help="Replace an export that is there.")
+@master_option
+@conf_option
+@json_option
 def export(
-    stores: StoresArgument,
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out", "-o", metavar="PATH", help="Any directory that Spark can write: lake/, s3a://..."
-        ),
-    ],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", help="A topic. Repeatable; otherwise every record of the log."),
-    ] = None,
-    begin: BeginOption = None,
-    end: EndOption = None,
-    compression: Annotated[
-        str, typer.Option("--compression", help=f"One of {', '.join(COMPRESSIONS)}.")
-    ] = COMPRESSIONS[0],
-    raw: RawOption = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an export that is there.")] = False,
-    master: MasterOption = ANY_CORES,
-    conf: ConfOption = None,
-    json: JsonOption = False,
+    stores: tuple[Path, ...],
+    out: str,
+    topic: tuple[str, ...],
+    begin: str | None,
+    end: str | None,
+    compression: str,
+    raw: bool,
+    force: bool,
+    master: str,
+    conf: tuple[str, ...],
+    json: bool,
 ) -> None:
     """Write messages as Parquet files by topic and date (UTC, of the store time), in parallel.
 
     Exit code 2: the target is there already.
+
     Example: mqstore spark export data --topic orders --out lake/orders --master 'local[4]'
     """
     counts = export_parquet(
         stores,
         out,
-        topics=topic or (),
+        topics=topic,
         begin_ms=_time_ms("--begin", begin),
         end_ms=_time_ms("--end", end),
         overwrite=force,

@@ -1,30 +1,28 @@
 """Arguments and options that the Spark commands share, with one wording for each."""
 
-from pathlib import Path
-from typing import Annotated
+import click
 
-import typer
+from mqstore.tools.cli.command import Argument
+from mqstore.tools.cli.parameter_types import SHELL_PATH
+from mqstore.tools.spark.jobs.job_session import ANY_CORES
 
-from mqstore.tools.cli.options import shell_path
+__all__ = ["conf_option", "master_option", "partition_bytes_option", "stores_argument"]
 
-__all__ = ["ConfOption", "MasterOption", "PartitionBytesOption", "StoresArgument"]
-
-StoresArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        parser=shell_path,
-        metavar="STORE...",
-        help="Directories of stores, where every machine of Spark sees them.",
-    ),
-]
-MasterOption = Annotated[
-    str, typer.Option("--master", metavar="URL", help="As Spark names it: local[4], spark://host:7077, yarn.")
-]
-ConfOption = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="One of Spark's settings. Repeatable."),
-]
-PartitionBytesOption = Annotated[
-    int | None,
-    typer.Option("--max-partition-bytes", min=1, help="What one task reads of the log at most."),
-]
+stores_argument = click.argument(
+    "stores",
+    cls=Argument,
+    type=SHELL_PATH,
+    nargs=-1,
+    required=True,
+    metavar="STORE...",
+    help="Directories of stores, where every machine of Spark sees them.",
+)
+master_option = click.option(
+    "--master", default=ANY_CORES, metavar="URL", help="As Spark names it: local[4], spark://host:7077, yarn."
+)
+conf_option = click.option(
+    "--conf", multiple=True, metavar="KEY=VALUE", help="One of Spark's settings. Repeatable."
+)
+partition_bytes_option = click.option(
+    "--max-partition-bytes", type=click.IntRange(min=1), help="What one task reads of the log at most."
+)

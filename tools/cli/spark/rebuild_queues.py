@@ -7,14 +7,15 @@ Refused while a writer has the store open; nothing of the store is changed. How:
 """
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from mqstore.tools.cli.options import JsonOption, StoreArgument, shell_path
+from mqstore.tools.cli.command import Command
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output, Row
-from mqstore.tools.cli.spark.job_options import ConfOption, MasterOption, PartitionBytesOption
-from mqstore.tools.spark.jobs.job_session import ANY_CORES, parse_settings
+from mqstore.tools.cli.parameter_types import SHELL_PATH
+from mqstore.tools.cli.spark.job_options import conf_option, master_option, partition_bytes_option
+from mqstore.tools.spark.jobs.job_session import parse_settings
 from mqstore.tools.spark.rebuild.queue_rebuild import rebuild_queues as rebuild_queues_of
 
 __all__ = ["rebuild_queues"]
@@ -30,26 +31,32 @@ class RebuiltRow(Row):
     end_offset: int
 
 
+@click.command(cls=Command)
+@store_argument
+@click.option(
+    "--out",
+    "-o",
+    type=SHELL_PATH,
+    required=True,
+    metavar="DIR",
+    help="A new directory, to be moved in by you.",
+)
+@master_option
+@conf_option
+@partition_bytes_option
+@json_option
 def rebuild_queues(
-    store: StoreArgument,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=shell_path,
-            metavar="DIR",
-            help="A new directory, to be moved in by you.",
-        ),
-    ],
-    master: MasterOption = ANY_CORES,
-    conf: ConfOption = None,
-    max_partition_bytes: PartitionBytesOption = None,
-    json: JsonOption = False,
+    store: Path,
+    out: Path,
+    master: str,
+    conf: tuple[str, ...],
+    max_partition_bytes: int | None,
+    json: bool,
 ) -> None:
     """Build all consume queues of a store from its log, byte for byte as they were, into a new directory.
 
     Exit codes: 2 the directory exists, 3 somebody writes, 4 the log is damaged (repair first).
+
     Example: mqstore spark rebuild-queues data --out data/consumequeue.new
     """
     report = rebuild_queues_of(

@@ -11,15 +11,17 @@ What each number means: tools/spark/report/definitions.py, and the page itself.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from mqstore.tools.cli.options import JsonOption, shell_path
+from mqstore.tools.cli.command import Command
+from mqstore.tools.cli.options import json_option
 from mqstore.tools.cli.output import Column, Output, Row
-from mqstore.tools.cli.spark.job_options import ConfOption, MasterOption, StoresArgument
+from mqstore.tools.cli.parameter_types import SHELL_PATH
+from mqstore.tools.cli.spark.job_options import conf_option, master_option, stores_argument
 from mqstore.tools.spark.jobs.job_errors import TargetTaken
-from mqstore.tools.spark.jobs.job_session import ANY_CORES, parse_settings
+from mqstore.tools.spark.jobs.job_session import parse_settings
 from mqstore.tools.spark.report.definitions import TABLES
 from mqstore.tools.spark.report.report_charts import require_charts
 from mqstore.tools.spark.report.retry_report import make_report
@@ -34,22 +36,26 @@ class TableRow(Row):
     row: dict[str, Any]
 
 
+@click.command(cls=Command)
+@stores_argument
+@click.option("--out", "-o", type=SHELL_PATH, metavar="FILE", help="A page with charts: report.html.")
+@click.option("--force", is_flag=True, help="Replace a page that is there.")
+@master_option
+@conf_option
+@json_option
 def report(
-    stores: StoresArgument,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", parser=shell_path, metavar="FILE", help="A page with charts: report.html."
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a page that is there.")] = False,
-    master: MasterOption = ANY_CORES,
-    conf: ConfOption = None,
-    json: JsonOption = False,
+    stores: tuple[Path, ...],
+    out: Path | None,
+    force: bool,
+    master: str,
+    conf: tuple[str, ...],
+    json: bool,
 ) -> None:
     """Count failures per message, dead letters, lateness of delays and growth, from the logs of some stores.
 
-    Times end in _ms: epoch ms and durations. Example: mqstore spark report data --out report.html
+    Times end in _ms: epoch ms and durations.
+
+    Example: mqstore spark report data --out report.html
     """
     if out is not None:
         require_charts()

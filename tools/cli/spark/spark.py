@@ -7,8 +7,9 @@ Each command is in a file of its name; what it does is in tools/spark/jobs/, reb
 pyspark or Java ends it with exit code 1, and says what to install.
 """
 
-import typer
+import click
 
+from mqstore.tools.cli.command import CommandGroup
 from mqstore.tools.cli.spark.export import export
 from mqstore.tools.cli.spark.rebuild_queues import rebuild_queues
 from mqstore.tools.cli.spark.report import report
@@ -16,15 +17,13 @@ from mqstore.tools.cli.spark.verify import verify
 
 __all__ = ["spark"]
 
-spark = typer.Typer(no_args_is_help=True)
 
-
-@spark.callback()
-def about() -> None:
+@click.group(cls=CommandGroup)
+def spark() -> None:
     """Jobs over whole logs: check, export, rebuild the queues, report. They need pyspark and Java 17."""
 
 
-spark.command()(verify)
-spark.command()(export)
-spark.command("rebuild-queues")(rebuild_queues)
-spark.command()(report)
+spark.add_command(verify)
+spark.add_command(export)
+spark.add_command(rebuild_queues)
+spark.add_command(report)

@@ -8,18 +8,21 @@
 What is checked, and what is not: tools/spark/jobs/segment_check.py.
 """
 
-import typer
+from pathlib import Path
 
+import click
+
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode
-from mqstore.tools.cli.options import JsonOption
+from mqstore.tools.cli.options import json_option
 from mqstore.tools.cli.output import Column, Output, Row
 from mqstore.tools.cli.spark.job_options import (
-    ConfOption,
-    MasterOption,
-    PartitionBytesOption,
-    StoresArgument,
+    conf_option,
+    master_option,
+    partition_bytes_option,
+    stores_argument,
 )
-from mqstore.tools.spark.jobs.job_session import ANY_CORES, parse_settings
+from mqstore.tools.spark.jobs.job_session import parse_settings
 from mqstore.tools.spark.jobs.segment_check import SegmentReport, check_segments
 
 __all__ = ["verify"]
@@ -69,24 +72,32 @@ _DAMAGES = (
 )
 
 
+@click.command(cls=Command)
+@stores_argument
+@master_option
+@conf_option
+@partition_bytes_option
+@json_option
 def verify(
-    stores: StoresArgument,
-    master: MasterOption = ANY_CORES,
-    conf: ConfOption = None,
-    max_partition_bytes: PartitionBytesOption = None,
-    json: JsonOption = False,
+    stores: tuple[Path, ...],
+    master: str,
+    conf: tuple[str, ...],
+    max_partition_bytes: int | None,
+    json: bool,
 ) -> None:
     """Check each record of the logs of some stores: lengths, offsets, CRCs. Queues and keys are not read.
 
     Exit codes: 0 sound, 4 damage found, 1 could not check. With --json one segment a line, then one damage a
-    line, then the outcome. Example: mqstore spark verify data backup --master 'local[4]'
+    line, then the outcome.
+
+    Example: mqstore spark verify data backup --master 'local[4]'
     """
     report = check_segments(
         stores, master=master, settings=parse_settings(conf), max_partition_bytes=max_partition_bytes
     )
     _show(Output(is_json=json), report)
     if not report.is_sound:
-        raise typer.Exit(ExitCode.CORRUPTION)
+        raise click.exceptions.Exit(ExitCode.CORRUPTION)
 
 
 def _show(output: Output, report: SegmentReport) -> None:

@@ -11,13 +11,14 @@ import os
 import socket
 import sys
 from importlib.util import find_spec
-from typing import Annotated
+from pathlib import Path
 
-import typer
+import click
 
+from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.open_store import open_for_reading
-from mqstore.tools.cli.options import JsonOption, StoreArgument
+from mqstore.tools.cli.options import json_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 
 __all__ = ["ui"]
@@ -39,13 +40,16 @@ class UiRow(Row):
     store: str
 
 
-def ui(
-    store: StoreArgument,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65_535, help="Port of 127.0.0.1; 0 takes a free one.")
-    ] = _PORT,
-    json: JsonOption = False,
-) -> None:
+@click.command(cls=Command)
+@store_argument
+@click.option(
+    "--port",
+    type=click.IntRange(min=0, max=65_535),
+    default=_PORT,
+    help="Port of 127.0.0.1; 0 takes a free one.",
+)
+@json_option
+def ui(store: Path, port: int, json: bool) -> None:
     """Show a store in the browser: topics, messages, groups, delays, dead letters, growth. Changes nothing.
 
     Example: mqstore ui data

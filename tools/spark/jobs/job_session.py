@@ -7,7 +7,7 @@ that the driver has it under. Threads: as a SparkSession.
 
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +67,7 @@ def _start(master: str, settings: Mapping[str, str], directory: Path) -> "tuple[
         return start_session(master, settings, directory), is_ours
 
 
-def parse_settings(given: list[str] | None) -> dict[str, str]:
+def parse_settings(given: Sequence[str] | None) -> dict[str, str]:
     """Spark's settings as `key=value`. Raises ConfigIllegal.
 
     >>> parse_settings(["spark.executor.memory=2g"])

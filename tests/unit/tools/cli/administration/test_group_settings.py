@@ -96,7 +96,7 @@ def test_what_is_there_is_not_created_and_what_is_not_there_not_changed(
         (("a b",), "a b"),
         (("billing", "--retry-max-times", "-2"), "-2, but must be -1 to 2147483647"),
         (("billing", "--retry-queue-nums", "70000"), "70000, but must be -1 to 65536"),
-        (("billing", "--broker-id", "-1"), "greater than or equal to 0"),
+        (("billing", "--broker-id", "-1"), "is not in the range 0<=x<="),
         (("billing", "--group-retry-policy", "soon"), "is no retry policy"),
         (("billing", "--group-retry-policy", "[]"), "is no retry policy"),
         (("billing", "--group-retry-policy", '{"type":"EXPONENTIAL"}'), "is no retry policy"),
@@ -111,7 +111,7 @@ def test_what_cannot_be_is_refused(
     """Exit code 2 with the value and the limit, in a dry run as well, and nothing is there afterwards."""
     result = run("groups", "create", orders, *options, *apply)
     assert result.exit_code == 2, result.stderr
-    assert told in " ".join(result.stderr.replace("│", " ").split())
+    assert told in " ".join(result.stderr.split())
     assert settings(orders, options[0]) == {}
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+import click
 import pytest
-import typer
 
 from mqstore.metadata.topics import TopicConfig
 from mqstore.tools.cli.administration.setting_changes import ChangedRow, perm_text, show_change
@@ -33,7 +33,7 @@ def test_changes_are_written(
 def test_what_was_not_applied_ends_in_1(capsys: pytest.CaptureFixture[str]) -> None:
     """As deletions do."""
     row = ChangedRow(is_applied=False, before=None, after=AFTER)
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(click.exceptions.Exit) as ended:
         show_change(Output(), row, "topic", "orders", DEFAULTS)
     assert ended.value.exit_code == 1
     assert capsys.readouterr().out.startswith("would create topic orders: ")

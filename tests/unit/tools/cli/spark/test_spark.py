@@ -1,6 +1,6 @@
 """Goal: the Spark commands look like all others, and refuse wrong usage before Spark is started.
 
-Method: Typer's runner. What they do with a session is tested in tests/spark.
+Method: Click's runner. What they do with a session is tested in tests/spark.
 """
 
 from pathlib import Path
