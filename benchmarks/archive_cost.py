@@ -32,9 +32,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from machine import machine, machine_in_words
 from spark_scan import fill, write_page
 
@@ -274,14 +274,20 @@ def _table(results: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"{share} {', '.join(said)}."])
 
 
+@click.command(context_settings={"show_default": True})
+@click.option("--mib", type=int, default=512, help="MiB of the store that goes to a directory.")
+@click.option("--mib-s3", nargs=2, type=int, default=(64, 256), help="MiB of those that go to a server.")
+@click.option("--rounds", type=int, default=7)
+@click.option("--directory", type=click.Path(path_type=Path), help="Work here, on the disk that is measured.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), default=_RESULTS)
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page.")
 def main(
-    *,
-    mib: Annotated[int, typer.Option(help="MiB of the store that goes to a directory.")] = 512,
-    mib_s3: Annotated[tuple[int, int], typer.Option(help="MiB of those that go to a server.")] = (64, 256),
-    rounds: Annotated[int, typer.Option()] = 7,
-    directory: Annotated[Path | None, typer.Option(help="Work here, on the disk that is measured.")] = None,
-    json_path: Annotated[Path, typer.Option("--json")] = _RESULTS,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
+    mib: int,
+    mib_s3: tuple[int, int],
+    rounds: int,
+    directory: Path | None,
+    json_path: Path,
+    page: Path | None,
 ) -> None:
     """Measure, print, and write the results."""
     load = os.getloadavg()[0]
@@ -314,4 +320,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -18,9 +18,9 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
+import click
 from contest import Contestant, quartiles_us, shown, take_turns, version_of
 from report import replace_between
 
@@ -146,13 +146,20 @@ def _has_rocksdict(python: Path) -> bool:
     )
 
 
+@click.command(context_settings={"show_default": True})
+@click.argument("python", type=click.Path(path_type=Path))
+@click.option("--beside", type=click.Path(path_type=Path), help="Another build, with the same wheel.")
+@click.option("--rounds", type=int, default=200, help="Turns of each contestant.")
+@click.option("--only", default="", help="Only the cases whose name has this text.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page.")
 def main(
-    python: Annotated[Path, typer.Argument(help="A Python with mqstore from a wheel.")],
-    beside: Annotated[Path | None, typer.Option(help="Another build, with the same wheel.")] = None,
-    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 200,
-    only: Annotated[str, typer.Option(help="Only the cases whose name has this text.")] = "",
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
+    python: Path,
+    beside: Path | None,
+    rounds: int,
+    only: str,
+    json_path: Path | None,
+    page: Path | None,
 ) -> None:
     """Measure, print, and write the figures."""
     load = os.getloadavg()[0]
@@ -172,7 +179,7 @@ def main(
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "microseconds": rows,
     }
-    typer.echo(table(figures))
+    click.echo(table(figures))
     if json_path is not None:
         json_path.write_text(json.dumps(figures, indent=2) + "\n")
     if page is not None:
@@ -203,4 +210,4 @@ def table(figures: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -14,9 +14,9 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from contest import Contestant, quartiles_us, shown, take_turns, version_of
 from report import replace_between
 
@@ -86,12 +86,12 @@ def contest(python: Path, size: int, step: str, rounds: int, folder: Path) -> di
     return take_turns(contestants, rounds)
 
 
-def main(
-    python: Annotated[Path, typer.Argument(help="A Python with mqstore from a wheel.")],
-    rounds: Annotated[int, typer.Option(help="Turns of each contestant.")] = 100,
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.argument("python", type=click.Path(path_type=Path))
+@click.option("--rounds", type=int, default=100, help="Turns of each contestant.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page.")
+def main(python: Path, rounds: int, json_path: Path | None, page: Path | None) -> None:
     """Measure, print, and write the figures."""
     load = os.getloadavg()[0]
     rows: dict[str, dict[str, list[float]]] = {}
@@ -105,7 +105,7 @@ def main(
         "load": [round(load, 1), round(os.getloadavg()[0], 1)],
         "microseconds": rows,
     }
-    typer.echo(table(figures))
+    click.echo(table(figures))
     if json_path is not None:
         json_path.write_text(json.dumps(figures, indent=2) + "\n")
     if page is not None:
@@ -128,4 +128,4 @@ def table(figures: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

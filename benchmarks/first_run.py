@@ -17,9 +17,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
-import typer
+import click
 from report import replace_between
 
 from mqstore.remoting.command import encode_request
@@ -108,12 +108,12 @@ def installed_mib(python: Path) -> float:
     return sum(sizes) / _MIB
 
 
-def main(
-    python: Annotated[Path, typer.Argument(help="A Python with mqstore.")],
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
-    runs: Annotated[int, typer.Option(help="Further runs, whose median is shown.")] = 7,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.argument("python", type=click.Path(path_type=Path))
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page.")
+@click.option("--runs", type=int, default=7, help="Further runs, whose median is shown.")
+def main(python: Path, json_path: Path | None, page: Path | None, runs: int) -> None:
     """Measure, print, and write the figures."""
     python = python.absolute()
     size_mib = installed_mib(python)
@@ -131,7 +131,7 @@ def main(
         "serve_s": round(served.seconds, 3),
         "serve_mib": round(served.memory_mib, 1),
     }
-    typer.echo(json.dumps(figures, indent=2))
+    click.echo(json.dumps(figures, indent=2))
     if json_path is not None:
         json_path.write_text(json.dumps(figures, indent=2) + "\n")
     if page is not None:
@@ -153,4 +153,4 @@ def table(figures: dict[str, object]) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -6,9 +6,8 @@ usage: python benchmarks/latency_report.py RESULTS.json [--chart FILE.png] [--do
 """
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from latency.latencies import PERCENTILES
 from latency.picture import draw
 from latency.results import KindResults, Results, Row, load
@@ -59,11 +58,11 @@ def page_text(results: Results, chart: Path | None) -> str:
     return "\n\n".join(parts)
 
 
-def main(
-    results_path: Path,
-    documents: Annotated[bool, typer.Option()] = False,
-    chart: Annotated[Path | None, typer.Option()] = None,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.argument("results_path", type=click.Path(path_type=Path))
+@click.option("--documents", is_flag=True)
+@click.option("--chart", type=click.Path(path_type=Path))
+def main(results_path: Path, documents: bool, chart: Path | None) -> None:
     """Print the tables."""
     results = load(results_path)
     for kind in results.kinds:
@@ -76,4 +75,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -19,9 +19,9 @@ import statistics
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
+import click
 from contest import version_of
 from machine import machine, machine_in_words
 from report import replace_between
@@ -112,12 +112,12 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"`{figures['command']}`, {machine_in_words(figures)}."])
 
 
-def main(
-    python: Annotated[Path, typer.Argument(help="A Python with mqstore from a wheel.")],
-    rounds: Annotated[int, typer.Option(help="Turns of each.")] = 30,
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.argument("python", type=click.Path(path_type=Path))
+@click.option("--rounds", type=int, default=30, help="Turns of each.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page.")
+def main(python: Path, rounds: int, json_path: Path | None, page: Path | None) -> None:
     """Measure, print, and write the figures."""
     before = os.getloadavg()[0]
     rows = {flush: measure(python.absolute(), flush, rounds) for flush in FLUSHES}
@@ -127,7 +127,7 @@ def main(
         "load": [before, os.getloadavg()[0]],
         "rows": rows,
     }
-    typer.echo(table(figures))
+    click.echo(table(figures))
     if json_path is not None:
         json_path.write_text(json.dumps(figures, indent=2) + "\n")
     if page is not None:
@@ -135,4 +135,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

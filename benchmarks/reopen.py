@@ -30,9 +30,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from mqstore import Message, MessageStore, StoreConfig
 
@@ -108,11 +108,11 @@ def _table(results: dict[str, Any]) -> str:
     return "\n".join([*lines, "", made])
 
 
-app = typer.Typer(add_completion=False)
-
-
-@app.command(hidden=True)
-def write(path: Path, shape: str, is_killed: Annotated[bool, typer.Option()]) -> None:
+@click.command(hidden=True)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("shape")
+@click.option("--is-killed/--no-is-killed", required=True)
+def write(path: Path, shape: str, is_killed: bool) -> None:
     """Fill a store; then close it, or be killed with nothing synced."""
     wanted = Shape(**json.loads(shape))
     store = MessageStore.open(path, wanted.config(), start=False)
@@ -128,7 +128,9 @@ def write(path: Path, shape: str, is_killed: Annotated[bool, typer.Option()]) ->
     path.with_suffix(".json").write_text(json.dumps(facts))
 
 
-@app.command(hidden=True)
+@click.command(hidden=True)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("shape")
 def reopen(path: Path, shape: str) -> None:
     """Open the store and put one message; print the times."""
     config = Shape(**json.loads(shape)).config()
@@ -220,26 +222,37 @@ def _killed(directory: Path, shape: Shape, rounds: int, tell: Callable[[str], No
     return _row("kill -9", shape, facts, runs) | {"bare_disk_s": statistics.median(bare_s)}
 
 
-@app.callback(invoke_without_command=True)
+@click.group(invoke_without_command=True, context_settings={"show_default": True})
+@click.option("--segments", type=int, default=100)
+@click.option("--queues", type=int, default=10_000)
+@click.option("--segment-mib", default="1,16")
+@click.option("--tail-mib", type=int, default=1_024)
+@click.option("--tail-queues", type=int, default=1_000)
+@click.option("--body-bytes", type=int, default=1_000)
+@click.option("--rounds", type=int, default=3)
+@click.option("--directory", type=click.Path(path_type=Path), help="On the disk to be measured.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), default=_RESULTS)
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page too.")
+@click.pass_context
 def measure(
-    context: typer.Context,
-    segments: int = 100,
-    queues: int = 10_000,
-    segment_mib: str = "1,16",
-    tail_mib: int = 1_024,
-    tail_queues: int = 1_000,
-    body_bytes: int = 1_000,
-    rounds: int = 3,
-    directory: Annotated[Path | None, typer.Option(help="On the disk to be measured.")] = None,
-    json_file: Annotated[Path, typer.Option("--json")] = _RESULTS,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page too.")] = None,
+    context: click.Context,
+    segments: int,
+    queues: int,
+    segment_mib: str,
+    tail_mib: int,
+    tail_queues: int,
+    body_bytes: int,
+    rounds: int,
+    directory: Path | None,
+    json_file: Path,
+    page: Path | None,
 ) -> None:
     """Measure, print and write down."""
     if context.invoked_subcommand is not None:
         return
 
     def tell(line: str) -> None:
-        typer.echo(line, err=True)
+        click.echo(line, err=True)
 
     rows: list[dict[str, Any]] = []
     load_before = os.getloadavg()[0]
@@ -257,12 +270,16 @@ def measure(
     }
     json_file.parent.mkdir(parents=True, exist_ok=True)
     json_file.write_text(json.dumps(results, indent=1) + "\n")
-    typer.echo(_table(results))
+    click.echo(_table(results))
     if page is not None:
         before, _, rest = page.read_text("utf-8").partition(_BEGIN)
         _, _, after = rest.partition(_END)
         page.write_text(f"{before}{_BEGIN}\n\n{_table(results)}\n\n{_END}{after}", "utf-8")
 
 
+measure.add_command(write)
+measure.add_command(reopen)
+
+
 if __name__ == "__main__":
-    app()
+    measure()

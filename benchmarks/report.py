@@ -8,9 +8,8 @@ between the markers there. Without it nothing is written but the chart, if one i
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 from goals import GOALS
 from results_file import COLUMNS, Results, Row, load
 from rich.console import Console
@@ -100,11 +99,11 @@ def show(title: str, headings: tuple[str, ...], rows: Iterable[tuple[str, ...]],
     Console(width=None if Console().is_terminal else 200).print(table)
 
 
-def main(
-    results_path: Path,
-    documents: Annotated[bool, typer.Option()] = False,
-    chart: Annotated[Path | None, typer.Option()] = None,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.argument("results_path", type=click.Path(path_type=Path))
+@click.option("--documents", is_flag=True)
+@click.option("--chart", type=click.Path(path_type=Path))
+def main(results_path: Path, documents: bool, chart: Path | None) -> None:
     """Print the tables."""
     results = load(results_path)
     show("times as fast as the rival", HEADINGS, map(cells, results.rows.values()), results.machine)
@@ -122,4 +121,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -38,10 +38,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
 
+import click
 import numpy as np
-import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -338,12 +337,12 @@ def draw(growths: list[Growth], path: Path) -> None:
     plt.close(figure)
 
 
-def main(
-    rounds: Annotated[int, typer.Option(min=1)] = 9,
-    json_path: Annotated[Path, typer.Option("--json")] = RESULTS / "scale.json",
-    chart: Annotated[Path, typer.Option()] = RESULTS / "scale.png",
-    memory: Annotated[bool, typer.Option(hidden=True)] = False,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option("--rounds", type=click.IntRange(min=1), default=9)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), default=RESULTS / "scale.json")
+@click.option("--chart", type=click.Path(path_type=Path), default=RESULTS / "scale.png")
+@click.option("--memory", is_flag=True, hidden=True)
+def main(rounds: int, json_path: Path, chart: Path, memory: bool) -> None:
     """Measure, show, write."""
     if memory:
         measure_memory()
@@ -367,4 +366,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

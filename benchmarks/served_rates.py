@@ -21,9 +21,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
+import click
 from report import replace_between
 
 from mqstore.client import RemoteBroker
@@ -226,13 +226,20 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+@click.command(context_settings={"show_default": True})
+@click.argument("python", type=click.Path(path_type=Path))
+@click.option("--rounds", type=int, default=5, help="Rounds that count.")
+@click.option("--seconds", type=float, default=3.0, help="Seconds a round.")
+@click.option("--only", default="", help="Only loads whose title matches this expression.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the figures here.")
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page.")
 def main(
-    python: Annotated[Path, typer.Argument(help="A Python with an installed mqstore.")],
-    rounds: Annotated[int, typer.Option(help="Rounds that count.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Seconds a round.")] = 3.0,
-    only: Annotated[str, typer.Option(help="Only loads whose title matches this expression.")] = "",
-    json_path: Annotated[Path | None, typer.Option("--json", help="Write the figures here.")] = None,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
+    python: Path,
+    rounds: int,
+    seconds: float,
+    only: str,
+    json_path: Path | None,
+    page: Path | None,
 ) -> None:
     """Measure, print, and write the figures."""
     load = os.getloadavg()[0]
@@ -249,7 +256,7 @@ def main(
             for work in wanted:
                 if work.flush_disk_type == flush:
                     rows.append(measure(work, sides, rounds, seconds))
-                    typer.echo(json.dumps(rows[-1]))
+                    click.echo(json.dumps(rows[-1]))
             memory = {name: max(side.memory_mib, memory.get(name, 0.0)) for name, side in sides.items()}
     figures = {
         "command": "make bench-serve",
@@ -261,7 +268,7 @@ def main(
         "start_s": {name: round(value, 2) for name, value in started.items()},
         "memory_mib": {name: round(value) for name, value in memory.items()},
     }
-    typer.echo(table(figures))
+    click.echo(table(figures))
     if json_path is not None:
         json_path.write_text(json.dumps(figures, indent=2) + "\n")
     if page is not None:
@@ -269,4 +276,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

@@ -31,9 +31,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
+import click
 from latency.latencies import Latencies
 from latency.puts import IN_PROCESS, Kind
 from latency.spinning_clock import SpinningClock
@@ -303,14 +303,22 @@ def explain(episode: Episode, by_thread: dict[int, list[Span]], own_thread: int)
     episode.beside = ", ".join(f"{name} {ns / 1e6:.2f}" for name, ns in others.most_common(4) if ns > 20_000)
 
 
+@click.command(context_settings={"show_default": True})
+@click.option("--rate", type=float, default=10_000)
+@click.option("--seconds", type=float, default=20)
+@click.option("--sync", is_flag=True)
+@click.option("--segment-mib", type=int, default=64)
+@click.option("--slowest", type=int, default=15)
+@click.option("--above-us", type=float, default=0, help="Explain puts slower than this; 0: than p99.9.")
+@click.option("--directory", type=click.Path(path_type=Path), help="On the disk to be measured.")
 def main(
-    rate: Annotated[float, typer.Option()] = 10_000,
-    seconds: Annotated[float, typer.Option()] = 20,
-    sync: Annotated[bool, typer.Option()] = False,
-    segment_mib: Annotated[int, typer.Option()] = 64,
-    slowest: Annotated[int, typer.Option()] = 15,
-    above_us: Annotated[float, typer.Option(help="Explain puts slower than this; 0: than p99.9.")] = 0,
-    directory: Annotated[Path | None, typer.Option(help="On the disk to be measured.")] = None,
+    rate: float,
+    seconds: float,
+    sync: bool,
+    segment_mib: int,
+    slowest: int,
+    above_us: float,
+    directory: Path | None,
 ) -> None:
     """Measure and print."""
     kind = Kind(title="", sync=sync, body_bytes=1_024, attributes=True, segment_bytes=segment_mib * MIB)
@@ -375,4 +383,4 @@ def report_puts(puts: list[Put], spans: list[Span], above_us: float, slowest: in
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

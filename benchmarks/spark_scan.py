@@ -26,11 +26,11 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import numpy as np
 import pyarrow as pa
-import typer
 from machine import machine, machine_in_words
 from pyspark.sql import DataFrame, SparkSession
 
@@ -415,15 +415,24 @@ def write_page(page: Path, table: str, begin: str = _BEGIN, end: str = _END) -> 
     page.write_text(f"{before}{begin}\n\n{table}\n\n{end}{after}", "utf-8")
 
 
+@click.command(context_settings={"show_default": True})
+@click.option("--messages", type=int, default=848_000)
+@click.option("--rounds", type=int, default=7)
+@click.option("--cores", type=int, default=2)
+@click.option("--only", default="", help="Queries whose name contains this.")
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="Keep the data here, or use what is there."
+)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), default=_RESULTS)
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page.")
 def main(
-    *,
-    messages: Annotated[int, typer.Option()] = 848_000,
-    rounds: Annotated[int, typer.Option()] = 7,
-    cores: Annotated[int, typer.Option()] = 2,
-    only: Annotated[str, typer.Option(help="Queries whose name contains this.")] = "",
-    directory: Annotated[Path | None, typer.Option(help="Keep the data here, or use what is there.")] = None,
-    json_path: Annotated[Path, typer.Option("--json")] = _RESULTS,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
+    messages: int,
+    rounds: int,
+    cores: int,
+    only: str,
+    directory: Path | None,
+    json_path: Path,
+    page: Path | None,
 ) -> None:
     """Measure, print, and write the results."""
     with tempfile.TemporaryDirectory(prefix="mqstore-bench-") as temporary:
@@ -469,4 +478,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()

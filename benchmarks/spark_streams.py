@@ -29,9 +29,9 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from machine import machine, machine_in_words
 from pyspark.sql import SparkSession
 from spark_scan import fill, time_and_cpu, write_page, write_parquet
@@ -150,15 +150,22 @@ def _table(results: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"{', '.join(said)}."])
 
 
+@click.command(context_settings={"show_default": True})
+@click.option("--messages", type=int, default=848_000)
+@click.option("--rounds", type=int, default=5)
+@click.option("--cores", type=int, default=2)
+@click.option("--only", default="", help="Rows whose name contains this.")
+@click.option("--directory", type=click.Path(path_type=Path), help="Work here.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), default=_RESULTS)
+@click.option("--page", type=click.Path(path_type=Path), help="Write the table into this page.")
 def main(
-    *,
-    messages: Annotated[int, typer.Option()] = 848_000,
-    rounds: Annotated[int, typer.Option()] = 5,
-    cores: Annotated[int, typer.Option()] = 2,
-    only: Annotated[str, typer.Option(help="Rows whose name contains this.")] = "",
-    directory: Annotated[Path | None, typer.Option(help="Work here.")] = None,
-    json_path: Annotated[Path, typer.Option("--json")] = _RESULTS,
-    page: Annotated[Path | None, typer.Option(help="Write the table into this page.")] = None,
+    messages: int,
+    rounds: int,
+    cores: int,
+    only: str,
+    directory: Path | None,
+    json_path: Path,
+    page: Path | None,
 ) -> None:
     """Measure, print, and write the results."""
     load = os.getloadavg()[0]
@@ -189,4 +196,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    main()
