@@ -322,13 +322,13 @@ def take_int64(buffer: Bytes, starts: Int32s, distance: int, values: Int64s) -> 
 
 
 @compiled(INTS)
-def total_length(lengths: Int32s) -> tuple[int, bool]:
+def total_length(lengths: Int32s) -> tuple[Int, bool]:
     """(the sum of the lengths, of which a negative one counts as 0; whether one is negative)."""
     total, least = np.int64(0), np.int32(0)
     for n in range(lengths.size):
         total += max(lengths[n], np.int32(0))
         least = min(least, lengths[n])
-    return total, least < 0
+    return total, bool(least < 0)
 
 
 @compiled(BYTES, INTS, INTS, INTS_OUT, BYTES_OUT)

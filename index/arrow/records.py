@@ -73,19 +73,18 @@ class Records:
         column_kernels.take_int64(self.buffer, starts, distance, values)
         return values
 
-    def pieces(self, starts: Int32s, lengths: Int32s) -> tuple[pa.Buffer | None, pa.Buffer, pa.Buffer]:
-        """The buffers of an Arrow array of the given pieces of the buffer: validity, offsets and data.
+    def pieces(self, starts: Int32s, lengths: Int32s) -> tuple[bool, pa.Buffer, pa.Buffer]:
+        """(whether a length is negative, offsets and data of an Arrow array of the given pieces).
 
-        Pieces of a negative length are null; without one there is no validity buffer.
+        A piece of a negative length is empty.
         """
-        total_bytes, has_nulls = column_kernels.total_length(lengths)
-        present = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little")) if has_nulls else None
+        total_bytes, has_negative = column_kernels.total_length(lengths)
         offsets = pa.allocate_buffer((starts.size + 1) * 4)
         data = pa.allocate_buffer(total_bytes + column_kernels.PIECE_ROOM)
         column_kernels.take_bytes(
             self.buffer, starts, lengths, np.frombuffer(offsets, np.int32), np.frombuffer(data, np.uint8)
         )
-        return present, offsets, data.slice(0, total_bytes)
+        return has_negative, offsets, data.slice(0, total_bytes)
 
     def distinct(self, starts: Int32s, lengths: Int32s) -> tuple[Int32s, Int32s]:
         """(number of the distinct piece that each piece is, index of the first piece of each number)."""
@@ -95,12 +94,14 @@ class Records:
         return numbers, firsts[:count]
 
     def binary(self, starts: Int32s, lengths: Int32s) -> pa.Array:
-        """A binary array of the given pieces; those of a negative length are null."""
-        return pa.Array.from_buffers(pa.binary(), starts.size, list(self.pieces(starts, lengths)))
+        """A binary array of the given pieces; those of a negative length are empty."""
+        _, offsets, data = self.pieces(starts, lengths)
+        return pa.Array.from_buffers(pa.binary(), starts.size, [None, offsets, data])
 
     def string(self, starts: Int32s, lengths: Int32s) -> pa.Array:
         """A string array of the given pieces; those of a negative length are null."""
-        present, offsets, data = self.pieces(starts, lengths)
+        has_nulls, offsets, data = self.pieces(starts, lengths)
+        present = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little")) if has_nulls else None
         buffers = [present, offsets, data]
         if column_kernels.are_texts(
             np.frombuffer(data, np.uint8), data.size, np.frombuffer(offsets, np.int32)

@@ -5,7 +5,7 @@ Multiplication needs PCLMULQDQ, that of wide vectors VPCLMULQDQ too: see crc32_k
 512 bits with AVX-512, else 256. Import this module only where loops are compiled (intrinsics.py).
 """
 
-from typing import Any, Final
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -31,7 +31,7 @@ __all__ = [
     "xor",
 ]
 
-PARTS_OF_WIDE: Final = 4 if compiles_with("avx512f") else 2
+PARTS_OF_WIDE = 4 if compiles_with("avx512f") else 2
 """How many vectors a wide one has."""
 
 
