@@ -58,7 +58,7 @@ class MqstoreReader(DataSourceReader):
         freeze_imports()
 
     def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A batch for each piece of 2 MiB of the log."""
+        """A batch for each piece of 4 MiB of the log."""
         if not isinstance(partition, LogPartition | QueuePartition):
             # Spark replaces an empty list of partitions by one without a value.
             return

@@ -1,7 +1,7 @@
 """The queue reader: the records that entries of consume queues point to, each checked, piece by piece.
 
 The entries of all queues of a task are merged into the order of the log. Those of one segment are taken
-together, up to 2 MiB of records: those that lie near each other are read by one positional read, the others
+together, up to 4 MiB of records: those that lie near each other are read by one positional read, the others
 by one each, into one buffer; a kernel then checks each record against its entry, and its CRCs. An entry whose
 record is not whole is damage, as in segment_reader.py.
 Source: ConsumeQueue; layout of an entry: index/queue/consume_queue_format.py.

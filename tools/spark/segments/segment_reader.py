@@ -1,6 +1,6 @@
 """The segment reader: the records of a range of one segment, each checked, piece by piece.
 
-Positional reads of 2 MiB (of a file or of an archive, segment_bytes.py) into one buffer, which a
+Positional reads of 4 MiB (of a file or of an archive, segment_bytes.py) into one buffer, which a
 kernel cuts into whole records; a record that does not fit makes the buffer grow. No mmap: it would be no
 faster here, and a positional read of a file that vanishes or shrinks is an error instead of a signal.
 
@@ -43,7 +43,7 @@ from mqstore.tools.spark.segments.segment_files import (
 
 __all__ = ["CHUNK_BYTES", "HINT", "ForgedBoundary", "PassedOver", "SegmentScan", "opened", "read_range"]
 
-CHUNK_BYTES = 2 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 _FIRST_SEARCH_BYTES = 64 * 1024
 HINT = (
     "If its writer crashed, open the store once, which recovers it. To read what is whole with Spark, set "

@@ -315,8 +315,8 @@ def test_a_read_is_of_one_state(tmp_path: Path) -> None:
 
 def test_small_batches_come_together(tmp_path: Path) -> None:
     """The batches grow as the read goes on; the first rows wait for no others."""
-    count = 9_000
-    with MessageStore.open(tmp_path, StoreConfig(mapped_file_size_commit_log=64 << 20)) as store:
+    count = 18_000
+    with MessageStore.open(tmp_path, StoreConfig(mapped_file_size_commit_log=128 << 20)) as store:
         store.topics.create("orders", 1)
         for _ in range(count):
             store.put_message(Message("orders", bytes(4000)))

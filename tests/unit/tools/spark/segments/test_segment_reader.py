@@ -33,7 +33,7 @@ def sparse_segment(directory: Path, place: int | None, *, in_hole_bytes: int = 0
 
 def found_behind_the_first(segment: SegmentFile) -> int | None:
     with opened(segment) as source:
-        scan = SegmentScan(source, segment, 0, _SEGMENT_BYTES)
+        scan = SegmentScan(source, segment, 0, _SEGMENT_BYTES, chunk_bytes=1 << 20)
         assert not scan.walk()
         return scan.find_record()
 
