@@ -33,7 +33,6 @@ from mqstore.store.loops.kinds import (
     BYTES,
     BYTES_OUT,
     INT64,
-    INT_ROWS,
     INT_ROWS_OUT,
     INTS,
     INTS_OUT,
@@ -56,8 +55,8 @@ from mqstore.store.record.record_format import (
 from mqstore.store.record.record_kernels import (
     begins_magic,
     behind_zeros,
+    is_undamaged,
     record_layout,
-    whole_record_size,
 )
 
 __all__ = [
@@ -81,7 +80,6 @@ __all__ = [
     "count_pairs",
     "find_header",
     "find_values",
-    "first_damaged",
     "lay_out",
     "lay_out_gathered",
     "lend_bytes",
@@ -135,11 +133,17 @@ _HIGH_BITS: Final = np.uint64(0x8080_8080_8080_8080)
 
 
 @compiled_into_caller
-def _lay_out(buffer: Bytes, at: Int, size: Int, layout: Int32s, n: Int) -> bool:
-    """Fill column n of `layout`; False if no record of this size is at `at`."""
+def _lay_out(
+    buffer: Bytes, at: Int, size: Int, base_offset: Int, check_crc: bool, layout: Int32s, n: Int
+) -> bool:
+    """Fill column n of `layout`; False if no record of this size is at `at`, or a damaged one.
+
+    base_offset: the physical offset of the buffer's first byte. check_crc: a record with a wrong CRC, or a
+    torn one, is damaged; the rule is that of recovery (record_kernels.py).
+    """
     found = record_layout(buffer, at, at + size)
     total_size, body_at, body_length, topic_at, topic_length, properties_at, properties_length = found
-    if total_size != size:
+    if total_size != size or (check_crc and not is_undamaged(buffer, at, base_offset, found)):
         return False
     layout[POSITION, n] = at
     layout[SIZE, n] = size
@@ -167,12 +171,15 @@ def _claimed_size(buffer: Bytes, at: Int, length: Int, physical_offset: Int, roo
     return size
 
 
-@compiled(BYTES, INT64, INT64, INT64, INT_ROWS_OUT)
-def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: Int32s) -> tuple[int, int]:
+@compiled(BYTES, INT64, INT64, INT64, BOOL, INT_ROWS_OUT)
+def walk(
+    buffer: Bytes, length: int, physical_offset: int, room: int, check_crc: bool, layout: Int32s
+) -> tuple[int, int]:
     """Lay out the whole records in the first `length` bytes: (number of records, ending).
 
     `physical_offset` is that of the buffer's first byte, `room` the bytes from there to the segment's
-    end. `layout` needs length // MIN_RECORD_BYTES columns.
+    end. `layout` needs length // MIN_RECORD_BYTES columns. check_crc: a record with a wrong CRC, or a torn
+    one, is not a record.
     """
     buffer, layout = borrowed((buffer, layout))
     at = np.int64(0)
@@ -185,25 +192,11 @@ def walk(buffer: Bytes, length: int, physical_offset: int, room: int, layout: In
             return n, ENDING_NOT_A_RECORD
         if size > length - at:
             return n, ENDING_MORE
-        if not _lay_out(buffer, at, size, layout, n):
+        if not _lay_out(buffer, at, size, physical_offset, check_crc, layout, n):
             return n, ENDING_NOT_A_RECORD
         n += 1
         at += size
     return n, ENDING_MORE
-
-
-@compiled(BYTES, INT64, INT_ROWS, INT64)
-def first_damaged(buffer: Bytes, physical_offset: int, layout: Int32s, count: int) -> int:
-    """The first of the `count` records in `layout` with a wrong CRC, or that is torn; `count`: there is none.
-
-    `physical_offset` is that of the buffer's first byte. The rule is that of recovery (record_kernels.py).
-    """
-    buffer, layout = borrowed((buffer, layout))
-    for n in range(count):
-        at = np.int64(layout[POSITION, n])
-        if whole_record_size(buffer, at, at + layout[SIZE, n], physical_offset) < 0:
-            return n
-    return count
 
 
 @compiled_into_caller
@@ -237,7 +230,7 @@ def lay_out(
             return n
         if read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offsets[n]:
             return n
-        if not _lay_out(buffer, at, size, layout, n):
+        if not _lay_out(buffer, at, size, start_offset, False, layout, n):
             return n
     return count
 
@@ -259,9 +252,7 @@ def lay_out_gathered(
             return n
         if read_long(buffer, at + PHYSICAL_OFFSET_POSITION) != physical_offsets[n]:
             return n
-        if not _lay_out(buffer, at, size, layout, n):
-            return n
-        if check_crc and whole_record_size(buffer, at, at + size, physical_offsets[n] - at) < 0:
+        if not _lay_out(buffer, at, size, physical_offsets[n] - at, check_crc, layout, n):
             return n
     return physical_offsets.size
 

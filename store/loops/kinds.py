@@ -14,7 +14,6 @@ __all__ = [
     "INT64",
     "INTS",
     "INTS_OUT",
-    "INT_ROWS",
     "INT_ROWS_OUT",
     "LONGS",
     "LONGS_OUT",
@@ -29,7 +28,6 @@ BOOL: Final = "boolean"
 BYTES: Final = "const uint8[::1]"
 INTS: Final = "const int32[::1]"
 LONGS: Final = "const int64[::1]"
-INT_ROWS: Final = "const int32[:, ::1]"
 STRIDED_INT_ROWS: Final = "const int32[:, :]"
 """Rows that need not be contiguous: some columns of wider ones."""
 LONG_ROWS: Final = "const int64[:, ::1]"

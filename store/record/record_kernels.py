@@ -44,6 +44,7 @@ __all__ = [
     "behind_zeros",
     "body_position",
     "find_record",
+    "is_undamaged",
     "record_layout",
     "scan",
     "store_timestamp_at",
@@ -180,36 +181,42 @@ def _has_zero(data, start, stop):  # type: ignore[no-untyped-def]
     return False
 
 
-@compiled(BYTES, INT64, INT64, INT64)
-def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-def]
-    """Size of the record at `at` if it is whole and undamaged, else -1.
+@compiled
+def is_undamaged(data, at, base_offset, layout):  # type: ignore[no-untyped-def]
+    """Whether the record at `at`, whose `record_layout` this is, is whole.
 
     Its stored physical offset must be base_offset + at. Topic and properties must not end in zeros. The
     record CRC must match; if there is none, no zero may be where it would be, and the CRC of the body must
     match, unless the body is empty.
     """
-    layout = record_layout(data, at, end)
     total, body_at, body_length, _, topic_length, properties_at, properties_length = layout
-    if total <= NO_LAYOUT or read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
-        return np.int64(-1)
+    if read_long(data, at + PHYSICAL_OFFSET_POSITION) != base_offset + at:
+        return False
     stop = at + total
     # A page that never reached the disk is all zeros. A whole topic or properties string never ends in zero.
     is_torn = topic_length > 0 and data[properties_at - PROPERTIES_LENGTH_BYTES - 1] == 0
     if is_torn or (properties_length > 0 and data[stop - 1] == 0):
-        return np.int64(-1)
+        return False
     if properties_length >= CRC_PROPERTY_BYTES:
         if matches(data, stop - CRC_PROPERTY_BYTES, _CRC_NAME):
-            return total if _record_crc_matches(data, at, stop) else np.int64(-1)
+            return _record_crc_matches(data, at, stop)
         # Zeros of a page that never reached the disk reach into what was the CRC: its name is among them.
         if _has_zero(data, stop - CRC_PROPERTY_BYTES, stop):
-            return np.int64(-1)
+            return False
         # Digits under another name would not match the record's CRC: so the name is damaged.
         if _ends_in_digits(data, stop) and _record_crc_matches(data, at, stop):
-            return np.int64(-1)
-    if body_length > 0:
-        crc = crc32(data, body_at, body_at + body_length)
-        return total if crc == read_int(data, at + BODY_CRC_POSITION) else np.int64(-1)
-    return total
+            return False
+    return body_length == 0 or crc32(data, body_at, body_at + body_length) == read_int(
+        data, at + BODY_CRC_POSITION
+    )
+
+
+@compiled(BYTES, INT64, INT64, INT64)
+def whole_record_size(data, at, end, base_offset):  # type: ignore[no-untyped-def]
+    """Size of the record at `at` if it is whole and undamaged (`is_undamaged`), else -1."""
+    layout = record_layout(data, at, end)
+    is_whole = layout[0] > NO_LAYOUT and is_undamaged(data, at, base_offset, layout)
+    return layout[0] if is_whole else np.int64(-1)
 
 
 @compiled(BYTES, INT64, INT64, INT64)

@@ -192,13 +192,10 @@ class SegmentScan:
         """Read the bytes at `position` and lay out the whole records in them: (records, ending)."""
         self._length = self._read(self._buffer, self.position)
         first_offset = self._segment.start_offset + self.position
+        room = self._stop - self.position
         count, ending = column_kernels.walk(
-            self._buffer, self._length, first_offset, self._stop - self.position, self._layout
+            self._buffer, self._length, first_offset, room, self._check_crc, self._layout
         )
-        if self._check_crc and count:
-            damaged = column_kernels.first_damaged(self._buffer, first_offset, self._layout, count)
-            if damaged < count:
-                return damaged, column_kernels.ENDING_NOT_A_RECORD
         return count, ending
 
     def _step_over(self, count: int) -> Records:
