@@ -31,7 +31,7 @@ if COMPILES_HERE:
         xor,
     )
 else:
-    PARTS_OF_WIDE = 2  # nobody folds
+    PARTS_OF_WIDE = 2  # any number: where nothing is compiled, nothing folds
 
 __all__ = ["CAN_FOLD", "CAN_FOLD_WIDELY", "crc32", "folded_crc32", "table_crc32", "widely_folded_crc32"]
 

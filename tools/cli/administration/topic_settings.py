@@ -19,7 +19,7 @@ from mqstore.tools.cli.administration.applying import apply_option, open_to_appl
 from mqstore.tools.cli.administration.setting_changes import ChangedRow, show_change
 from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.exit_codes import ToolProblem
-from mqstore.tools.cli.options import json_option, store_argument, topic_argument
+from mqstore.tools.cli.options import json_option, store_argument, together, topic_argument
 from mqstore.tools.cli.output import Output
 
 __all__ = ["create_topic", "update_topic"]
@@ -41,19 +41,17 @@ def _perm(text: str) -> Perm:
     return perm
 
 
-queues_option = click.option("--queues", type=int, metavar="N", help="Queues to read and to write.")
-read_queues_option = click.option("--read-queues", type=int, metavar="N", help="Queues that consumers read.")
-write_queues_option = click.option(
-    "--write-queues", type=int, metavar="N", help="Queues that producers put to."
-)
-perm_option = click.option(
-    "--perm", type=_perm, metavar="RW|R|W|6|4|2", help="Who may: R to read, W to write."
-)
-attribute_option = click.option(
-    "--attribute",
-    multiple=True,
-    metavar="+NAME=VALUE",
-    help="Set an attribute, or with -NAME remove it. Repeatable.",
+_settings = together(
+    click.option("--queues", type=int, metavar="N", help="Queues to read and to write."),
+    click.option("--read-queues", type=int, metavar="N", help="Queues that consumers read."),
+    click.option("--write-queues", type=int, metavar="N", help="Queues that producers put to."),
+    click.option("--perm", type=_perm, metavar="RW|R|W|6|4|2", help="Who may: R to read, W to write."),
+    click.option(
+        "--attribute",
+        multiple=True,
+        metavar="+NAME=VALUE",
+        help="Set an attribute, or with -NAME remove it. Repeatable.",
+    ),
 )
 
 
@@ -66,11 +64,7 @@ class ChangedTopicRow(ChangedRow):
 @click.command(cls=Command)
 @store_argument
 @topic_argument
-@queues_option
-@read_queues_option
-@write_queues_option
-@perm_option
-@attribute_option
+@_settings
 @apply_option
 @json_option
 def create_topic(
@@ -97,11 +91,7 @@ def create_topic(
 @click.command(cls=Command)
 @store_argument
 @topic_argument
-@queues_option
-@read_queues_option
-@write_queues_option
-@perm_option
-@attribute_option
+@_settings
 @apply_option
 @json_option
 def update_topic(

@@ -4,24 +4,19 @@ import click
 
 from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.tools.cli.command import Argument
+from mqstore.tools.cli.options import together
 from mqstore.tools.cli.times import parse_time_ms
 
-__all__ = [
-    "group_argument",
-    "key_option",
-    "origin_option",
-    "since_option",
-    "tag_option",
-    "until_option",
-    "wanted",
-]
+__all__ = ["filter_options", "group_argument", "wanted"]
 
 group_argument = click.argument("group", cls=Argument, help="The consumer group that gave them up.")
-origin_option = click.option("--from-topic", metavar="TOPIC", help="Only those that came from this topic.")
-since_option = click.option("--since", metavar="TIME", help="Only those that died at this time or later.")
-until_option = click.option("--until", metavar="TIME", help="Only those that died at this time or before.")
-tag_option = click.option("--tag", help="Only those with this tag.")
-key_option = click.option("--key", help="Only those with this key.")
+filter_options = together(
+    click.option("--from-topic", metavar="TOPIC", help="Only those that came from this topic."),
+    click.option("--since", metavar="TIME", help="Only those that died at this time or later."),
+    click.option("--until", metavar="TIME", help="Only those that died at this time or before."),
+    click.option("--tag", help="Only those with this tag."),
+    click.option("--key", help="Only those with this key."),
+)
 
 
 def wanted(

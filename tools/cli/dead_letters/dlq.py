@@ -19,26 +19,11 @@ from mqstore.client.dead_letters.dead_letter import Arrival, DeadLetter
 from mqstore.client.dead_letters.dead_letter_export import ByteStream
 from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.tools.cli.command import Argument, CommandGroup
-from mqstore.tools.cli.dead_letters.dead_letter_options import (
-    group_argument,
-    key_option,
-    origin_option,
-    since_option,
-    tag_option,
-    until_option,
-    wanted,
-)
+from mqstore.tools.cli.dead_letters.dead_letter_options import filter_options, group_argument, wanted
 from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, letter_store, none_found, open_letters
 from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
-from mqstore.tools.cli.dead_letters.server_place import (
-    ServerPlace,
-    access_keys_option,
-    server_option,
-    tls_ca_option,
-    tls_cert_option,
-    tls_option,
-)
+from mqstore.tools.cli.dead_letters.server_place import ServerPlace, server_options
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
 from mqstore.tools.cli.options import json_option, raw_option
 from mqstore.tools.cli.output import Column, Output, json_text
@@ -93,18 +78,10 @@ def dlq() -> None:
 @click.argument(
     "group", cls=Argument, required=False, help="The consumer group; otherwise each that has some."
 )
-@origin_option
-@since_option
-@until_option
-@tag_option
-@key_option
+@filter_options
 @click.option("--offset", type=int, default=0, help="From this queue offset on.")
 @click.option("--count", type=click.IntRange(min=1), default=100, help="At most so many messages.")
-@server_option
-@access_keys_option
-@tls_option
-@tls_ca_option
-@tls_cert_option
+@server_options
 @raw_option
 @json_option
 def list_letters(
@@ -156,11 +133,7 @@ def list_letters(
 @group_argument
 @click.argument("offset", cls=Argument, type=int, help="Its queue offset, as `list` shows it.")
 @click.option("--queue", type=int, default=0, help="Its queue; there is one by default.")
-@server_option
-@access_keys_option
-@tls_option
-@tls_ca_option
-@tls_cert_option
+@server_options
 @raw_option
 @json_option
 def show(
@@ -192,17 +165,9 @@ def show(
 @dlq.command(cls=LetterCommand)
 @letter_store
 @group_argument
-@origin_option
-@since_option
-@until_option
-@tag_option
-@key_option
+@filter_options
 @click.option("--to", type=SHELL_PATH, metavar="FILE", help="A new file; otherwise standard output.")
-@server_option
-@access_keys_option
-@tls_option
-@tls_ca_option
-@tls_cert_option
+@server_options
 @json_option
 def export(
     store: Path | None,

@@ -19,24 +19,9 @@ from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotSen
 from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.tools.cli.administration.applying import apply_option, end_of
 from mqstore.tools.cli.command import Argument
-from mqstore.tools.cli.dead_letters.dead_letter_options import (
-    group_argument,
-    key_option,
-    origin_option,
-    since_option,
-    tag_option,
-    until_option,
-    wanted,
-)
+from mqstore.tools.cli.dead_letters.dead_letter_options import filter_options, group_argument, wanted
 from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, letter_store, none_found, open_letters
-from mqstore.tools.cli.dead_letters.server_place import (
-    ServerPlace,
-    access_keys_option,
-    server_option,
-    tls_ca_option,
-    tls_cert_option,
-    tls_option,
-)
+from mqstore.tools.cli.dead_letters.server_place import ServerPlace, server_options
 from mqstore.tools.cli.exit_codes import ExitCode
 from mqstore.tools.cli.options import json_option
 from mqstore.tools.cli.output import Column, Output, Row
@@ -81,19 +66,11 @@ _COLUMNS = (
 )
 @click.option("--all", "every", is_flag=True, help="All that the other options accept.")
 @click.option("--queue", type=int, default=0, help="The queue of OFFSET.")
-@origin_option
-@since_option
-@until_option
-@tag_option
-@key_option
+@filter_options
 @click.option("--to-topic", metavar="TOPIC", help="To this topic, not to the original one.")
 @click.option("--only-group", is_flag=True, help="To this group alone, not to all groups of the topic.")
 @click.option("--again", is_flag=True, help="Also those that were resent before.")
-@server_option
-@access_keys_option
-@tls_option
-@tls_ca_option
-@tls_cert_option
+@server_options
 @apply_option
 @json_option
 def resend(

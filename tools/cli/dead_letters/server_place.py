@@ -16,42 +16,36 @@ from mqstore.remoting.signature import Credentials
 from mqstore.store.config import read_toml
 from mqstore.store.errors import ConfigIllegal
 from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
+from mqstore.tools.cli.options import together
 from mqstore.tools.cli.parameter_types import SHELL_PATH
 
-__all__ = [
-    "ServerPlace",
-    "access_keys_option",
-    "server_option",
-    "tls_ca_option",
-    "tls_cert_option",
-    "tls_option",
-]
+__all__ = ["ServerPlace", "server_options"]
 
 # Whoever typed a command waits for a slow server rather than type it again.
 _TIMEOUT_MS: Final = 20_000
 
-server_option = click.option(
-    "--server",
-    metavar="HOST:PORT",
-    help="In place of STORE: a running `mqstore serve`, or a name server of RocketMQ.",
-)
-access_keys_option = click.option(
-    "--access-keys",
-    type=SHELL_PATH,
-    metavar="FILE",
-    help='Sign requests to the server with the first key of this file, a line `name = "secret"`.',
-)
-tls_option = click.option(
-    "--tls", is_flag=True, help="Speak TLS with the server, and trust the CAs of this machine."
-)
-tls_ca_option = click.option(
-    "--tls-ca", type=SHELL_PATH, metavar="FILE", help="Speak TLS, and trust only this CA (PEM)."
-)
-tls_cert_option = click.option(
-    "--tls-cert",
-    type=SHELL_PATH,
-    metavar="FILE",
-    help="Speak TLS, and show this certificate; its key is in the same file (PEM).",
+server_options = together(
+    click.option(
+        "--server",
+        metavar="HOST:PORT",
+        help="In place of STORE: a running `mqstore serve`, or a name server of RocketMQ.",
+    ),
+    click.option(
+        "--access-keys",
+        type=SHELL_PATH,
+        metavar="FILE",
+        help='Sign requests to the server with the first key of this file, a line `name = "secret"`.',
+    ),
+    click.option("--tls", is_flag=True, help="Speak TLS with the server, and trust the CAs of this machine."),
+    click.option(
+        "--tls-ca", type=SHELL_PATH, metavar="FILE", help="Speak TLS, and trust only this CA (PEM)."
+    ),
+    click.option(
+        "--tls-cert",
+        type=SHELL_PATH,
+        metavar="FILE",
+        help="Speak TLS, and show this certificate; its key is in the same file (PEM).",
+    ),
 )
 
 
