@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 MIN_JAVA_VERSION = 17
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 _LOG4J_PROPERTIES = """\
 rootLogger.level = error
@@ -159,8 +160,9 @@ def start_session(master: str, settings: Mapping[str, str], directory: Path) -> 
     """A session with the data source `mqstore` registered; the caller stops it.
 
     master: as Spark names it; with `local...` nothing listens but on the loopback address. settings: Spark's,
-    before those that this module chooses. directory: gets the script that starts Java; executors on this
-    machine are started by it, too, so keep it until the session is stopped. Raises as `local_session`.
+    before those that this module chooses; options of Java are added to those. directory: gets the script that
+    starts Java; executors on this machine are started by it, too, so keep it until the session is stopped.
+    Raises as `local_session`.
     """
     require_spark()
     from pyspark.sql import SparkSession
@@ -168,7 +170,7 @@ def start_session(master: str, settings: Mapping[str, str], directory: Path) -> 
     java = find_java()
     log4j = directory / "log4j2.properties"
     log4j.write_text(_LOG4J_PROPERTIES)
-    chosen = _settings(log4j, is_local=master.startswith("local")) | dict(settings)
+    chosen = _with_java_options(_settings(log4j, is_local=master.startswith("local")), settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark warns about the pandas that is installed
         with _environment(_launch_environment(java, directory, master)):
@@ -183,7 +185,7 @@ def start_session(master: str, settings: Mapping[str, str], directory: Path) -> 
 def _settings(log4j: Path, *, is_local: bool) -> dict[str, str]:
     """Quiet, in UTC, quick to take rows from Python, and on this machine alone if it is local."""
     settings = {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log4j}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -193,6 +195,12 @@ def _settings(log4j: Path, *, is_local: bool) -> dict[str, str]:
     if is_local:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     return settings
+
+
+def _with_java_options(chosen: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The settings that are chosen here, and those given, which count first; of Java's options both."""
+    options = f"{chosen[_JAVA_OPTIONS]} {given.get(_JAVA_OPTIONS, '')}".rstrip()
+    return {**chosen, **given, _JAVA_OPTIONS: options}
 
 
 def _launch_environment(java: Java, directory: Path, master: str) -> dict[str, str]:
