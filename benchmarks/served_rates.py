@@ -245,9 +245,9 @@ def table(figures: dict[str, Any]) -> str:
         lines.append(f"| {row['work']} | {rates[OURS]:,} | {rates[THEIRS]:,} | {ratio} | {times} |")
     start, memory = figures["start_s"], figures["memory_mib"]
     last = (
-        f"First answer after {start[OURS]:.2f} s (median of {_STARTS}); RocketMQ's name server and broker, one "
-        f"after the other and beside a client's start: {start[THEIRS]:.1f} s. Memory of its own, at the end of "
-        f"the loads of one flush mode, whichever is more: {memory[OURS]} MiB, RocketMQ's broker "
+        f"First answer after {start[OURS]:.2f} s (median of {_STARTS}); RocketMQ's name server and broker, "
+        f"one after the other and beside a client's start: {start[THEIRS]:.1f} s. Memory of its own, at the "
+        f"end of the loads of one flush mode, whichever is more: {memory[OURS]} MiB, RocketMQ's broker "
         f"{memory[THEIRS]} MiB (its heap is 1,024), without pages of mapped segments."
     )
     lines += ["", last]
