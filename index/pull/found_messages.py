@@ -63,6 +63,12 @@ class FoundMessages(Sequence[StoredMessage]):
             return is_there
         return value in [data[start + position] for start in self._places[0].tolist()]
 
+    def joined_records(self) -> bytes:
+        """The records one after another, as an answer to a pull has them; no message is made for it."""
+        data = self._data
+        starts, stops = self._places[:2].tolist()
+        return b"".join([data[start:stop] for start, stop in zip(starts, stops, strict=True)])
+
     def _made(self) -> tuple[StoredMessage, ...]:
         messages = self._messages
         if messages is None:

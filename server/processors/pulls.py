@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from mqstore.broker.broker import PullAnswer, PullRequest
+from mqstore.index.pull.found_messages import FoundMessages
 from mqstore.remoting.headers import PullHeader
 from mqstore.remoting.request_codes import RequestCode
 from mqstore.server.answer import Answer, answer_of
@@ -190,11 +191,7 @@ def _offsets(next_begin_offset: int, min_offset: int, max_offset: int) -> dict[s
 
 
 def _records(messages: Sequence[StoredMessage]) -> bytes:
-    """The records one after another; one copy where they lie so in the log."""
-    if not messages:
-        return b""
-    first, last = messages[0], messages[-1]
-    total = sum([message.stop - message.start for message in messages])
-    if all(message.data is first.data for message in messages) and total == last.stop - first.start:
-        return bytes(first.data[first.start : last.stop])
+    """The records one after another."""
+    if isinstance(messages, FoundMessages):
+        return messages.joined_records()
     return b"".join([message.record for message in messages])
