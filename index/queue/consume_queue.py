@@ -49,6 +49,7 @@ _SUSPECT_FILES = 3
 _BLANKS_AT_ONCE = 1 << 16
 # A disk writes a sector whole or not at all.
 _SECTOR_BYTES = 512
+_GREATEST_OFFSET = 2**63 - 1
 
 
 _logger = logging.getLogger(__name__)
@@ -168,7 +169,8 @@ class ConsumeQueue:
             mapped_file.wrote_position = max(0, min(end - mapped_file.start_offset, mapped_file.size_bytes))
         last = self._entry_before(queue_offset)
         log_end = last[0] + last[1] if last is not None and last[1] != BLANK_SIZE else -1
-        self.end.reset_to(queue_offset, log_end)
+        # A damaged entry may hold any number.
+        self.end.reset_to(queue_offset, min(log_end, _GREATEST_OFFSET))
 
     def _entry_before(self, queue_offset: int) -> tuple[int, int, int] | None:
         offset = (queue_offset - 1) * ENTRY_BYTES

@@ -132,7 +132,7 @@ def serve(
             tls=tls,
         )
         given = [*setting, f"store_host={address}"]
-        with open_for_writing(store, config, given, output=output) as opened:
+        with open_for_writing(store, config, given, output=output, deletes_expired=True) as opened:
             serving = _Serving(output, store, opened, settings, metrics_port)
             is_drained = asyncio.run(serving.run(bound))
     if not is_drained:

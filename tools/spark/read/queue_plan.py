@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.queue.consume_queue import ConsumeQueue
+from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest
 from mqstore.store.record.record_format import FIXED_BYTES
 from mqstore.store_parts import StoreParts
@@ -74,7 +75,8 @@ def is_known_by_queues(parts: StoreParts, selection: Selection, chosen: Sequence
     """Whether the queues have all messages of the wanted topics, but for half and rolled-back ones.
 
     That is known where mqstore has written down which files of queues there are; elsewhere one that was lost
-    would not be missed. A deleted topic has messages and no queues.
+    would not be missed. A deleted topic has messages and no queues. A queue whose beginning is damaged is not
+    believed.
     """
     topics = {queue.topic for queue in chosen}
     has_all = bool(chosen) and (selection.topics is None or selection.topics <= topics)
@@ -86,10 +88,27 @@ def is_known_by_queues(parts: StoreParts, selection: Selection, chosen: Sequence
     found = {}
     for name in expected:
         queue = parts.consume_queues.find(*name)
-        if queue is not None and queue.files:
+        if queue is not None and queue.files and _begins_in_order(queue, parts.commit_log.min_offset):
             found[name] = QueueFiles(queue.files[0].start_offset, queue.files[-1].start_offset)
     manifest = QueueManifest(parts.commit_log.min_offset, found)
     return bool(expected) and manifest.has_all_of(QueueManifest(known.log_min_offset, expected))
+
+
+def _begins_in_order(queue: ConsumeQueue, log_min_offset: int) -> bool:
+    """Whether all entries before the queue's first message are of messages that the log has no more.
+
+    The first message is found by bisection, which a damaged entry leads astray: then rows would be missing.
+    """
+    for file in queue.files:
+        count = queue.min_offset - file.start_offset // ENTRY_BYTES
+        if count <= 0:
+            break
+        entries = np.frombuffer(file.view[: count * ENTRY_BYTES], ENTRY_DTYPE)
+        physical_offsets = entries["physical_offset"]
+        is_gone = (physical_offsets >= 0) & (physical_offsets < log_min_offset)
+        if not (is_gone | (entries["size"] == BLANK_SIZE)).all():
+            return False
+    return True
 
 
 def narrowed(parts: StoreParts, selection: Selection, chosen: Sequence[QueueRange]) -> list[QueueRange]:

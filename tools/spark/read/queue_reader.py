@@ -3,25 +3,32 @@
 The entries of all queues of a task are merged into the order of the log. Those of one segment are taken
 together, up to 4 MiB of records: those that lie near each other are read by one positional read, the others
 by one each, into one buffer; a kernel then checks each record against its entry, and its CRCs. An entry whose
-record is not whole is damage, as in segment_reader.py.
+record is not whole is damage, as in segment_reader.py, and so is one that points to a record of another queue
+or queue offset.
 Source: ConsumeQueue; layout of an entry: index/queue/consume_queue_format.py.
 """
 
+import bisect
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.arrow import column_kernels
-from mqstore.index.arrow.queue_table import Entries
 from mqstore.index.arrow.records import Records
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.store.errors import CorruptRecord, StoreError
-from mqstore.store.record.record_format import RecordIllegal, check_record
+from mqstore.store.record.record_format import (
+    QUEUE_ID_POSITION,
+    QUEUE_OFFSET_POSITION,
+    RecordIllegal,
+    check_record,
+)
 from mqstore.store_parts import StoreParts
 from mqstore.tools.spark.read.selection import QueueRange
 from mqstore.tools.spark.segments.open_segment import open_file
@@ -52,6 +59,32 @@ class EntriesMissing(StoreError):
         self.end = end
 
 
+class Entries(NamedTuple):
+    """Entries of some queues: int64 each, but for sizes and queue_ids, which are int32."""
+
+    physical_offsets: Int64s
+    sizes: Int32s
+    queue_ids: Int32s
+    queue_offsets: Int64s
+
+    @classmethod
+    def none(cls) -> "Entries":
+        """No entries."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+
+    def select(self, which: "slice | npt.NDArray[np.bool_] | npt.NDArray[np.intp]") -> "Entries":
+        """The entries that `which` selects."""
+        return Entries(*[column[which] for column in self])
+
+    def are_of(self, records: Records) -> npt.NDArray[np.bool_]:
+        """Which of the records, one for each of the first entries, are of the queue and have the number."""
+        count, starts = len(records), records.starts
+        queue_ids = records.int32(starts, QUEUE_ID_POSITION)
+        queue_offsets = records.int64(starts, QUEUE_OFFSET_POSITION)
+        same: npt.NDArray[np.bool_] = queue_ids == self.queue_ids[:count]
+        return same & (queue_offsets == self.queue_offsets[:count])
+
+
 class _Cursor:
     """How far one queue was read. offset: of the next entry to load. loaded: entries not handed on yet."""
 
@@ -60,7 +93,7 @@ class _Cursor:
         self.offset = asked.begin
         # Physical offset of the last good entry.
         self.behind = -1
-        self.loaded = Entries(np.empty(0, np.int64), np.empty(0, np.int32))
+        self.loaded = Entries.none()
 
     @property
     def is_at_end(self) -> bool:
@@ -95,9 +128,30 @@ def _merged(each: Sequence[Entries]) -> Entries:
     """The entries in the order of the log."""
     if len(each) == 1:
         return each[0]
-    physical_offsets = np.concatenate([entries.physical_offsets for entries in each])
-    order = np.argsort(physical_offsets, kind="stable")
-    return Entries(physical_offsets[order], np.concatenate([entries.sizes for entries in each])[order])
+    together = Entries(*[np.concatenate(columns) for columns in zip(*each, strict=True)])
+    return together.select(np.argsort(together.physical_offsets, kind="stable"))
+
+
+def _longest_rise(values: Sequence[int]) -> list[int]:
+    """Places of the longest series in which each value is greater than the one before.
+
+    >>> _longest_rise([1, 9, 2, 3])
+    [0, 2, 3]
+    """
+    # The least value with which a series of each length ends, and where it is.
+    ends: list[int] = []
+    places: list[int] = []
+    before: list[int] = []
+    for place, value in enumerate(values):
+        length = bisect.bisect_left(ends, value)
+        before.append(places[length - 1] if length else -1)
+        ends[length : length + 1], places[length : length + 1] = [value], [place]
+    rise = []
+    place = places[-1] if places else -1
+    while place >= 0:
+        rise.append(place)
+        place = before[place]
+    return rise[::-1]
 
 
 class QueueReader:
@@ -149,16 +203,21 @@ class QueueReader:
             return
         view = queue.view_from(offset, min(asked.end - offset, _MOST_ENTRIES))
         if view:
-            entries = np.frombuffer(view, ENTRY_DTYPE)
-            physical_offsets = entries["physical_offset"].astype(np.int64)
-            sizes = entries["size"].astype(np.int32)
-            is_good = self._are_good(physical_offsets, sizes, cursor.behind)
+            raw = np.frombuffer(view, ENTRY_DTYPE)
+            entries = Entries(
+                raw["physical_offset"].astype(np.int64),
+                raw["size"].astype(np.int32),
+                np.full(len(raw), asked.queue_id, np.int32),
+                np.arange(offset, offset + len(raw)),
+            )
+            is_good = self._are_good(entries, cursor.behind)
             for place in np.flatnonzero(~is_good).tolist():
-                yield self._bad_entry(queue, offset + place, int(physical_offsets[place]), int(sizes[place]))
-            cursor.loaded = Entries(physical_offsets[is_good], sizes[is_good])
+                physical_offset, size = int(entries.physical_offsets[place]), int(entries.sizes[place])
+                yield self._bad_entry(queue, offset + place, physical_offset, size)
+            cursor.loaded = entries.select(is_good)
             if is_good.any():
-                cursor.behind = int(physical_offsets[is_good][-1])
-            cursor.offset += len(entries)
+                cursor.behind = cursor.last_offset
+            cursor.offset += len(raw)
             return
         # Retention has deleted it since the plan was made, or a file of the queue is missing.
         behind = queue.min_offset if queue.min_offset > offset else queue.roll_next_file(offset)
@@ -166,13 +225,19 @@ class QueueReader:
         yield from self._lost(asked, offset, behind)
         cursor.offset = behind
 
-    def _are_good(self, physical_offsets: Int64s, sizes: Int32s, behind: int) -> npt.NDArray[np.bool_]:
-        """Which entries point into the log, each behind the one before."""
-        log = self._parts.commit_log
-        is_inside = (sizes > 0) & (physical_offsets >= 0) & (physical_offsets < log.max_offset)
-        inside = np.where(is_inside, physical_offsets, behind)
-        before = np.maximum.accumulate(np.concatenate(([behind], inside[:-1])))
-        is_good: npt.NDArray[np.bool_] = is_inside & (physical_offsets > before)
+    def _are_good(self, entries: Entries, behind: int) -> npt.NDArray[np.bool_]:
+        """Which entries point into the log, each behind the one before.
+
+        If some are out of order, the fewest are bad: one that points too far makes none of the others so.
+        """
+        physical_offsets, log_end = entries.physical_offsets, self._parts.commit_log.max_offset
+        is_good: npt.NDArray[np.bool_] = entries.sizes > 0
+        is_good &= (physical_offsets > behind) & (physical_offsets >= 0) & (physical_offsets < log_end)
+        places = np.flatnonzero(is_good)
+        inside = physical_offsets[places]
+        if (inside[1:] <= inside[:-1]).any():
+            is_good[:] = False
+            is_good[places[_longest_rise(inside.tolist())]] = True
         return is_good
 
     def _bad_entry(self, queue: ConsumeQueue, offset: int, physical_offset: int, size: int) -> PassedOver:
@@ -244,8 +309,13 @@ class QueueReader:
             count = column_kernels.lay_out_gathered(
                 self._buffer, places[first:], rest.physical_offsets, rest.sizes, self._check_crc, layout
             )
+            records = Records(self._buffer, layout[:, :count])
+            is_asked = rest.are_of(records)
+            if not is_asked.all():
+                count = int(np.argmin(is_asked))
+                records = Records(self._buffer, layout[:, :count])
             if count:
-                yield Records(self._buffer, layout[:, :count])
+                yield records
             first += count
             if first < len(entries.sizes):
                 damage = self._damage(segment, entries, first, int(places[first]))
@@ -270,6 +340,9 @@ class QueueReader:
         starts = entries.physical_offsets - segment.start_offset
         sizes = np.maximum(entries.sizes, 0).astype(np.int64)
         is_inside = (starts >= 0) & (sizes <= segment.size_bytes - starts)
+        for index in np.flatnonzero(is_inside & (sizes > CHUNK_BYTES)).tolist():
+            # A damaged entry may claim a gigabyte.
+            is_inside[index] = self._size_at(int(starts[index])) == sizes[index]
         starts, sizes = np.where(is_inside, starts, 0), np.where(is_inside, sizes, 0)
         stops = starts + sizes
         # A run is read at once: from one record to the last of those that follow nearby.
@@ -285,6 +358,10 @@ class QueueReader:
         self._read(run_starts, run_sizes, run_places)
         return np.where(is_inside, run_places[run_of] + starts - run_starts[run_of], -1)
 
+    def _size_at(self, position: int) -> int:
+        """The size that the record at `position` of the segment states."""
+        return int.from_bytes(os.pread(self._descriptor, 4, position), "big")
+
     def _read(self, starts: Int64s, sizes: Int64s, places: Int64s) -> None:
         view, descriptor, preadv = self._buffer.data, self._descriptor, os.preadv
         for start, size, place in zip(starts.tolist(), sizes.tolist(), places.tolist(), strict=True):
@@ -299,7 +376,9 @@ class QueueReader:
 
     def _damage(self, segment: SegmentFile, entries: Entries, index: int, place: int) -> CorruptRecord:
         physical_offset, size = int(entries.physical_offsets[index]), int(entries.sizes[index])
-        expected, found = f"the record of {size} bytes of a queue entry", "bytes outside of the segment"
+        queue_id, queue_offset = int(entries.queue_ids[index]), int(entries.queue_offsets[index])
+        expected = f"the record of {size} bytes of entry {queue_offset} of queue {queue_id}"
+        found = "bytes outside of the segment"
         if place >= 0:
             record = self._buffer[place : place + size].data
             found = bytes(record[:16]).hex(" ")
@@ -309,6 +388,7 @@ class QueueReader:
                 expected, found = f"{expected}, with {error.expected}", error.found
             else:
                 found = f"one of {header.total_size} bytes"
+                found += f" of entry {header.queue_offset} of queue {header.queue_id}"
         damage = CorruptRecord(Path(segment.path), physical_offset - segment.start_offset, expected, found)
         damage.add_note(HINT)
         return damage

@@ -178,6 +178,9 @@ class SegmentScan:
             found = column_kernels.find_header(
                 buffer, length, self._segment.start_offset + at, self._segment.size_bytes - at
             )
+            if found < 0 and length < wanted:
+                # The file is shorter than it should be.
+                break
             if found < 0:
                 # A header may lie across the border.
                 at += max(length - column_kernels.MIN_RECORD_BYTES, 1)

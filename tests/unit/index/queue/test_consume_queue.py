@@ -63,6 +63,15 @@ def test_a_new_queue_is_empty(queue: ConsumeQueue) -> None:
     assert repr(queue) == "ConsumeQueue(topic='orders', queue_id=0, min_offset=0, max_offset=0)"
 
 
+def test_a_last_entry_with_any_number_is_taken_in(file_system: FileSystem, root: Path) -> None:
+    """Offset and size of a damaged one may be more than an offset can be."""
+    queue = open_queue(file_system, root / "q")
+    queue.append_entries(0, entries(0, 1))
+    queue.files[0].write(0, ENTRY.pack(2**63 - 1, 100, 7))
+    queue = open_queue(file_system, root / "q")
+    assert (queue.max_offset, queue.max_physical_offset) == (1, 2**63 - 1)
+
+
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 35])
 def test_a_batch_crosses_files_and_comes_back(
     queue: ConsumeQueue, file_system: FileSystem, root: Path, count: int

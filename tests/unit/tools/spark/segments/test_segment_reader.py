@@ -1,4 +1,4 @@
-"""A search for the next record reads no holes, and finds a record whose first bytes lie in one.
+"""A search for the next record reads no holes, nor behind the end; it finds a record that begins in a hole.
 
 Method: a sparse segment with a record at its beginning and one far behind it; reads are counted.
 """
@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.files.file_names import file_name
 from mqstore.tools.spark.segments.segment_bytes import FileBytes
 from mqstore.tools.spark.segments.segment_files import SegmentFile
-from mqstore.tools.spark.segments.segment_reader import SegmentScan, opened
+from mqstore.tools.spark.segments.segment_reader import PassedOver, SegmentScan, opened, read_range
 from support.twins.plain_records import record
 
 _BLOCK_BYTES = 4_096
@@ -60,3 +60,26 @@ def test_a_hole_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pla
     monkeypatch.setattr("mqstore.tools.spark.segments.open_segment.FileBytes", CountedBytes)
     assert found_behind_the_first(sparse_segment(tmp_path, place)) == place
     assert 0 < read_bytes <= _SEGMENT_BYTES // 4
+
+
+def test_behind_the_end_of_a_file_that_was_cut_nothing_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte by byte, up to where the file ended, it would take hours for a segment of 1 GiB."""
+    reads = 0
+
+    class CountedBytes(FileBytes):
+        def read_into(self, view: memoryview, position: int) -> int:
+            nonlocal reads
+            reads += 1
+            return super().read_into(view, position)
+
+    segment = sparse_segment(tmp_path, 40 << 20)
+    with Path(segment.path).open("r+b") as file:
+        file.truncate(300_000)
+    monkeypatch.setattr("mqstore.tools.spark.segments.open_segment.FileBytes", CountedBytes)
+    records, passed = read_range(segment, 0, _SEGMENT_BYTES, passes_over=True)
+    assert len(records) == 1
+    assert isinstance(passed, PassedOver)
+    assert passed.end == _SEGMENT_BYTES
+    assert reads < 50
