@@ -345,7 +345,7 @@ class DeadLetters:
 
     def target_of(self, letter: DeadLetter, topic: str | None = None) -> str:
         """Where it would be resent: to `topic`, else to its original one. Raises DeadLetterNotSendable."""
-        target = topic or letter.original_topic
+        target = letter.original_topic if topic is None else topic
         # A put would create a topic that an operator has deleted.
         if letter.is_placeholder or target is None or not self._source.has_topic(target):
             raise DeadLetterNotSendable(letter, target)

@@ -5,12 +5,18 @@
 The commands are registered in command_table.py. Click is imported only inside `main`, and Rich when it is
 needed, so that an installation without them is told what to install instead of getting a traceback.
 
+Until the command begins Ctrl-C ends the process at once. Python's own handler raises KeyboardInterrupt, which
+C code that is being imported may swallow, or leave a package half imported.
+
 What a start imports and makes stays until the end: to look for garbage in it takes an eighth of the time
 until `mqstore serve` is ready. So the collector is off until the command begins.
 """
 
 import gc
+import os
+import signal
 import sys
+from pathlib import Path
 
 __all__ = ["main"]
 
@@ -20,6 +26,9 @@ _PACKAGES = frozenset({"click", "rich"})
 def main() -> None:
     """Run the command line of this process and exit."""
     gc.disable()
+    _open_closed_streams()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from mqstore.tools.cli.command_table import app
 
@@ -29,3 +38,10 @@ def main() -> None:
             raise
         sys.stderr.write(f"mqstore: the command line needs {error.name}: pip install click rich\n")
         sys.exit(1)
+
+
+def _open_closed_streams() -> None:
+    """Streams that were closed, as by `>&-`: Python has None for them, and nothing writes to that."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - for good

@@ -9,6 +9,7 @@ it is, however long, so that it can be copied.
 
 import gc
 import inspect
+import signal
 from typing import Any
 
 import click
@@ -49,7 +50,9 @@ class Command(click.Command):
         return " ".join((self.help or "").partition("\n\n")[0].split())
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it, with garbage collected from now on: for the start of the process it was off (app.py)."""
+        """Run it, with garbage collected and Ctrl-C an exception from now on: see app.py."""
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if not gc.isenabled():
             gc.freeze()
             gc.enable()

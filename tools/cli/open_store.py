@@ -24,7 +24,7 @@ __all__ = ["open_for_reading", "open_for_writing", "read_settings", "settings_of
 
 # Shorter recoveries end before a progress bar could be read.
 _WORTH_SHOWING_BYTES = 64 << 20
-_NEVER_MS = 86_400_000  # the longest period; no command runs for a day
+_KEPT_FOR_EVER = {"file_reserved_time": 24 * 365 * 100, "clean_file_forcibly_enable": False}
 _WAY_OUT = "stop that writer, or, if it is `mqstore serve`, ask it by a client or by RocketMQ's mqadmin"
 _STEPS = {"recover": "checking the log, bytes", "dispatch": "filling the queues, bytes"}
 
@@ -46,12 +46,12 @@ def open_for_writing(
 ) -> MessageStore:
     """Create or open. Raises ConfigIllegal, StoreLocked, and what else MessageStore.open raises.
 
-    output: where a long recovery shows its progress. deletes_expired: delete expired segments while the store
-    is open. Else only if the settings say how long segments are kept: the directory does not know it.
+    output: where a long recovery shows its progress. deletes_expired: segments expire, as in any store that
+    is open; else only if the settings say how long they are kept, for the directory does not.
     """
     given = read_settings(config_file, settings)
     if not deletes_expired and "file_reserved_time" not in given:
-        given.setdefault("clean_resource_interval", _NEVER_MS)
+        given = _KEPT_FOR_EVER | given
     config = _config(path, given)
     try:
         return _opened(path, config, output)

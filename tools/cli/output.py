@@ -15,6 +15,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
@@ -106,8 +107,10 @@ class Output:
     def note(self, line: str) -> None:
         """A line about the work, on standard error."""
         sys.stdout.flush()
-        sys.stderr.write(f"{printable(line)}\n")
-        sys.stderr.flush()
+        # Nobody could be told that nothing can be told; the exit code says how the work ended.
+        with suppress(OSError):
+            sys.stderr.write(f"{printable(line)}\n")
+            sys.stderr.flush()
 
     def error(self, error: Exception, exit_code: int) -> None:
         """Write why the command ends, in one line on standard error."""

@@ -1,6 +1,7 @@
 """Types of arguments and options: paths, which all go through one rule, and members of an enumeration."""
 
 import enum
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -12,7 +13,15 @@ from mqstore.store_layout import user_path
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["EXISTING_FILE", "EXISTING_PATH", "SHELL_PATH", "MemberOf", "ShellPath"]
+__all__ = [
+    "AMOUNT",
+    "AMOUNT_OR_NONE",
+    "EXISTING_FILE",
+    "EXISTING_PATH",
+    "SHELL_PATH",
+    "MemberOf",
+    "ShellPath",
+]
 
 MemberT = TypeVar("MemberT", bound=enum.StrEnum)
 
@@ -23,6 +32,9 @@ class ShellPath(click.ParamType):  # type: ignore[type-arg] # generic in new ver
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if value == "":
+            # As a path it would be the current directory, which nobody means who has an unset variable.
+            self.fail("the path is empty: give . for the current directory", param, ctx)
         try:
             return user_path(value)
         except ConfigIllegal as error:
@@ -60,6 +72,17 @@ class _ExistingFile(_ExistingPath):
 SHELL_PATH: Final = ShellPath()
 EXISTING_PATH: Final = _ExistingPath()
 EXISTING_FILE: Final = _ExistingFile()
+
+
+class _Amount(click.IntRange):
+    """How many: as many as Python can count, if more are wanted."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return int(min(super().convert(value, param, ctx), sys.maxsize))
+
+
+AMOUNT: Final = _Amount(min=1)
+AMOUNT_OR_NONE: Final = _Amount(min=0)
 
 
 class MemberOf(click.Choice[MemberT]):

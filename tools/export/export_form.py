@@ -54,7 +54,7 @@ def export_form(
         compression = "gzip" if is_packed else possible[0]
     if compression not in possible:
         raise ConfigIllegal(
-            f"{row_format.value} has no compression {compression!r}: there are {', '.join(possible)}",
+            f"{row_format.value} has no compression {str(compression)!r}: there are {', '.join(possible)}",
             key="compression",
             value=compression,
         )

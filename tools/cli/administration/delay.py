@@ -23,6 +23,7 @@ from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shor
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import json_option, raw_option, store_argument
 from mqstore.tools.cli.output import Column, Output
+from mqstore.tools.cli.parameter_types import AMOUNT
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["delay"]
@@ -60,7 +61,7 @@ def delay() -> None:
 @store_argument
 @click.option("--level", type=click.IntRange(min=1), help="Of this delay level only.")
 @click.option("--to", metavar="TOPIC", help="Only those that will go to this topic.")
-@click.option("--count", type=click.IntRange(min=1), default=100, help="At most so many.")
+@click.option("--count", type=AMOUNT, default=100, help="At most so many.")
 @raw_option
 @json_option
 def list_waiting(store: Path, level: int | None, to: str | None, count: int, raw: bool, json: bool) -> None:

@@ -26,7 +26,7 @@ __all__ = ["group"]
 
 group_argument = click.argument("group", cls=Argument, help="Name of the consumer group.")
 topic_argument = click.argument("topic", cls=Argument, help="Topic in which to move it.")
-queue_option = click.option("--queue", type=int, help="In this queue only.")
+queue_option = click.option("--queue", type=click.IntRange(min=0), help="In this queue only.")
 
 
 @click.group(cls=CommandGroup)

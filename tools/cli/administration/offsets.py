@@ -70,7 +70,7 @@ MOVED_COLUMNS = (
 @store_argument
 @click.option("--group", help="Of this group only.")
 @click.option("--topic", help="In this topic only.")
-@click.option("--queue", type=int, help="In this queue only.")
+@click.option("--queue", type=click.IntRange(min=0), help="In this queue only.")
 @click.option("--to", metavar="PLACE", help="Move to a queue offset, to 'end', or to 'start'.")
 @click.option("--to-time", metavar="TIME", help="Move to a store time: epoch ms, or local.")
 @click.option("--delete", is_flag=True, help="Forget them.")

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from mqstore.message_store import MessageStore
+from mqstore.store.config import StoreConfig
 from mqstore.tools.cli.administration.applying import apply_option, end_of, open_to_apply
 from mqstore.tools.cli.command import Command
 from mqstore.tools.cli.options import json_option, store_argument
@@ -57,7 +58,7 @@ def retain(
     Example: mqstore retain data --hours 24 --apply
     """
     output = Output(is_json=json)
-    settings = () if hours is None else (f"file_reserved_time={hours}",)
+    settings = (f"file_reserved_time={StoreConfig().file_reserved_time if hours is None else hours}",)
     with open_to_apply(store, output, apply=apply, settings=settings) as opened:
         row = _applied(opened, queues=queues, unused_topics=unused_topics) if apply else _shown(opened)
     if output.is_json:

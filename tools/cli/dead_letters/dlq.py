@@ -11,6 +11,8 @@ are in files of their name.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -27,7 +29,7 @@ from mqstore.tools.cli.dead_letters.server_place import ServerPlace, server_opti
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
 from mqstore.tools.cli.options import json_option, raw_option
 from mqstore.tools.cli.output import Column, Output, json_text
-from mqstore.tools.cli.parameter_types import SHELL_PATH
+from mqstore.tools.cli.parameter_types import AMOUNT, SHELL_PATH
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["dlq"]
@@ -80,7 +82,7 @@ def dlq() -> None:
 )
 @filter_options
 @click.option("--offset", type=int, default=0, help="From this queue offset on.")
-@click.option("--count", type=click.IntRange(min=1), default=100, help="At most so many messages.")
+@click.option("--count", type=AMOUNT, default=100, help="At most so many messages.")
 @server_options
 @raw_option
 @json_option
@@ -199,9 +201,19 @@ def export(
             letters.export(_StandardOutput(), chosen)
             sys.stdout.flush()
             return
-        with to.open("xb") as file:
+        with to.open("xb") as file, _without_the_rest(to):
             count = letters.export(file, chosen)
     Output(is_json=json).note(f"wrote {count:,} dead letters to {to}")
+
+
+@contextmanager
+def _without_the_rest(file: Path) -> Iterator[None]:
+    """Delete the file if it is not written to its end."""
+    try:
+        yield
+    except BaseException:
+        file.unlink()
+        raise
 
 
 class _StandardOutput(ByteStream):

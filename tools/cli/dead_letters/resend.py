@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from mqstore.client.dead_letters.dead_letter import DeadLetter, DeadLetterNotSendable, Resent
+from mqstore.client.dead_letters.dead_letter_filter import DeadLetterFilter
 from mqstore.client.dead_letters.dead_letters import DeadLetters
 from mqstore.tools.cli.administration.applying import apply_option, end_of
 from mqstore.tools.cli.command import Argument
@@ -65,7 +66,7 @@ _COLUMNS = (
     help="Their queue offsets, as `list` shows them.",
 )
 @click.option("--all", "every", is_flag=True, help="All that the other options accept.")
-@click.option("--queue", type=int, default=0, help="The queue of OFFSET.")
+@click.option("--queue", type=int, help="The queue of OFFSET; 0 if not given.")
 @filter_options
 @click.option("--to-topic", metavar="TOPIC", help="To this topic, not to the original one.")
 @click.option("--only-group", is_flag=True, help="To this group alone, not to all groups of the topic.")
@@ -78,7 +79,7 @@ def resend(
     group: str,
     offsets: tuple[int, ...],
     every: bool,
-    queue: int,
+    queue: int | None,
     from_topic: str | None,
     since: str | None,
     until: str | None,
@@ -106,11 +107,17 @@ def resend(
     if bool(offsets) == every:
         raise click.BadParameter("say which: OFFSET..., or --all")
     chosen = wanted(from_topic, since, until, tag, key)
+    if offsets and chosen != DeadLetterFilter():
+        raise click.BadParameter("OFFSET says which: filters go with --all")
+    if every and queue is not None:
+        raise click.BadParameter("--queue goes with OFFSET")
+    if to_topic == "":
+        raise click.BadParameter("--to-topic is empty: leave it out for the original topics")
     place = ServerPlace(server, access_keys, tls, tls_ca, tls_cert)
     with open_letters(store, place, output=output, apply=apply) as opened:
         letters = DeadLetters(opened, group)
         found: Iterable[DeadLetter] = (
-            [letters.get(offset, queue) for offset in offsets] if offsets else letters.find(chosen)
+            [letters.get(offset, queue or 0) for offset in offsets] if offsets else letters.find(chosen)
         )
         resend = letters.resend_each if apply else letters.planned
         outcomes: list[Resent] = []

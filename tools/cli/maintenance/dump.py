@@ -20,7 +20,7 @@ from mqstore.tools.cli.exit_codes import ExitCode, ToolProblem
 from mqstore.tools.cli.maintenance.dump_rows import Dump, RecordRow, dump_of
 from mqstore.tools.cli.options import json_option
 from mqstore.tools.cli.output import Column, Output, Row, json_text
-from mqstore.tools.cli.parameter_types import EXISTING_PATH
+from mqstore.tools.cli.parameter_types import AMOUNT_OR_NONE, EXISTING_PATH
 from mqstore.tools.cli.times import local_time
 
 __all__ = ["dump"]
@@ -50,7 +50,7 @@ _RECORD_COLUMNS = (
     default=0,
     help="Physical offset in a segment; number of the row elsewhere.",
 )
-@click.option("--count", type=click.IntRange(min=0), default=100, help="At most so many rows; 0 for all.")
+@click.option("--count", type=AMOUNT_OR_NONE, default=100, help="At most so many rows; 0 for all.")
 @json_option
 def dump(file: Path, start: int, count: int, json: bool) -> None:
     """Show the records of a segment, the entries of a consume queue, or what else a file of a store holds.

@@ -19,6 +19,7 @@ from mqstore.tools.cli.messages.queue_reader import queue_ids, read_queue
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import json_option, raw_option, store_argument, tags_option, topic_argument
 from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.parameter_types import AMOUNT
 from mqstore.tools.cli.times import parse_time_ms
 
 __all__ = ["get"]
@@ -30,7 +31,7 @@ __all__ = ["get"]
 @click.option("--queue", type=int, help="One queue; otherwise all in turn.")
 @click.option("--offset", type=int, help="From this queue offset on.")
 @click.option("--time", help="From this store time on: epoch ms, or 2026-07-18T12:30 local.")
-@click.option("--count", type=click.IntRange(min=1), default=10, help="At most so many messages.")
+@click.option("--count", type=AMOUNT, default=10, help="At most so many messages.")
 @tags_option
 @raw_option
 @json_option

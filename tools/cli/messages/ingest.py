@@ -26,7 +26,7 @@ from mqstore.tools.cli.interruption import interruptible
 from mqstore.tools.cli.open_store import open_for_writing
 from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Output, Row
-from mqstore.tools.cli.parameter_types import SHELL_PATH, MemberOf
+from mqstore.tools.cli.parameter_types import AMOUNT_OR_NONE, SHELL_PATH, MemberOf
 from mqstore.tools.cli.progress import progress
 from mqstore.tools.ingest.row_files import ReaderMissing, RowFormat, RowIllegal, format_of, read_rows
 from mqstore.tools.ingest.row_mapping import RowMapping
@@ -55,7 +55,7 @@ class IngestRow(Row):
 @click.option(
     "--format", "row_format", type=MemberOf(RowFormat), help="Where the file's name does not say it."
 )
-@click.option("--skip", type=click.IntRange(min=0), default=0, help="Pass over so many rows first.")
+@click.option("--skip", type=AMOUNT_OR_NONE, default=0, help="Pass over so many rows first.")
 @config_option
 @setting_option
 @json_option

@@ -22,6 +22,7 @@ from mqstore.tools.cli.messages.message_row import FOUND_COLUMNS, message_row
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import json_option, raw_option, store_argument
 from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.parameter_types import AMOUNT
 from mqstore.tools.cli.times import parse_time_ms
 
 __all__ = ["query"]
@@ -35,7 +36,7 @@ __all__ = ["query"]
 @click.option("--offset", type=click.IntRange(min=0), help="A physical offset.")
 @click.option("--begin", default="0", help="Stored at or after: epoch ms or local time.")
 @click.option("--end", help="Stored at or before.")
-@click.option("--count", type=click.IntRange(min=1), default=32, help="At most so many, the newest.")
+@click.option("--count", type=AMOUNT, default=32, help="At most so many, the newest.")
 @raw_option
 @json_option
 def query(

@@ -19,6 +19,7 @@ from mqstore.tools.cli.messages.queue_reader import next_offset_and_messages, qu
 from mqstore.tools.cli.open_store import open_for_reading
 from mqstore.tools.cli.options import json_option, raw_option, store_argument, tags_option, topic_argument
 from mqstore.tools.cli.output import Output
+from mqstore.tools.cli.parameter_types import AMOUNT_OR_NONE
 
 __all__ = ["Follower", "tail"]
 
@@ -29,7 +30,7 @@ _FURTHER_BACK = 8
 @click.command(cls=Command)
 @store_argument
 @topic_argument
-@click.option("-n", "--count", type=click.IntRange(min=0), default=10, help="So many of the newest messages.")
+@click.option("-n", "--count", type=AMOUNT_OR_NONE, default=10, help="So many of the newest messages.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
 @click.option("--queue", type=int, help="One queue; otherwise all.")
 @tags_option

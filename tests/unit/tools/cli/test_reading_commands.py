@@ -32,6 +32,12 @@ def test_get_counts_over_all_queues(orders: Path) -> None:
     assert keys("get", orders, "orders", "--count", 4) == ["o-0", "o-2", "o-4", "o-1"]
 
 
+@pytest.mark.parametrize("count", [2**63 - 1, 2**63, 10**20])
+def test_get_of_more_than_can_be_counted(orders: Path, count: int) -> None:
+    """All of them."""
+    assert len(json_lines(run("get", orders, "orders", "--count", count, "--json"))) == 6
+
+
 def test_get_by_tags(orders: Path) -> None:
     """Only messages with the tag are shown."""
     assert keys("get", orders, "orders", "--tags", "paid") == ["o-1", "o-3", "o-5"]

@@ -9,6 +9,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from mqstore import StoreConfig
+from mqstore.tools.cli.open_store import open_for_writing
 from support.command_line import json_lines, run
 
 ROWS = [{"id": number, "state": "open" if number % 2 else "paid", "amount": 1.5} for number in range(2_500)]
@@ -35,6 +37,20 @@ def test_put_stores_all_that_it_is_told(tmp_path: Path) -> None:
     assert json_lines(answer)[0]["msgId"] == row["msgId"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("put", "", "orders", "x"), ("ingest", "", "-"), ("put", "data", "orders", "x", "--config", "")],
+)
+def test_an_empty_path_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """A shell makes one of an unset variable; as a path it is the current directory."""
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert (result.exit_code, "the path is empty" in result.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_put_reads_standard_input(tmp_path: Path) -> None:
     """Without a body, or with -, bytes of standard input are the body, as they are."""
     run("put", tmp_path, "orders", *SMALL, stdin=b"\x00\xff")
@@ -58,6 +74,17 @@ def test_settings_come_from_a_file_and_from_options(tmp_path: Path) -> None:
         run("put", tmp_path / "s", "orders", "body", "--config", config, "-o", "max_message_size=4").exit_code
         == 0
     )
+
+
+def test_a_command_deletes_no_expired_segments(tmp_path: Path) -> None:
+    """The directory does not say how long they are kept; who gives it with the command does."""
+    with open_for_writing(tmp_path / "data") as store:
+        assert store.config.file_reserved_time == 24 * 365 * 100
+        assert not store.config.clean_file_forcibly_enable
+    with open_for_writing(tmp_path / "data", settings=["file_reserved_time=1"]) as store:
+        assert (store.config.file_reserved_time, store.config.clean_file_forcibly_enable) == (1, True)
+    with open_for_writing(tmp_path / "data", deletes_expired=True) as store:
+        assert store.config.file_reserved_time == StoreConfig().file_reserved_time
 
 
 def test_ingest_json_lines(tmp_path: Path) -> None:

@@ -89,6 +89,23 @@ def test_elsewhere(dead: Path) -> None:
     assert sent_again(dead) == []
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        (0, "--from-topic", "elsewhere"),
+        (0, "--key", "o-1"),
+        (0, "--since", "1 day ago"),
+        ("--all", "--queue", 0),
+        ("--all", "--to-topic", ""),
+        (0, "--to-topic", ""),
+    ],
+)
+def test_options_that_say_nothing_together_are_refused(dead: Path, options: tuple[object, ...]) -> None:
+    """An option that was passed over would send letters that were not meant, or to the wrong topic."""
+    assert run("dlq", "resend", dead, "billing", *options, "--apply").exit_code == 2
+    assert sent_again(dead) == []
+
+
 def test_a_placeholder_is_left_out(with_placeholder: Path) -> None:
     """It is said, and stops nothing; by itself it is refused, also to a named topic."""
     for apply, exit_code in (((), 1), (("--apply",), 0)):
