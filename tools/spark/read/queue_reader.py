@@ -59,7 +59,7 @@ class EntriesMissing(StoreError):
         self.end = end
 
 
-class Entries(NamedTuple):
+class _QueueEntries(NamedTuple):
     """Entries of some queues: int64 each, but for sizes and queue_ids, which are int32."""
 
     physical_offsets: Int64s
@@ -68,21 +68,28 @@ class Entries(NamedTuple):
     queue_offsets: Int64s
 
     @classmethod
-    def none(cls) -> "Entries":
+    def none(cls) -> "_QueueEntries":
         """No entries."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
 
-    def select(self, which: "slice | npt.NDArray[np.bool_] | npt.NDArray[np.intp]") -> "Entries":
+    def select(self, which: "slice | npt.NDArray[np.bool_] | npt.NDArray[np.intp]") -> "_QueueEntries":
         """The entries that `which` selects."""
-        return Entries(*[column[which] for column in self])
+        return _QueueEntries(
+            self.physical_offsets[which],
+            self.sizes[which],
+            self.queue_ids[which],
+            self.queue_offsets[which],
+        )
 
     def are_of(self, records: Records) -> npt.NDArray[np.bool_]:
         """Which of the records, one for each of the first entries, are of the queue and have the number."""
         count, starts = len(records), records.starts
         queue_ids = records.int32(starts, QUEUE_ID_POSITION)
         queue_offsets = records.int64(starts, QUEUE_OFFSET_POSITION)
-        same: npt.NDArray[np.bool_] = queue_ids == self.queue_ids[:count]
-        return same & (queue_offsets == self.queue_offsets[:count])
+        are_same: npt.NDArray[np.bool_] = (queue_ids == self.queue_ids[:count]) & (
+            queue_offsets == self.queue_offsets[:count]
+        )
+        return are_same
 
 
 class _Cursor:
@@ -93,7 +100,7 @@ class _Cursor:
         self.offset = asked.begin
         # Physical offset of the last good entry.
         self.behind = -1
-        self.loaded = Entries.none()
+        self.loaded = _QueueEntries.none()
 
     @property
     def is_at_end(self) -> bool:
@@ -115,7 +122,7 @@ class _Cursor:
         """Physical offset of the last loaded entry."""
         return int(self.loaded.physical_offsets[-1])
 
-    def take_to(self, physical_offset: int | None) -> Entries:
+    def take_to(self, physical_offset: int | None) -> _QueueEntries:
         """Remove and return the entries up to a physical offset; None: all."""
         count = len(self.loaded.sizes)
         if physical_offset is not None:
@@ -124,11 +131,16 @@ class _Cursor:
         return taken
 
 
-def _merged(each: Sequence[Entries]) -> Entries:
+def _merged(each: Sequence[_QueueEntries]) -> _QueueEntries:
     """The entries in the order of the log."""
     if len(each) == 1:
         return each[0]
-    together = Entries(*[np.concatenate(columns) for columns in zip(*each, strict=True)])
+    together = _QueueEntries(
+        np.concatenate([entries.physical_offsets for entries in each]),
+        np.concatenate([entries.sizes for entries in each]),
+        np.concatenate([entries.queue_ids for entries in each]),
+        np.concatenate([entries.queue_offsets for entries in each]),
+    )
     return together.select(np.argsort(together.physical_offsets, kind="stable"))
 
 
@@ -204,7 +216,7 @@ class QueueReader:
         view = queue.view_from(offset, min(asked.end - offset, _MOST_ENTRIES))
         if view:
             raw = np.frombuffer(view, ENTRY_DTYPE)
-            entries = Entries(
+            entries = _QueueEntries(
                 raw["physical_offset"].astype(np.int64),
                 raw["size"].astype(np.int32),
                 np.full(len(raw), asked.queue_id, np.int32),
@@ -225,7 +237,7 @@ class QueueReader:
         yield from self._lost(asked, offset, behind)
         cursor.offset = behind
 
-    def _are_good(self, entries: Entries, behind: int) -> npt.NDArray[np.bool_]:
+    def _are_good(self, entries: _QueueEntries, behind: int) -> npt.NDArray[np.bool_]:
         """Which entries point into the log, each behind the one before.
 
         If some are out of order, the fewest are bad: one that points too far makes none of the others so.
@@ -261,7 +273,7 @@ class QueueReader:
             raise EntriesMissing(path, begin, end)
         yield PassedOver(str(path), -1, -1, f"entries {begin} to {end} of the queue are gone")
 
-    def _count_together(self, entries: Entries) -> int:
+    def _count_together(self, entries: _QueueEntries) -> int:
         """How many of the first entries lie in one segment and fit into the buffer."""
         try:
             segment = self._segment_of(int(entries.physical_offsets[0]))
@@ -292,7 +304,7 @@ class QueueReader:
             self._segment = known = segment
         return known
 
-    def _pieces(self, entries: Entries) -> Iterator[Records | PassedOver]:
+    def _pieces(self, entries: _QueueEntries) -> Iterator[Records | PassedOver]:
         """The records of entries of one segment."""
         try:
             segment = self._segment_of(int(entries.physical_offsets[0]))
@@ -328,14 +340,14 @@ class QueueReader:
                 )
                 first += 1
 
-    def _without_segment(self, entries: Entries) -> Iterator[PassedOver]:
+    def _without_segment(self, entries: _QueueEntries) -> Iterator[PassedOver]:
         begin = int(entries.physical_offsets[0])
         end = int(entries.physical_offsets[-1]) + max(int(entries.sizes[-1]), 0)
         if not self._skips_missing:
             raise SegmentMissing(self._parts.layout.commit_log, begin, end)
         yield PassedOver(str(self._parts.layout.commit_log), begin, end, "the segment is gone")
 
-    def _gather(self, segment: SegmentFile, entries: Entries) -> Int64s:
+    def _gather(self, segment: SegmentFile, entries: _QueueEntries) -> Int64s:
         """Read the records into the buffer; where each begins there, or -1 for one that cannot be there."""
         starts = entries.physical_offsets - segment.start_offset
         sizes = np.maximum(entries.sizes, 0).astype(np.int64)
@@ -374,7 +386,7 @@ class QueueReader:
                     break
                 length += count
 
-    def _damage(self, segment: SegmentFile, entries: Entries, index: int, place: int) -> CorruptRecord:
+    def _damage(self, segment: SegmentFile, entries: _QueueEntries, index: int, place: int) -> CorruptRecord:
         physical_offset, size = int(entries.physical_offsets[index]), int(entries.sizes[index])
         queue_id, queue_offset = int(entries.queue_ids[index]), int(entries.queue_offsets[index])
         expected = f"the record of {size} bytes of entry {queue_offset} of queue {queue_id}"
