@@ -13,6 +13,7 @@ from mqstore.server.client_registry import ClientRegistry
 from mqstore.server.request import Request
 from mqstore.server.settings import ServerSettings
 from mqstore.server.workers import Workers
+from mqstore.store.errors import SubscriptionGroupNotExist
 
 __all__ = ["Handler", "Served", "ServerParts", "Table", "in_loop", "in_worker"]
 
@@ -41,6 +42,12 @@ class ServerParts(NamedTuple):
     workers: Workers
     acknowledger: Acknowledger
     settings: ServerSettings
+
+    def check_group(self, group: str) -> None:
+        """Raise SubscriptionGroupNotExist for a new group that would be one too many."""
+        groups = self.store.subscription_groups
+        if groups.get(group) is None and len(groups) >= self.settings.max_names:
+            raise SubscriptionGroupNotExist(group)
 
 
 def in_loop(handle: Handler) -> Served:

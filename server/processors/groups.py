@@ -105,8 +105,7 @@ class GroupProcessor:
         group, connection = consumer.group, consumer.connection
         if self._has_enough(connection, self._clients.consumers(group)):
             return
-        if self._groups.get(group) is None and len(self._groups) >= self._settings.max_names:
-            raise SubscriptionGroupNotExist(group)
+        self._parts.check_group(group)
 
         def on_change() -> None:
             _notify(connection, group)

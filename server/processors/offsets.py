@@ -23,6 +23,7 @@ class OffsetProcessor:
     def __init__(self, parts: ServerParts) -> None:
         self._store = parts.store
         self._broker = parts.broker
+        self._check_group = parts.check_group
 
     def table(self) -> Table:
         """The codes that it answers."""
@@ -52,6 +53,7 @@ class OffsetProcessor:
         fields = request.fields_as(UpdateOffsetHeader)
         if self._store.topics.lookup(fields.topic) is None:
             return Answer(ResponseCode.TOPIC_NOT_EXIST, f"Topic {fields.topic} not exist!")
+        self._check_group(fields.consumer_group)
         self._broker.update_consumer_offset(
             fields.consumer_group, fields.topic, fields.queue_id, fields.commit_offset
         )

@@ -54,6 +54,7 @@ class PullProcessor:
         self._broker = parts.broker
         self._topics = parts.store.topics
         self._clients = parts.clients
+        self._check_group = parts.check_group
         self._max_held = parts.settings.max_held_pulls
         self._numbers = itertools.count()
 
@@ -70,6 +71,7 @@ class PullProcessor:
         group, topic, queue_id = fields.consumer_group, fields.topic, fields.queue_id
         if self._topics.lookup(topic) is None:
             return Answer(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+        self._check_group(group)
         subscription = self._subscription(fields)
         if isinstance(subscription, Answer):
             return subscription

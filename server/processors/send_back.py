@@ -23,6 +23,7 @@ class SendBackProcessor:
 
     def __init__(self, parts: ServerParts) -> None:
         self._store = parts.store
+        self._check_group = parts.check_group
 
     def table(self) -> Table:
         """The codes that it answers."""
@@ -31,6 +32,7 @@ class SendBackProcessor:
     def send_back(self, request: Request) -> Answer:
         """36."""
         fields = request.fields_as(SendBackHeader)
+        self._check_group(fields.group)
         has_limit = request.command.version >= _FIRST_WITH_LIMIT
         result = self._store.consumer_send_msg_back(
             fields.group,

@@ -126,6 +126,25 @@ def test_names_that_clients_make_are_limited(tmp_path: Path) -> None:
         assert len(groups["subscriptionGroupTable"]) == 4
 
 
+def test_no_request_makes_a_group_beyond_the_limit(tmp_path: Path) -> None:
+    """A pull, a committed offset and a message sent back name groups, too."""
+    settings = replace(SETTINGS, max_names=6)
+    with running(tmp_path, settings=settings) as server, WireClient(server.address) as client:
+        client.ask(Code.SEND_MESSAGE_V2, send_fields(), b"x")
+        place = {"topic": "orders", "queueId": "0"}
+        for number in range(9):
+            group = f"g{number}"
+            client.ask(Code.PULL_MESSAGE, {**pull_fields(), "consumerGroup": f"p{group}"})
+            commit = {"consumerGroup": f"c{group}", "commitOffset": "0", **place}
+            committed = client.ask(Code.UPDATE_CONSUMER_OFFSET, commit)
+            sent_back = client.ask(
+                Code.CONSUMER_SEND_MSG_BACK, {"group": f"b{group}", "offset": "0", "delayLevel": "1"}
+            )
+        assert committed.code == sent_back.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        groups = json.loads(bytes(client.ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body))
+        assert len(groups["subscriptionGroupTable"]) == 6
+
+
 def test_the_groups_of_a_connection_are_limited(tmp_path: Path) -> None:
     """Those that it is in go on; when it closes, it leaves them all."""
     settings = replace(SETTINGS, max_memberships=3)
