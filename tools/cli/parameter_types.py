@@ -1,4 +1,4 @@
-"""Types of arguments and options: paths, which all go through one rule, and members of an enumeration."""
+"""Types of arguments and options: paths, all by one rule; amounts; members of an enumeration."""
 
 import enum
 import sys

@@ -11,8 +11,6 @@ are in files of their name.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -26,11 +24,13 @@ from mqstore.tools.cli.dead_letters.letter_place import LetterCommand, letter_st
 from mqstore.tools.cli.dead_letters.purge import purge
 from mqstore.tools.cli.dead_letters.resend import resend
 from mqstore.tools.cli.dead_letters.server_place import ServerPlace, server_options
+from mqstore.tools.cli.exit_codes import ToolProblem
 from mqstore.tools.cli.messages.message_row import MessageRow, message_row, shortened_body
 from mqstore.tools.cli.options import json_option, raw_option
 from mqstore.tools.cli.output import Column, Output, json_text
 from mqstore.tools.cli.parameter_types import AMOUNT, SHELL_PATH
 from mqstore.tools.cli.times import local_time
+from mqstore.tools.export.unfinished import unfinished
 
 __all__ = ["dlq"]
 
@@ -201,19 +201,11 @@ def export(
             letters.export(_StandardOutput(), chosen)
             sys.stdout.flush()
             return
-        with to.open("xb") as file, _without_the_rest(to):
+        if to.exists():
+            raise ToolProblem(f"{to} exists: give another name")
+        with unfinished(to, is_directory=False, overwrite=False) as path, path.open("xb") as file:
             count = letters.export(file, chosen)
     Output(is_json=json).note(f"wrote {count:,} dead letters to {to}")
-
-
-@contextmanager
-def _without_the_rest(file: Path) -> Iterator[None]:
-    """Delete the file if it is not written to its end."""
-    try:
-        yield
-    except BaseException:
-        file.unlink()
-        raise
 
 
 class _StandardOutput(ByteStream):

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from mqstore.index.queue.consume_queue import ConsumeQueue
 from mqstore.index.queue.consume_queue_format import BLANK_SIZE, ENTRY_BYTES, ENTRY_DTYPE
 from mqstore.index.queue.queue_manifest_format import QueueFiles, QueueManifest
+from mqstore.store.foreign_error import raise_foreign
 from mqstore.store.record.record_format import FIXED_BYTES
 from mqstore.store_parts import StoreParts
 from mqstore.tools.spark.options import ReadOptions
@@ -103,7 +104,13 @@ def _begins_in_order(queue: ConsumeQueue, log_min_offset: int) -> bool:
         count = queue.min_offset - file.start_offset // ENTRY_BYTES
         if count <= 0:
             break
-        entries = np.frombuffer(file.view[: count * ENTRY_BYTES], ENTRY_DTYPE)
+        try:
+            view = file.view
+        except FileNotFoundError as error:
+            raise_foreign(error)
+            # Deleted by retention of the writer before it was first mapped here.
+            continue
+        entries = np.frombuffer(view[: count * ENTRY_BYTES], ENTRY_DTYPE)
         physical_offsets = entries["physical_offset"]
         is_gone = (physical_offsets >= 0) & (physical_offsets < log_min_offset)
         if not (is_gone | (entries["size"] == BLANK_SIZE)).all():

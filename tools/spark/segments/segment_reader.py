@@ -178,10 +178,10 @@ class SegmentScan:
             found = column_kernels.find_header(
                 buffer, length, self._segment.start_offset + at, self._segment.size_bytes - at
             )
-            if found < 0 and length < wanted:
-                # The file is shorter than it should be.
-                break
             if found < 0:
+                if length < wanted:
+                    # The file is shorter than it should be.
+                    break
                 # A header may lie across the border.
                 at += max(length - column_kernels.MIN_RECORD_BYTES, 1)
                 search_bytes = LARGEST_RECORD_BYTES

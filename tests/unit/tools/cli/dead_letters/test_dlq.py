@@ -1,6 +1,8 @@
 """mqstore dlq list, show, export as typed: they change nothing."""
 
+import errno
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import pytest
@@ -132,6 +134,21 @@ def test_they_are_exported(dead: Path, tmp_path: Path) -> None:
     assert "wrote 2 dead letters" in result.stderr
     assert run("dlq", "export", dead, "billing", "--to", path, "--key", "o-1").exit_code == 1
     assert path.read_text("utf-8") == lines
+
+
+def test_an_export_that_is_broken_off_leaves_no_file(
+    dead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next one would find half of it under the name."""
+
+    def export(self: DeadLetters, file: IO[bytes], *_: object) -> int:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(DeadLetters, "export", export)
+    before = sorted(tmp_path.iterdir())
+    assert run("dlq", "export", dead, "billing", "--to", tmp_path / "dead.jsonl").exit_code == 1
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize(
