@@ -39,6 +39,7 @@ __all__ = [
     "decode_run_header",
     "decode_state",
     "encode_run",
+    "encode_run_header",
     "encode_run_key",
     "encode_state",
     "is_run_key",
@@ -135,9 +136,14 @@ def run_key_offset(key: bytes | memoryview) -> int:
 def encode_run(header: RunHeader, entries: Entries) -> bytearray:
     """The value of a run. `entries` are sorted."""
     value = bytearray(RUN_HEADER_BYTES + ENTRY_BYTES * len(entries))
-    _RUN_HEADER.pack_into(value, 0, *header)
+    encode_run_header(value, header)
     decode_entries(value)[:] = entries
     return value
+
+
+def encode_run_header(value: bytearray, header: RunHeader) -> None:
+    """Write the first 24 bytes of a run's value."""
+    _RUN_HEADER.pack_into(value, 0, *header)
 
 
 def decode_run_header(value: bytes | bytearray | memoryview) -> RunHeader:

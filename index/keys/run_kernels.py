@@ -1,9 +1,9 @@
-"""Compiled search for a key in sorted runs of hashes.
+"""Compiled loops over sorted runs of hashes: the search for a key, and merging.
 
 Runs are read at their addresses: the caller keeps their memory (run_table.py). Otherwise nothing outside the
-given arrays is read, and nothing is written but what a kernel says it fills. Callers hold no lock: the
-kernels release the GIL. Import this module inside the function that first needs it. Plain twins:
-SortedRun.offsets, key_index.key_hash.
+given arrays is read, and nothing is written but what a kernel says it fills. The kernels release the GIL.
+Import this module inside the function that first needs it. Plain twins: SortedRun.offsets, SortedRun.of_rows
+of all rows, key_index.key_hash.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ from mqstore.index.keys.run_row import (
     NEWEST_OFFSET,
     OLDEST_OFFSET,
 )
-from mqstore.store.byte_kernels import borrowed, long_at
+from mqstore.store.byte_kernels import borrowed, long_at, write_long
 from mqstore.store.compiled import compiled
-from mqstore.store.loops.kinds import BYTES, INT64, LONG_ROWS, LONGS_OUT
+from mqstore.store.loops.kinds import BYTES, BYTES_OUT, INT64, LONG_ROWS, LONGS_OUT
 
-__all__ = ["newest_offsets"]
+__all__ = ["merge", "newest_offsets"]
 
 
 @compiled
@@ -104,3 +104,33 @@ def newest_offsets(  # type: ignore[no-untyped-def]
                 offsets[taken] = offset
                 taken += 1
     return taken
+
+
+@compiled(LONG_ROWS, LONGS_OUT, LONGS_OUT, BYTES_OUT)
+def merge(table, heads, hashes, entries):  # type: ignore[no-untyped-def]
+    """Fill `entries` with the rows of all runs, ascending by hash, then by run; their number.
+
+    table: int64, of a RunTable, the oldest run first. heads, hashes: int64, one of each run, for the loop's
+    own use. entries: uint8, with room for all rows, as LMDB has them.
+    """
+    table, heads, hashes, entries = borrowed((table, heads, hashes, entries))
+    for run in range(len(table)):
+        heads[run] = 0
+        if table[run, COUNT] > 0:
+            hashes[run] = _row_long(table[run, ADDRESS], np.int64(0), HASH, table[run, IS_BIG_ENDIAN] != 0)
+    taken = np.int64(0)
+    while True:
+        first = np.int64(-1)
+        for run in range(len(table)):
+            if heads[run] < table[run, COUNT] and (first < 0 or hashes[run] < hashes[first]):
+                first = run
+        if first < 0:
+            return taken
+        address, head, is_big_endian = table[first, ADDRESS], heads[first], table[first, IS_BIG_ENDIAN] != 0
+        for column in (HASH, STORE_TIMESTAMP, PHYSICAL_OFFSET):
+            at = taken * ROW_BYTES + column * COLUMN_BYTES
+            write_long(entries, at, _row_long(address, head, column, is_big_endian))
+        taken += 1
+        heads[first] = head + 1
+        if head + 1 < table[first, COUNT]:
+            hashes[first] = _row_long(address, head + 1, HASH, is_big_endian)

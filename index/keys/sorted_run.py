@@ -5,8 +5,9 @@ that has a key twice has it once here. A run never changes: runs that follow eac
 merged into a new one, by the rule of a binary counter (`merge_count`), so that there are few of them and
 each entry is copied a number of times that grows with the logarithm only.
 
-It does not know where its rows are: in memory (key_buffer.py) or in LMDB's map (lmdb_key_index.py).
-Bytes: key_index_format.py. Threads: immutable.
+It does not know where its rows are: in memory (key_buffer.py) or in LMDB's map (lmdb_key_index.py). A merged
+run is made as the bytes that LMDB keeps, in one pass (run_kernels.py): the largest has 24 MiB, and each copy
+more would be memory of the process. Bytes: key_index_format.py. Threads: immutable.
 """
 
 import sys
@@ -16,14 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from mqstore.index.keys.key_index_format import (
+    ENTRY_BYTES,
     HASH,
     PHYSICAL_OFFSET,
+    RUN_HEADER_BYTES,
     STORE_TIMESTAMP,
     Entries,
     RunHeader,
     decode_entries,
     encode_run,
+    encode_run_header,
 )
+from mqstore.index.keys.run_row import COLUMNS, OLDEST_OFFSET
 
 __all__ = ["MAX_RUN_ENTRIES", "SortedRun", "merge_count"]
 
@@ -34,8 +39,10 @@ MAX_RUN_ENTRIES = 1 << 20
 class SortedRun:
     """Sorted entries of one range of the log. `rows` may be big-endian, and a view into LMDB's map."""
 
-    def __init__(self, rows: Entries) -> None:
+    def __init__(self, rows: Entries, encoded: bytearray | None = None) -> None:
+        """encoded: what LMDB keeps, if `rows` lie in it; its header need not be there."""
         self.rows = rows
+        self._encoded = encoded
 
     @classmethod
     def of_rows(cls, rows: Entries) -> "SortedRun":
@@ -51,9 +58,15 @@ class SortedRun:
     @classmethod
     def merged(cls, runs: Sequence["SortedRun"]) -> "SortedRun":
         """One run of all entries of `runs`, which follow each other in the log. Copies them."""
-        if len(runs) == 1:
-            return cls(runs[0].rows.astype(np.int64))
-        return cls.of_rows(np.concatenate([run.rows for run in runs]))
+        from mqstore.index.keys.run_kernels import merge
+
+        table = np.zeros((len(runs), COLUMNS), np.int64)
+        for row, run in zip(table, runs, strict=True):
+            row[:OLDEST_OFFSET] = run.address, len(run), run.is_big_endian
+        value = bytearray(RUN_HEADER_BYTES + ENTRY_BYTES * sum(map(len, runs)))
+        heads, hashes = np.empty(len(runs), np.int64), np.empty(len(runs), np.int64)
+        merge(table, heads, hashes, np.frombuffer(value, np.uint8, offset=RUN_HEADER_BYTES))
+        return cls(decode_entries(value), value)
 
     @classmethod
     def decode(cls, value: bytes | memoryview) -> "SortedRun":
@@ -61,8 +74,11 @@ class SortedRun:
         return cls(decode_entries(value))
 
     def encode(self) -> bytearray:
-        """The bytes that LMDB keeps."""
-        return encode_run(self.header, self.rows)
+        """The bytes that LMDB keeps; nobody may change them."""
+        if self._encoded is None:
+            return encode_run(self.header, self.rows)
+        encode_run_header(self._encoded, self.header)
+        return self._encoded
 
     @property
     def header(self) -> RunHeader:

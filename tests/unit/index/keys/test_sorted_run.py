@@ -65,6 +65,8 @@ def test_merging_is_sorting_all_at_once(first: list[Row], second: list[Row], thi
     assert listed(SortedRun.merged(runs)) == whole
     assert listed(SortedRun.merged([SortedRun.merged(runs[:2]), runs[2]])) == whole
     assert listed(SortedRun.merged(runs[:1])) == listed(runs[0])
+    stored = [SortedRun.decode(bytes(runs[0].encode())), *runs[1:]]
+    assert SortedRun.merged(stored).encode() == run_of([*first, *second, *third]).encode()
 
 
 @pytest.mark.slow
