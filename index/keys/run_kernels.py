@@ -123,7 +123,7 @@ def merge(table, heads, hashes, entries):  # type: ignore[no-untyped-def]
         first = np.int64(-1)
         for run in range(len(table)):
             if heads[run] < table[run, COUNT] and (first < 0 or hashes[run] < hashes[first]):
-                first = run
+                first = np.int64(run)
         if first < 0:
             return taken
         address, head, is_big_endian = table[first, ADDRESS], heads[first], table[first, IS_BIG_ENDIAN] != 0

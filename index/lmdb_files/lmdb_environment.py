@@ -121,7 +121,8 @@ class LmdbEnvironment:
             self._file_system.write(self.path / "lock.mdb", bytes(_LOCK_FILE_BYTES))
         open_here = partial(
             lmdb.open,
-            str(self.path),
+            # py-lmdb takes a name that is not UTF-8 as bytes only.
+            os.fsencode(self.path),
             map_size=_FIRST_MAP_BYTES,
             readonly=read_only,
             mode=0o666,
@@ -297,7 +298,7 @@ class LmdbEnvironment:
         with self._gate, self._translated():
             if self._is_closed:
                 raise StoreClosed(self.path)
-            self._environment.copy(str(directory))
+            self._environment.copy(os.fsencode(directory))  # type: ignore[arg-type] # as open, bytes too
         self._file_system.sync(directory / "data.mdb")
         self._file_system.sync_directory(directory)
 

@@ -29,6 +29,7 @@ from mqstore.tools.cli.open_store import open_for_writing
 from mqstore.tools.cli.options import config_option, json_option, setting_option, store_argument
 from mqstore.tools.cli.output import Output, Row
 from mqstore.tools.cli.parameter_types import SHELL_PATH
+from mqstore.tools.cli.serving.large_blocks import give_back_large_blocks
 
 if TYPE_CHECKING:
     import ssl
@@ -113,6 +114,7 @@ def serve(
     from mqstore.server.serving import address_of, bind
     from mqstore.server.settings import ServerSettings
 
+    give_back_large_blocks()
     output = Output(is_json=json)
     is_guarded = access_keys is not None or tls_client_ca is not None
     _check_listen(listen, advertise, is_open=insecure or is_guarded)
