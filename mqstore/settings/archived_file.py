@@ -7,7 +7,7 @@ settings. A RocketMQ broker does not know it.
 
 The archiver writes it (tools/archive/store_archive.py), beside the writer, and under a lock of its own. The
 writer's retention only reads it. A file that cannot be read is an error: nothing is deleted then.
-Durability: when `save` returns. Threads: the one archiver; any reader.
+Durability: when `save` returns. Threads: the one archiver; any reader. Page: docs/format/archived.md.
 """
 
 import re

@@ -5,7 +5,7 @@ CRC-32C of both. The writer that opens a directory without the file makes one; i
 directory, through restarts, repairs in place and retention. A backup is the same store and has the same
 identity; a directory that is deleted and made anew has another. Readers change nothing, so a directory that
 only RocketMQ has written has none (tools/spark/stream/store_identity.py says what is done there). Durability:
-when `ensure` returns. Threads: the one that opens the store.
+when `ensure` returns. Threads: the one that opens the store. Page: docs/format/identity.md.
 """
 
 import logging

@@ -12,6 +12,7 @@
 
 After a crash between 2 and 5, a later commit finds the rows that are in the log, from `begin` on, and puts
 the others: sink_commit.py. A file is replaced as a whole. Threads: who holds the writer's lock.
+Page: docs/format/imports.md.
 """
 
 import hashlib
